@@ -1,0 +1,1 @@
+"""The frozen types that every other package speaks; no Spark, no I/O, no clock."""

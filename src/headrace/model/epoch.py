@@ -1,0 +1,72 @@
+"""Chunks, epochs and changes: what one step of time contains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.model.query import EpochId, Query, QueryId, StreamName
+
+NEVER_US = -(2**63)
+"""A watermark before any event was seen."""
+
+FOREVER_US = 2**63 - 1
+"""The watermark of a closed stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One immutable Parquet file of a stream. `path` is relative to the warehouse, or absolute when adopted.
+
+    `min_us` and `max_us` bound the event times that are not NULL; both None when there are none.
+    """
+
+    path: str
+    rows: int
+    bytes: int
+    min_us: int | None
+    max_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    query: Query
+    requested_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    id: QueryId
+    requested_at: float = 0.0
+
+
+Change = Create | Drop
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEpoch:
+    """A stream's part of an epoch. `closed_us` is W(e-1), `watermark_us` is W(e)."""
+
+    stream: StreamName
+    chunks: tuple[Chunk, ...]
+    closed_us: int
+    watermark_us: int
+    late_rows: int = 0
+
+    @property
+    def rows(self) -> int:
+        return sum(chunk.rows for chunk in self.chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One sealed step of time for everybody; replaying it gives the same result."""
+
+    id: EpochId
+    streams: tuple[StreamEpoch, ...]
+    changes: tuple[Change, ...] = ()
+    sealed_at: float = 0.0
+    last_arrival: int = field(default=-1)
+    last_changelog: int = field(default=-1)
+
+    def of(self, stream: str) -> StreamEpoch | None:
+        return next((part for part in self.streams if part.stream == stream), None)

@@ -1,0 +1,105 @@
+"""Predicates as data: trees of atoms `operand op constant`, never compiled expressions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from headrace.model.types import SqlType
+
+Value = int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """Something a kernel reads per tuple: a column of the stream, or an expression Catalyst evaluates.
+
+    `sql` is the bare column name when `plain`, else Spark SQL text over the stream's columns.
+    """
+
+    sql: str
+    type: SqlType
+    plain: bool = True
+
+
+class Op(Enum):
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+    EQ = "="
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """`operand op value`, NULL when the operand is NULL.
+
+    `value` is in the operand's physical domain: int for integers, booleans (0/1), dates (days), timestamps
+    (microseconds) and decimals (unscaled, at the operand's own scale); float for FLOAT and DOUBLE; str for STRING.
+    """
+
+    operand: Operand
+    op: Op
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    operand: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """TRUE, FALSE or NULL (None)."""
+
+    value: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    children: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    children: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    child: Predicate
+
+
+Predicate = Compare | IsNull | Const | And | Or | Not
+
+TRUE = Const(True)
+
+
+def conjunction(*parts: Predicate) -> Predicate:
+    """AND of `parts`, flattened and without TRUE.
+
+    >>> conjunction(TRUE, Const(None))
+    Const(value=None)
+    """
+    kept: list[Predicate] = []
+    for part in parts:
+        if isinstance(part, And):
+            kept.extend(part.children)
+        elif part != TRUE:
+            kept.append(part)
+    if not kept:
+        return TRUE
+    return kept[0] if len(kept) == 1 else And(tuple(kept))
+
+
+def operands_of(predicate: Predicate) -> frozenset[Operand]:
+    """The operands a predicate reads."""
+    match predicate:
+        case Compare(operand) | IsNull(operand):
+            return frozenset((operand,))
+        case Const():
+            return frozenset()
+        case And(children) | Or(children):
+            return frozenset().union(*(operands_of(child) for child in children))
+        case Not(child):
+            return operands_of(child)

@@ -1,0 +1,130 @@
+"""Streams and queries as the rest of the system sees them once their text has been understood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NewType
+
+from headrace.model.predicate import Operand, Predicate
+from headrace.model.types import Column, SqlType
+from headrace.model.window import Window
+
+QueryId = NewType("QueryId", int)
+EpochId = NewType("EpochId", int)
+StreamName = NewType("StreamName", str)
+
+LOG_RELATION = "__headrace_log"
+"""Name of the relation `log_sql` reads: the stream's columns plus CLOSED_COLUMN."""
+
+CLOSED_COLUMN = "__headrace_closed"
+"""BIGINT microseconds: the watermark before the tuple's epoch; windows that ended by then no longer count it."""
+
+WINDOW_COLUMN = "__headrace_window"
+"""The struct column that `log_sql` adds with `window(...)`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A named input. `watermark_us` is the delay that event time may lag behind its maximum."""
+
+    name: StreamName
+    columns: tuple[Column, ...]
+    event_time: str
+    watermark_us: int
+
+    def column(self, name: str) -> Column:
+        return next(column for column in self.columns if column.name == name)
+
+
+class AggregateFunction(Enum):
+    COUNT_ALL = "count_all"
+    COUNT = "count"
+    SUM = "sum"
+    AVG = "avg"
+    MIN = "min"
+    MAX = "max"
+    VAR_POP = "var_pop"
+    VAR_SAMP = "var_samp"
+    STDDEV_POP = "stddev_pop"
+    STDDEV_SAMP = "stddev_samp"
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One aggregate call; `filter` is its FILTER clause (not including the query's WHERE)."""
+
+    function: AggregateFunction
+    input: Operand | None
+    filter: Predicate
+    type: SqlType
+
+    def __post_init__(self) -> None:
+        if (self.input is None) != (self.function is AggregateFunction.COUNT_ALL):
+            raise ValueError(f"{self.function.value} with input {self.input}")
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """A windowed aggregation that the shared operator runs.
+
+    A result row is `(window_start, window_end, k0.., a0..)`: keys and aggregates in the order given here. `finish`
+    holds one Spark SQL expression per output column over those names (a `window` struct is named through
+    `named_struct('start', window_start, 'end', window_end)`), and `having` one boolean or None.
+    """
+
+    window: Window
+    where: Predicate
+    keys: tuple[Operand, ...]
+    aggregates: tuple[Aggregate, ...]
+    finish: tuple[str, ...]
+    having: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """A stateless filter and projection: every tuple that `where` accepts, once, late or not."""
+
+    where: Predicate
+    outputs: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """No shared operator covers it: plain Spark over the log, per closed window or (window None) per epoch."""
+
+    reason: str
+    window: Window | None
+
+
+Body = Aggregation | Projection | Fallback
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """What a query's text means, before it has a name or a lifetime.
+
+    `plain_sql` is ordinary Spark SQL over the stream by its name. `log_sql` is the same over LOG_RELATION; when the
+    query has a window it drops late tuples by CLOSED_COLUMN and takes only windows that end in (:after, :until],
+    both BIGINT microsecond parameters.
+    """
+
+    text: str
+    stream: StreamName
+    body: Body
+    columns: tuple[Column, ...]
+    plain_sql: str
+    log_sql: str
+
+    @property
+    def window(self) -> Window | None:
+        return None if isinstance(self.body, Projection) else self.body.window
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query with its identity. `id` is never reused; slots are (see catalog)."""
+
+    id: QueryId
+    name: str
+    plan: QueryPlan

@@ -1,0 +1,142 @@
+"""Spark SQL's atomic types as plain values, with their Arrow and physical representations."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+
+
+class Kind(Enum):
+    """How a type behaves in a kernel: which numpy domain its values live in."""
+
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    FLOATING = "floating"
+    DECIMAL = "decimal"
+    STRING = "string"
+    BINARY = "binary"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    TIMESTAMP_NTZ = "timestamp_ntz"
+    INTERVAL = "interval"
+    TIME = "time"
+    VOID = "void"
+    NESTED = "nested"
+
+
+_KINDS = {
+    "boolean": Kind.BOOLEAN,
+    "tinyint": Kind.INTEGER,
+    "smallint": Kind.INTEGER,
+    "int": Kind.INTEGER,
+    "bigint": Kind.INTEGER,
+    "float": Kind.FLOATING,
+    "double": Kind.FLOATING,
+    "string": Kind.STRING,
+    "binary": Kind.BINARY,
+    "date": Kind.DATE,
+    "timestamp": Kind.TIMESTAMP,
+    "timestamp_ntz": Kind.TIMESTAMP_NTZ,
+    "void": Kind.VOID,
+}
+
+_ARROW = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
+}
+
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class SqlType:
+    """A Spark SQL type, named as Spark's `simpleString` names it.
+
+    >>> SqlType("decimal(10,2)").kind, SqlType("decimal(10,2)").scale
+    (<Kind.DECIMAL: 'decimal'>, 2)
+    >>> SqlType("array<int>").kind
+    <Kind.NESTED: 'nested'>
+    """
+
+    name: str
+
+    @property
+    def kind(self) -> Kind:
+        if self.name in _KINDS:
+            return _KINDS[self.name]
+        if _DECIMAL.fullmatch(self.name):
+            return Kind.DECIMAL
+        if self.name.startswith("interval"):
+            return Kind.INTERVAL
+        if self.name.startswith("time("):
+            return Kind.TIME
+        if self.name.startswith(("string collate", "char(", "varchar(")):
+            return Kind.STRING if "collate" not in self.name else Kind.NESTED
+        return Kind.NESTED
+
+    @property
+    def precision(self) -> int:
+        """Decimal digits; only for DECIMAL."""
+        match = _DECIMAL.fullmatch(self.name)
+        assert match, self.name
+        return int(match.group(1))
+
+    @property
+    def scale(self) -> int:
+        """Decimal digits after the point; only for DECIMAL."""
+        match = _DECIMAL.fullmatch(self.name)
+        assert match, self.name
+        return int(match.group(2))
+
+    @property
+    def fits_int64(self) -> bool:
+        """Whether every value has an exact int64 encoding that keeps Spark's order."""
+        match self.kind:
+            case Kind.BOOLEAN | Kind.INTEGER | Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMP_NTZ:
+                return True
+            case Kind.DECIMAL:
+                return self.precision <= 18
+            case _:
+                return False
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type that chunks and results carry for this type; nested types have none here."""
+        if self.name in _ARROW:
+            return _ARROW[self.name]
+        if self.kind is Kind.DECIMAL:
+            return pa.decimal128(self.precision, self.scale)
+        if self.kind is Kind.STRING:
+            return pa.string()
+        if self.kind is Kind.INTERVAL:
+            return pa.int32() if "month" in self.name or "year" in self.name else pa.duration("us")
+        raise TypeError(f"no Arrow type for {self.name}")
+
+
+BOOLEAN = SqlType("boolean")
+BIGINT = SqlType("bigint")
+DOUBLE = SqlType("double")
+STRING = SqlType("string")
+TIMESTAMP = SqlType("timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A named, typed column; nullable, as every column of a stream is."""
+
+    name: str
+    type: SqlType
