@@ -1,0 +1,67 @@
+# Headrace: `make` lists the targets. `make demo` and `make test` work on a fresh checkout.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup java lint format type unit test check demo bench clean
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.headrace-stamp
+JAVA   := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
+
+# The first interpreter that is really there (pyenv leaves shims that only complain) and new enough.
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	"$$p" -c '$(NEW_ENOUGH)' 2>/dev/null && { command -v "$$p"; break; }; done)
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: $(STAMP) ## create .venv and install Headrace with its tools
+
+$(STAMP): pyproject.toml
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "Headrace needs Python 3.11 or newer: on Debian 12 or later, sudo apt-get install python3 python3-venv" >&2; \
+		exit 1; fi
+	@if ! "$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null; then \
+		echo "Headrace needs Python's venv module: on Debian, sudo apt-get install python3-venv" >&2; exit 1; fi
+	@if ! $(BIN)/python -c '$(NEW_ENOUGH)' 2>/dev/null || ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+		echo "Creating $(VENV) with $(PYTHON)"; "$(PYTHON)" -m venv --clear $(VENV); fi
+	@echo "Installing Headrace into $(VENV) (the first time downloads about 500 MB, most of it Spark)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+java:
+	@version=$$("$(JAVA)" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1); \
+	if [ "$${version:-0}" -lt 17 ]; then \
+		echo "Headrace needs Java 17 or newer: on Debian, sudo apt-get install default-jre-headless" >&2; exit 1; fi
+
+lint: setup ## check style and formatting (ruff)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: setup ## rewrite the code in house format (ruff)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+type: setup ## check types (mypy)
+	$(BIN)/mypy
+
+unit: setup ## run the tests that need no JVM, in seconds
+	$(BIN)/pytest -m "not spark and not cluster and not crash"
+
+test: java setup ## run all tests
+	$(BIN)/pytest
+
+check: lint type test ## lint, types and all tests: what CI runs
+
+demo: java setup ## a minute of several hundred ad-hoc queries over one stream, audited at the end
+	$(BIN)/headrace demo
+
+bench: java setup ## run the benchmark of the shared operators, where there is one
+	@if [ -f bench/spine.py ]; then exec $(BIN)/python bench/spine.py; \
+	else echo "There are no benchmarks in this release yet: they come with the benchmark report."; fi
+
+clean: ## remove caches and the demo's warehouse (keeps .venv)
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist spark-warehouse demo-warehouse
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
