@@ -59,7 +59,7 @@ class Purchases:
         self._rng = np.random.default_rng(self.seed)
 
     def between(self, start_us: int, end_us: int) -> pa.Table:
-        """The purchases that arrive in [start, end), in arrival order; adjacent calls keep the rate exactly."""
+        """The purchases that arrive in [start, end), in arrival order; adjacent calls keep the rate."""
         rows = max(0, end_us * self.rate // _SECOND_US - start_us * self.rate // _SECOND_US)
         rng = self._rng
         arrival_us = np.linspace(start_us, end_us, rows, endpoint=False).astype(np.int64)

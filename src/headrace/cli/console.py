@@ -1,0 +1,63 @@
+"""How the command line speaks: results on stdout, all else on stderr, errors as code, message and hint."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from headrace.model.errors import HeadraceError
+
+
+def out() -> Console:
+    """The console for results. Made anew per use, so that a redirected `sys.stdout` is respected."""
+    return Console(highlight=False)
+
+
+def err() -> Console:
+    return Console(stderr=True, highlight=False)
+
+
+@contextmanager
+def spinner(message: str) -> Iterator[None]:
+    """Show that something slow is going on; one plain line when nobody is watching a terminal."""
+    console = err()
+    if console.is_terminal:
+        with console.status(message):
+            yield
+    else:
+        console.print(f"{message} ...")
+        yield
+
+
+def print_error(error: HeadraceError) -> None:
+    where = f" (line {error.span[0]}, column {error.span[1]})" if error.span else ""
+    text = Text.assemble((error.code, "bold red"), ": ", error.message, (where, "dim"))
+    for label, value, style in (("detail", error.detail, "default"), ("hint", error.hint, "cyan")):
+        if value:
+            text.append("\n").append(f"  {label}: ", "dim").append(value, style)
+    err().print(text, soft_wrap=True)
+
+
+def print_unexpected(error: Exception) -> None:
+    """An error nobody translated: one line of what it was, never a traceback."""
+    lines = str(error).strip().splitlines() or [""]
+    text = Text.assemble(("UNEXPECTED", "bold red"), f": {type(error).__name__}: {lines[0]}")
+    for note in (*getattr(error, "__notes__", ()), "run `headrace --debug ...` to see the traceback"):
+        text.append("\n").append("  hint: ", "dim").append(str(note), "cyan")
+    err().print(text, soft_wrap=True)
+
+
+def program_name() -> str:
+    """What a person types to run us again: `headrace`, or its path when that is not on PATH."""
+    invoked = Path(sys.argv[0])
+    if invoked.name != "headrace" or shutil.which("headrace") == str(invoked.absolute()):
+        return "headrace"
+    here = Path.cwd()
+    absolute = invoked.absolute()
+    return str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute)

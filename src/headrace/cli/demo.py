@@ -1,0 +1,359 @@
+"""`headrace demo`: a stream of purchases, queries that come and go, and an audit of a sample at the end."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.syntax import Syntax
+
+from headrace.cli import console as consoles
+from headrace.cli import tables
+from headrace.cli.demo_view import Snapshot, View, view_for
+from headrace.cli.face import AuditReport, Opener, QueryInfo, Session
+from headrace.cli.opening import opened
+from headrace.model.errors import HeadraceError, StorageError
+from headrace.workloads import gaming
+
+TICK_S = 0.25
+APPEND_EVERY_S = 0.5
+RATE_OVER_S = 5.0
+MARKER = ".headrace-demo"
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    seconds: int = 60
+    queries: int = 300
+    rate: int = 20_000
+    seed: int = 7
+    audits: int = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One query's stay: when it is created, and when it is dropped, or None when it stays to the end."""
+
+    query: gaming.AdHocQuery
+    arrives_s: float
+    leaves_s: float | None
+
+
+class Clock(Protocol):
+    @property
+    def stopped(self) -> threading.Event: ...
+
+    def now(self) -> float:
+        """Seconds since 1970; event time is what it says."""
+        ...
+
+    def pause(self, seconds: float) -> bool:
+        """Wait; True when somebody asked to stop meanwhile."""
+        ...
+
+
+@dataclass(slots=True)
+class WallClock:
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+    def now(self) -> float:
+        return time.time()
+
+    def pause(self, seconds: float) -> bool:
+        return self.stopped.wait(max(0.0, seconds))
+
+
+def plan_visits(options: DemoOptions) -> tuple[Visit, ...]:
+    """Who comes when, in order of arrival: a quarter at the start, the rest over time; many leave again.
+
+    >>> visits = plan_visits(DemoOptions(seconds=60, queries=200))
+    >>> len(visits), sum(visit.arrives_s < 6 for visit in visits) >= 50
+    (200, True)
+    """
+    rng = Random(options.seed)
+    visits = []
+    for i in range(options.queries):
+        query = gaming.random_query(rng, i)
+        early = i < options.queries / 4
+        arrives_s = options.seconds * (rng.uniform(0.0, 0.08) if early else rng.uniform(0.08, 0.85))
+        leaves_s = arrives_s + options.seconds * rng.uniform(0.15, 0.6)
+        stays = rng.random() < 0.4 or leaves_s > 0.97 * options.seconds
+        visits.append(Visit(query, arrives_s, None if stays else leaves_s))
+    return tuple(sorted(visits, key=lambda visit: visit.arrives_s))
+
+
+class Demo:
+    """Plays the visits against a session and keeps the numbers the view shows."""
+
+    def __init__(self, session: Session, options: DemoOptions, clock: Clock) -> None:
+        self._session, self._options, self._clock = session, options, clock
+        visits = plan_visits(options)
+        self._arrivals = deque(visits)
+        self._departures = deque(
+            sorted((v for v in visits if v.leaves_s is not None), key=lambda v: v.leaves_s or 0.0)
+        )
+        self._purchases = gaming.Purchases(options.rate, options.seed)
+        self._created: set[str] = set()
+        self._dropped: set[str] = set()
+        self._events: deque[str] = deque(maxlen=8)
+        self._errors: list[str] = []
+        self._inputs: deque[tuple[float, int]] = deque()
+        self._latencies: deque[float] = deque(maxlen=1_000)
+        self._rates: deque[float] = deque(maxlen=120)
+        self._actives: deque[float] = deque(maxlen=120)
+        self._seen_epoch = -1
+
+    @property
+    def created(self) -> frozenset[str]:
+        return frozenset(self._created)
+
+    def play(self, view: View) -> Snapshot:
+        """Run to the end, or until the clock says stop; returns the last picture."""
+        session, clock = self._session, self._clock
+        session.create_stream(
+            gaming.STREAM, gaming.DDL, event_time=gaming.EVENT_TIME, watermark=gaming.WATERMARK
+        )
+        session.start(interval="1 second")
+        try:
+            began = fed = clock.now()
+            while True:
+                now = clock.now()
+                elapsed = now - began
+                ended = elapsed >= self._options.seconds
+                if ended or now - fed >= APPEND_EVERY_S:
+                    session.append(gaming.STREAM, self._purchases.between(_us(fed), _us(now)))
+                    fed = now
+                self._come_and_go(elapsed, until=now + TICK_S)
+                view.show(self._snapshot(elapsed))
+                if ended or clock.pause(TICK_S - (clock.now() - now)):
+                    break
+        finally:
+            session.stop()
+        session.run_available()
+        last = self._snapshot(clock.now() - began)
+        view.show(last)
+        return last
+
+    def _come_and_go(self, elapsed: float, until: float) -> None:
+        """Create and drop what is due; stop when the tick is used up, the rest is due in the next one."""
+        while self._arrivals and self._arrivals[0].arrives_s <= elapsed and self._clock.now() < until:
+            self._create(self._arrivals.popleft().query)
+        while self._departures and (self._departures[0].leaves_s or 0.0) <= elapsed:
+            if self._departures[0].query.name not in self._created and self._is_coming(self._departures[0]):
+                break
+            self._drop(self._departures.popleft().query)
+
+    def _is_coming(self, visit: Visit) -> bool:
+        return any(waiting is visit for waiting in self._arrivals)
+
+    def _create(self, query: gaming.AdHocQuery) -> None:
+        try:
+            self._session.create_query(query.sql, name=query.name)
+        except HeadraceError as error:
+            self._errors.append(f"{query.name}: {error.code}: {error.message}")
+            return
+        self._created.add(query.name)
+        self._events.append(f"+ {query.name}")
+
+    def _drop(self, query: gaming.AdHocQuery) -> None:
+        if query.name not in self._created:
+            return
+        try:
+            self._session.drop_query(query.name)
+        except HeadraceError as error:
+            self._errors.append(f"{query.name}: {error.code}: {error.message}")
+            return
+        self._dropped.add(query.name)
+        self._events.append(f"- {query.name}")
+
+    def _snapshot(self, elapsed: float) -> Snapshot:
+        metrics = self._session.metrics()
+        self._inputs.append((elapsed, metrics.input_rows))
+        while len(self._inputs) > 2 and self._inputs[0][0] < elapsed - RATE_OVER_S:
+            self._inputs.popleft()
+        (since, before), (until, after) = self._inputs[0], self._inputs[-1]
+        rate = (after - before) / (until - since) if until > since else 0.0
+        if metrics.epoch != self._seen_epoch:
+            self._seen_epoch = metrics.epoch
+            self._rates.append(rate)
+            self._actives.append(metrics.active_queries)
+            if metrics.event_time_latency is not None:
+                self._latencies.append(metrics.event_time_latency)
+        return Snapshot(
+            elapsed_s=elapsed,
+            total_s=self._options.seconds,
+            epoch=metrics.epoch,
+            epoch_seconds=metrics.last_epoch_seconds,
+            active=metrics.active_queries,
+            created=len(self._created),
+            dropped=len(self._dropped),
+            input_rate=rate,
+            result_rows=metrics.result_rows,
+            late_rows=metrics.late_rows,
+            event_time_latencies=tuple(self._latencies),
+            deployment_latencies=tuple(metrics.deployment_latencies),
+            rate_history=tuple(self._rates),
+            active_history=tuple(self._actives),
+            events=tuple(reversed(self._events)),
+            errors=tuple(self._errors),
+        )
+
+
+def run_demo(opener: Opener, warehouse: str, options: DemoOptions, clock: Clock | None = None) -> bool:
+    """The whole demo on a fresh warehouse; False when an audit found a difference."""
+    clock = clock or WallClock()
+    screen = consoles.out()
+    prepare_directory(Path(warehouse))
+    with opened(opener, warehouse, must_exist=False) as session:
+        screen.print(
+            f"Playing {options.seconds} s: {options.rate:,} purchases/s and {options.queries:,} ad-hoc "
+            f"queries of {len(gaming.TEAMS)} teams that come and go."
+        )
+        demo = Demo(session, options, clock)
+        with _ctrl_c_sets(clock.stopped), view_for(screen) as view:
+            last = demo.play(view)
+        if clock.stopped.is_set():
+            screen.print("Stopped early. (Ctrl-C again leaves at once.)", style="yellow")
+        for error in last.errors:
+            screen.print(error, style="red", markup=False)
+        infos = [info for info in session.queries() if info.name in demo.created]
+        audits = _audit_sample(session, screen, choose_sample(infos, options.audits, options.seed))
+        _print_summary(session, screen, warehouse, infos, audits)
+        return all(report.ok for _, report in audits) and not _quarantined(infos)
+
+
+def prepare_directory(directory: Path) -> None:
+    """An empty directory for the demo. Only what an earlier demo left behind is ever removed."""
+    if directory.is_dir() and any(directory.iterdir()) and not (directory / MARKER).is_file():
+        raise StorageError(
+            "NOT_A_DEMO",
+            f"{directory} exists and was not made by the demo",
+            hint="name another directory with --warehouse DIR",
+        )
+    if directory.exists() and not directory.is_dir():
+        raise StorageError("NOT_A_DIRECTORY", f"{directory} is not a directory")
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    (directory / MARKER).write_text(
+        "Made by `headrace demo`, which empties this directory when it starts again.\n"
+    )
+
+
+def choose_sample(infos: Sequence[QueryInfo], count: int, seed: int) -> tuple[str, ...]:
+    """Up to `count` names, taking turns over the kinds of question; queries with rows come first."""
+    rng = Random(seed)
+    kinds: dict[str, list[QueryInfo]] = defaultdict(list)
+    for info in sorted(infos, key=lambda info: info.name):
+        kinds[info.name.rpartition("_")[0]].append(info)
+    ordered = []
+    for members in kinds.values():
+        rng.shuffle(members)
+        members.sort(key=lambda info: info.rows == 0)
+        ordered.append([info.name for info in members])
+    rng.shuffle(ordered)
+    turns = [
+        names[i] for i in range(max(map(len, ordered), default=0)) for names in ordered if i < len(names)
+    ]
+    return tuple(turns[:count])
+
+
+def _quarantined(infos: Sequence[QueryInfo]) -> list[QueryInfo]:
+    return [info for info in infos if info.error]
+
+
+@contextmanager
+def _ctrl_c_sets(event: threading.Event) -> Iterator[None]:
+    """The first Ctrl-C sets `event`, the second interrupts. (Spark's own handler would cancel the epoch.)"""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def on_interrupt(number: int, frame: object) -> None:
+        if event.is_set():
+            raise KeyboardInterrupt
+        event.set()
+
+    previous = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _audit_sample(session: Session, screen: Console, names: Sequence[str]) -> list[tuple[str, AuditReport]]:
+    audits: list[tuple[str, AuditReport]] = []
+    columns = (
+        TextColumn("Auditing against plain Spark"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as progress:
+        task = progress.add_task("", total=len(names))
+        for name in names:
+            progress.update(task, description=name)
+            audits.append((name, session.query(name).audit()))
+            progress.advance(task)
+            if not screen.is_terminal:
+                screen.print(f"audited {name}: {'equal' if audits[-1][1].ok else 'DIFFERS'}", markup=False)
+    return audits
+
+
+def _print_summary(
+    session: Session,
+    screen: Console,
+    warehouse: str,
+    infos: Sequence[QueryInfo],
+    audits: Sequence[tuple[str, AuditReport]],
+) -> None:
+    screen.print()
+    if audits:
+        screen.print(tables.render_audits(audits))
+        wrong = [name for name, report in audits if not report.ok]
+        if wrong:
+            screen.print(
+                f"{len(wrong)} of {len(audits)} audited queries differ from plain Spark.", style="bold red"
+            )
+            for name, report in audits:
+                if not report.ok:
+                    screen.print(tables.render_difference(name, report, limit=3))
+        else:
+            screen.print(
+                f"All {len(audits)} audited queries have exactly the rows that plain Spark gives.",
+                style="bold green",
+            )
+    for info in _quarantined(infos):
+        screen.print(
+            f"{info.name} is {tables.state_name(info.state)}: {info.error}", style="red", markup=False
+        )
+    by_name = {info.name: info for info in infos}
+    shown = next((name for name, _ in audits if by_name[name].rows), audits[0][0] if audits else None)
+    if shown:
+        screen.print(f"\nOne of them, {shown}:", markup=False)
+        screen.print(Syntax(by_name[shown].text, "sql", word_wrap=True, background_color="default"))
+        screen.print(tables.render_rows(session.query(shown).to_pandas(), 8))
+    example = shown or "NAME"
+    program = consoles.program_name()
+    screen.print("\nLook further:")
+    for arguments in (
+        f"queries --warehouse {warehouse}",
+        f'sql --warehouse {warehouse} -e "SELECT * FROM {example} LIMIT 10"',
+        f"explain {example} --warehouse {warehouse}",
+        f"audit {example} --warehouse {warehouse}",
+    ):
+        screen.print(f"  {program} {arguments}", style="cyan", markup=False, soft_wrap=True)
+
+
+def _us(seconds: float) -> int:
+    return int(seconds * 1_000_000)

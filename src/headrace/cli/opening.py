@@ -1,0 +1,87 @@
+"""Opening a warehouse from the command line: look before Spark starts, keep its chatter off the screen."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headrace.cli.console import spinner
+from headrace.cli.face import Opener, Session
+from headrace.model.errors import HeadraceError, StorageError
+
+
+def check_is_warehouse(path: str) -> None:
+    """Refuse a local directory that is no warehouse, before any Spark starts; a URI is left to `open`."""
+    if "://" in path or (Path(path) / "catalog").is_dir():
+        return
+    where = Path(path)
+    detail = "the directory is not a warehouse" if where.is_dir() else "there is no such directory"
+    raise StorageError(
+        "WAREHOUSE_NOT_FOUND",
+        f"no warehouse at {path}",
+        detail=detail,
+        hint="name one with --warehouse DIR, or make one with `headrace sql` or `headrace demo`",
+    )
+
+
+@contextmanager
+def opened(opener: Opener, warehouse: str, *, must_exist: bool = True) -> Iterator[Session]:
+    """A session on `warehouse`, with a spinner while Spark starts; closed however the block ends."""
+    if must_exist:
+        check_is_warehouse(warehouse)
+    opening = opener(warehouse)
+    with spinner("Starting Spark (a few seconds)"):
+        session = opening.__enter__()
+    try:
+        yield session
+    except BaseException:
+        if not opening.__exit__(*sys.exc_info()):
+            raise
+    else:
+        opening.__exit__(None, None, None)
+
+
+@contextmanager
+def open_warehouse(warehouse: str) -> Iterator[Session]:
+    """The real `Opener`."""
+    with _spark_chatter_in_a_file():
+        import headrace
+
+        session = headrace.open(warehouse)  # type: ignore[attr-defined]
+        try:
+            yield session
+        finally:
+            session.close()
+
+
+@contextmanager
+def _spark_chatter_in_a_file() -> Iterator[None]:
+    """Send what the JVM and its workers write to stderr to a file; Python's `sys.stderr` stays as it was.
+
+    The file is removed unless the block fails unexpectedly; then the exception carries a note that names it.
+    """
+    descriptor, path = tempfile.mkstemp(prefix="headrace-spark-", suffix=".log")
+    python_stderr, screen = sys.stderr, os.dup(2)
+    sys.stderr = os.fdopen(os.dup(screen), "w", buffering=1)
+    os.dup2(descriptor, 2)
+    keep = False
+    try:
+        yield
+    except (HeadraceError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except Exception as error:
+        if keep := type(error).__module__.partition(".")[0] != "click":
+            error.add_note(f"Spark's log is in {path}")
+        raise
+    finally:
+        os.dup2(screen, 2)
+        sys.stderr.close()
+        sys.stderr = python_stderr
+        os.close(screen)
+        os.close(descriptor)
+        if not keep:
+            os.unlink(path)

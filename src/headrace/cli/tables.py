@@ -1,0 +1,165 @@
+"""Rows and verdicts as rich renderables, or as CSV and JSON lines for other programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from headrace.cli.face import AuditReport, QueryInfo
+
+Rows = tuple[tuple[str, ...], list[tuple[Any, ...]]]
+"""Column names and rows, whatever they came as."""
+
+STATE_STYLES = {
+    "active": "green",
+    "pending": "yellow",
+    "dropped": "dim",
+    "quarantined": "red",
+    "failed": "red",
+}
+
+
+class Format(Enum):
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+def rows_of(data: Any, limit: int | None = None) -> Rows:
+    """Names and rows of an Arrow table, a pandas or Spark frame, or a list of dicts or tuples.
+
+    >>> rows_of([{"a": 1}, {"a": 2}], limit=1)
+    (('a',), [(1,)])
+    """
+    match data:
+        case None:
+            return (), []
+        case pa.Table():
+            table = data if limit is None else data.slice(0, limit)
+            columns = [column.to_pylist() for column in table.columns]
+            return tuple(table.column_names), list(zip(*columns, strict=True))
+        case pd.DataFrame():
+            frame = data if limit is None else data.head(limit)
+            return tuple(map(str, frame.columns)), list(frame.itertuples(index=False, name=None))
+        case list() | tuple():
+            return _rows_of_list(data if limit is None else data[:limit])
+        case _:
+            return rows_of((data if limit is None else data.limit(limit)).toPandas())
+
+
+def _rows_of_list(items: Sequence[Any]) -> Rows:
+    if not items:
+        return (), []
+    first = items[0]
+    if isinstance(first, Mapping):
+        return tuple(first), [tuple(item.values()) for item in items]
+    if isinstance(first, tuple):
+        names = getattr(first, "__fields__", None) or [f"_{i + 1}" for i in range(len(first))]
+        return tuple(names), [tuple(item) for item in items]
+    return ("value",), [(item,) for item in items]
+
+
+def render_rows(data: Any, max_rows: int) -> RenderableType:
+    """A table of at most `max_rows` rows, with a line that says how many there are."""
+    total = data.num_rows if isinstance(data, pa.Table) else len(data)
+    return _render(*rows_of(data, max_rows), total)
+
+
+def _render(names: tuple[str, ...], rows: list[tuple[Any, ...]], total: int) -> RenderableType:
+    count = f"{total:,} row{'' if total == 1 else 's'}"
+    if total > len(rows):
+        count += f", the first {len(rows):,} shown"
+    if not names:
+        return Text(f"({count})", "dim")
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for i, name in enumerate(names):
+        numeric = any(isinstance(row[i], int | float) for row in rows)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    return Group(table, Text(f"({count})", "dim"))
+
+
+def format_rows(data: Any, form: Format) -> str:
+    """All rows as CSV with a header, or as one JSON object per line."""
+    names, rows = rows_of(data)
+    if form is Format.JSON:
+        return "".join(
+            json.dumps(dict(zip(names, row, strict=True)), default=str, ensure_ascii=False) + "\n"
+            for row in rows
+        )
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def _cell(value: object) -> Text:
+    if value is None:
+        return Text("NULL", "dim")
+    return Text(f"{value:,.6g}" if isinstance(value, float) and abs(value) < 1e6 else str(value))
+
+
+def state_name(state: object) -> str:
+    return str(state.value if isinstance(state, Enum) else state).lower()
+
+
+def render_queries(infos: Sequence[QueryInfo]) -> RenderableType:
+    if not infos:
+        return Text('No queries. Create one: headrace sql -e "CREATE QUERY name AS SELECT ..."', "dim")
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("name", "state", "stream"):
+        table.add_column(name, overflow="fold")
+    table.add_column("first epoch", justify="right")
+    table.add_column("rows", justify="right")
+    table.add_column("error", overflow="fold", style="red")
+    for info in infos:
+        state = state_name(info.state)
+        table.add_row(
+            Text(info.name),
+            Text(state, STATE_STYLES.get(state, "default")),
+            Text(info.stream),
+            "" if info.first_epoch is None else str(info.first_epoch),
+            f"{info.rows:,}",
+            Text("" if info.error is None else str(info.error).splitlines()[0]),
+        )
+    states = [state_name(info.state) for info in infos]
+    parts = [f"{states.count(state):,} {state}" for state in dict.fromkeys(states)]
+    return Group(table, Text(f"({len(infos):,} in all: {', '.join(parts)})", "dim"))
+
+
+def render_audits(audits: Sequence[tuple[str, AuditReport]]) -> RenderableType:
+    """A line per audited query: the rows plain Spark gives, the rows Headrace delivered, and the verdict."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("query", overflow="fold")
+    table.add_column("Spark rows", justify="right")
+    table.add_column("Headrace rows", justify="right")
+    table.add_column("verdict")
+    for name, report in audits:
+        verdict = Text("equal", "green") if report.ok else Text("DIFFERS", "bold red")
+        table.add_row(Text(name), f"{report.expected_rows:,}", f"{report.actual_rows:,}", verdict)
+    return table
+
+
+def render_difference(name: str, report: AuditReport, limit: int = 10) -> RenderableType:
+    """The first rows that only Spark has, and those that only Headrace has."""
+    parts: list[RenderableType] = []
+    for title, data in (
+        ("missing: plain Spark has these rows, Headrace does not", report.missing),
+        ("unexpected: Headrace has these rows, plain Spark does not", report.unexpected),
+    ):
+        names, rows = rows_of(data, limit)
+        if rows:
+            parts += [Text(f"{name}: {title}", "bold"), _render(names, rows, len(rows))]
+    return Group(*parts)
