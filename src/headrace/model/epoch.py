@@ -44,13 +44,17 @@ Change = Create | Drop
 
 @dataclass(frozen=True, slots=True)
 class StreamEpoch:
-    """A stream's part of an epoch. `closed_us` is W(e-1), `watermark_us` is W(e)."""
+    """A stream's part of an epoch. `closed_us` is W(e-1), `watermark_us` is W(e).
+
+    `batch` is the last source batch taken in so far (the ingest's id, its number there), in any epoch.
+    """
 
     stream: StreamName
     chunks: tuple[Chunk, ...]
     closed_us: int
     watermark_us: int
     late_rows: int = 0
+    batch: tuple[str, int] | None = None
 
     @property
     def rows(self) -> int:
@@ -59,7 +63,10 @@ class StreamEpoch:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """One sealed step of time for everybody; replaying it gives the same result."""
+    """One sealed step of time for everybody; replaying it gives the same result.
+
+    It ends after `next_chunk` chunks of the arrival that follows `last_arrival`; arrivals may span epochs.
+    """
 
     id: EpochId
     streams: tuple[StreamEpoch, ...]
@@ -67,6 +74,7 @@ class Epoch:
     sealed_at: float = 0.0
     last_arrival: int = field(default=-1)
     last_changelog: int = field(default=-1)
+    next_chunk: int = 0
 
     def of(self, stream: str) -> StreamEpoch | None:
         return next((part for part in self.streams if part.stream == stream), None)

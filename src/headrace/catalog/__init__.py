@@ -1,0 +1,1 @@
+"""Streams, queries, changelogs and slots: what exists, durably."""

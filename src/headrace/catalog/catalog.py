@@ -1,0 +1,304 @@
+"""What exists: streams, queries, and the changelog through which queries come and go.
+
+A request changes nothing that runs. Requests are batched into changelogs (AStream 3.1.1), a changelog is one
+durable record, and it takes effect at the epoch that seals it. The catalog is a snapshot, the changelogs
+after it and the epochs after it; the sealer replays the epochs (`apply`) when a warehouse is opened.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.catalog import faults
+from headrace.catalog.clock import Clock, SystemClock
+from headrace.catalog.queries import QueryEntry, QueryState, QueryTable
+from headrace.catalog.streams import StreamTable
+from headrace.catalog.warehouse import Warehouse
+from headrace.model import codec
+from headrace.model.epoch import Change, Create, Drop, Epoch
+from headrace.model.errors import CatalogError, StorageError, did_you_mean
+from headrace.model.query import EpochId, Query, QueryId, QueryPlan, Stream
+
+CHANGELOG = "catalog/changelog"
+SNAPSHOT = "catalog/snapshot.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Changelog:
+    """One durable batch of changes, in the order they were asked for."""
+
+    number: int
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything that epochs up to `epoch` and changelogs up to `changelog` made."""
+
+    epoch: int
+    changelog: int
+    next_id: int
+    entries: tuple[QueryEntry, ...]
+
+
+codec.register(Changelog, Snapshot)
+
+
+class Catalog:
+    """Streams and queries of one warehouse. Thread-safe; reads nothing from disk after it was opened."""
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        *,
+        clock: Clock | None = None,
+        batch_count: int = 100,
+        batch_delay: float = 1.0,
+    ) -> None:
+        self._warehouse = warehouse
+        self._clock = clock or SystemClock()
+        self._batch_count, self._batch_delay = batch_count, batch_delay
+        self._lock = threading.RLock()
+        self._streams = StreamTable(warehouse)
+        self._requests: list[Change] = []
+        self._recover()
+
+    def _recover(self) -> None:
+        start = Snapshot(-1, -1, 1, ())
+        if self._warehouse.exists(SNAPSHOT):
+            start = self._warehouse.read_value(SNAPSHOT, "catalog-snapshot")
+        self._queries = QueryTable(start.entries)
+        self._applied, self._snapshot = start.epoch, start
+        self._next_id, self._last_changelog = start.next_id, start.changelog
+        self._flushed: list[Changelog] = []
+        for number in self._warehouse.records(CHANGELOG):
+            if number > start.changelog:
+                self._adopt(self._warehouse.read_record(CHANGELOG, number, kind="changelog"))
+
+    def _adopt(self, changelog: Changelog) -> None:
+        self._flushed.append(changelog)
+        self._last_changelog = changelog.number
+        for change in changelog.changes:
+            self._note(change)
+
+    def _note(self, change: Change) -> None:
+        """List a requested change; epochs make it real."""
+        match change:
+            case Create(query, requested_at):
+                self._next_id = max(self._next_id, query.id + 1)
+                if self._queries.get(query.id) is None:
+                    self._queries.add(QueryEntry(query, requested_at=requested_at))
+            case Drop(query_id):
+                entry = self._queries.get(query_id)
+                if entry is not None and entry.live:
+                    self._queries.put(dataclasses.replace(entry, dropping=True))
+
+    # streams
+
+    def create_stream(self, stream: Stream, source: Mapping[str, Any] | None = None) -> None:
+        """Define a stream durably; `source` describes where it comes from, None when it is fed by append."""
+        with self._lock:
+            self._streams.create(stream, source)
+
+    def streams(self) -> tuple[Stream, ...]:
+        """All streams, oldest first."""
+        with self._lock:
+            return self._streams.all()
+
+    def stream(self, name: str) -> Stream:
+        """A stream by name, in any case of letters."""
+        with self._lock:
+            return self._streams.get(name)
+
+    def source(self, name: str) -> dict[str, Any] | None:
+        """The description of a stream's source; None when it is fed by append."""
+        with self._lock:
+            return self._streams.source(name)
+
+    # requests
+
+    def request_create(self, name: str | None, plan: QueryPlan) -> Query:
+        """Ask for a query; pending until an epoch takes it in. Without a name it gets one: q1, q2, ..."""
+        with self._lock:
+            self._streams.get(plan.stream)
+            query_id = QueryId(self._next_id)
+            name = name or self._free_name(query_id)
+            present = self._queries.newest(name)
+            if present is not None and present.live:
+                raise CatalogError(
+                    "QUERY_EXISTS",
+                    f"there is already a query `{present.query.name}`",
+                    hint="drop it first, or choose another name",
+                )
+            query = Query(query_id, name, plan)
+            self._request(Create(query, self._clock.now()))
+            return query
+
+    def request_drop(self, name: str) -> Query:
+        """Ask for a query to end; its results stay."""
+        with self._lock:
+            entry = self.entry(name)
+            if not entry.live:
+                raise CatalogError("QUERY_DROPPED", f"query `{entry.query.name}` is already dropped")
+            self._request(Drop(entry.query.id, self._clock.now()))
+            return entry.query
+
+    def _free_name(self, query_id: QueryId) -> str:
+        number = int(query_id)
+        while self._queries.newest(f"q{number}") is not None:
+            number += 1
+        return f"q{number}"
+
+    def _request(self, change: Change) -> None:
+        self._requests.append(change)
+        self._note(change)
+        if len(self._requests) >= self._batch_count:
+            self.flush()
+
+    def due(self) -> bool:
+        """Whether requests have waited for as long as they may."""
+        with self._lock:
+            if not self._requests:
+                return False
+            waited = self._clock.now() - self._requests[0].requested_at
+            return waited >= self._batch_delay or waited < 0
+
+    def tick(self) -> int | None:
+        """Flush when it is due; call it now and then."""
+        with self._lock:
+            return self.flush() if self.due() else None
+
+    def flush(self) -> int | None:
+        """Write the requests as one changelog, durably; its number, or None when there were none."""
+        with self._lock:
+            if not self._requests:
+                return None
+            changelog = Changelog(self._last_changelog + 1, tuple(self._requests))
+            faults.reach("changelog.before")
+            if not self._warehouse.put_record(CHANGELOG, changelog.number, changelog, kind="changelog"):
+                raise StorageError(
+                    "CHANGELOG_EXISTS",
+                    f"changelog {changelog.number} of {self._warehouse.root} was written by somebody else",
+                    hint="make sure that one process writes to a warehouse",
+                )
+            faults.reach("changelog.after")
+            self._requests.clear()
+            self._adopt(changelog)
+            return changelog.number
+
+    def unsealed(self) -> tuple[Changelog, ...]:
+        """Changelogs that are durable and in no epoch yet, oldest first."""
+        with self._lock:
+            return tuple(self._flushed)
+
+    # epochs
+
+    @property
+    def applied_epoch(self) -> int:
+        """The last epoch whose changes took effect; -1 before any."""
+        return self._applied
+
+    @property
+    def last_changelog(self) -> int:
+        """The last changelog that an epoch or the snapshot covers; -1 before any."""
+        with self._lock:
+            return (self._flushed[0].number - 1) if self._flushed else self._last_changelog
+
+    def apply(self, epoch: Epoch) -> None:
+        """Let the changes of a sealed epoch take effect. Epochs come in order; one that was applied is
+        skipped.
+        """
+        with self._lock:
+            if epoch.id <= self._applied:
+                return
+            if epoch.id != self._applied + 1:
+                raise StorageError(
+                    "EPOCH_MISSING",
+                    f"epoch {self._applied + 1} of {self._warehouse.root} is missing; found {epoch.id}",
+                    hint="restore the epoch record from a copy of the warehouse",
+                )
+            for change in epoch.changes:
+                if isinstance(change, Create):
+                    self._next_id = max(self._next_id, change.query.id + 1)
+            self._queries.apply(epoch)
+            self._applied = int(epoch.id)
+            self._flushed = [log for log in self._flushed if log.number > epoch.last_changelog]
+            self._last_changelog = max(self._last_changelog, epoch.last_changelog)
+
+    def quarantine(self, query_id: QueryId, epoch: EpochId, error: str) -> None:
+        """End a query before `epoch` because of `error`. The group's commit record makes it durable."""
+        with self._lock:
+            self._queries.quarantine(query_id, epoch, error)
+
+    def checkpoint(self) -> None:
+        """Write a snapshot of what the applied epochs made, and remove the changelogs it covers."""
+        with self._lock:
+            covered = self.last_changelog
+            entries = tuple(
+                dataclasses.replace(entry, dropping=False)
+                for entry in self._queries.entries()
+                if entry.state is not QueryState.PENDING
+            )
+            snapshot = Snapshot(self._applied, covered, self._next_id, entries)
+            if snapshot != self._snapshot:
+                faults.reach("snapshot.before")
+                self._warehouse.replace_value(SNAPSHOT, "catalog-snapshot", snapshot)
+                faults.reach("snapshot.after")
+                self._snapshot = snapshot
+            for number in self._warehouse.records(CHANGELOG):
+                if number <= covered:
+                    self._warehouse.delete_record(CHANGELOG, number)
+
+    # looking
+
+    def entries(self) -> tuple[QueryEntry, ...]:
+        """Every query that was not forgotten, oldest first."""
+        with self._lock:
+            return self._queries.entries()
+
+    def entry(self, name: str) -> QueryEntry:
+        """The newest query of that name, in any case of letters."""
+        with self._lock:
+            found = self._queries.newest(name)
+            if found is None:
+                known = [entry.query.name for entry in self._queries.entries()]
+                raise CatalogError(
+                    "QUERY_NOT_FOUND", f"there is no query `{name}`", hint=did_you_mean(name, known)
+                )
+            return found
+
+    def entry_of(self, query_id: QueryId) -> QueryEntry:
+        with self._lock:
+            found = self._queries.get(query_id)
+            if found is None:
+                raise CatalogError("QUERY_NOT_FOUND", f"there is no query with id {query_id}")
+            return found
+
+    def query(self, name: str) -> Query:
+        """The newest query of that name."""
+        return self.entry(name).query
+
+    def active(self, epoch: EpochId | int) -> tuple[Query, ...]:
+        """The queries that see the tuples of `epoch`, oldest first."""
+        return tuple(entry.query for entry in self.active_entries(epoch))
+
+    def active_entries(self, epoch: EpochId | int) -> tuple[QueryEntry, ...]:
+        """As `active`, with slots."""
+        with self._lock:
+            return tuple(entry for entry in self._queries.entries() if entry.active_in(epoch))
+
+    def slots(self, epoch: EpochId | int) -> dict[int, QueryId]:
+        """Which query holds which slot in `epoch`."""
+        active = self.active_entries(epoch)
+        return {entry.slot: entry.query.id for entry in active if entry.slot is not None}
+
+    def forget(self, query_id: QueryId) -> None:
+        """Stop listing a dropped query, when its results are gone too. Durable with the next checkpoint."""
+        with self._lock:
+            if self.entry_of(query_id).state is not QueryState.DROPPED:
+                raise CatalogError("QUERY_LIVE", f"query {query_id} is not dropped", hint="drop it first")
+            self._queries.remove(query_id)

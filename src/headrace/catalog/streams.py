@@ -1,0 +1,110 @@
+"""The durable list of streams: a record per definition, refused when it could not work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.catalog.warehouse import Warehouse
+from headrace.model import codec
+from headrace.model.errors import CatalogError, StorageError, did_you_mean
+from headrace.model.query import Stream
+from headrace.model.types import Kind
+
+STREAMS = "catalog/streams"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRecord:
+    """A stream and the description of its source; None when it is fed by append."""
+
+    stream: Stream
+    source: dict[str, Any] | None
+
+
+codec.register(StreamRecord)
+
+
+class StreamTable:
+    """Streams by name, in any case of letters. Not thread-safe; the catalog guards it."""
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
+        numbers = warehouse.records(STREAMS)
+        self._next = numbers[-1] + 1 if numbers else 0
+        records = [warehouse.read_record(STREAMS, number, kind="stream") for number in numbers]
+        self._records: dict[str, StreamRecord] = {record.stream.name.lower(): record for record in records}
+
+    def create(self, stream: Stream, source: Mapping[str, Any] | None) -> None:
+        present = self._records.get(stream.name.lower())
+        if present is not None:
+            raise CatalogError(
+                "STREAM_EXISTS",
+                f"there is already a stream `{present.stream.name}`",
+                hint="choose another name; names differ by more than the case of their letters",
+            )
+        check_stream(stream)
+        record = StreamRecord(stream, None if source is None else dict(source))
+        if not self._warehouse.put_record(STREAMS, self._next, record, kind="stream"):
+            raise StorageError(
+                "STREAM_RECORD_EXISTS",
+                f"stream record {self._next} of {self._warehouse.root} was written by somebody else",
+                hint="make sure that one process writes to a warehouse",
+            )
+        self._next += 1
+        self._records[stream.name.lower()] = record
+
+    def all(self) -> tuple[Stream, ...]:
+        return tuple(record.stream for record in self._records.values())
+
+    def get(self, name: str) -> Stream:
+        return self._find(name).stream
+
+    def source(self, name: str) -> dict[str, Any] | None:
+        return self._find(name).source
+
+    def _find(self, name: str) -> StreamRecord:
+        found = self._records.get(name.lower())
+        if found is None:
+            known = [record.stream.name for record in self._records.values()]
+            raise CatalogError(
+                "STREAM_NOT_FOUND", f"there is no stream `{name}`", hint=did_you_mean(name, known)
+            )
+        return found
+
+
+def check_stream(stream: Stream) -> None:
+    """Refuse a definition that could hold no tuple or no event time."""
+    seen: dict[str, str] = {}
+    for column in stream.columns:
+        if column.name.lower() in seen:
+            other = seen[column.name.lower()]
+            raise _bad(
+                stream, f"columns `{other}` and `{column.name}` are the same to Spark", "rename one of them"
+            )
+        seen[column.name.lower()] = column.name
+        try:
+            storable = column.type.arrow
+        except TypeError:
+            storable = None
+        if storable is None or column.type.kind in (Kind.VOID, Kind.INTERVAL):
+            raise _bad(
+                stream, f"column `{column.name}` has type {column.type.name}, which the log cannot hold", None
+            )
+    known = [column.name for column in stream.columns]
+    if stream.event_time not in known:
+        raise _bad(
+            stream,
+            f"its event time `{stream.event_time}` is no column",
+            did_you_mean(stream.event_time, known),
+        )
+    if stream.column(stream.event_time).type.kind not in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ):
+        kind = stream.column(stream.event_time).type.name
+        raise _bad(stream, f"its event time `{stream.event_time}` is {kind}", "use a TIMESTAMP column")
+    if stream.watermark_us < 0:
+        raise _bad(stream, "its watermark delay is negative", "use zero or more")
+
+
+def _bad(stream: Stream, why: str, hint: str | None) -> CatalogError:
+    return CatalogError("STREAM_INVALID", f"stream `{stream.name}`: {why}", hint=hint)

@@ -1,0 +1,140 @@
+"""Arrivals: the durable order in which chunks came, before an epoch takes them in.
+
+    log/arrivals/%012d.json    one arrival: a stream, its new chunks, or the word that it is closed
+
+One global order over all streams. The record is what makes chunks count; a chunk file without one is an
+orphan. Once an epoch is sealed it holds the chunks itself, and the arrivals it took are removed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headrace.catalog import faults
+from headrace.catalog.warehouse import Warehouse
+from headrace.log.epochs import EpochLog
+from headrace.model import codec
+from headrace.model.epoch import FOREVER_US, Chunk, Epoch
+from headrace.model.errors import LogError, StorageError
+from headrace.model.query import StreamName
+
+ARRIVALS = "log/arrivals"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Identity of a source's batch: the ingest that delivered it, and its number there, ascending."""
+
+    source: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    number: int
+    stream: StreamName
+    chunks: tuple[Chunk, ...]
+    batch: Batch | None = None
+    close: bool = False
+
+
+codec.register(Arrival, Batch)
+
+
+class Arrivals:
+    """Arrivals that no epoch holds yet, recovered on open. Thread-safe."""
+
+    def __init__(self, warehouse: Warehouse, epochs: EpochLog | None = None) -> None:
+        self._warehouse = warehouse
+        self._lock = threading.RLock()
+        latest = (epochs or EpochLog(warehouse)).latest()
+        sealed = -1 if latest is None else latest.last_arrival
+        self._batches: dict[str, Batch] = {}
+        self._closed: set[str] = set()
+        if latest is not None:
+            self._batches = {part.stream: Batch(*part.batch) for part in latest.streams if part.batch}
+            self._closed = {part.stream for part in latest.streams if part.watermark_us == FOREVER_US}
+        self._pending: list[Arrival] = []
+        self._next = sealed + 1
+        for number in warehouse.records(ARRIVALS):
+            if number > sealed:
+                self._note(warehouse.read_record(ARRIVALS, number, kind="arrival"))
+
+    def _note(self, arrival: Arrival) -> None:
+        self._pending.append(arrival)
+        self._next = arrival.number + 1
+        if arrival.batch is not None:
+            self._batches[arrival.stream] = arrival.batch
+        if arrival.close:
+            self._closed.add(arrival.stream)
+
+    @property
+    def next_number(self) -> int:
+        """The number that the next arrival gets; no later chunk belongs to an earlier one."""
+        return self._next
+
+    def add(
+        self,
+        stream: StreamName,
+        chunks: Iterable[Chunk] = (),
+        *,
+        batch: Batch | None = None,
+        close: bool = False,
+    ) -> Arrival | None:
+        """Let chunks count, durably; None, changing nothing, when this batch has arrived before."""
+        with self._lock:
+            if batch is not None and self.has(stream, batch):
+                return None
+            if stream in self._closed:
+                raise LogError(
+                    "STREAM_CLOSED",
+                    f"stream `{stream}` is closed",
+                    hint="create another stream for more input",
+                )
+            arrival = Arrival(self._next, stream, tuple(chunks), batch, close)
+            faults.reach("arrival.before")
+            if not self._warehouse.put_record(ARRIVALS, arrival.number, arrival, kind="arrival"):
+                raise StorageError(
+                    "ARRIVAL_EXISTS",
+                    f"arrival {arrival.number} of {self._warehouse.root} was written by somebody else",
+                    hint="make sure that one process writes to a warehouse",
+                )
+            faults.reach("arrival.after")
+            self._note(arrival)
+            return arrival
+
+    def close(self, stream: StreamName) -> None:
+        """Say that a stream gets no more input; saying it again changes nothing."""
+        with self._lock:
+            if stream not in self._closed:
+                self.add(stream, close=True)
+
+    def closed(self, stream: StreamName) -> bool:
+        with self._lock:
+            return stream in self._closed
+
+    def has(self, stream: StreamName, batch: Batch) -> bool:
+        """Whether this batch, or a later one of the same ingest, has arrived."""
+        with self._lock:
+            last = self._batches.get(stream)
+            return last is not None and last.source == batch.source and batch.number <= last.number
+
+    def batch(self, stream: StreamName) -> Batch | None:
+        """The last batch that arrived for a stream."""
+        with self._lock:
+            return self._batches.get(stream)
+
+    def pending(self) -> tuple[Arrival, ...]:
+        """Arrivals not wholly in an epoch, oldest first."""
+        with self._lock:
+            return tuple(self._pending)
+
+    def sealed(self, epoch: Epoch) -> None:
+        """Drop the arrivals that `epoch` took in; it holds their chunks now."""
+        with self._lock:
+            self._pending = [arrival for arrival in self._pending if arrival.number > epoch.last_arrival]
+            for number in self._warehouse.records(ARRIVALS):
+                if number <= epoch.last_arrival:
+                    self._warehouse.delete_record(ARRIVALS, number)

@@ -1,0 +1,198 @@
+"""Chunks: immutable Parquet files of a stream, written here or adopted from somebody else.
+
+A chunk's schema is exactly the stream's; timestamps are microseconds. Its name carries the number that its
+arrival has at least, `<number>-<unique>.parquet`, which is how orphans are found (see `orphans`).
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headrace.catalog.warehouse import Warehouse
+from headrace.model.epoch import NEVER_US, Chunk
+from headrace.model.errors import LogError
+from headrace.model.query import Stream
+
+ROW_GROUP_ROWS = 128 * 1024
+DEFAULT_MAX_CHUNK_ROWS = 1_000_000
+
+_SAMPLE_ROWS = 4096
+_LEGACY_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+
+
+def arrow_schema(stream: Stream) -> pa.Schema:
+    """The exact schema of a stream's chunks."""
+    return pa.schema([pa.field(column.name, column.type.arrow) for column in stream.columns])
+
+
+def write_chunk(root: str | Path, directory: str, table: pa.Table, event_time: str, arrival: int) -> Chunk:
+    """Write `table` durably as one chunk under `root/directory`; its path in the result is relative to
+    `root`.
+    """
+    unique = uuid.uuid4().hex
+    relative = f"{directory}/{arrival:012d}-{unique}.parquet"
+    final = Path(root) / relative
+    final.parent.mkdir(parents=True, exist_ok=True)
+    temporary = final.with_name(f"{arrival:012d}-{unique}.writing")
+    try:
+        with open(temporary, "xb") as file:
+            pq.write_table(
+                table,
+                file,
+                compression="lz4",
+                row_group_size=ROW_GROUP_ROWS,
+                use_dictionary=_dictionary_columns(table),
+                write_statistics=True,
+            )
+            file.flush()
+            os.fsync(file.fileno())
+            size = file.tell()
+        os.replace(temporary, final)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    low, high = _bounds(table.column(event_time))
+    return Chunk(relative, table.num_rows, size, low, high)
+
+
+def cut(table: pa.Table, max_rows: int = DEFAULT_MAX_CHUNK_ROWS) -> Iterator[pa.Table]:
+    """Pieces of at most `max_rows` rows, in order; none of an empty table."""
+    for start in range(0, table.num_rows, max_rows):
+        yield table.slice(start, max_rows)
+
+
+def misfit(path: str | Path, stream: Stream) -> str | None:
+    """Why a Parquet file cannot be a chunk of `stream` as it is; None when it can. Reads the footer only."""
+    with _open(path) as file:
+        found = file.schema_arrow
+        for name in found.names:
+            if found.names.count(name) > 1:
+                return f"column `{name}` appears twice"
+        wanted = {column.name: column.type.arrow for column in stream.columns}
+        if missing := [name for name in wanted if name not in found.names]:
+            return f"column `{missing[0]}` is missing"
+        if extra := [name for name in found.names if name not in wanted]:
+            return f"column `{extra[0]}` is not of the stream"
+        for name, kind in wanted.items():
+            if not same_type(found.field(name).type, kind):
+                return f"column `{name}` is {found.field(name).type}, not {kind}"
+        metadata = file.metadata.metadata or {}
+        if any(key in metadata for key in _LEGACY_CALENDAR):
+            return "its dates are in Spark's legacy calendar"
+    return None
+
+
+def describe_chunk(path: str | Path, stream: Stream) -> Chunk:
+    """The chunk that an existing Parquet file is, by its absolute path; LogError when it does not fit the
+    stream.
+    """
+    if why := misfit(path, stream):
+        raise LogError("CHUNK_MISFIT", f"{path} does not fit stream `{stream.name}`: {why}")
+    with _open(path) as file:
+        bounds = _footer_bounds(file.metadata, stream.event_time)
+        if bounds is None:
+            bounds = _bounds(file.read(columns=[stream.event_time]).column(0))
+        absolute = os.path.abspath(path)
+        return Chunk(absolute, file.metadata.num_rows, os.path.getsize(absolute), *bounds)
+
+
+def open_chunk(warehouse: Warehouse, chunk: Chunk) -> pq.ParquetFile:
+    """The chunk's file, to be closed by the caller; LogError naming it when missing, torn or changed."""
+    path = warehouse.path(chunk.path)
+    file = _open(path)
+    if os.path.getsize(path) != chunk.bytes or file.metadata.num_rows != chunk.rows:
+        file.close()
+        raise LogError(
+            "CHUNK_CHANGED",
+            f"{path} is not the file that was sealed: it has changed since",
+            hint="restore it; a file that was adopted must not be changed or replaced",
+        )
+    return file
+
+
+def count_before(warehouse: Warehouse, chunk: Chunk, stream: Stream, closed_us: int) -> int:
+    """How many tuples of a chunk have an event time before `closed_us`; reads nothing unless some may."""
+    if closed_us == NEVER_US or chunk.min_us is None or chunk.min_us >= closed_us:
+        return 0
+    with open_chunk(warehouse, chunk) as file:
+        times = _microseconds(file.read(columns=[stream.event_time]).column(0))
+    return int(pc.sum(pc.less(times, closed_us)).as_py() or 0)
+
+
+def same_type(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether two Arrow types hold the same values, whatever their nested fields' nullability or list item
+    names.
+    """
+    if pa.types.is_list(found) and pa.types.is_list(wanted):
+        return same_type(found.value_type, wanted.value_type)
+    if pa.types.is_map(found) and pa.types.is_map(wanted):
+        return same_type(found.key_type, wanted.key_type) and same_type(found.item_type, wanted.item_type)
+    if pa.types.is_struct(found) and pa.types.is_struct(wanted):
+        return [f.name for f in found] == [w.name for w in wanted] and all(
+            same_type(f.type, w.type) for f, w in zip(found, wanted, strict=True)
+        )
+    return bool(found == wanted)
+
+
+def _open(path: str | Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path, memory_map=True)
+    except FileNotFoundError:
+        raise LogError(
+            "CHUNK_MISSING",
+            f"{path} is missing",
+            hint="restore it; the log is what everything is rebuilt from",
+        ) from None
+    except (pa.ArrowException, OSError) as error:
+        raise LogError(
+            "CHUNK_TORN",
+            f"{path} is torn or not Parquet",
+            detail=str(error).splitlines()[0],
+            hint="restore it; the log is what everything is rebuilt from",
+        ) from error
+
+
+def _dictionary_columns(table: pa.Table) -> list[str]:
+    """Text columns whose values repeat: there a dictionary saves both space and decoding."""
+    useful = []
+    for field in table.schema:
+        if pa.types.is_string(field.type) or pa.types.is_binary(field.type):
+            sample = table.column(field.name).slice(0, _SAMPLE_ROWS)
+            if 2 * pc.count_distinct(sample).as_py() <= len(sample):
+                useful.append(field.name)
+    return useful
+
+
+def _bounds(times: pa.ChunkedArray) -> tuple[int | None, int | None]:
+    found = pc.min_max(_microseconds(times)).as_py()
+    return found["min"], found["max"]
+
+
+def _microseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    return times.cast(pa.int64())
+
+
+def _footer_bounds(metadata: pq.FileMetaData, event_time: str) -> tuple[int | None, int | None] | None:
+    """Bounds from row-group statistics; None when some row group lacks them."""
+    index = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == event_time)
+    low: list[int] = []
+    high: list[int] = []
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        column = group.column(index)
+        statistics = column.statistics
+        if statistics is None or not statistics.has_min_max:
+            all_null = statistics is not None and statistics.has_null_count
+            if not (all_null and statistics.null_count == group.num_rows):
+                return None
+            continue
+        low.append(statistics.min_raw)
+        high.append(statistics.max_raw)
+    return (min(low), max(high)) if low else (None, None)

@@ -1,0 +1,146 @@
+"""Sealed epochs on disk: one record each, old ones packed, oldest ones expired.
+
+    epochs/%012d.json            one epoch
+    epochs/pack-<first>-<last>.json   many, both ends included
+    epochs/expired.json          epochs before this one are gone, or about to be
+
+A pack is written before its single records are removed, and expiry is noted before anything is removed, so
+that a crash leaves only extra files, which the next writer removes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterator
+
+from headrace.catalog import faults
+from headrace.catalog.warehouse import Warehouse
+from headrace.model.epoch import Epoch
+from headrace.model.errors import StorageError
+
+EPOCHS = "epochs"
+EXPIRED = "epochs/expired.json"
+
+_PACK = re.compile(r"pack-(\d{12})-(\d{12})\.json")
+
+
+class EpochLog:
+    """The sealed epochs of a warehouse. Reads what it needs when it needs it; keeps one pack in memory."""
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
+        self._lock = threading.RLock()
+        self._cached: tuple[tuple[int, int], tuple[Epoch, ...]] | None = None
+        self._first = 0
+        if warehouse.exists(EXPIRED):
+            self._first = warehouse.read_value(EXPIRED, "expired")["before"]
+
+    @property
+    def first(self) -> int:
+        """The oldest epoch that can still be read."""
+        return self._first
+
+    def last(self) -> int:
+        """The newest sealed epoch; -1 before any."""
+        singles = self._warehouse.records(EPOCHS)
+        packs = self._packs()
+        return max([*singles[-1:], *(last for _, last in packs), -1])
+
+    def latest(self) -> Epoch | None:
+        last = self.last()
+        return self.read(last) if last >= 0 else None
+
+    def write(self, epoch: Epoch) -> None:
+        """Seal `epoch`: durable, and never again another content under that id."""
+        if not self._warehouse.put_record(EPOCHS, epoch.id, epoch, kind="epoch"):
+            raise StorageError(
+                "EPOCH_EXISTS",
+                f"epoch {epoch.id} of {self._warehouse.root} was sealed by somebody else",
+                hint="make sure that one process writes to a warehouse",
+            )
+
+    def read(self, number: int) -> Epoch:
+        if number < self._first:
+            raise StorageError(
+                "EPOCH_EXPIRED",
+                f"epoch {number} is expired; the oldest kept is {self._first}",
+                hint="keep more with a longer retention",
+            )
+        with self._lock:
+            if self._cached is not None and self._cached[0][0] <= number <= self._cached[0][1]:
+                return self._cached[1][number - self._cached[0][0]]
+        if self._warehouse.exists(f"{EPOCHS}/{number:012d}.json"):
+            found: Epoch = self._warehouse.read_record(EPOCHS, number, kind="epoch")
+            return found
+        return self._read_packed(number)
+
+    def _read_packed(self, number: int) -> Epoch:
+        for first, last in self._packs():
+            if first <= number <= last:
+                epochs = self._warehouse.read_value(_pack_name(first, last), "epoch-pack")
+                with self._lock:
+                    self._cached = ((first, last), epochs)
+                found: Epoch = epochs[number - first]
+                return found
+        # Raises the error for a missing file, and names it.
+        missing: Epoch = self._warehouse.read_record(EPOCHS, number, kind="epoch")
+        return missing
+
+    def range(self, first: int, last: int | None = None) -> Iterator[Epoch]:
+        """Epochs in [first, last), oldest first; all that follow `first` when `last` is None."""
+        end = self.last() + 1 if last is None else last
+        for number in range(first, end):
+            yield self.read(number)
+
+    def pack(self, before: int, *, more_than: int = 256) -> None:
+        """Turn the single records of epochs before `before` into one file, when there are `more_than` of
+        them.
+        """
+        singles = [number for number in self._warehouse.records(EPOCHS) if self._first <= number < before]
+        if len(singles) <= more_than:
+            return
+        epochs = tuple(self.read(number) for number in singles)
+        self._write_pack(epochs)
+        self.tidy()
+
+    def _write_pack(self, epochs: tuple[Epoch, ...]) -> None:
+        faults.reach("pack.before")
+        name = _pack_name(epochs[0].id, epochs[-1].id)
+        self._warehouse.replace_value(name, "epoch-pack", epochs)
+        faults.reach("pack.after")
+
+    def note_expired(self, before: int) -> None:
+        """From now on, no epoch before `before` can be read; `tidy` removes their records."""
+        if before > self._first:
+            self._warehouse.replace_value(EXPIRED, "expired", {"before": before})
+            self._first = before
+
+    def tidy(self) -> None:
+        """Remove the records that packs or expiry made superfluous."""
+        with self._lock:
+            self._cached = None
+        packs = self._packs()
+        for first, last in packs:
+            if last < self._first:
+                self._warehouse.delete(_pack_name(first, last))
+            elif first < self._first:
+                epochs = self._warehouse.read_value(_pack_name(first, last), "epoch-pack")
+                self._write_pack(epochs[self._first - first :])
+                self._warehouse.delete(_pack_name(first, last))
+        for number in self._warehouse.records(EPOCHS):
+            if number < self._first or any(first <= number <= last for first, last in packs):
+                self._warehouse.delete_record(EPOCHS, number)
+
+    def _packs(self) -> list[tuple[int, int]]:
+        try:
+            names = os.listdir(self._warehouse.path(EPOCHS))
+        except FileNotFoundError:
+            return []
+        found = [match for name in names if (match := _PACK.fullmatch(name))]
+        return sorted((int(match.group(1)), int(match.group(2))) for match in found)
+
+
+def _pack_name(first: int, last: int) -> str:
+    return f"{EPOCHS}/pack-{first:012d}-{last:012d}.json"

@@ -1,0 +1,183 @@
+"""Sealing: the next epoch takes every flushed query change and the oldest pending chunks.
+
+An epoch record fixes chunks, watermarks and changes for good (design, principle 4). Watermarks follow the
+design's Semantics: W(e) is the largest event time seen up to e minus the stream's delay, and never decreases.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from headrace.catalog import faults
+from headrace.catalog.catalog import Catalog
+from headrace.catalog.clock import Clock, SystemClock
+from headrace.catalog.warehouse import Warehouse
+from headrace.log.arrivals import Arrival, Arrivals, Batch
+from headrace.log.chunks import count_before
+from headrace.log.epochs import EpochLog
+from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk, Epoch, StreamEpoch
+from headrace.model.query import EpochId, Stream
+
+DEFAULT_MAX_EPOCH_ROWS = 1_000_000
+
+
+@dataclass(slots=True)
+class _Part:
+    """What an epoch takes of one stream."""
+
+    chunks: list[Chunk] = field(default_factory=list)
+    batch: Batch | None = None
+    close: bool = False
+
+
+@dataclass(slots=True)
+class _Taken:
+    """Pending input for one epoch, and the position after it."""
+
+    last_arrival: int
+    next_chunk: int
+    parts: dict[str, _Part] = field(default_factory=dict)
+    rows: int = 0
+
+
+class Sealer:
+    """The only maker of epochs. Opening it replays into the catalog the epochs its snapshot lacks."""
+
+    def __init__(
+        self, warehouse: Warehouse, catalog: Catalog, arrivals: Arrivals, *, clock: Clock | None = None
+    ) -> None:
+        self._warehouse, self._catalog, self._arrivals = warehouse, catalog, arrivals
+        self._clock = clock or SystemClock()
+        self._lock = threading.RLock()
+        self._log = EpochLog(warehouse)
+        self._latest: Epoch | None = self._log.latest()
+        for epoch in self._log.range(catalog.applied_epoch + 1):
+            catalog.apply(epoch)
+        if self._latest is not None and warehouse.held:
+            arrivals.sealed(self._latest)
+            self._log.tidy()
+
+    @property
+    def latest(self) -> Epoch | None:
+        """The newest sealed epoch."""
+        return self._latest
+
+    @property
+    def first(self) -> int:
+        """The oldest epoch that can still be read."""
+        return self._log.first
+
+    def epochs(self, first: int = 0, last: int | None = None) -> Iterator[Epoch]:
+        """Sealed epochs in [first, last), oldest first."""
+        return self._log.range(first, last)
+
+    def epoch(self, number: int) -> Epoch:
+        return self._log.read(number)
+
+    def seal(self, max_epoch_rows: int = DEFAULT_MAX_EPOCH_ROWS) -> Epoch | None:
+        """Seal the next epoch and let its changes take effect; None when nothing is pending.
+
+        It takes all flushed changelogs, and chunks in arrival order while they fit into `max_epoch_rows`, but
+        at least one. Costs one small file, and one column of those chunks that may hold late tuples.
+        """
+        with self._lock:
+            changelogs = self._catalog.unsealed()
+            taken = take(self._arrivals.pending(), self._latest, max_epoch_rows)
+            if not changelogs and not taken.parts:
+                return None
+            previous = self._latest
+            epoch = Epoch(
+                id=EpochId(0 if previous is None else previous.id + 1),
+                streams=tuple(
+                    self._stream_epoch(stream, taken.parts.get(stream.name))
+                    for stream in self._catalog.streams()
+                ),
+                changes=tuple(change for log in changelogs for change in log.changes),
+                sealed_at=self._clock.now(),
+                last_arrival=taken.last_arrival,
+                last_changelog=changelogs[-1].number if changelogs else self._catalog.last_changelog,
+                next_chunk=taken.next_chunk,
+            )
+            faults.reach("seal.before")
+            self._log.write(epoch)
+            faults.reach("seal.after")
+            self._latest = epoch
+            self._catalog.apply(epoch)
+            self._arrivals.sealed(epoch)
+            return epoch
+
+    def _stream_epoch(self, stream: Stream, part: _Part | None) -> StreamEpoch:
+        before = None if self._latest is None else self._latest.of(stream.name)
+        closed_us = NEVER_US if before is None else before.watermark_us
+        batch = None if before is None else before.batch
+        if part is None:
+            return StreamEpoch(stream.name, (), closed_us, closed_us, batch=batch)
+        watermark_us = next_watermark(closed_us, part.chunks, stream.watermark_us)
+        late = sum(count_before(self._warehouse, chunk, stream, closed_us) for chunk in part.chunks)
+        return StreamEpoch(
+            stream.name,
+            tuple(part.chunks),
+            closed_us,
+            FOREVER_US if part.close else watermark_us,
+            late,
+            batch=(part.batch.source, part.batch.number) if part.batch else batch,
+        )
+
+    def pack(self, before: int) -> None:
+        """Turn many small records of epochs before `before` into one file, when there are more than 256."""
+        with self._lock:
+            self._log.pack(before)
+
+    def expire(self, before: int) -> None:
+        """Forget epochs before `before` and remove their chunks, except adopted files, which are not ours.
+
+        The newest epoch always stays: it holds the watermarks.
+        """
+        with self._lock:
+            if self._latest is None:
+                return
+            before = min(before, int(self._latest.id))
+            if before <= self._log.first:
+                return
+            self._catalog.checkpoint()
+            doomed = list(self._log.range(self._log.first, before))
+            for epoch in doomed:
+                for part in epoch.streams:
+                    for chunk in part.chunks:
+                        if not chunk.path.startswith("/"):
+                            self._warehouse.delete(chunk.path)
+            self._log.note_expired(before)
+            self._log.tidy()
+
+
+def next_watermark(closed_us: int, chunks: list[Chunk], delay_us: int) -> int:
+    """W(e) from W(e-1) and the chunks of e.
+
+    >>> next_watermark(90, [Chunk("a", 1, 1, 0, 120), Chunk("b", 1, 1, None, None)], 10)
+    110
+    >>> next_watermark(200, [Chunk("a", 1, 1, 0, 120)], 10)
+    200
+    """
+    seen = [chunk.max_us for chunk in chunks if chunk.max_us is not None]
+    return max(closed_us, max(seen) - delay_us) if seen else closed_us
+
+
+def take(pending: tuple[Arrival, ...], latest: Epoch | None, max_rows: int) -> _Taken:
+    """The oldest pending chunks, as many as fit into `max_rows` but at least one, and closings."""
+    taken = _Taken(-1, 0) if latest is None else _Taken(latest.last_arrival, latest.next_chunk)
+    for arrival in pending:
+        part = taken.parts.get(arrival.stream, _Part())
+        for chunk in arrival.chunks[taken.next_chunk :]:
+            if taken.rows and taken.rows + chunk.rows > max_rows:
+                return taken
+            taken.parts[arrival.stream] = part
+            part.chunks.append(chunk)
+            taken.rows += chunk.rows
+            taken.next_chunk += 1
+        taken.parts[arrival.stream] = part
+        part.close = part.close or arrival.close
+        part.batch = arrival.batch or part.batch
+        taken.last_arrival, taken.next_chunk = arrival.number, 0
+    return taken
