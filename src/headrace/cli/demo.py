@@ -18,6 +18,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.syntax import Syntax
 
+from headrace.catalog.lock import WriterLock
+from headrace.catalog.warehouse import local_directory
 from headrace.cli import console as consoles
 from headrace.cli import tables
 from headrace.cli.demo_view import Snapshot, View, view_for
@@ -214,8 +216,9 @@ def run_demo(opener: Opener, warehouse: str, options: DemoOptions, clock: Clock 
     """The whole demo on a fresh warehouse; False when an audit found a difference."""
     clock = clock or WallClock()
     screen = consoles.out()
-    prepare_directory(Path(warehouse))
+    directory = prepare_directory(warehouse)
     with opened(opener, warehouse, must_exist=False) as session:
+        (directory / MARKER).write_text("`headrace demo` empties this directory when it starts again.\n")
         screen.print(
             f"Playing {options.seconds} s: {options.rate:,} purchases/s and {options.queries:,} ad-hoc "
             f"queries of {len(gaming.TEAMS)} teams that come and go."
@@ -233,21 +236,26 @@ def run_demo(opener: Opener, warehouse: str, options: DemoOptions, clock: Clock 
         return all(report.ok for _, report in audits) and not _quarantined(infos)
 
 
-def prepare_directory(directory: Path) -> None:
-    """An empty directory for the demo. Only what an earlier demo left behind is ever removed."""
-    if directory.is_dir() and any(directory.iterdir()) and not (directory / MARKER).is_file():
+def prepare_directory(warehouse: str) -> Path:
+    """A directory without a warehouse in it. Only what an earlier demo left, and nobody holds, is removed."""
+    directory = local_directory(warehouse)
+    if directory.exists() and not directory.is_dir():
+        raise StorageError("NOT_A_WAREHOUSE", f"{directory} is a file", hint="name a directory")
+    if not directory.exists() or not any(directory.iterdir()):
+        return directory
+    if not (directory / MARKER).is_file():
         raise StorageError(
             "NOT_A_DEMO",
             f"{directory} exists and was not made by the demo",
             hint="name another directory with --warehouse DIR",
         )
-    if directory.exists() and not directory.is_dir():
-        raise StorageError("NOT_A_DIRECTORY", f"{directory} is not a directory")
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    (directory / MARKER).write_text(
-        "Made by `headrace demo`, which empties this directory when it starts again.\n"
-    )
+    lock = WriterLock(directory / "LOCK")
+    lock.acquire()
+    try:
+        shutil.rmtree(directory)
+    finally:
+        lock.release()
+    return directory
 
 
 def choose_sample(infos: Sequence[QueryInfo], count: int, seed: int) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ def warehouse_option(default: str) -> Callable[[Callable[..., Any]], Callable[..
         metavar="DIR",
         default=default,
         show_default=True,
-        help="Directory (or URI) that holds the streams, the queries and their results.",
+        help="Directory that holds the streams, the queries and their results.",
     )
 
 
@@ -278,7 +278,7 @@ def _known(name: str, known: Sequence[QueryInfo]) -> QueryInfo:
     found = [info for info in known if info.name == name]
     if not found:
         raise CatalogError(
-            "UNKNOWN_QUERY",
+            "QUERY_NOT_FOUND",
             f"there is no query `{name}`",
             hint=did_you_mean(name, (info.name for info in known)),
         )

@@ -7,25 +7,24 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
+from headrace.catalog.warehouse import Warehouse, local_directory
 from headrace.cli.console import spinner
 from headrace.cli.face import Opener, Session
 from headrace.model.errors import HeadraceError, StorageError
 
 
 def check_is_warehouse(path: str) -> None:
-    """Refuse a local directory that is no warehouse, before any Spark starts; a URI is left to `open`."""
-    if "://" in path or (Path(path) / "catalog").is_dir():
-        return
-    where = Path(path)
-    detail = "the directory is not a warehouse" if where.is_dir() else "there is no such directory"
-    raise StorageError(
-        "WAREHOUSE_NOT_FOUND",
-        f"no warehouse at {path}",
-        detail=detail,
-        hint="name one with --warehouse DIR, or make one with `headrace sql` or `headrace demo`",
-    )
+    """Refuse what is no warehouse, or one of another version, before any Spark starts; touches nothing."""
+    directory = local_directory(path)
+    if not (directory / "format.json").exists():
+        raise StorageError(
+            "NO_WAREHOUSE",
+            f"there is no warehouse at {path}",
+            detail="the directory is something else" if directory.is_dir() else "there is no such directory",
+            hint="name one with --warehouse DIR, or make one with `headrace sql` or `headrace demo`",
+        )
+    Warehouse(directory, read_only=True)
 
 
 @contextmanager

@@ -20,13 +20,7 @@ from headrace.cli.face import AuditReport, QueryInfo
 Rows = tuple[tuple[str, ...], list[tuple[Any, ...]]]
 """Column names and rows, whatever they came as."""
 
-STATE_STYLES = {
-    "active": "green",
-    "pending": "yellow",
-    "dropped": "dim",
-    "quarantined": "red",
-    "failed": "red",
-}
+STATE_STYLES = {"active": "green", "pending": "yellow", "dropped": "dim", "quarantined": "red"}
 
 
 class Format(Enum):

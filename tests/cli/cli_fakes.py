@@ -1,0 +1,167 @@
+"""A session without Spark: it remembers what it was told, and answers as it is set up to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from headrace.catalog.queries import QueryState
+from headrace.catalog.warehouse import Warehouse
+from headrace.model.errors import CatalogError, SqlError
+
+
+@dataclass
+class Info:
+    name: str
+    text: str = "SELECT 1"
+    state: QueryState = QueryState.ACTIVE
+    stream: str = "purchases"
+    first_epoch: int | None = 3
+    last_epoch: int | None = None
+    rows: int = 0
+    error: str | None = None
+    slot: int | None = 0
+
+
+@dataclass
+class Report:
+    ok: bool = True
+    missing: Any = ()
+    unexpected: Any = ()
+    expected_rows: int = 2
+    actual_rows: int = 2
+
+
+@dataclass
+class Metrics:
+    epoch: int = -1
+    active_queries: int = 0
+    input_rows: int = 0
+    result_rows: int = 0
+    late_rows: int = 0
+    last_epoch_seconds: float = 0.0
+    last_epoch_rows: int = 0
+    event_time_latency: float | None = None
+    deployment_latencies: tuple[float, ...] = ()
+
+
+@dataclass
+class Handle:
+    info: Info
+    report: Report
+
+    def to_pandas(self) -> pd.DataFrame:
+        return pd.DataFrame({"country": ["US", "JP"], "spend": [12.5, 3.25]})
+
+    def explain(self) -> str:
+        return f"plan of {self.info.name}"
+
+    def audit(self) -> Report:
+        return self.report
+
+
+@dataclass
+class FakeSession:
+    infos: dict[str, Info] = field(default_factory=dict)
+    reports: dict[str, Report] = field(default_factory=dict)
+    answers: dict[str, Any] = field(default_factory=dict)
+    refuse: frozenset[str] = frozenset()
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    executed: list[str] = field(default_factory=list)
+    appended: list[pa.Table] = field(default_factory=list)
+    opened: int = 0
+    closed: int = 0
+    running: bool = False
+    epoch: int = -1
+
+    @contextmanager
+    def open(self, warehouse: str) -> Iterator[FakeSession]:
+        """An `Opener`: the directory becomes a warehouse, as a real session would make it."""
+        Warehouse(warehouse)
+        self.opened += 1
+        try:
+            yield self
+        finally:
+            self.closed += 1
+
+    def create_stream(self, name: str, schema: str, *, event_time: str, watermark: str) -> None:
+        self.calls.append(("create_stream", name))
+
+    def create_query(self, sql: str, name: str) -> None:
+        if name in self.refuse:
+            raise SqlError("BAD_QUERY", f"cannot run {name}")
+        self.calls.append(("create_query", name))
+        self.infos[name] = Info(name, sql, rows=2)
+
+    def drop_query(self, name: str) -> None:
+        self.calls.append(("drop_query", name))
+        self.infos[name].state = QueryState.DROPPED
+
+    def append(self, stream: str, data: pa.Table) -> None:
+        assert self.running, "purchases come while the session runs"
+        self.appended.append(data)
+        self.epoch += 1
+
+    def start(self, interval: str) -> None:
+        self.running = True
+
+    def stop(self) -> None:
+        self.running = False
+
+    def run_available(self) -> None:
+        self.calls.append(("run_available", ""))
+
+    def query(self, name: str) -> Handle:
+        if name not in self.infos:
+            raise CatalogError("QUERY_NOT_FOUND", f"there is no query `{name}`")
+        return Handle(self.infos[name], self.reports.get(name, Report()))
+
+    def queries(self) -> list[Info]:
+        return list(self.infos.values())
+
+    def explain(self) -> str:
+        return "the whole plan"
+
+    def metrics(self) -> Metrics:
+        active = sum(info.state is QueryState.ACTIVE for info in self.infos.values())
+        rows = sum(table.num_rows for table in self.appended)
+        return Metrics(
+            epoch=self.epoch,
+            active_queries=active,
+            input_rows=rows,
+            result_rows=rows // 10,
+            last_epoch_seconds=0.4,
+            event_time_latency=2.5,
+            deployment_latencies=(0.2, 0.9),
+        )
+
+    def execute(self, statement: str) -> str | pa.Table:
+        self.executed.append(statement)
+        answer = self.answers.get(statement, "ok")
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+class FakeClock:
+    """Time moves only when somebody pauses. `stop_at` plays a Ctrl-C after that many seconds."""
+
+    def __init__(self, stop_at: float | None = None) -> None:
+        self.began = self.time = 1_772_323_200.0
+        self.stop_at = stop_at
+        self.stopped = threading.Event()
+
+    def now(self) -> float:
+        return self.time
+
+    def pause(self, seconds: float) -> bool:
+        self.time += max(seconds, 0.0)
+        if self.stop_at is not None and self.time - self.began >= self.stop_at:
+            self.stopped.set()
+        return self.stopped.is_set()

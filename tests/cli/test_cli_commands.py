@@ -1,0 +1,251 @@
+"""The commands other than demo, against a session without Spark."""
+
+import json
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from cli_fakes import Info, Report
+from click.testing import CliRunner
+
+from headrace.catalog.queries import QueryState
+from headrace.cli.main import cli
+from headrace.model.errors import SqlError
+
+ROWS = pa.table({"country": ["US", None], "spend": [1.5, 20.0]})
+
+
+def test_help_lists_exactly_the_commands_there_are():
+    result = CliRunner().invoke(cli, ["--help"])
+    assert result.exit_code == 0
+    assert sorted(cli.commands) == ["audit", "bench", "demo", "explain", "queries", "sql"]
+    assert all(name in result.output for name in cli.commands)
+
+
+@pytest.mark.parametrize("command", sorted(cli.commands))
+def test_every_command_explains_itself(command):
+    result = CliRunner().invoke(cli, [command, "--help"])
+    assert result.exit_code == 0
+    assert "Usage: " in result.output
+
+
+def test_bench_says_that_it_is_not_there_yet(run):
+    result = run("bench")
+    assert result.exit_code == 2
+    assert "not part of this release" in result.stderr
+
+
+# sql
+
+
+def test_sql_runs_each_statement_and_prints_rows(run, session):
+    session.answers["SELECT * FROM spend"] = ROWS
+    result = run("sql", "-e", "SHOW STREAMS", "-e", "SELECT * FROM spend;")
+    assert result.exit_code == 0, result.output
+    assert session.executed == ["SHOW STREAMS", "SELECT * FROM spend"]
+    assert "ok" in result.stdout
+    assert "NULL" in result.stdout
+    assert "(2 rows)" in result.stdout
+    assert session.closed == 1
+
+
+def test_sql_reads_a_file(run, session, tmp_path):
+    script = tmp_path / "script.sql"
+    script.write_text("-- streams first; then the rest\nSHOW STREAMS;\n\nSHOW QUERIES")
+    assert run("sql", str(script)).exit_code == 0
+    assert session.executed == ["SHOW STREAMS", "SHOW QUERIES"]
+
+
+def test_sql_reads_standard_input(run, session):
+    assert run("sql", "-", input="SHOW QUERIES;").exit_code == 0
+    assert run("sql", input="SHOW STREAMS;").exit_code == 0
+    assert session.executed == ["SHOW QUERIES", "SHOW STREAMS"]
+
+
+def test_sql_creates_the_warehouse(run, session, tmp_path):
+    assert run("sql", "-e", "SHOW STREAMS", "--warehouse", str(tmp_path / "new")).exit_code == 0
+    assert (tmp_path / "new" / "format.json").exists()
+
+
+def test_sql_prints_csv_and_json(run, session):
+    session.answers["SELECT 1"] = ROWS
+    assert run("sql", "-e", "SELECT 1", "--format", "csv").stdout == "country,spend\nUS,1.5\n,20.0\n"
+    lines = run("sql", "-e", "SELECT 1", "--format", "json").stdout.splitlines()
+    assert [json.loads(line) for line in lines] == ROWS.to_pylist()
+
+
+def test_sql_says_how_many_rows_it_left_out(run, session):
+    session.answers["SELECT 1"] = pa.table({"n": list(range(500))})
+    result = run("sql", "-e", "SELECT 1", "--max-rows", "3")
+    assert "(500 rows, the first 3 shown)" in result.stdout
+    assert "499" not in result.stdout
+
+
+def test_sql_error_has_code_place_detail_and_hint_but_no_traceback(run, session):
+    session.answers["SELECT x"] = SqlError(
+        "UNKNOWN_COLUMN",
+        "no column `x`",
+        detail="purchases has 7 columns",
+        hint="did you mean y?",
+        span=(1, 8),
+    )
+    result = run("sql", "-e", "SELECT x")
+    assert result.exit_code == 2
+    for part in (
+        "UNKNOWN_COLUMN: no column `x` (line 1, column 8)",
+        "detail: purchases has 7 columns",
+        "hint: did you mean y?",
+    ):
+        assert part in result.stderr
+    assert "Traceback" not in result.output
+    assert session.closed == 1
+
+
+def test_sql_script_stops_at_its_first_error_and_says_where(run, session):
+    session.answers["SELECT x"] = SqlError("UNKNOWN_COLUMN", "no column `x`")
+    result = run("sql", "-", input="SHOW STREAMS;\n\nSELECT x;\nSHOW QUERIES;")
+    assert result.exit_code == 2
+    assert "Statement 2 of 3, at line 3, failed" in result.stderr
+    assert session.executed == ["SHOW STREAMS", "SELECT x"]
+
+
+@pytest.mark.parametrize("text", ["", "  ;; ", "-- nothing\n"])
+def test_sql_without_a_statement_is_refused_before_spark_starts(run, session, text):
+    result = run("sql", "-e", text)
+    assert result.exit_code == 2
+    assert "no statement" in result.stderr
+    assert session.opened == 0
+
+
+def test_sql_with_an_open_quote_is_refused_before_spark_starts(run, session):
+    result = run("sql", "-e", "SELECT 'x")
+    assert result.exit_code == 2
+    assert "SYNTAX_ERROR" in result.stderr
+    assert session.opened == 0
+
+
+def test_sql_takes_statements_or_a_file_but_not_both(run, tmp_path):
+    (tmp_path / "a.sql").write_text("SHOW STREAMS")
+    result = run("sql", "-e", "SHOW STREAMS", str(tmp_path / "a.sql"))
+    assert result.exit_code == 2
+    assert "not both" in result.stderr
+
+
+def test_sql_with_a_missing_or_binary_file(run, session, tmp_path):
+    assert run("sql", str(tmp_path / "gone.sql")).exit_code == 2
+    (tmp_path / "binary.sql").write_bytes(b"\xff\xfe\x00")
+    result = run("sql", str(tmp_path / "binary.sql"))
+    assert result.exit_code == 2
+    assert "UTF-8" in result.stderr
+    assert session.opened == 0
+
+
+# how commands end
+
+
+def test_ctrl_c_ends_with_130_and_closes_the_session(run, session):
+    session.answers["SELECT 1"] = KeyboardInterrupt()
+    result = run("sql", "-e", "SELECT 1")
+    assert result.exit_code == 130
+    assert "Stopped." in result.stderr
+    assert session.closed == 1
+
+
+def test_an_unexpected_error_is_one_line_unless_debug(session, warehouse):
+    session.answers["SELECT 1"] = RuntimeError("the JVM is gone\n  at java.lang.Thread")
+    arguments = ["sql", "-e", "SELECT 1", "--warehouse", warehouse]
+    result = CliRunner().invoke(cli, arguments, obj=session.open)
+    assert result.exit_code == 2
+    assert "RuntimeError: the JVM is gone\n" in result.stderr
+    assert "java.lang" not in result.stderr
+    assert "--debug" in result.stderr
+    result = CliRunner().invoke(cli, ["--debug", *arguments], obj=session.open)
+    assert isinstance(result.exception, RuntimeError)
+
+
+@pytest.mark.parametrize("arguments", [("queries",), ("explain", "--all"), ("audit", "--all")])
+def test_commands_that_read_need_a_warehouse(run, session, tmp_path, arguments):
+    result = run(*arguments, "--warehouse", str(tmp_path / "typo"))
+    assert result.exit_code == 2
+    assert "NO_WAREHOUSE" in result.stderr
+    assert not (tmp_path / "typo").exists()
+    assert session.opened == 0
+
+
+# queries
+
+
+def test_queries_lists_name_state_rows_and_error(run, session):
+    session.infos = {
+        "spend": Info("spend", rows=12_345),
+        "bad": Info("bad", state=QueryState.QUARANTINED, error="ARITHMETIC_OVERFLOW: in epoch 4\nstack"),
+        "new": Info("new", state=QueryState.PENDING, first_epoch=None),
+    }
+    result = run("queries", env={"COLUMNS": "140"})
+    assert result.exit_code == 0, result.output
+    for part in ("spend", "12,345", "quarantined", "ARITHMETIC_OVERFLOW", "pending", "3 in all"):
+        assert part in result.stdout
+    assert "stack" not in result.stdout
+
+
+def test_queries_by_state(run, session):
+    session.infos = {"a": Info("kept"), "b": Info("gone", state=QueryState.DROPPED)}
+    result = run("queries", "--state", "dropped")
+    assert "gone" in result.stdout
+    assert "kept" not in result.stdout
+
+
+def test_queries_of_an_empty_warehouse(run):
+    assert "No queries" in run("queries").stdout
+
+
+# explain
+
+
+def test_explain_by_name_and_all(run, session):
+    session.infos = {"spend": Info("spend")}
+    assert run("explain", "spend").stdout == "plan of spend\n"
+    assert run("explain", "--all").stdout == "the whole plan\n"
+
+
+@pytest.mark.parametrize("command", ["explain", "audit"])
+@pytest.mark.parametrize("arguments", [(), ("spend", "--all")])
+def test_name_or_all_but_not_both_nor_neither(run, session, command, arguments):
+    session.infos = {"spend": Info("spend")}
+    result = run(command, *arguments)
+    assert result.exit_code == 2
+    assert "--all" in result.stderr
+    assert session.opened == 0
+
+
+@pytest.mark.parametrize("command", ["explain", "audit"])
+def test_an_unknown_name_gets_a_hint(run, session, command):
+    session.infos = {"spend": Info("spend")}
+    result = run(command, "spent")
+    assert result.exit_code == 2
+    assert "QUERY_NOT_FOUND" in result.stderr
+    assert "did you mean `spend`?" in result.stderr
+
+
+# audit
+
+
+def test_audit_of_equal_queries(run, session):
+    session.infos = {"a": Info("a"), "b": Info("b")}
+    result = run("audit", "--all")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("equal") == 2
+
+
+@pytest.mark.parametrize(
+    "missing", [[{"country": "NZ", "n": 41}], pd.DataFrame({"country": ["NZ"], "n": [41]}), [("NZ", 41)]]
+)
+def test_audit_that_differs_prints_the_rows_and_exits_with_1(run, session, missing):
+    session.infos = {"a": Info("a"), "b": Info("b")}
+    session.reports["b"] = Report(
+        False, missing, pa.table({"country": ["SE"]}), expected_rows=7, actual_rows=6
+    )
+    result = run("audit", "a", "b")
+    assert result.exit_code == 1
+    for part in ("DIFFERS", "missing", "NZ", "41", "unexpected", "SE"):
+        assert part in result.stdout
