@@ -69,7 +69,7 @@ def cli(ctx: click.Context, debug: bool) -> None:
         ctx.obj = open_warehouse
 
 
-@cli.command()
+@cli.command(short_help="Play a minute of several hundred ad-hoc queries, and audit them.")
 @warehouse_option("./demo-warehouse")
 @click.option(
     "--seconds", type=click.IntRange(min=1), default=60, show_default=True, help="How long to play."
@@ -102,7 +102,7 @@ def demo(
         sys.exit(DIFFERS)
 
 
-@cli.command()
+@cli.command(short_help="Run SQL statements from -e, a file or a prompt.")
 @warehouse_option("./headrace-warehouse")
 @click.option(
     "-e", "--execute", "texts", multiple=True, metavar="STATEMENT", help="Run this; may be repeated."
@@ -209,7 +209,7 @@ def _print_result(result: str | pa.Table, form: tables.Format, max_rows: int) ->
         click.echo(tables.format_rows(result, form), nl=False)
 
 
-@cli.command()
+@cli.command(short_help="List the queries with their state, rows and errors.")
 @warehouse_option("./headrace-warehouse")
 @click.option("--state", metavar="STATE", help="Only queries in this state, such as active or dropped.")
 @click.pass_obj
@@ -220,7 +220,7 @@ def queries(opener: Opener, warehouse: str, state: str | None) -> None:
         console.out().print(tables.render_queries(infos))
 
 
-@cli.command()
+@cli.command(short_help="Show how queries run and what they share.")
 @warehouse_option("./headrace-warehouse")
 @click.option("--all", "everything", is_flag=True, help="Explain the whole shared plan.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
@@ -237,7 +237,7 @@ def explain(opener: Opener, warehouse: str, everything: bool, names: tuple[str, 
             click.echo(session.query(_known(name, known).name).explain())
 
 
-@cli.command()
+@cli.command(short_help="Compare delivered rows with plain Spark's.")
 @warehouse_option("./headrace-warehouse")
 @click.option("--all", "everything", is_flag=True, help="Audit every query.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
@@ -285,7 +285,7 @@ def _known(name: str, known: Sequence[QueryInfo]) -> QueryInfo:
     return found[-1]
 
 
-@cli.command()
+@cli.command(short_help="Not part of this release yet.")
 def bench() -> None:
     """Measure the shared operators (not part of this release yet)."""
     console.err().print("The benchmark suite is not part of this release yet.", style="yellow")
