@@ -38,7 +38,7 @@ def test_open_quote_is_an_error_with_a_hint():
 
 
 def prompted(lines):
-    """What a prompt runs when a person types `lines`; an exception among them is raised in place of a line."""
+    """What a prompt runs when a person types `lines`; an exception among them is raised."""
     typed, prompts, ran = iter(lines), [], []
 
     def read(prompt):

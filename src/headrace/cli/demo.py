@@ -213,7 +213,7 @@ class Demo:
 
 
 def run_demo(opener: Opener, warehouse: str, options: DemoOptions, clock: Clock | None = None) -> bool:
-    """The whole demo on a fresh warehouse; False when an audit found a difference."""
+    """The whole demo on a fresh warehouse; False when a query failed or an audit found a difference."""
     clock = clock or WallClock()
     screen = consoles.out()
     directory = prepare_directory(warehouse)
@@ -221,7 +221,8 @@ def run_demo(opener: Opener, warehouse: str, options: DemoOptions, clock: Clock 
         (directory / MARKER).write_text("`headrace demo` empties this directory when it starts again.\n")
         screen.print(
             f"Playing {options.seconds} s: {options.rate:,} purchases/s and {options.queries:,} ad-hoc "
-            f"queries of {len(gaming.TEAMS)} teams that come and go."
+            f"queries of {len(gaming.TEAMS)} teams that come and go.",
+            soft_wrap=True,
         )
         demo = Demo(session, options, clock)
         with _ctrl_c_sets(clock.stopped), view_for(screen) as view:
@@ -233,7 +234,7 @@ def run_demo(opener: Opener, warehouse: str, options: DemoOptions, clock: Clock 
         infos = [info for info in session.queries() if info.name in demo.created]
         audits = _audit_sample(session, screen, choose_sample(infos, options.audits, options.seed))
         _print_summary(session, screen, warehouse, infos, audits)
-        return all(report.ok for _, report in audits) and not _quarantined(infos)
+        return all(report.ok for _, report in audits) and not _quarantined(infos) and not last.errors
 
 
 def prepare_directory(warehouse: str) -> Path:

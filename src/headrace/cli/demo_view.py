@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Protocol, Self
 
 import numpy as np
-from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
@@ -117,9 +116,9 @@ def render_line(s: Snapshot) -> str:
 
 def render_snapshot(s: Snapshot) -> RenderableType:
     numbers = Table.grid(padding=(0, 2))
-    numbers.add_column(style="dim")
-    numbers.add_column(justify="right", style="bold")
-    numbers.add_column(style="cyan")
+    numbers.add_column(style="dim", no_wrap=True)
+    numbers.add_column(justify="right", style="bold", no_wrap=True)
+    numbers.add_column(style="cyan", no_wrap=True, overflow="ellipsis")
     epoch = f"{s.epoch}" if s.epoch >= 0 else "-"
     numbers.add_row(
         "epoch", epoch, f"last took {s.epoch_seconds:.2f} s" if s.epoch >= 0 else "first one starts ..."
@@ -133,13 +132,15 @@ def render_snapshot(s: Snapshot) -> RenderableType:
     numbers.add_row("result rows", f"{s.result_rows:,}", f"{s.late_rows:,} late purchases")
     events = Text("\n".join(s.events) or "nobody has asked yet", style="default" if s.events else "dim")
     events.no_wrap, events.overflow = True, "ellipsis"
-    body = Columns([numbers, Panel(events, title="queries come and go", border_style="dim", width=44)])
-    bar = ProgressBar(total=s.total_s, completed=min(s.elapsed_s, s.total_s), width=60)
-    parts: list[RenderableType] = [body, bar]
+    body = Table.grid(padding=(0, 2), expand=True)
+    body.add_column(ratio=2)
+    body.add_column(ratio=1)
+    body.add_row(numbers, Panel(events, title="queries come and go", border_style="dim"))
+    parts: list[RenderableType] = [body, ProgressBar(total=s.total_s, completed=min(s.elapsed_s, s.total_s))]
     if s.errors:
         parts.append(Text("\n".join(s.errors[-3:]), style="red", overflow="ellipsis", no_wrap=True))
     title = f"One stream, {s.active:,} queries · {s.elapsed_s:.0f} of {s.total_s:.0f} s · Ctrl-C ends it"
-    return Panel(Group(*parts), title=title, border_style="blue", width=104)
+    return Panel(Group(*parts), title=title, border_style="blue")
 
 
 def sparkline(values: Sequence[float], width: int = 24) -> str:
