@@ -95,7 +95,12 @@ class Warehouse:
             raise StorageError(
                 "READ_ONLY", f"warehouse {self.root} was opened to read", hint="open it to write"
             )
+        if self.held:
+            return
         self._lock.acquire(command)
+        for pattern in ("", "catalog/", "catalog/*/", "log/arrivals/", "epochs/", "groups/*/*/"):
+            for left_behind in self.root.glob(f"{pattern}{_TEMPORARY}*"):
+                left_behind.unlink(missing_ok=True)
 
     def release(self) -> None:
         self._lock.release()
@@ -122,7 +127,7 @@ class Warehouse:
         except FileExistsError:
             return False
         finally:
-            os.unlink(temporary)
+            temporary.unlink(missing_ok=True)
         _sync_directory(final.parent)
         return True
 

@@ -17,6 +17,7 @@ from headrace.catalog.warehouse import Warehouse
 from headrace.log.arrivals import Arrival, Arrivals, Batch
 from headrace.log.chunks import count_before
 from headrace.log.epochs import EpochLog
+from headrace.log.orphans import remove_orphans
 from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk, Epoch, StreamEpoch
 from headrace.model.query import EpochId, Stream
 
@@ -58,6 +59,8 @@ class Sealer:
         if self._latest is not None and warehouse.held:
             arrivals.sealed(self._latest)
             self._log.tidy()
+        if warehouse.held:
+            remove_orphans(warehouse, self._log, arrivals)
 
     @property
     def latest(self) -> Epoch | None:

@@ -115,7 +115,11 @@ class SqlType:
 
     @property
     def arrow(self) -> pa.DataType:
-        """The Arrow type that chunks and results carry for this type; nested types have none here."""
+        """The Arrow type that chunks and results carry for this type; TypeError when there is none.
+
+        >>> str(SqlType("struct<a:array<int>,b:map<string,decimal(4,1)>>").arrow)
+        'struct<a: list<element: int32>, b: map<string, decimal128(4, 1)>>'
+        """
         if self.name in _ARROW:
             return _ARROW[self.name]
         if self.kind is Kind.DECIMAL:
@@ -124,7 +128,40 @@ class SqlType:
             return pa.string()
         if self.kind is Kind.INTERVAL:
             return pa.int32() if "month" in self.name or "year" in self.name else pa.duration("us")
+        if nested := _NESTED.fullmatch(self.name):
+            return _nested_arrow(nested.group(1), _split(nested.group(2)))
         raise TypeError(f"no Arrow type for {self.name}")
+
+
+_NESTED = re.compile(r"(array|map|struct)<(.*)>", re.DOTALL)
+
+
+def _nested_arrow(outer: str, parts: list[str]) -> pa.DataType:
+    match outer, parts:
+        case "array", [item]:
+            return pa.list_(pa.field("element", SqlType(item).arrow))
+        case "map", [key, value]:
+            return pa.map_(SqlType(key).arrow, SqlType(value).arrow)
+        case "struct", _:
+            fields = [part.partition(":") for part in parts if part]
+            return pa.struct([pa.field(name, SqlType(kind).arrow) for name, _, kind in fields])
+    raise TypeError(f"no Arrow type for {outer}<{','.join(parts)}>")
+
+
+def _split(text: str) -> list[str]:
+    """The parts between the commas that no bracket encloses.
+
+    >>> _split("a:int,b:decimal(4,1),c:map<int,int>")
+    ['a:int', 'b:decimal(4,1)', 'c:map<int,int>']
+    """
+    parts, depth = [""], 0
+    for char in text:
+        depth += (char in "<(") - (char in ">)")
+        if char == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return parts
 
 
 BOOLEAN = SqlType("boolean")

@@ -1,0 +1,187 @@
+"""Ingest: one Structured Streaming query per stream brings its source into the log, each batch exactly once.
+
+Spark's checkpoint remembers what was read; the arrival record, named by the ingest's id and the batch number,
+is what makes it count. A batch that Spark replays after a crash is skipped when its arrival is there, and
+written anew when it is not; chunks of the first try are orphans.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from headrace.catalog import faults
+from headrace.catalog.warehouse import Warehouse
+from headrace.log.append import discard
+from headrace.log.arrivals import Arrivals, Batch
+from headrace.log.chunks import DEFAULT_MAX_CHUNK_ROWS, describe_chunk, misfit
+from headrace.log.sources import FileFormat, FileSource, FrameSource, Source, ddl
+from headrace.log.spark_write import check_frame, spark_error, write_dataframe
+from headrace.model.epoch import Chunk
+from headrace.model.errors import LogError
+from headrace.model.query import Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+class Ingest:
+    """The ingest of one stream. `run_available` reads what there is; `start` and `stop` read in the
+    background.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        warehouse: Warehouse,
+        arrivals: Arrivals,
+        stream: Stream,
+        source: Source,
+        *,
+        max_chunk_rows: int = DEFAULT_MAX_CHUNK_ROWS,
+    ) -> None:
+        if isinstance(source, FrameSource):
+            check_frame(source.frame, stream)
+        self._spark, self._warehouse, self._arrivals = spark, warehouse, arrivals
+        self._stream, self._source, self._max_chunk_rows = stream, source, max_chunk_rows
+        self._checkpoint = warehouse.path(f"{warehouse.stream_dir(stream.name)}/checkpoint")
+        self._query: StreamingQuery | None = None
+        self._error: LogError | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def running(self) -> bool:
+        return self._query is not None and self._query.isActive
+
+    def run_available(self) -> None:
+        """Bring in everything the source has now; LogError when it cannot."""
+        with self._lock:
+            query = self._query
+            background = query is not None and query.isActive
+            if query is None or not background:
+                query = self._start({"availableNow": True})
+        try:
+            if background:
+                query.processAllAvailable()
+            else:
+                query.awaitTermination()
+        except Exception as error:
+            raise self._failure(error) from error
+        if self._error is not None:
+            raise self._error
+
+    def start(self, interval: str | float = "1 second") -> None:
+        """Read in the background, a batch per interval (seconds, or as Spark writes it); harmless when
+        running.
+        """
+        period = interval if isinstance(interval, str) else f"{max(int(interval * 1000), 0)} milliseconds"
+        with self._lock:
+            if not self.running:
+                self._query = self._start({"processingTime": period})
+
+    def stop(self) -> None:
+        """Stop reading; what was read stays. Harmless when it is not running."""
+        with self._lock:
+            query, self._query = self._query, None
+        if query is not None:
+            if query.exception() is not None and self._error is None:
+                self._error = self._failure(query.exception())
+            query.stop()
+
+    def health(self) -> LogError | None:
+        """Why the ingest stopped by itself; None while all is well."""
+        query = self._query
+        if self._error is None and query is not None and query.exception() is not None:
+            self._error = self._failure(query.exception())
+        return self._error
+
+    def _failure(self, error: Any) -> LogError:
+        return self._error or spark_error(error, f"the source of stream `{self._stream.name}` failed")
+
+    def _start(self, trigger: dict[str, Any]) -> StreamingQuery:
+        self._error = None
+        self._checkpoint.mkdir(parents=True, exist_ok=True)
+        try:
+            frame = self._source.load(self._spark, self._stream)
+            if self._adopting:
+                # Only the names of the files: Spark opens no column of them.
+                frame = frame.select("_metadata.file_path")
+            writer = frame.writeStream.foreachBatch(self._take).trigger(**trigger)
+            return writer.option("checkpointLocation", str(self._checkpoint)).start()
+        except Exception as error:
+            raise self._failure(error) from error
+
+    @property
+    def _adopting(self) -> bool:
+        return isinstance(self._source, FileSource) and self._source.format is FileFormat.PARQUET
+
+    def _take(self, frame: DataFrame, number: int) -> None:
+        """One batch of Spark's: chunks, then the arrival that names them."""
+        try:
+            self._take_batch(frame, number)
+        except LogError as error:
+            self._error = error
+            raise
+
+    def _take_batch(self, frame: DataFrame, number: int) -> None:
+        batch = Batch(self._identity(), number)
+        if self._arrivals.has(self._stream.name, batch):
+            return
+        faults.reach("ingest.before")
+        chunks = self._adopt(frame) if self._adopting else self._write(frame)
+        faults.reach("ingest.written")
+        try:
+            if chunks:
+                self._arrivals.add(self._stream.name, chunks, batch=batch)
+        except BaseException:
+            discard(self._warehouse, chunks)
+            raise
+        faults.reach("ingest.after")
+
+    def _identity(self) -> str:
+        """The id that Spark gave this ingest; it lives and dies with the checkpoint, as batch numbers do."""
+        return str(json.loads((self._checkpoint / "metadata").read_text())["id"])
+
+    def _write(self, frame: DataFrame) -> Sequence[Chunk]:
+        number = self._arrivals.next_number
+        return write_dataframe(self._warehouse, frame, self._stream, number, self._max_chunk_rows)
+
+    def _adopt(self, frame: DataFrame) -> Sequence[Chunk]:
+        """Files that fit as they are become chunks by reference; the others are read and written."""
+        adopted: list[Chunk] = []
+        strangers: list[str] = []
+        for (name,) in sorted(tuple(row) for row in frame.distinct().collect()):
+            path = local_path(name)
+            if path is None or misfit(path, self._stream) is not None:
+                strangers.append(name)
+            else:
+                adopted.append(describe_chunk(path, self._stream))
+        if not strangers:
+            return adopted
+        return [*adopted, *self._write(self._read(frame.sparkSession, strangers))]
+
+    def _read(self, spark: SparkSession, names: list[str]) -> DataFrame:
+        assert isinstance(self._source, FileSource)
+        reader = spark.read.schema(ddl(self._stream)).options(**dict(self._source.options))
+        if not any(char in self._source.path for char in "*?[{"):
+            reader = reader.option("basePath", self._source.path)
+        return reader.parquet(*(_escape(local_path(name) or name) for name in names))
+
+
+def local_path(name: str) -> str | None:
+    """The local path a file URI names, None when it is not local.
+
+    >>> local_path("file:/data/a%20b.parquet"), local_path("s3://bucket/a")
+    ('/data/a b.parquet', None)
+    """
+    parts = urlsplit(name)
+    return unquote(parts.path) if parts.scheme == "file" else None
+
+
+def _escape(path: str) -> str:
+    """A path that Spark's globbing takes literally."""
+    return "".join(f"\\{char}" if char in "*?[]{}\\" else char for char in path)
