@@ -1,0 +1,1 @@
+"""The kernels: numpy and pyarrow in, numpy and pyarrow out; testable without Spark."""

@@ -1,0 +1,477 @@
+"""The reduce side of a shared windowed aggregation: one update per tuple and family, one fold per slice.
+
+Partials are grouped per (cell, slice, key), folded into state columns, summed into each window's own slices, joined with
+the segments of earlier epochs, and closed windows are lowered to rows. State is kept per (own slice, key, state column)
+rather than per cell: see docs/decisions/0003-state-per-query-column.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.model.plan import AggregationOperator
+from headrace.model.window import Window
+from headrace.operators.cells import Cells, FamilyIndex
+from headrace.operators.encode import Array, Ints, OrderedStrings, translate_ranks
+from headrace.operators.folds import Fold
+from headrace.operators.keys import empty_key, unify_keys
+from headrace.operators.lanes import LaneLogic, Parts
+from headrace.operators.lower import Closed, lower_output
+from headrace.operators.segment import LaneBlock, Segment, WindowBlock, lane_text
+from headrace.operators.slices import closing_windows, last_ends, slice_starts
+from headrace.operators.tuples import Tuples, lane_logics, lane_type, rerank
+from headrace.model.types import Kind
+
+BLOCK_ELEMENTS = 1 << 24
+"""Keys are worked off in blocks so that no array of partials has more elements than about this."""
+
+DENSE_SLICES = 512
+"""Up to so many fine slices are added to own slices one by one; beyond that, runs of rows are reduced."""
+
+
+@dataclass(slots=True)
+class Reduced:
+    """What a partition of an operator produced: result tables by signature, and its new segment (None: no state)."""
+
+    tables: list[tuple[str, pa.Table]] = field(default_factory=list)
+    segment: Segment | None = None
+    failures: dict[int, str] = field(default_factory=dict)
+
+
+class AggregationLogic:
+    """A plan's operator made ready to run: indexes and fold plans are worked out once and reused every epoch."""
+
+    def __init__(self, operator: AggregationOperator) -> None:
+        self.operator = operator
+        self.logics: list[LaneLogic] = lane_logics(operator)
+        self.lane_columns = [np.array(lane.columns, np.int64) for lane in operator.lanes]
+        self.lane_texts = [lane_text(operator, lane) for lane in operator.lanes]
+        predicates = [column.predicate for column in operator.columns]
+        self.families = [FamilyIndex(f, operator.operands, predicates) for f in operator.families]
+        self.column_ids = np.array([column.id for column in operator.columns], np.int64)
+        windows = np.array([column.window for column in operator.columns], np.int64)
+        self.bounds = np.searchsorted(windows, np.arange(len(operator.windows) + 1))
+        self._folds: dict[tuple[int, int, int], tuple[Ints, Fold]] = {}
+
+    def window_columns(self, lane: int, window: int) -> slice:
+        """The columns of one window inside a lane's columns."""
+        low, high = np.searchsorted(self.lane_columns[lane], self.bounds[window : window + 2])
+        return slice(int(low), int(high))
+
+    def fold_for(self, family: int, lane: int, cells: Cells) -> tuple[Ints, Fold]:
+        """(positions in the lane's columns, fold) for a family's columns; cached while the membership stays."""
+        key = (family, lane, id(cells.member))
+        if key not in self._folds:
+            columns = np.array(self.operator.families[family].columns, np.int64)
+            positions = np.searchsorted(self.lane_columns[lane], columns)
+            clipped = np.minimum(positions, max(len(self.lane_columns[lane]) - 1, 0))
+            inside = (
+                self.lane_columns[lane][clipped] == columns if len(self.lane_columns[lane]) else np.zeros(len(columns), bool)
+            )
+            found = (positions[inside], Fold(cells.member[:, inside]))
+            if not cells.static:
+                return found
+            self._folds[key] = found
+        return self._folds[key]
+
+
+def reduce_aggregation(
+    logic: AggregationLogic,
+    tuples: Tuples | None,
+    absorbed: Sequence[Segment],
+    kept: Sequence[Segment],
+    closed_us: int,
+    watermark_us: int,
+) -> Reduced:
+    """Run one partition of one epoch. `absorbed` segments are merged into the new one, `kept` ones only read."""
+    operator = logic.operator
+    words = _common_words(logic, tuples, [*absorbed, *kept])
+    blank = tuples.keys.table if tuples else (list(absorbed) + list(kept))[0].keys if absorbed or kept else empty_key(0)
+    tables = [tuples.keys.table if tuples else blank.slice(0, 0), *(s.keys for s in (*absorbed, *kept))]
+    keys, ids = unify_keys(tables)
+    sources = [_Source(s, i, segment_is_new) for (s, i), segment_is_new in zip(
+        zip((*absorbed, *kept), ids[1:], strict=True), [True] * len(absorbed) + [False] * len(kept), strict=True)]
+    reduced = Reduced()
+    gathered: dict[int, list[WindowBlock]] = {}
+    for block in _key_blocks(logic, tuples, ids[0], keys.num_rows):
+        folded = _fold_block(logic, block) if block.tuples is not None else None
+        key_rows = keys.slice(block.first, block.count)
+        for w, window in enumerate(operator.windows):
+            fresh, closing = _window_step(logic, w, block, folded, sources, closed_us, watermark_us)
+            if closing is not None:
+                for output in operator.outputs:
+                    if output.window == w:
+                        lowered = lower_output(operator, output, closing, key_rows, words)
+                        reduced.failures.update(lowered.failures)
+                        if lowered.table is not None and lowered.table.num_rows:
+                            reduced.tables.append((output.signature, lowered.table))
+            rest = _live_rows(logic, w, window, fresh, block, watermark_us)
+            if rest is not None:
+                gathered.setdefault(w, []).append(rest)
+    if gathered:
+        reduced.segment = _segment(logic, keys, gathered, words)
+    return reduced
+
+
+@dataclass(slots=True)
+class _Source:
+    """A segment with the position of its keys among the common keys."""
+
+    segment: Segment
+    ids: Ints
+    absorbed: bool
+
+    def block(self, window: Window) -> WindowBlock | None:
+        return next((b for b in self.segment.blocks if b.window == window), None)
+
+
+@dataclass(slots=True)
+class _KeyBlock:
+    """Keys [first, first + count) and the tuples that have them, as positions in the batch."""
+
+    first: int
+    count: int
+    tuples: Tuples | None
+    keys: Ints
+    rows: Ints | slice
+
+
+def _key_blocks(logic: AggregationLogic, tuples: Tuples | None, ids: Ints, keys: int) -> Iterator[_KeyBlock]:
+    if tuples is None:
+        yield _KeyBlock(0, keys, None, np.empty(0, np.int64), slice(0, 0))
+        return
+    own = ids[tuples.keys.ids]
+    cells = max((min(64, len(f.operands) * 64) for f in logic.operator.families), default=1)
+    width = len(tuples.slice_starts) * max(len(logic.operator.columns), cells)
+    size = max(1, min(keys, BLOCK_ELEMENTS // max(width, 1)))
+    if size >= keys:
+        yield _KeyBlock(0, keys, tuples, own, slice(None))
+        return
+    order = np.argsort(own // size, kind="stable")
+    bounds = np.searchsorted((own // size)[order], np.arange(-(-keys // size) + 1))
+    for i in range(len(bounds) - 1):
+        rows = order[bounds[i] : bounds[i + 1]]
+        yield _KeyBlock(i * size, min(size, keys - i * size), tuples, own[rows] - i * size, rows)
+
+
+@dataclass(slots=True)
+class _Folded:
+    """Partials [column, row] per lane; rows are the occupied (slice, key) pairs in that order."""
+
+    slices: Ints
+    keys: Ints
+    bounds: Ints
+    starts: Ints
+    lanes: list[Parts]
+
+
+def _fold_block(logic: AggregationLogic, block: _KeyBlock) -> _Folded | None:
+    tuples, rows = block.tuples, block.rows
+    assert tuples is not None
+    slices = tuples.slice[rows]
+    if len(slices) == 0:
+        return None
+    flat = slices * block.count + block.keys
+    present, row = _occupied(flat, len(tuples.slice_starts) * block.count)
+    lanes = [
+        one.zeros((len(columns), len(present)))
+        for one, columns in zip(logic.logics, logic.lane_columns, strict=True)
+    ]
+    regions = [r[rows] for r in tuples.regions]
+    inputs = [{name: part[rows] for name, part in parts.items()} for parts in tuples.lanes]
+    for f, family in enumerate(logic.families):
+        cells = family.locate(regions, len(row))
+        _fold_family(logic, f, cells, row, len(present), inputs, lanes)
+    row_slices = present // block.count
+    bounds = np.searchsorted(row_slices, np.arange(len(tuples.slice_starts) + 1))
+    return _Folded(row_slices, present % block.count, bounds, tuples.slice_starts, lanes)
+
+
+def _occupied(flat: Ints, size: int) -> tuple[Ints, Ints]:
+    """(codes that occur, ascending; position of each element's code among them)."""
+    if size <= 4 * len(flat) + (1 << 20):
+        counts = np.bincount(flat, minlength=size)
+        if counts.all():
+            return np.arange(size), flat
+        present = np.flatnonzero(counts)
+        lookup = np.empty(size, np.int64)
+        lookup[present] = np.arange(len(present))
+        return present, lookup[flat]
+    present, row = np.unique(flat, return_inverse=True)
+    return present, row
+
+
+def _fold_family(
+    logic: AggregationLogic, family: int, cells: Cells, row: Ints, rows: int, inputs: list[Parts], lanes: list[Parts]
+) -> None:
+    """Group one family's tuples into cells and fold these into the family's columns of every lane."""
+    wanted = np.flatnonzero(cells.ids >= 0)
+    everything = len(wanted) == len(row)
+    ids = cells.ids if everything else cells.ids[wanted]
+    row = row if everything else row[wanted]
+    if len(ids) == 0:
+        return
+    dense = cells.count * rows <= max(4 * BLOCK_ELEMENTS, 8 * len(ids))
+    bins = ids * rows + row if dense else None
+    for i, one in enumerate(logic.logics):
+        positions, fold = logic.fold_for(family, i, cells)
+        if len(positions) == 0:
+            continue
+        parts = inputs[i] if everything else {n: p[wanted] for n, p in inputs[i].items()}
+        if bins is not None:
+            grouped = one.group(parts, bins, cells.count * rows)
+            folded = one.fold({n: p.reshape(cells.count, rows) for n, p in grouped.items()}, fold)
+            _assign(lanes[i], positions, folded)
+        else:
+            for column, position in enumerate(positions):
+                hit = np.flatnonzero(fold.member[ids, column])
+                found = one.group({n: p[hit] for n, p in parts.items()}, row[hit], rows)
+                _assign(lanes[i], np.array([position]), {n: p[None, :] for n, p in found.items()})
+
+
+def _shadow(parts: Parts, other: Parts) -> Parts:
+    """Give `parts` the float shadow that `other` has (exact sums below WIDE shadow themselves)."""
+    return {**parts, "f": parts["v"].astype(np.float64)} if "f" in other and "f" not in parts else parts
+
+
+def _assign(into: Parts, at: Ints, parts: Parts) -> None:
+    into.update(_shadow(into, parts))
+    for name, part in _shadow(parts, into).items():
+        into[name][at] = part
+
+
+def _accumulate(one: LaneLogic, into: Parts, at: tuple[Array | slice | int, ...], parts: Parts) -> None:
+    """into[at] = combine(into[at], parts); positions in `at` are distinct."""
+    into.update(_shadow(into, parts))
+    current = {name: whole[at] for name, whole in into.items()}
+    for name, part in one.combine(current, _shadow(parts, into)).items():
+        into[name][at] = part
+
+
+@dataclass(slots=True)
+class _Grid:
+    """Partials [column, own slice, key] per lane of one window."""
+
+    starts: Ints
+    lanes: list[Parts]
+
+    def totals(self, logics: Sequence[LaneLogic], begin: int, end: int) -> list[Parts] | None:
+        """Partials [column, key] of the window [begin, end), or None when no slice lies in it."""
+        low, high = np.searchsorted(self.starts, [begin, end])
+        if low == high:
+            return None
+        if high - low == 1:
+            return [{n: p[:, low] for n, p in parts.items()} for parts in self.lanes]
+        return [
+            one.total({n: p[:, low:high] for n, p in parts.items()}, 1)
+            for one, parts in zip(logics, self.lanes, strict=True)
+        ]
+
+
+def _window_step(
+    logic: AggregationLogic,
+    w: int,
+    block: _KeyBlock,
+    folded: _Folded | None,
+    sources: Sequence[_Source],
+    closed_us: int,
+    watermark_us: int,
+) -> tuple[_Grid | None, Closed | None]:
+    """(the grid of new and absorbed partials, the windows that closed) for one window and block of keys."""
+    window = logic.operator.windows[w]
+    own, alive = np.empty(0, np.int64), np.empty(0, bool)
+    if folded is not None:
+        own = slice_starts(window, folded.starts)
+        alive = last_ends(window, own) > closed_us
+    mine = [(s, b) for s in sources if (b := s.block(window)) is not None]
+    starts = np.unique(np.concatenate([own[alive], *(b.slices for s, b in mine if s.absorbed)]))
+    elsewhere = [b.slices for s, b in mine if not s.absorbed]
+    closing = closing_windows(window, np.unique(np.concatenate([starts, *elsewhere])), closed_us, watermark_us)
+    fresh = _Grid(starts, _zero_grid(logic, w, len(starts), block.count)) if len(starts) else None
+    if fresh is not None:
+        if folded is not None:
+            _add_folded(logic, w, fresh, folded, own, alive)
+        for source, stored in mine:
+            if source.absorbed:
+                _add_stored(logic, w, fresh, source, stored, block)
+    if len(closing) == 0:
+        return fresh, None
+    old = None
+    if elsewhere:
+        needed = np.unique(np.concatenate(elsewhere))
+        needed = needed[(needed >= closing[0]) & (needed < closing[-1] + window.range_us)]
+        if len(needed):
+            old = _Grid(needed, _zero_grid(logic, w, len(needed), block.count))
+            for source, stored in mine:
+                if not source.absorbed:
+                    _add_stored(logic, w, old, source, stored, block)
+    return fresh, _close(logic, w, window, closing, [g for g in (fresh, old) if g is not None], block.count)
+
+
+def _zero_grid(logic: AggregationLogic, w: int, slices: int, keys: int) -> list[Parts]:
+    sizes = [logic.window_columns(i, w) for i in range(len(logic.logics))]
+    return [one.zeros((s.stop - s.start, slices, keys)) for one, s in zip(logic.logics, sizes, strict=True)]
+
+
+def _add_folded(
+    logic: AggregationLogic, w: int, grid: _Grid, folded: _Folded, own: Ints, alive: Array
+) -> None:
+    target = np.searchsorted(grid.starts, own)
+    keys = grid.lanes[0]["v"].shape[2]
+    for i, one in enumerate(logic.logics):
+        columns = logic.window_columns(i, w)
+        if columns.start == columns.stop:
+            continue
+        parts = {name: part[columns] for name, part in folded.lanes[i].items()}
+        if len(own) > DENSE_SLICES:
+            _add_runs(one, grid.lanes[i], parts, folded, target, alive)
+            continue
+        for s in np.flatnonzero(alive):
+            low, high = folded.bounds[s], folded.bounds[s + 1]
+            if low == high:
+                continue
+            piece = {name: part[:, low:high] for name, part in parts.items()}
+            at = slice(None) if high - low == keys else folded.keys[low:high]
+            _accumulate(one, grid.lanes[i], (slice(None), int(target[s]), at), piece)
+
+
+def _add_runs(
+    one: LaneLogic, into: Parts, parts: Parts, folded: _Folded, target: Ints, alive: Array
+) -> None:
+    """The same for many slices: order rows by (key, slice) and reduce the runs that share an own slice."""
+    live = np.flatnonzero(alive[folded.slices])
+    order = live[np.lexsort((folded.slices[live], folded.keys[live]))]
+    if len(order) == 0:
+        return
+    keys, slots = folded.keys[order], target[folded.slices[order]]
+    first = np.flatnonzero(np.append(True, (keys[1:] != keys[:-1]) | (slots[1:] != slots[:-1])))
+    runs = one.runs({name: part[:, order] for name, part in parts.items()}, first)
+    _accumulate(one, into, (slice(None), slots[first], keys[first]), runs)
+
+
+def _add_stored(
+    logic: AggregationLogic, w: int, grid: _Grid, source: _Source, stored: WindowBlock, block: _KeyBlock
+) -> None:
+    keys = source.ids[stored.keys] - block.first
+    slot = np.minimum(np.searchsorted(grid.starts, stored.slices), len(grid.starts) - 1)
+    rows = np.flatnonzero((keys >= 0) & (keys < block.count) & (grid.starts[slot] == stored.slices))
+    if len(rows) == 0:
+        return
+    everything = len(rows) == len(keys)
+    for i, one in enumerate(logic.logics):
+        lane = stored.lanes.get(logic.lane_texts[i])
+        columns = logic.window_columns(i, w)
+        if lane is None or columns.start == columns.stop:
+            continue
+        ids = logic.column_ids[logic.lane_columns[i][columns]]
+        at = np.searchsorted(ids, lane.columns)
+        here = np.flatnonzero(ids[np.minimum(at, len(ids) - 1)] == lane.columns)
+        if len(here) == 0:
+            continue
+        whole = everything and len(here) == len(lane.columns)
+        parts = {n: p if whole else p[np.ix_(here, rows)] for n, p in lane.parts.items()}
+        _accumulate(one, grid.lanes[i], (at[here][:, None], slot[rows][None, :], keys[rows][None, :]), parts)
+
+
+def _close(
+    logic: AggregationLogic, w: int, window: Window, closing: Ints, grids: Sequence[_Grid], keys: int
+) -> Closed:
+    """Combine each closed window's slices, from new and old partials, into [column, window, key]."""
+    shapes = [logic.window_columns(i, w) for i in range(len(logic.logics))]
+    lanes = {
+        i: one.zeros((s.stop - s.start, len(closing), keys))
+        for i, (one, s) in enumerate(zip(logic.logics, shapes, strict=True))
+    }
+    for position, start in enumerate(closing.tolist()):
+        for grid in grids:
+            totals = grid.totals(logic.logics, start, start + window.range_us)
+            if totals is None:
+                continue
+            for i, (one, parts) in enumerate(zip(logic.logics, totals, strict=True)):
+                if shapes[i].start != shapes[i].stop:
+                    _accumulate(one, lanes[i], (slice(None), position), parts)
+    columns = {i: logic.lane_columns[i][s] for i, s in enumerate(shapes)}
+    return Closed(closing, window.range_us, lanes, columns)
+
+
+def _live_rows(
+    logic: AggregationLogic, w: int, window: Window, grid: _Grid | None, block: _KeyBlock, watermark_us: int
+) -> WindowBlock | None:
+    """What later epochs still need: own slices of windows that have not closed, rows that hold a tuple."""
+    if grid is None:
+        return None
+    live = np.flatnonzero(last_ends(window, grid.starts) > watermark_us)
+    if len(live) == 0:
+        return None
+    slot, keys = np.nonzero((grid.lanes[0]["v"][:, live] != 0).any(axis=0))
+    if len(slot) == 0:
+        return None
+    slot = live[slot]
+    lanes = {}
+    for i, text in enumerate(logic.lane_texts):
+        ids = logic.column_ids[logic.lane_columns[i][logic.window_columns(i, w)]]
+        if len(ids):
+            lanes[text] = LaneBlock(ids, {n: p[:, slot, keys] for n, p in grid.lanes[i].items()})
+    return WindowBlock(window, keys + block.first, grid.starts[slot], lanes)
+
+
+def _segment(
+    logic: AggregationLogic, keys: pa.Table, gathered: dict[int, list[WindowBlock]], words: dict[int, pa.Array]
+) -> Segment:
+    blocks = [_merge_blocks(parts) for parts in gathered.values()]
+    used = np.unique(np.concatenate([b.keys for b in blocks]))
+    for block in blocks:
+        block.keys = np.searchsorted(used, block.keys)
+    texts = {logic.operator.inputs[i].sql: array for i, array in words.items()}
+    return Segment(keys.take(pa.array(used)), blocks, texts)
+
+
+def _merge_blocks(parts: list[WindowBlock]) -> WindowBlock:
+    """Blocks of different keys, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    lanes = {}
+    for text, lane in parts[0].lanes.items():
+        pieces = [p.lanes[text].parts for p in parts]
+        names = {name for piece in pieces for name in piece}
+        merged = {
+            n: np.concatenate([p[n] if n in p else p["v"].astype(np.float64) for p in pieces], axis=1) for n in names
+        }
+        lanes[text] = LaneBlock(lane.columns, merged)
+    keys = np.concatenate([p.keys for p in parts])
+    return WindowBlock(parts[0].window, keys, np.concatenate([p.slices for p in parts]), lanes)
+
+
+def _common_words(logic: AggregationLogic, tuples: Tuples | None, segments: Sequence[Segment]) -> dict[int, pa.Array]:
+    """One dictionary per string input for MIN and MAX; ranks in tuples and segments are translated to it."""
+    operator = logic.operator
+    words: dict[int, pa.Array] = {}
+    for i, operand in enumerate(operator.inputs):
+        if operand.type.kind is not Kind.STRING:
+            continue
+        known = [s.words[operand.sql] for s in segments if operand.sql in s.words]
+        if tuples is not None and i in tuples.words:
+            known.append(tuples.words[i])
+        if not known:
+            continue
+        ordered = OrderedStrings.of(*known)
+        words[i] = ordered.values
+        if tuples is not None and i in tuples.words:
+            rerank(operator, tuples.lanes, i, ordered.ranks(tuples.words[i]).values)
+        for segment in segments:
+            if operand.sql in segment.words:
+                _rerank_segment(logic, segment, i, ordered.ranks(segment.words[operand.sql]).values)
+    return words
+
+
+def _rerank_segment(logic: AggregationLogic, segment: Segment, input_: int, ranks: Ints) -> None:
+    texts = [t for t, lane in zip(logic.lane_texts, logic.operator.lanes, strict=True) if lane.input == input_]
+    for block in segment.blocks:
+        for text in texts:
+            lane = block.lanes.get(text)
+            if lane is not None and text.startswith(("min:", "max:")):
+                lane.parts = {"v": translate_ranks(lane.parts["v"], ranks)}

@@ -1,0 +1,83 @@
+"""Cells: where the regions of a family's operands meet. Only cells that occur, or that somebody wants, exist."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from headrace.model.plan import Family, OperandIndex
+from headrace.model.predicate import Predicate
+from headrace.operators.encode import Bools, Ints
+from headrace.operators.regions import Regions, Truth, region_count
+
+DENSE_CELLS = 1 << 14
+"""Families with at most this many possible cells use the mixed-radix code itself as the cell id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The cell of each tuple (-1: no query of the family wants it) and `member[cell, column]`; `static` if it never changes."""
+
+    ids: Ints
+    member: Bools
+    static: bool
+
+    @property
+    def count(self) -> int:
+        return len(self.member)
+
+
+class FamilyIndex:
+    """Membership of one family, computed once per plan where the cells are few enough to enumerate."""
+
+    def __init__(
+        self, family: Family, indexes: Sequence[OperandIndex], predicates: Sequence[Predicate]
+    ) -> None:
+        self._operands = family.operands
+        self._indexes = tuple(indexes[i] for i in family.operands)
+        self._predicates = [predicates[c] for c in family.columns]
+        self._radices = [region_count(index) for index in self._indexes]
+        self._size = prod(self._radices)
+        self._static: tuple[Ints, Bools] | None = None
+
+    def locate(self, regions: Sequence[Regions], rows: int) -> Cells:
+        """Cells of `rows` tuples, given the operator's regions per operand."""
+        codes = np.zeros(rows, np.int64)
+        for operand, radix in zip(self._operands, self._radices, strict=True):
+            codes *= radix
+            codes += regions[operand]
+        if self._size <= DENSE_CELLS:
+            if self._static is None:
+                self._static = self._compress(np.arange(self._size))
+            lookup, member = self._static
+            return Cells(lookup[codes], member, static=True)
+        occurring, inverse = np.unique(codes, return_inverse=True)
+        lookup, member = self._compress(occurring)
+        return Cells(lookup[inverse], member, static=False)
+
+    def _compress(self, codes: Ints) -> tuple[Ints, Bools]:
+        """Drop cells nobody wants and merge neighbours that the same columns want."""
+        parts: list[Ints] = []
+        rest = codes
+        for radix in reversed(self._radices):
+            parts.append(rest % radix)
+            rest = rest // radix
+        truth = Truth(self._indexes, tuple(reversed(parts)), len(codes))
+        member = (
+            np.stack([truth.of(p) for p in self._predicates], axis=1)
+            if self._predicates
+            else np.zeros((len(codes), 0), bool)
+        )
+        packed = np.packbits(member, axis=1)
+        wanted = member.any(axis=1)
+        kept = np.flatnonzero(wanted)
+        if len(kept) > 1:
+            changes = np.append(True, (packed[kept[1:]] != packed[kept[:-1]]).any(axis=1))
+        else:
+            changes = np.ones(len(kept), bool)
+        lookup = np.full(len(codes), -1, np.int64)
+        lookup[kept] = np.cumsum(changes) - 1
+        return lookup, member[kept[changes]]

@@ -1,0 +1,110 @@
+"""Cells into queries: sum, extreme or moments of the cells that each state column wants.
+
+A column whose member cells are neighbours is two look-ups in a running total; any other is a matrix product or, where
+that would not be exact, a gather. Floats are never subtracted and never multiplied by zero, so a huge or non-finite
+value in one cell cannot spoil a query that does not want it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.operators.encode import Bools, Floats, Ints
+
+_EXACT = 2.0**53
+
+
+class Fold:
+    """How cells fold into columns, worked out once for a membership matrix `member[cell, column]`."""
+
+    def __init__(self, member: Bools) -> None:
+        self.cells, self.columns = member.shape
+        self.member = member
+        counts = member.sum(axis=0)
+        self.low = member.argmax(axis=0) if self.cells else np.zeros(self.columns, np.int64)
+        self.high = self.low + counts
+        ends = self.cells - member[::-1].argmax(axis=0) if self.cells else self.high
+        self.run: Bools = (counts > 0) & (ends == self.high)
+        self.high = np.where(counts > 0, self.high, self.low)
+        self.scattered = np.flatnonzero((counts > 0) & ~self.run)
+
+    def wanted(self, column: int) -> Ints:
+        return np.flatnonzero(self.member[:, column])
+
+
+def fold_ints(parts: Ints, fold: Fold) -> Ints:
+    """Exact integer sums (modulo 2**64) per column: `parts` is [cell, row], the result [column, row]."""
+    rows = parts.shape[1]
+    running = np.zeros((fold.cells + 1, rows), np.int64)
+    np.cumsum(parts, axis=0, out=running[1:])
+    folded = running[fold.high]
+    folded -= running[fold.low]
+    if len(fold.scattered):
+        top = float(np.abs(parts).max(initial=0)) * fold.cells
+        if top < _EXACT:
+            weights = fold.member[:, fold.scattered].T.astype(np.float64)
+            folded[fold.scattered] = np.rint(weights @ parts.astype(np.float64)).astype(np.int64)
+        else:
+            for column in fold.scattered:
+                folded[column] = parts[fold.wanted(column)].sum(axis=0)
+    return folded
+
+
+def fold_floats(parts: Floats, fold: Fold) -> Floats:
+    """Float sums per column, each over its own cells only."""
+    folded = np.zeros((fold.columns, parts.shape[1]))
+    if not np.isfinite(parts).all():
+        for column in np.flatnonzero(fold.run | fold.member.any(axis=0)):
+            folded[column] = parts[fold.wanted(column)].sum(axis=0)
+        return folded
+    left = fold.run & (fold.low == 0)
+    right = fold.run & (fold.high == fold.cells) & ~left
+    single = fold.run & (fold.high - fold.low == 1) & ~left & ~right
+    if left.any():
+        folded[left] = np.cumsum(parts, axis=0)[fold.high[left] - 1]
+    if right.any():
+        folded[right] = np.cumsum(parts[::-1], axis=0)[fold.cells - 1 - fold.low[right]]
+    folded[single] = parts[fold.low[single]]
+    rest = np.flatnonzero(fold.member.any(axis=0) & ~left & ~right & ~single)
+    if len(rest):
+        folded[rest] = fold.member[:, rest].T.astype(np.float64) @ parts
+    return folded
+
+
+def fold_extremes(parts: Ints, fold: Fold, ufunc: np.ufunc, nothing: int) -> Ints:
+    """Minima or maxima per column; `nothing` stands where a column has no cell."""
+    folded = np.full((fold.columns, parts.shape[1]), nothing, np.int64)
+    left = fold.run & (fold.low == 0)
+    right = fold.run & (fold.high == fold.cells) & ~left
+    if left.any():
+        folded[left] = ufunc.accumulate(parts, axis=0)[fold.high[left] - 1]
+    if right.any():
+        folded[right] = ufunc.accumulate(parts[::-1], axis=0)[fold.cells - 1 - fold.low[right]]
+    for column in np.flatnonzero(fold.member.any(axis=0) & ~left & ~right):
+        folded[column] = ufunc.reduce(parts[fold.wanted(column)], axis=0)
+    return folded
+
+
+Moments = tuple[Ints, Floats, Floats]
+
+
+def merge_moments(count: Ints, mean: Floats, m2: Floats, axis: int) -> Moments:
+    """(count, mean, M2) of the union along an axis, from the deviations of the parts' means: stable."""
+    total = count.sum(axis=axis)
+    safe = np.maximum(total, 1)
+    center = np.where(count > 0, mean * count, 0.0).sum(axis=axis) / safe
+    apart = mean - np.expand_dims(center, axis)
+    spread = np.where(count > 0, m2 + count * apart * apart, 0.0)
+    return total, center, spread.sum(axis=axis)
+
+
+def fold_moments(parts: Moments, fold: Fold) -> Moments:
+    """Moments per column, merged from its own cells."""
+    rows = parts[0].shape[1]
+    shape: npt.ArrayLike = (fold.columns, rows)
+    count, mean, m2 = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape)  # type: ignore[call-overload]
+    for column in np.flatnonzero(fold.member.any(axis=0)):
+        cells = fold.wanted(column)
+        count[column], mean[column], m2[column] = merge_moments(*(p[cells] for p in parts), axis=0)
+    return count, mean, m2

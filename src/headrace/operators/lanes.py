@@ -1,0 +1,267 @@
+"""Lanes: partial aggregates in Scotty's vocabulary. Lift tuples, combine partials, fold cells; `lower` is in results.
+
+A lane's partials are a dict of equally shaped arrays ("parts"). Rows of no tuple hold the lane's zero.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from headrace.model.plan import LaneKind
+from headrace.model.types import Kind, SqlType
+from headrace.operators.encode import Array, Ints, Physical, to_ordered
+from headrace.operators.folds import Fold, fold_extremes, fold_floats, fold_ints, fold_moments, merge_moments
+
+Parts = dict[str, Array]
+
+WIDE = 2**31
+"""Integer inputs from this magnitude on carry a float shadow of their sum, which tells overflow from wrap-around."""
+
+
+_LIMB_ROWS = 2**20
+"""So many 32-bit limbs add up exactly in a double."""
+
+
+class LaneLogic(Protocol):
+    """What every kind of partial aggregate can do. Shapes: tuples [n], cells [cell, row], columns [column, row]."""
+
+    def lift(self, column: Physical | None, rows: int) -> Parts:
+        """One partial per tuple."""
+
+    def zeros(self, shape: tuple[int, ...]) -> Parts:
+        """Partials of no tuple."""
+
+    def group(self, parts: Parts, bins: Ints, size: int) -> Parts:
+        """Combine the partials that share a bin."""
+
+    def fold(self, parts: Parts, fold: Fold) -> Parts:
+        """Combine each column's cells."""
+
+    def combine(self, left: Parts, right: Parts) -> Parts:
+        """Combine partials pairwise."""
+
+    def total(self, parts: Parts, axis: int) -> Parts:
+        """Combine partials along an axis."""
+
+    def runs(self, parts: Parts, starts: Ints) -> Parts:
+        """Combine consecutive rows: run i is rows starts[i] up to starts[i+1]."""
+
+
+class CountLogic:
+    """Tuples, or tuples whose input is NULL."""
+
+    def __init__(self, nulls: bool) -> None:
+        self._nulls = nulls
+
+    def lift(self, column: Physical | None, rows: int) -> Parts:
+        if not self._nulls:
+            return {"v": np.ones(rows, np.int64)}
+        if column is None or column.valid is None:
+            return {"v": np.zeros(rows, np.int64)}
+        return {"v": (~column.valid).astype(np.int64)}
+
+    def zeros(self, shape: tuple[int, ...]) -> Parts:
+        return {"v": np.zeros(shape, np.int64)}
+
+    def group(self, parts: Parts, bins: Ints, size: int) -> Parts:
+        return {"v": group_ints(parts["v"], bins, size)}
+
+    def fold(self, parts: Parts, fold: Fold) -> Parts:
+        return {"v": fold_ints(parts["v"], fold)}
+
+    def combine(self, left: Parts, right: Parts) -> Parts:
+        return {"v": left["v"] + right["v"]}
+
+    def total(self, parts: Parts, axis: int) -> Parts:
+        return {"v": parts["v"].sum(axis=axis)}
+
+    def runs(self, parts: Parts, starts: Ints) -> Parts:
+        return {"v": np.add.reduceat(parts["v"], starts, axis=-1)}
+
+
+class IntSumLogic:
+    """Exact sums of integers: `v` modulo 2**64 and, once inputs are WIDE, `f` close enough to tell which multiple."""
+
+    def lift(self, column: Physical | None, rows: int) -> Parts:
+        assert column is not None
+        values = column.values if column.valid is None else np.where(column.valid, column.values, 0)
+        parts: Parts = {"v": values}
+        if len(values) and (values.max() >= WIDE or values.min() <= -WIDE):
+            parts["f"] = values.astype(np.float64)
+        return parts
+
+    def zeros(self, shape: tuple[int, ...]) -> Parts:
+        return {"v": np.zeros(shape, np.int64)}
+
+    def group(self, parts: Parts, bins: Ints, size: int) -> Parts:
+        grouped: Parts = {"v": group_ints(parts["v"], bins, size)}
+        if "f" in parts:
+            grouped["f"] = np.bincount(bins, weights=parts["f"], minlength=size)
+        return grouped
+
+    def fold(self, parts: Parts, fold: Fold) -> Parts:
+        folded: Parts = {"v": fold_ints(parts["v"], fold)}
+        if "f" in parts:
+            folded["f"] = fold_floats(parts["f"], fold)
+        return folded
+
+    def combine(self, left: Parts, right: Parts) -> Parts:
+        with np.errstate(over="ignore"):
+            parts: Parts = {"v": left["v"] + right["v"]}
+        if "f" in left or "f" in right:
+            parts["f"] = left.get("f", left["v"]) + right.get("f", right["v"])
+        return parts
+
+    def total(self, parts: Parts, axis: int) -> Parts:
+        return {name: part.sum(axis=axis) for name, part in parts.items()}
+
+    def runs(self, parts: Parts, starts: Ints) -> Parts:
+        return {name: np.add.reduceat(part, starts, axis=-1) for name, part in parts.items()}
+
+
+class FloatSumLogic:
+    """Sums of FLOAT and DOUBLE inputs, in double as Spark sums them."""
+
+    def lift(self, column: Physical | None, rows: int) -> Parts:
+        assert column is not None
+        return {"v": column.values if column.valid is None else np.where(column.valid, column.values, 0.0)}
+
+    def zeros(self, shape: tuple[int, ...]) -> Parts:
+        return {"v": np.zeros(shape)}
+
+    def group(self, parts: Parts, bins: Ints, size: int) -> Parts:
+        return {"v": np.bincount(bins, weights=parts["v"], minlength=size)}
+
+    def fold(self, parts: Parts, fold: Fold) -> Parts:
+        return {"v": fold_floats(parts["v"], fold)}
+
+    def combine(self, left: Parts, right: Parts) -> Parts:
+        return {"v": left["v"] + right["v"]}
+
+    def total(self, parts: Parts, axis: int) -> Parts:
+        return {"v": parts["v"].sum(axis=axis)}
+
+    def runs(self, parts: Parts, starts: Ints) -> Parts:
+        return {"v": np.add.reduceat(parts["v"], starts, axis=-1)}
+
+
+class ExtremeLogic:
+    """MIN or MAX over order-preserving int64 encodings."""
+
+    def __init__(self, type_: SqlType, ufunc: np.ufunc, nothing: int) -> None:
+        self._type, self._ufunc, self._nothing = type_, ufunc, nothing
+
+    def lift(self, column: Physical | None, rows: int) -> Parts:
+        assert column is not None
+        ordered = to_ordered(column, self._type)
+        return {"v": ordered if column.valid is None else np.where(column.valid, ordered, self._nothing)}
+
+    def zeros(self, shape: tuple[int, ...]) -> Parts:
+        return {"v": np.full(shape, self._nothing, np.int64)}
+
+    def group(self, parts: Parts, bins: Ints, size: int) -> Parts:
+        grouped = np.full(size, self._nothing, np.int64)
+        self._ufunc.at(grouped, bins, parts["v"])
+        return {"v": grouped}
+
+    def fold(self, parts: Parts, fold: Fold) -> Parts:
+        return {"v": fold_extremes(parts["v"], fold, self._ufunc, self._nothing)}
+
+    def combine(self, left: Parts, right: Parts) -> Parts:
+        return {"v": self._ufunc(left["v"], right["v"])}
+
+    def total(self, parts: Parts, axis: int) -> Parts:
+        return {"v": self._ufunc.reduce(parts["v"], axis=axis, initial=self._nothing)}
+
+    def runs(self, parts: Parts, starts: Ints) -> Parts:
+        return {"v": self._ufunc.reduceat(parts["v"], starts, axis=-1)}
+
+
+class MomentsLogic:
+    """Count, mean and M2 of the inputs that are not NULL, merged by deviations (never by sums of squares)."""
+
+    def __init__(self, scale: int) -> None:
+        self._unit = 10.0**scale
+
+    def lift(self, column: Physical | None, rows: int) -> Parts:
+        assert column is not None
+        values = column.values / self._unit
+        count = np.ones(rows, np.int64) if column.valid is None else column.valid.astype(np.int64)
+        known = values if column.valid is None else np.where(column.valid, values, 0.0)
+        return {"n": count, "v": known, "q": np.zeros(rows)}
+
+    def zeros(self, shape: tuple[int, ...]) -> Parts:
+        return {"n": np.zeros(shape, np.int64), "v": np.zeros(shape), "q": np.zeros(shape)}
+
+    def group(self, parts: Parts, bins: Ints, size: int) -> Parts:
+        count = group_ints(parts["n"], bins, size)
+        mean = np.bincount(bins, weights=parts["v"] * parts["n"], minlength=size) / np.maximum(count, 1)
+        apart = parts["v"] - mean[bins]
+        spread = np.where(parts["n"] > 0, parts["q"] + parts["n"] * apart * apart, 0.0)
+        return {"n": count, "v": mean, "q": np.bincount(bins, weights=spread, minlength=size)}
+
+    def fold(self, parts: Parts, fold: Fold) -> Parts:
+        return _moments(*fold_moments((parts["n"], parts["v"], parts["q"]), fold))
+
+    def combine(self, left: Parts, right: Parts) -> Parts:
+        both = {name: np.stack([left[name], right[name]]) for name in left}
+        return self.total(both, 0)
+
+    def total(self, parts: Parts, axis: int) -> Parts:
+        return _moments(*merge_moments(parts["n"], parts["v"], parts["q"], axis))
+
+    def runs(self, parts: Parts, starts: Ints) -> Parts:
+        count = np.add.reduceat(parts["n"], starts, axis=-1)
+        mean = np.add.reduceat(parts["v"] * parts["n"], starts, axis=-1) / np.maximum(count, 1)
+        lengths = np.diff(np.append(starts, parts["n"].shape[-1]))
+        apart = parts["v"] - np.repeat(mean, lengths, axis=-1)
+        spread = np.where(parts["n"] > 0, parts["q"] + parts["n"] * apart * apart, 0.0)
+        return {"n": count, "v": mean, "q": np.add.reduceat(spread, starts, axis=-1)}
+
+
+def _moments(count: Array, mean: Array, m2: Array) -> Parts:
+    return {"n": count, "v": mean, "q": m2}
+
+
+def group_ints(values: Ints, bins: Ints, size: int) -> Ints:
+    """Exact sums (modulo 2**64) of integers per bin."""
+    if len(values) == 0:
+        return np.zeros(size, np.int64)
+    low, high = int(values.min()), int(values.max())
+    if low == high == 1:
+        return np.bincount(bins, minlength=size)
+    if max(-low, high) * len(values) < 2**53:
+        return np.bincount(bins, weights=values, minlength=size).astype(np.int64)
+    if len(values) > _LIMB_ROWS:
+        with np.errstate(over="ignore"):
+            head, tail = (group_ints(values[part], bins[part], size) for part in _halves(len(values)))
+            return head + tail
+    upper = np.bincount(bins, weights=values >> 32, minlength=size).astype(np.int64)
+    lower = np.bincount(bins, weights=values & 0xFFFF_FFFF, minlength=size).astype(np.int64)
+    with np.errstate(over="ignore"):
+        return (upper << 32) + lower
+
+
+def _halves(rows: int) -> tuple[slice, slice]:
+    return slice(0, rows // 2), slice(rows // 2, rows)
+
+
+def logic_for(kind: LaneKind, type_: SqlType | None) -> LaneLogic:
+    """The logic of a lane over inputs of `type_` (None for ROWS). Strings are given as ranks, hence as integers."""
+    match kind:
+        case LaneKind.ROWS:
+            return CountLogic(nulls=False)
+        case LaneKind.NULLS:
+            return CountLogic(nulls=True)
+    assert type_ is not None
+    match kind:
+        case LaneKind.SUM:
+            return FloatSumLogic() if type_.kind is Kind.FLOATING else IntSumLogic()
+        case LaneKind.MIN:
+            return ExtremeLogic(type_, np.minimum, 2**63 - 1)
+        case LaneKind.MAX:
+            return ExtremeLogic(type_, np.maximum, -(2**63))
+        case LaneKind.MOMENTS:
+            return MomentsLogic(type_.scale if type_.kind is Kind.DECIMAL else 0)

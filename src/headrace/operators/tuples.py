@@ -1,0 +1,261 @@
+"""What map tasks send to reduce tasks for a shared aggregation: tuples, or partials of tuples that look alike.
+
+Both are rows of (key, slice, region per operand) with the lanes' partials; a raw tuple is a partial of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.model.plan import AggregationOperator, Lane, LaneKind
+from headrace.model.predicate import Operand
+from headrace.model.types import SqlType, Kind
+from headrace.operators.bundle import Item, pack_bundle, read_bundle
+from headrace.operators.encode import (
+    Array,
+    Ints,
+    OrderedStrings,
+    Physical,
+    one_chunk,
+    to_physical,
+    translate_ranks,
+)
+from headrace.operators.keys import Keys, encode_keys, partition_keys, unify_keys
+from headrace.operators.lanes import LaneLogic, Parts, logic_for
+from headrace.operators.regions import Regions, region_count, regions_of
+from headrace.operators.slices import fine_slices, last_ends
+from headrace.optimizer.movement import Movement, decide_combine
+
+Columns = Mapping[Operand, pa.ChunkedArray]
+
+SAMPLE_ROWS = 1 << 15
+VALUE_LANES = (LaneKind.SUM, LaneKind.MIN, LaneKind.MAX, LaneKind.MOMENTS)
+
+
+def lane_type(operator: AggregationOperator, lane: Lane) -> SqlType | None:
+    return None if lane.input is None else operator.inputs[lane.input].type
+
+
+def lane_logics(operator: AggregationOperator) -> list[LaneLogic]:
+    return [logic_for(lane.kind, lane_type(operator, lane)) for lane in operator.lanes]
+
+
+@dataclass(slots=True)
+class Tuples:
+    """Rows ready to be grouped: `lanes[i]` are the partials of operator lane i, `words[i]` the strings behind ranks."""
+
+    keys: Keys
+    slice: Ints
+    slice_starts: Ints
+    regions: list[Regions]
+    lanes: list[Parts]
+    words: dict[int, pa.Array]
+
+    @property
+    def rows(self) -> int:
+        return len(self.slice)
+
+
+@dataclass(frozen=True, slots=True)
+class Shipment:
+    """One blob for one reduce partition."""
+
+    partition: int
+    blob: bytes
+
+
+def prepare_tuples(operator: AggregationOperator, columns: Columns, closed_us: int) -> Tuples | None:
+    """Index a batch: keys, slices, regions and lifted lanes. Tuples no window can still count are dropped."""
+    times = to_physical(columns[operator.event_time], operator.event_time.type)
+    kept = None if times.valid is None else np.flatnonzero(times.valid)
+    moments = times.values if kept is None else times.values[kept]
+    index, starts = fine_slices(moments, operator.windows)
+    open_slice = np.logical_or.reduce([last_ends(w, starts) > closed_us for w in operator.windows])
+    if not open_slice.all():
+        still = np.flatnonzero(open_slice[index])
+        kept = still if kept is None else kept[still]
+        index = index[still]
+    if len(index) == 0:
+        return None
+    if kept is not None:
+        columns = {operand: column.take(pa.array(kept)) for operand, column in columns.items()}
+    rows = len(index)
+    keys = encode_keys([columns[key] for key in operator.keys], rows)
+    regions = [regions_of(columns[i.operand], i) for i in operator.operands]
+    inputs, words = _inputs(operator, columns)
+    lanes = [
+        logic.lift(None if lane.input is None else inputs[lane.input], rows)
+        for lane, logic in zip(operator.lanes, lane_logics(operator), strict=True)
+    ]
+    return Tuples(keys, index, starts, regions, lanes, words)
+
+
+def _inputs(operator: AggregationOperator, columns: Columns) -> tuple[list[Physical], dict[int, pa.Array]]:
+    valued = {lane.input for lane in operator.lanes if lane.kind in VALUE_LANES}
+    inputs: list[Physical] = []
+    words: dict[int, pa.Array] = {}
+    for i, operand in enumerate(operator.inputs):
+        column = columns[operand]
+        if i not in valued:
+            valid = None if column.null_count == 0 else np.asarray(one_chunk(column).is_valid())
+            inputs.append(Physical(np.empty(0), valid))
+        elif operand.type.kind is Kind.STRING:
+            ordered = OrderedStrings.of(one_chunk(column))
+            words[i] = ordered.values
+            inputs.append(ordered.ranks(one_chunk(column)))
+        else:
+            inputs.append(to_physical(column, operand.type))
+    return inputs, words
+
+
+def combine_tuples(operator: AggregationOperator, tuples: Tuples) -> Tuples:
+    """Partials of the tuples that share key, slice and regions, when that ships fewer bytes; else the tuples."""
+    radices = [len(tuples.slice_starts), tuples.keys.count, *(region_count(i) for i in operator.operands)]
+    capacity = prod(radices)
+    partial_bytes = 8 + sum(8 * len(parts) for parts in tuples.lanes) + len(operator.operands)
+    tuple_bytes = 8 + 8 * len(operator.inputs) + sum(r.itemsize for r in tuples.regions)
+    if capacity >= 2**62:
+        return tuples
+    sample = slice(0, SAMPLE_ROWS)
+    distinct = len(np.unique(_codes(tuples, radices, sample)))
+    sampled = min(SAMPLE_ROWS, tuples.rows)
+    if not decide_combine(Movement(tuples.rows, capacity, sampled, distinct, tuple_bytes, partial_bytes)):
+        return tuples
+    codes = _codes(tuples, radices, slice(None))
+    bins, codes = _bins(codes, capacity, tuples.rows)
+    size = len(codes)
+    lanes = [
+        logic.group(parts, bins, size) for logic, parts in zip(lane_logics(operator), tuples.lanes, strict=True)
+    ]
+    digits: list[Ints] = []
+    for radix in reversed(radices):
+        digits.append(codes % radix)
+        codes = codes // radix
+    slice_, key, *regions = reversed(digits)
+    typed = [r.astype(old.dtype) for r, old in zip(regions, tuples.regions, strict=True)]
+    return Tuples(Keys(key, tuples.keys.table), slice_, tuples.slice_starts, typed, lanes, tuples.words)
+
+
+def _codes(tuples: Tuples, radices: Sequence[int], part: slice) -> Ints:
+    codes = tuples.slice[part] * radices[1] + tuples.keys.ids[part]
+    for regions, radix in zip(tuples.regions, radices[2:], strict=True):
+        codes = codes * radix + regions[part]
+    return codes
+
+
+def _bins(codes: Ints, capacity: int, rows: int) -> tuple[Ints, Ints]:
+    """(bin per row, code per bin) for the codes that occur; by counting where the range is small, else sorting."""
+    if capacity <= 4 * rows + 65_536:
+        present = np.flatnonzero(np.bincount(codes, minlength=capacity))
+        lookup = np.empty(capacity, np.int64)
+        lookup[present] = np.arange(len(present))
+        return lookup[codes], present
+    present, bins = np.unique(codes, return_inverse=True)
+    return bins, present
+
+
+def ship_tuples(operator: AggregationOperator, tuples: Tuples, partitions: int) -> list[Shipment]:
+    """Route rows to partitions by key, one blob each."""
+    home = partition_keys(tuples.keys.table, partitions, crc32(operator.id.encode()))
+    target = home[tuples.keys.ids]
+    shipments = []
+    for partition in np.unique(home):
+        rows = slice(None) if (home == partition).all() else np.flatnonzero(target == partition)
+        shipments.append(Shipment(int(partition), pack_bundle(_items(operator, tuples, rows, home == partition))))
+    return shipments
+
+
+def _items(
+    operator: AggregationOperator, tuples: Tuples, rows: slice | Ints, home: Array
+) -> dict[str, Item]:
+    local = np.cumsum(home) - 1
+    items: dict[str, Item] = {
+        "keys": tuples.keys.table.filter(pa.array(home)),
+        "key": local[tuples.keys.ids[rows]].astype(np.int32),
+        "slices": tuples.slice_starts,
+        "slice": tuples.slice[rows].astype(np.int32),
+    }
+    for i, regions in enumerate(tuples.regions):
+        items[f"r{i}"] = regions[rows]
+    for lane, parts in zip(operator.lanes, tuples.lanes, strict=True):
+        for name, part in parts.items():
+            items[f"lane.{lane.name}.{name}"] = _narrow(part[rows])
+    for i, words in tuples.words.items():
+        items[f"words{i}"] = pa.table({"w": words})
+    return items
+
+
+def _narrow(values: Array) -> Array:
+    """The values in the smallest integer type that holds them; a constant as one value."""
+    if len(values) == 0 or values.dtype == np.float64:
+        return values if len(values) == 0 or not (values[0] == values).all() else values[:1]
+    low, high = int(values.min()), int(values.max())
+    if low == high:
+        return values[:1]
+    for dtype in (np.int8, np.int16, np.int32):
+        if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
+            return values.astype(dtype)
+    return values
+
+
+def receive_tuples(operator: AggregationOperator, blobs: Sequence[bytes]) -> Tuples | None:
+    """All blobs of one partition as one batch, with keys, slices and string ranks made common."""
+    parts = [_received(operator, read_bundle(blob)) for blob in blobs]
+    if not parts:
+        return None
+    words = _unify_words(operator, parts)
+    table, ids = unify_keys([part.keys.table for part in parts])
+    starts = np.unique(np.concatenate([part.slice_starts for part in parts]))
+    slices = [np.searchsorted(starts, part.slice_starts)[part.slice] for part in parts]
+    keys = np.concatenate([i[part.keys.ids] for i, part in zip(ids, parts, strict=True)])
+    regions = [np.concatenate([p.regions[i] for p in parts]) for i in range(len(operator.operands))]
+    lanes = [_concat_parts([part.lanes[i] for part in parts]) for i in range(len(operator.lanes))]
+    return Tuples(Keys(keys, table), np.concatenate(slices), starts, regions, lanes, words)
+
+
+def _received(operator: AggregationOperator, items: dict[str, Item]) -> Tuples:
+    rows = len(items["key"])
+    lanes: list[Parts] = []
+    for lane in operator.lanes:
+        prefix = f"lane.{lane.name}."
+        found = {name[len(prefix) :]: part for name, part in items.items() if name.startswith(prefix)}
+        lanes.append({name: _widen(part, rows) for name, part in found.items()})
+    words = {
+        i: one_chunk(items[f"words{i}"].column("w")) for i in range(len(operator.inputs)) if f"words{i}" in items
+    }
+    regions = [items[f"r{i}"] for i in range(len(operator.operands))]
+    keys = Keys(items["key"].astype(np.int64), items["keys"])
+    return Tuples(keys, items["slice"].astype(np.int64), items["slices"], regions, lanes, words)
+
+
+def _widen(part: Array, rows: int) -> Array:
+    wide = part if part.dtype == np.float64 else part.astype(np.int64)
+    return np.repeat(wide, rows) if len(wide) == 1 and rows != 1 else wide
+
+
+def _concat_parts(parts: list[Parts]) -> Parts:
+    names = {name for part in parts for name in part}
+    return {n: np.concatenate([p[n] if n in p else p["v"].astype(np.float64) for p in parts]) for n in names}
+
+
+def _unify_words(operator: AggregationOperator, parts: list[Tuples]) -> dict[int, pa.Array]:
+    unified: dict[int, pa.Array] = {}
+    for i in {i for part in parts for i in part.words}:
+        ordered = OrderedStrings.of(*(part.words[i] for part in parts))
+        unified[i] = ordered.values
+        for part in parts:
+            rerank(operator, part.lanes, i, ordered.ranks(part.words[i]).values)
+    return unified
+
+
+def rerank(operator: AggregationOperator, lanes: list[Parts], input_: int, ranks: Ints) -> None:
+    """Translate the string ranks of one input's lanes."""
+    for lane, parts in zip(operator.lanes, lanes, strict=True):
+        if lane.input == input_ and lane.kind in (LaneKind.MIN, LaneKind.MAX):
+            parts["v"] = translate_ranks(parts["v"], ranks)

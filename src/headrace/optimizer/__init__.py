@@ -1,0 +1,1 @@
+"""Decisions about cost: what to combine and what to move; pure functions of statistics."""

@@ -1,0 +1,273 @@
+"""From a set of queries to the shared plan a group runs: classes, windows, columns, families, lanes, outputs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.model import codec, plan
+from headrace.model.plan import (
+    AggregationOperator,
+    FallbackQuery,
+    Family,
+    Lane,
+    LaneKind,
+    Operator,
+    OperandIndex,
+    Output,
+    OutputAggregate,
+    ScanPath,
+    SelectionOperator,
+    SharedPlan,
+    StateColumn,
+)
+from headrace.model.predicate import And, Compare, Const, IsNull, Not, Operand, Or, Predicate, Value, conjunction, operands_of
+from headrace.model.query import AggregateFunction, Aggregation, Fallback, Projection, Query, QueryId, Stream, StreamName
+from headrace.model.window import Window
+from headrace.planner.signatures import result_signature
+
+codec.register(
+    plan.OperandIndex,
+    plan.StateColumn,
+    plan.Family,
+    plan.Lane,
+    plan.LaneKind,
+    plan.OutputAggregate,
+    plan.Output,
+    plan.AggregationOperator,
+    plan.SelectionOperator,
+    plan.FallbackQuery,
+    plan.SharedPlan,
+    plan.ScanPath,
+)
+
+COLUMNS_PER_QUERY = 1024
+"""State column ids are query id times this plus an ordinal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A query of the group and the slot it holds."""
+
+    query: Query
+    slot: int
+
+
+def plan_group(members: Iterable[Member], streams: Mapping[StreamName, Stream]) -> SharedPlan:
+    """The shared plan of these queries. Costs time linear in their predicates' atoms; no I/O, no clock.
+
+    The same members in any order give the same plan.
+    """
+    ordered = sorted(members, key=lambda member: member.query.id)
+    aggregations: dict[tuple[StreamName, tuple[Operand, ...], ScanPath], list[Query]] = defaultdict(list)
+    projections: dict[tuple[StreamName, ScanPath], list[Member]] = defaultdict(list)
+    fallbacks: list[FallbackQuery] = []
+    for member in ordered:
+        query = member.query
+        match query.plan.body:
+            case Aggregation() as body:
+                path = scan_path(_aggregation_operands(body))
+                aggregations[query.plan.stream, body.keys, path].append(query)
+            case Projection() as body:
+                path = scan_path((*body.outputs, *operands_of(body.where)))
+                projections[query.plan.stream, path].append(member)
+            case Fallback(reason):
+                signature = result_signature((), (column.type for column in query.plan.columns))
+                fallbacks.append(FallbackQuery(query.id, query.plan.stream, reason, "plain-" + signature))
+    operators: list[Operator] = [
+        plan_aggregation(streams[stream], keys, path, queries)
+        for (stream, keys, path), queries in aggregations.items()
+    ]
+    operators += [plan_selection(stream, path, members) for (stream, path), members in projections.items()]
+    content = SharedPlan("", tuple(sorted(operators, key=lambda o: o.id)), tuple(fallbacks))
+    version = hashlib.sha256(codec.dumps(content)).hexdigest()[:16]
+    return SharedPlan(version, content.operators, content.fallbacks)
+
+
+def scan_path(operands: Iterable[Operand]) -> ScanPath:
+    """FAST when every operand is a plain column, else Catalyst has to evaluate something first."""
+    return ScanPath.FAST if all(operand.plain for operand in operands) else ScanPath.CATALYST
+
+
+def _aggregation_operands(body: Aggregation) -> set[Operand]:
+    found = set(body.keys) | operands_of(body.where)
+    for aggregate in body.aggregates:
+        found |= operands_of(aggregate.filter)
+        if aggregate.input is not None:
+            found.add(aggregate.input)
+    return found
+
+
+def plan_aggregation(
+    stream: Stream, keys: tuple[Operand, ...], path: ScanPath, queries: Sequence[Query]
+) -> AggregationOperator:
+    """One operator for all queries of a class."""
+    bodies = [(query.id, body) for query in queries if isinstance(body := query.plan.body, Aggregation)]
+    windows = tuple(sorted({body.window for _, body in bodies}))
+    columns, positions = _state_columns(bodies, windows)
+    inputs = tuple(sorted({a.input for _, b in bodies for a in b.aggregates if a.input}, key=lambda o: (o.sql, o.type.name)))
+    operands = index_operands(column.predicate for column in columns)
+    event_time = stream.column(stream.event_time)
+    return AggregationOperator(
+        id=_operator_id("windows", stream.name, path, keys),
+        stream=stream.name,
+        path=path,
+        event_time=Operand(event_time.name, event_time.type),
+        keys=keys,
+        inputs=inputs,
+        operands=operands,
+        windows=windows,
+        columns=columns,
+        families=group_families([column.predicate for column in columns], operands),
+        lanes=_lanes(bodies, positions, inputs, len(columns)),
+        outputs=_outputs(bodies, positions, inputs, windows, keys),
+    )
+
+
+def _operator_id(kind: str, stream: StreamName, path: ScanPath, keys: Iterable[Operand]) -> str:
+    named = "\n".join(f"{key.sql}\t{key.type.name}" for key in keys)
+    digest = hashlib.sha256(f"{stream}\n{path.value}\n{named}".encode()).hexdigest()[:8]
+    return f"{kind}-{path.value}-{digest}"
+
+
+Bodies = Sequence[tuple[QueryId, Aggregation]]
+Positions = Mapping[tuple[QueryId, Predicate], int]
+
+
+def _state_columns(bodies: Bodies, windows: Sequence[Window]) -> tuple[tuple[StateColumn, ...], Positions]:
+    """One column per query and distinct filter, ordered by window, query and ordinal (so by window and id)."""
+    place = {window: i for i, window in enumerate(windows)}
+    columns: list[tuple[StateColumn, Predicate]] = []
+    for id_, body in bodies:
+        filters = dict.fromkeys((conjunction(), *(a.filter for a in body.aggregates)))
+        for ordinal, filter_ in enumerate(filters):
+            column_id = id_ * COLUMNS_PER_QUERY + ordinal
+            predicate = conjunction(body.where, filter_)
+            columns.append((StateColumn(column_id, id_, place[body.window], predicate), filter_))
+    columns.sort(key=lambda item: (item[0].window, item[0].id))
+    positions = {(column.query, filter_): i for i, (column, filter_) in enumerate(columns)}
+    return tuple(column for column, _ in columns), positions
+
+
+def index_operands(predicates: Iterable[Predicate]) -> tuple[OperandIndex, ...]:
+    """Every operand of the predicates with all the constants it meets."""
+    constants: dict[Operand, set[Value]] = {}
+    stack = list(dict.fromkeys(predicates))
+    while stack:
+        match stack.pop():
+            case Compare(operand, _, value):
+                constants.setdefault(operand, set()).add(value)
+            case IsNull(operand):
+                constants.setdefault(operand, set())
+            case And(children) | Or(children):
+                stack.extend(children)
+            case Not(child):
+                stack.append(child)
+            case Const():
+                pass
+    return tuple(
+        OperandIndex(operand, tuple(sorted(values, key=_value_order)))
+        for operand, values in sorted(constants.items(), key=lambda item: (item[0].sql, item[0].type.name))
+    )
+
+
+def _value_order(value: Value) -> tuple[bool, Value | bytes]:
+    """Strings by UTF-8 bytes, NaN after every number."""
+    return (value != value, value.encode() if isinstance(value, str) else value)
+
+
+def group_families(predicates: Sequence[Predicate], operands: Sequence[OperandIndex]) -> tuple[Family, ...]:
+    """Predicates over the same set of operands form a family."""
+    place = {index.operand: i for i, index in enumerate(operands)}
+    families: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for position, predicate in enumerate(predicates):
+        families[tuple(sorted(place[o] for o in operands_of(predicate)))].append(position)
+    return tuple(Family(members, tuple(columns)) for members, columns in sorted(families.items()))
+
+
+_VALUE_LANES = {
+    AggregateFunction.SUM: LaneKind.SUM,
+    AggregateFunction.AVG: LaneKind.SUM,
+    AggregateFunction.MIN: LaneKind.MIN,
+    AggregateFunction.MAX: LaneKind.MAX,
+}
+
+
+def lanes_needed(function: AggregateFunction) -> tuple[LaneKind, ...]:
+    """The lanes an aggregate is lowered from, besides ROWS.
+
+    >>> lanes_needed(AggregateFunction.COUNT_ALL), lanes_needed(AggregateFunction.COUNT)
+    ((), (<LaneKind.NULLS: 'nulls'>,))
+    """
+    match function:
+        case AggregateFunction.COUNT_ALL:
+            return ()
+        case AggregateFunction.COUNT:
+            return (LaneKind.NULLS,)
+        case AggregateFunction.SUM | AggregateFunction.AVG | AggregateFunction.MIN | AggregateFunction.MAX:
+            return (LaneKind.NULLS, _VALUE_LANES[function])
+        case _:
+            return (LaneKind.MOMENTS,)
+
+
+def _lanes(bodies: Bodies, positions: Positions, inputs: Sequence[Operand], columns: int) -> tuple[Lane, ...]:
+    """ROWS for every column first, then each input's lanes for the columns that need them."""
+    wanted: dict[tuple[int, str], set[int]] = defaultdict(set)
+    place = {operand: i for i, operand in enumerate(inputs)}
+    for id_, body in bodies:
+        for aggregate in body.aggregates:
+            for kind in lanes_needed(aggregate.function):
+                assert aggregate.input is not None
+                wanted[place[aggregate.input], kind.value].add(positions[id_, aggregate.filter])
+    rows = Lane(LaneKind.ROWS, None, tuple(range(columns)))
+    return (rows, *(Lane(LaneKind(k), i, tuple(sorted(c))) for (i, k), c in sorted(wanted.items())))
+
+
+def _outputs(
+    bodies: Bodies,
+    positions: Positions,
+    inputs: Sequence[Operand],
+    windows: Sequence[Window],
+    keys: Sequence[Operand],
+) -> tuple[Output, ...]:
+    place = {operand: i for i, operand in enumerate(inputs)}
+    grouped: dict[tuple[int, tuple[OutputAggregate, ...]], list[tuple[QueryId, tuple[int, ...]]]] = defaultdict(list)
+    order = {window: i for i, window in enumerate(windows)}
+    for id_, body in bodies:
+        aggregates = tuple(
+            OutputAggregate(a.function, None if a.input is None else place[a.input], a.type) for a in body.aggregates
+        )
+        columns = (positions[id_, conjunction()], *(positions[id_, a.filter] for a in body.aggregates))
+        grouped[order[body.window], aggregates].append((id_, columns))
+    return tuple(
+        Output(
+            window,
+            result_signature((key.type for key in keys), (a.type for a in aggregates)),
+            aggregates,
+            tuple(id_ for id_, _ in found),
+            tuple(columns for _, columns in found),
+        )
+        for (window, aggregates), found in grouped.items()
+    )
+
+
+def plan_selection(stream: StreamName, path: ScanPath, members: Sequence[Member]) -> SelectionOperator:
+    """One operator for all stateless queries of a stream and path."""
+    bodies = [body for member in members if isinstance(body := member.query.plan.body, Projection)]
+    predicates = tuple(body.where for body in bodies)
+    operands = index_operands(predicates)
+    outputs = sorted({o for body in bodies for o in body.outputs}, key=lambda o: (o.sql, o.type.name))
+    return SelectionOperator(
+        id=_operator_id("tuples", stream, path, ()),
+        stream=stream,
+        path=path,
+        signature=_operator_id("tuples", stream, path, ()),
+        outputs=tuple(outputs),
+        operands=operands,
+        queries=tuple(member.query.id for member in members),
+        slots=tuple(member.slot for member in members),
+        predicates=predicates,
+        families=group_families(predicates, operands),
+    )

@@ -1,0 +1,202 @@
+"""The shared aggregation kernel against a slow evaluator: random queries that come and go, random tuples."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from brute import canonical, windows_of
+
+from headrace.model.epoch import FOREVER_US, NEVER_US
+from headrace.model.plan import AggregationOperator
+from headrace.model.predicate import TRUE, And, Compare, Const, IsNull, Not, Op, Operand, Or, Predicate
+from headrace.model.query import (
+    Aggregate,
+    AggregateFunction,
+    Aggregation,
+    Query,
+    QueryId,
+    QueryPlan,
+    Stream,
+    StreamName,
+)
+from headrace.model.types import Column, SqlType
+from headrace.model.window import Window
+from headrace.operators.aggregation import AggregationLogic, reduce_aggregation
+from headrace.operators.bundle import pack_bundle, read_bundle
+from headrace.operators.segment import Segment, segment_from, segment_items
+from headrace.operators.tuples import combine_tuples, prepare_tuples, receive_tuples, ship_tuples
+from headrace.planner.shared import Member, plan_group
+
+STREAM = Stream(
+    StreamName("s"),
+    (
+        Column("k", SqlType("bigint")),
+        Column("g", SqlType("double")),
+        Column("i", SqlType("bigint")),
+        Column("x", SqlType("double")),
+        Column("t", SqlType("string")),
+        Column("ts", SqlType("timestamp")),
+    ),
+    "ts",
+    0,
+)
+OPERANDS = {column.name: Operand(column.name, column.type) for column in STREAM.columns}
+PARTITIONS = 3
+RESULT_TYPES = {
+    AggregateFunction.COUNT_ALL: lambda _: SqlType("bigint"),
+    AggregateFunction.COUNT: lambda _: SqlType("bigint"),
+    AggregateFunction.SUM: lambda t: SqlType("bigint") if t.name == "bigint" else SqlType("double"),
+    AggregateFunction.MIN: lambda t: t,
+    AggregateFunction.MAX: lambda t: t,
+}
+
+
+def random_value(rng: random.Random, name: str) -> Any:
+    if rng.random() < 0.1:
+        return None
+    match name:
+        case "k":
+            return rng.randrange(4)
+        case "g":
+            return rng.choice([0.0, -0.0, 1.5, math.nan])
+        case "i":
+            return rng.randrange(-5, 6)
+        case "x":
+            return rng.choice([math.nan, 1e9, -1e9, rng.uniform(-3, 3), float(rng.randrange(-3, 4))])
+        case _:
+            return rng.choice(["", "a", "ab", "b", "é", "zz"])
+
+
+def random_predicate(rng: random.Random, depth: int = 0) -> Predicate:
+    pick = rng.random()
+    if depth < 2 and pick < 0.35:
+        children = tuple(random_predicate(rng, depth + 1) for _ in range(rng.randint(2, 3)))
+        return rng.choice([And, Or])(children)
+    if depth < 2 and pick < 0.45:
+        return Not(random_predicate(rng, depth + 1))
+    if pick < 0.5:
+        return Const(rng.choice([True, False, None]))
+    name = rng.choice(["k", "i", "x", "t"])
+    if pick < 0.56:
+        return IsNull(OPERANDS[name])
+    value = random_value(rng, name)
+    while value is None:
+        value = random_value(rng, name)
+    return Compare(OPERANDS[name], rng.choice(list(Op)), value)
+
+
+def random_aggregate(rng: random.Random) -> Aggregate:
+    function = rng.choice(list(AggregateFunction))
+    filter_ = random_predicate(rng, 1) if rng.random() < 0.2 else TRUE
+    if function is AggregateFunction.COUNT_ALL:
+        return Aggregate(function, None, filter_, SqlType("bigint"))
+    stringy = function in (AggregateFunction.MIN, AggregateFunction.MAX, AggregateFunction.COUNT)
+    operand = OPERANDS[rng.choice(["i", "x", "k", *(["t"] if stringy else [])])]
+    result = RESULT_TYPES.get(function, lambda _: SqlType("double"))(operand.type)
+    return Aggregate(function, operand, filter_, result)
+
+
+def random_query(rng: random.Random, number: int) -> Query:
+    range_us = rng.randint(1, 40)
+    window = Window(range_us, rng.randint(1, range_us), rng.choice([0, 0, 0, rng.randint(0, 9)]))
+    keys = tuple(OPERANDS[n] for n in rng.choice([(), ("k",), ("k",), ("t", "g")]))
+    aggregates = tuple(random_aggregate(rng) for _ in range(rng.randint(1, 3)))
+    where = random_predicate(rng) if rng.random() < 0.9 else TRUE
+    body = Aggregation(window, where, keys, aggregates, (), None)
+    return Query(QueryId(number), f"q{number}", QueryPlan("", STREAM.name, body, (), "", ""))
+
+
+def run_epoch(
+    operator: AggregationOperator,
+    tables: list[pa.Table],
+    state: dict[tuple[str, int], list[Segment]],
+    closed: int,
+    watermark: int,
+    rng: random.Random,
+) -> list[pa.Table]:
+    columns = [{o: table.column(o.sql) for o in operator.scanned} for table in tables]
+    blobs: dict[int, list[bytes]] = {p: [] for p in range(PARTITIONS)}
+    for part in columns:
+        tuples = prepare_tuples(operator, part, closed)
+        if tuples is not None:
+            if rng.random() < 0.5:
+                tuples = combine_tuples(operator, tuples)
+            for shipment in ship_tuples(operator, tuples, PARTITIONS):
+                blobs[shipment.partition].append(shipment.blob)
+    logic, results = AggregationLogic(operator), []
+    for partition, received in blobs.items():
+        segments = state.setdefault((operator.id, partition), [])
+        absorb = rng.randint(0, len(segments))
+        kept, absorbed = segments[: len(segments) - absorb], segments[len(segments) - absorb :]
+        batch = receive_tuples(operator, received)
+        reduced = reduce_aggregation(logic, batch, absorbed, kept, closed, watermark)
+        assert not reduced.failures
+        results += [table for _, table in reduced.tables]
+        new = [reduced.segment] if reduced.segment else []
+        stored = [segment_from(read_bundle(pack_bundle(segment_items(s)))) for s in new]
+        state[operator.id, partition] = kept + stored
+    return results
+
+
+def close_to(left: Any, right: Any) -> bool:
+    if isinstance(left, float) and isinstance(right, float | int):
+        if math.isnan(left) or math.isnan(right):
+            return math.isnan(left) and math.isnan(right)
+        return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-6)
+    return left == right
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_matches_slow_evaluator(seed: int) -> None:
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    epochs, watermark, high, base = [], NEVER_US, -(10**9), rng.choice([0, 10**15])
+    for e in range(6):
+        rows = [
+            {c.name: random_value(rng, c.name) for c in STREAM.columns}
+            | {"ts": None if rng.random() < 0.02 else base + e * 25 + rng.randint(-20, 30)}
+            for _ in range(rng.choice([0, 1, 30, 120]))
+        ]
+        closed = watermark
+        high = max([high, *(r["ts"] for r in rows if r["ts"] is not None)])
+        watermark = FOREVER_US if e == 5 else max(watermark, high - 10) if high > -(10**9) else watermark
+        epochs.append((rows, closed, watermark))
+    lifetimes = {}
+    for number in range(1, 25):
+        first = rng.randint(0, 4)
+        lifetimes[number] = (random_query(rng, number), first, rng.choice([6, 6, rng.randint(first + 1, 6)]))
+    found: dict[int, Counter[Any]] = {number: Counter() for number in lifetimes}
+    values: dict[tuple[Any, ...], list[Any]] = {}
+    state: dict[tuple[str, int], list[Segment]] = {}
+    for e, (rows, closed, watermark) in enumerate(epochs):
+        active = [Member(q, 0) for q, first, last in lifetimes.values() if first <= e < last]
+        cut = rng.randint(0, len(rows))
+        schema = pa.schema([(c.name, c.type.arrow) for c in STREAM.columns])
+        tables = [pa.Table.from_pylist(part, schema=schema) for part in (rows[:cut], rows[cut:])]
+        for operator in plan_group(active, {STREAM.name: STREAM}).operators:
+            assert isinstance(operator, AggregationOperator)
+            for table in run_epoch(operator, tables, state, closed, watermark, rng):
+                for row in result_rows(table, len(operator.keys)):
+                    found[row[0]][row[1]] += 1
+                    values[row[0], row[1]] = row[2]
+    for number, (query, first, last) in lifetimes.items():
+        assert isinstance(query.plan.body, Aggregation)
+        expected = windows_of(query.plan.body, epochs, first, last)
+        assert found[number] == Counter(expected.keys()), query
+        for group, wanted in expected.items():
+            got = values[number, group]
+            assert all(close_to(g, w) for g, w in zip(got, wanted, strict=True)), (query, group, got, wanted)
+
+
+def result_rows(table: pa.Table, keys: int) -> list[tuple[int, tuple[Any, ...], list[Any]]]:
+    raw = table.set_column(1, "window_start", table.column("window_start").cast(pa.int64()))
+    raw = raw.set_column(2, "window_end", raw.column("window_end").cast(pa.int64()))
+    return [
+        (row[0], (*row[1:3], *map(canonical, row[3 : 3 + keys])), list(row[3 + keys :]))
+        for row in zip(*(column.to_pylist() for column in raw.columns), strict=True)
+    ]
