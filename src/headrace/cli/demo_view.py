@@ -116,8 +116,8 @@ def render_line(s: Snapshot) -> str:
 
 def render_snapshot(s: Snapshot) -> RenderableType:
     numbers = Table.grid(padding=(0, 2))
-    numbers.add_column(style="dim", no_wrap=True)
-    numbers.add_column(justify="right", style="bold", no_wrap=True)
+    numbers.add_column(style="dim", min_width=18)
+    numbers.add_column(justify="right", style="bold", min_width=13)
     numbers.add_column(style="cyan", no_wrap=True, overflow="ellipsis")
     epoch = f"{s.epoch}" if s.epoch >= 0 else "-"
     numbers.add_row(

@@ -1,0 +1,188 @@
+"""Promises about the project itself: imports point one way, documents name what exists, no machine is named."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "headrace"
+
+LAYERS = (
+    ("model",),
+    ("sql",),
+    ("catalog",),
+    ("log",),
+    ("planner",),
+    ("optimizer",),
+    ("operators",),
+    ("engine",),
+    ("results",),
+    ("sources", "session", "__init__"),
+    ("service", "cli"),
+)
+"""The design's layout, top to bottom; a module imports from its own layer and those above it."""
+
+RANK = {name: i for i, names in enumerate(LAYERS) for name in names}
+
+MAY_IMPORT_SPARK = {"engine", "log", "results", "session", "sources", "cli", "service"}
+
+STANDALONE = "workloads"
+"""Generators import `model` at most, and only front doors import them."""
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def part_of(path: Path) -> str:
+    """The package or top-level module a file belongs to."""
+    inside = path.relative_to(PACKAGE).parts
+    return inside[0].removesuffix(".py")
+
+
+def imports_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and full name of every module a file imports, wherever in the file it does so."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                yield node.lineno, name.name
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, (
+                f"{relative(path)}:{node.lineno} imports relatively; name the whole module"
+            )
+            assert node.module
+            if node.module == "headrace":
+                for name in node.names:
+                    yield node.lineno, f"headrace.{name.name}"
+            else:
+                yield node.lineno, node.module
+
+
+def headrace_part(module: str) -> str | None:
+    """The package or module of ours that an import reaches, None for anybody else's."""
+    first, _, rest = module.partition(".")
+    if first != "headrace":
+        return None
+    part = rest.partition(".")[0]
+    return part if part and ((PACKAGE / part).is_dir() or (PACKAGE / f"{part}.py").exists()) else "__init__"
+
+
+def wrong_imports(path: Path) -> Iterator[str]:
+    mine = part_of(path)
+    for line, module in imports_of(path):
+        where = f"{relative(path)}:{line} imports {module}"
+        if module.partition(".")[0] in {"pyspark", "py4j"} and mine not in MAY_IMPORT_SPARK:
+            yield f"{where}: no Spark in {mine}/"
+        theirs = headrace_part(module)
+        if theirs is None or theirs == mine:
+            continue
+        if mine == STANDALONE:
+            if theirs != "model":
+                yield f"{where}: workloads stand alone"
+        elif theirs == STANDALONE:
+            if mine not in LAYERS[-1]:
+                yield f"{where}: only front doors use workloads"
+        elif RANK[theirs] > RANK[mine]:
+            yield f"{where}: imports point upwards in the layout only"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_imports_point_upwards_and_spark_stays_where_it_runs(path: Path) -> None:
+    assert part_of(path) in RANK or part_of(path) == STANDALONE, "a new package needs a place in LAYERS"
+    assert list(wrong_imports(path)) == []
+
+
+def test_the_firewall_sees_what_it_should(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("test_project.ROOT", tmp_path)
+    monkeypatch.setattr("test_project.PACKAGE", tmp_path)
+    for part in ("model", "planner", "engine", "workloads"):
+        (tmp_path / part).mkdir()
+    bad = tmp_path / "planner" / "bad.py"
+    bad.write_text(
+        "import pyspark.sql\nfrom headrace.model import x\nfrom headrace.engine.jobs import y\n"
+        "def f():\n    from headrace import workloads\n"
+    )
+    lines = [int(found.split(":")[1].split()[0]) for found in wrong_imports(bad)]
+    assert lines == [1, 3, 5]
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("__init__.py")), ids=relative)
+def test_a_package_says_in_one_sentence_what_it_is(path: Path) -> None:
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    assert text, "a package starts with a docstring"
+    assert "\n" not in text.strip(), "one sentence on one line; essays go into modules"
+    assert text.endswith(".")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_a_module_starts_by_saying_what_it_is(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), "one defining sentence per module"
+
+
+def test_every_package_directory_is_a_package() -> None:
+    folders = {path.parent for path in MODULES}
+    assert sorted(relative(folder) for folder in folders if not (folder / "__init__.py").exists()) == []
+
+
+PATH = re.compile(r"`((?:src|docs|tests|bench|examples|\.ci)/[^`\s*<>]*)`")
+LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
+MAKE = re.compile(r"`make ([a-z]+)`")
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=relative)
+def test_documents_name_only_what_exists(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    named = [ROOT / name for name in PATH.findall(text)]
+    linked = [path.parent / name for name in LINK.findall(text)]
+    assert [str(target) for target in (*named, *linked) if not target.exists()] == []
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert [target for target in MAKE.findall(text) if target not in targets] == []
+
+
+def test_the_readme_shows_the_quickstart_as_it_is() -> None:
+    code = (ROOT / "examples" / "quickstart.py").read_text(encoding="utf-8").split('"""\n\n', 1)[1]
+    assert f"```python\n{code}```" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_dependency_is_explained() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    named = re.findall(r'^    "([a-z][a-z0-9_-]*)[><=]', project, re.MULTILINE)
+    explained = (ROOT / "docs/decisions/0002-dependencies.md").read_text(encoding="utf-8")
+    assert len(named) > 10
+    assert [name for name in named if f"`{name}`" not in explained] == []
+
+
+def tracked_files() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
+
+
+MACHINE_PATH = re.compile(r"(?<![\w.~*-])/(?:work|root|home|Users)/\w+")
+
+
+def test_nothing_is_tied_to_one_machine() -> None:
+    found = []
+    for path in tracked_files():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        found += [f"{relative(path)}: {match}" for match in MACHINE_PATH.findall(text)]
+    assert found == []
+
+
+def test_ci_runs_what_people_run() -> None:
+    script = ROOT / ".ci" / "run"
+    assert script.stat().st_mode & 0o111, ".ci/run must be executable"
+    assert "make check" in script.read_text(encoding="utf-8")
