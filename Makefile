@@ -20,7 +20,7 @@ help: ## list the targets
 setup: $(STAMP) ## create .venv and install Headrace with its tools
 
 $(STAMP): pyproject.toml
-	@if [ -z "$(PYTHON)" ]; then \
+	@if ! "$(PYTHON)" -c '$(NEW_ENOUGH)' 2>/dev/null; then \
 		echo "Headrace needs Python 3.11 or newer: on Debian 12 or later, sudo apt-get install python3 python3-venv" >&2; \
 		exit 1; fi
 	@if ! "$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null; then \

@@ -1,4 +1,4 @@
-"""The smallest whole use of Headrace: a stream, a query, a few purchases, and proof that the rows are right."""
+"""The smallest whole use of Headrace: a stream, a query, a few purchases, proof that the rows are right."""
 
 from datetime import UTC, datetime, timedelta
 

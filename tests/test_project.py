@@ -1,4 +1,4 @@
-"""Promises about the project itself: imports point one way, documents name what exists, no machine is named."""
+"""Promises about the project itself: imports point one way, documents are true, no machine is named."""
 
 from __future__ import annotations
 
