@@ -1,0 +1,213 @@
+"""The warehouse directory: atomic files, enveloped records, one writer, clear refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.catalog.warehouse import Warehouse, safe_name
+from headrace.model.epoch import Chunk
+from headrace.model.errors import StorageError
+
+
+def test_put_if_absent_writes_once(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path / "w")
+    assert warehouse.put_if_absent("a/b.json", b"1")
+    assert not warehouse.put_if_absent("a/b.json", b"2")
+    assert warehouse.read("a/b.json") == b"1"
+    assert os.listdir(tmp_path / "w" / "a") == ["b.json"]
+
+
+def test_of_many_racing_writers_one_wins(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    won: list[int] = []
+
+    def put(number: int) -> None:
+        if warehouse.put_if_absent("x.json", str(number).encode()):
+            won.append(number)
+
+    threads = [threading.Thread(target=put, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [warehouse.read("x.json")] == [str(number).encode() for number in won]
+
+
+def test_replace_and_delete(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    warehouse.replace("x", b"1")
+    warehouse.replace("x", b"2")
+    assert warehouse.read("x") == b"2"
+    warehouse.delete("x")
+    warehouse.delete("x")
+    assert not warehouse.exists("x")
+
+
+def test_records_come_back_typed_and_sorted(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    chunk = Chunk("log/a.parquet", 3, 100, None, 7)
+    for number in (12, 3):
+        warehouse.put_record("epochs", number, chunk, kind="chunk")
+    (tmp_path / "epochs" / "notes.txt").write_text("not a record")
+    assert warehouse.records("epochs") == [3, 12]
+    assert warehouse.records("nowhere") == []
+    assert warehouse.read_record("epochs", 12, kind="chunk") == chunk
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (b'{"format":"chu', "FILE_TORN"),
+        (b"", "FILE_TORN"),
+        (b"\xff\xfe", "FILE_TORN"),
+        (b"[1]", "FILE_FOREIGN"),
+        (b'{"format":"other","version":1,"value":1}', "FILE_FOREIGN"),
+        (b'{"format":"chunk","version":1,"value":{"$":"Nobody"}}', "FILE_FOREIGN"),
+        (b'{"format":"chunk","version":1,"value":{"$":"Chunk","path":"a"}}', "FILE_FOREIGN"),
+        (b'{"format":"chunk","version":99,"value":1}', "FILE_VERSION"),
+    ],
+)
+def test_a_damaged_record_is_named(tmp_path: Path, content: bytes, code: str) -> None:
+    warehouse = Warehouse(tmp_path)
+    warehouse.replace("epochs/000000000005.json", content)
+    with pytest.raises(StorageError) as caught:
+        warehouse.read_record("epochs", 5, kind="chunk")
+    assert caught.value.code == code
+    assert "epochs/000000000005.json" in caught.value.message
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"epochs/000000000007\.json is missing") as caught:
+        Warehouse(tmp_path).read_record("epochs", 7)
+    assert caught.value.code == "FILE_MISSING"
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "root", ["s3://bucket/w", "hdfs://host:8020/w", "abfss://c@a.dfs.core.windows.net/w"]
+)
+def test_only_local_directories(root: str) -> None:
+    with pytest.raises(StorageError, match="only local directories are supported so far"):
+        Warehouse(root)
+
+
+def test_a_file_uri_is_a_path(tmp_path: Path) -> None:
+    assert Warehouse(f"file://{tmp_path}/a%20b").root == tmp_path / "a b"
+
+
+def test_a_strange_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(StorageError, match="not empty and not a warehouse") as caught:
+        Warehouse(tmp_path)
+    assert "thesis.tex" in (caught.value.detail or "")
+    assert os.listdir(tmp_path) == ["thesis.tex"]
+
+
+def test_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("")
+    with pytest.raises(StorageError, match="is a file"):
+        Warehouse(tmp_path / "f")
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        ({"format": "headrace-warehouse", "version": 2}, "WAREHOUSE_VERSION"),
+        ({"format": "iceberg"}, "NOT_A_WAREHOUSE"),
+    ],
+)
+def test_another_format_is_refused(tmp_path: Path, content: object, code: str) -> None:
+    (tmp_path / "format.json").write_text(json.dumps(content))
+    with pytest.raises(StorageError) as caught:
+        Warehouse(tmp_path)
+    assert caught.value.code == code
+
+
+def test_readers_need_a_warehouse_and_cannot_write(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="there is no warehouse"):
+        Warehouse(tmp_path / "none", read_only=True)
+    assert not (tmp_path / "none").exists()
+    writer = Warehouse(tmp_path / "w")
+    writer.acquire()
+    reader = Warehouse(tmp_path / "w", read_only=True)
+    with pytest.raises(StorageError, match="opened to read"):
+        reader.put_if_absent("x", b"")
+    with pytest.raises(StorageError, match="opened to read"):
+        reader.acquire()
+
+
+def test_a_second_writer_in_this_process_is_refused(tmp_path: Path) -> None:
+    first, second = Warehouse(tmp_path), Warehouse(tmp_path)
+    first.acquire()
+    with pytest.raises(StorageError) as caught:
+        second.acquire()
+    assert caught.value.code == "WAREHOUSE_HELD"
+    first.release()
+    second.acquire()
+    assert second.held
+    second.release()
+
+
+HOLDER = """
+import sys
+from headrace.catalog.warehouse import Warehouse
+warehouse = Warehouse(sys.argv[1])
+warehouse.acquire(command="the holder")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_another_process_is_named_and_its_death_frees_the_lock(tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout is not None
+    try:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(StorageError) as caught:
+            Warehouse(tmp_path).acquire()
+        assert caught.value.code == "WAREHOUSE_HELD"
+        assert f"process {holder.pid} on " in caught.value.message
+        assert "since 20" in caught.value.message
+        assert caught.value.detail == "command: the holder"
+    finally:
+        holder.kill()
+        holder.communicate()
+    warehouse = Warehouse(tmp_path)
+    warehouse.acquire()
+    assert warehouse.holder()["pid"] == os.getpid()
+    warehouse.release()
+
+
+def test_taking_the_lock_removes_what_a_dead_writer_left(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    (tmp_path / "epochs").mkdir()
+    (tmp_path / "epochs" / ".tmp-1").write_bytes(b"half")
+    warehouse.acquire()
+    assert os.listdir(tmp_path / "epochs") == []
+    warehouse.release()
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_safe_names_are_file_names_one_to_one(a: str, b: str) -> None:
+    try:
+        names = safe_name(a), safe_name(b)
+    except UnicodeEncodeError:
+        return
+    assert "/" not in names[0]
+    assert not names[0].startswith(".")
+    assert names[0] != "arrivals"
+    assert (names[0] == names[1]) == (a == b)

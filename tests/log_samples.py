@@ -1,0 +1,83 @@
+"""A stream, a plan and an opened log for the tests of catalog and log."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from headrace.catalog.catalog import Catalog
+from headrace.catalog.warehouse import Warehouse
+from headrace.log.append import append
+from headrace.log.arrivals import Arrivals
+from headrace.log.seal import Sealer
+from headrace.model.predicate import TRUE
+from headrace.model.query import Projection, QueryPlan, Stream, StreamName
+from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, Column
+
+PURCHASES = Stream(
+    StreamName("purchases"),
+    (Column("userID", BIGINT), Column("price", DOUBLE), Column("ts", TIMESTAMP)),
+    event_time="ts",
+    watermark_us=10,
+)
+
+PLAN = QueryPlan("SELECT 1", PURCHASES.name, Projection(TRUE, ()), (), "SELECT 1", "SELECT 1")
+
+
+@dataclass
+class FakeClock:
+    time: float = 1000.0
+
+    def now(self) -> float:
+        return self.time
+
+
+@dataclass
+class Opened:
+    warehouse: Warehouse
+    catalog: Catalog
+    arrivals: Arrivals
+    sealer: Sealer
+
+    def append(self, *times: int | None, stream: Stream = PURCHASES, max_chunk_rows: int = 1_000_000) -> int:
+        rows = rows_at(*times)
+        return append(self.warehouse, self.arrivals, stream, rows, max_chunk_rows=max_chunk_rows)
+
+    def close(self) -> None:
+        self.warehouse.release()
+
+
+def open_log(root: Path | str, clock: FakeClock | None = None, **options: float) -> Opened:
+    warehouse = Warehouse(root)
+    warehouse.acquire()
+    catalog = Catalog(warehouse, clock=clock, **options)  # type: ignore[arg-type]
+    arrivals = Arrivals(warehouse)
+    return Opened(warehouse, catalog, arrivals, Sealer(warehouse, catalog, arrivals, clock=clock))
+
+
+def rows_at(*times: int | None) -> pa.Table:
+    """One purchase per event time, in microseconds."""
+    return pa.table(
+        {
+            "userID": pa.array(range(len(times)), pa.int64()),
+            "price": pa.array([1.0] * len(times), pa.float64()),
+            "ts": pa.array(times, pa.timestamp("us", tz="UTC")),
+        }
+    )
+
+
+def run_script(
+    script: str, *arguments: object, kill_at: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run Python text in a process of its own, told to die at a point."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    environment.pop("HEADRACE_KILL_AT", None)
+    if kill_at is not None:
+        environment["HEADRACE_KILL_AT"] = kill_at
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
