@@ -1,0 +1,260 @@
+"""Ingest through Structured Streaming: formats, adoption by reference, exactly once, failures that surface."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace import sources
+from headrace.log.append import append
+from headrace.log.convert import to_table
+from headrace.log.ingest import Ingest
+from headrace.log.sources import FrameSource, Source, as_source, source_from
+from headrace.model.errors import LogError
+from headrace.model.query import Stream, StreamName
+from headrace.model.types import TIMESTAMP, Column, SqlType
+from log_samples import PURCHASES, Opened, open_log, rows_at
+
+pytestmark = pytest.mark.spark
+
+Make = Callable[[Source], Ingest]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Opened:
+    opened = open_log(tmp_path / "w")
+    opened.catalog.create_stream(PURCHASES, None)
+    return opened
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Path:
+    directory = tmp_path / "land ing%20"
+    directory.mkdir()
+    return directory
+
+
+@pytest.fixture
+def make(spark: Any, log: Opened) -> Make:
+    def ingest(source: Source) -> Ingest:
+        return Ingest(spark, log.warehouse, log.arrivals, PURCHASES, source)
+
+    return ingest
+
+
+def times(log: Opened) -> list[int]:
+    tables = [
+        pq.read_table(log.warehouse.path(chunk.path))
+        for arrival in log.arrivals.pending()
+        for chunk in arrival.chunks
+    ]
+    assert all(table.schema.equals(to_table(rows_at(), PURCHASES).schema) for table in tables)
+    return sorted(time for table in tables for time in table["ts"].cast(pa.int64()).to_pylist())
+
+
+def put_json(directory: Path, name: str, *times: int) -> None:
+    rows = [{"userID": 1, "price": 2.5, "ts": f"1970-01-01T00:00:00.{time:06d}Z"} for time in times]
+    temporary = directory.parent / f"{name}.tmp"
+    temporary.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    temporary.rename(directory / name)
+
+
+def test_json_files_are_read_once(log: Opened, landing: Path, make: Make) -> None:
+    ingest = make(sources.files(landing, "json"))
+    put_json(landing, "a.json", 5, 7)
+    ingest.run_available()
+    assert times(log) == [5, 7]
+    ingest.run_available()
+    put_json(landing, "b.json", 9)
+    ingest.run_available()
+    assert times(log) == [5, 7, 9]
+    assert len(log.arrivals.pending()) == 2
+    assert ingest.health() is None
+
+
+def test_csv_files_with_a_header(log: Opened, landing: Path, make: Make) -> None:
+    (landing / "a.csv").write_text("userID,price,ts\n1,2.5,1970-01-01T00:00:00.000005Z\n,,\n")
+    make(sources.files(landing, "csv", header=True)).run_available()
+    (arrival,) = log.arrivals.pending()
+    rows = pq.read_table(log.warehouse.path(arrival.chunks[0].path)).to_pylist()
+    assert rows[1] == {"userID": None, "price": None, "ts": None}
+    assert arrival.chunks[0].min_us == 5
+
+
+def test_parquet_that_fits_is_adopted_where_it_lies(log: Opened, landing: Path, make: Make) -> None:
+    pq.write_table(to_table(rows_at(5, 6), PURCHASES), landing / "a b%41.parquet")
+    pq.write_table(to_table(rows_at(1), PURCHASES), landing / "c.parquet")
+    make(sources.files(landing)).run_available()
+    (arrival,) = log.arrivals.pending()
+    assert [chunk.path for chunk in arrival.chunks] == [
+        str(landing / "a b%41.parquet"),
+        str(landing / "c.parquet"),
+    ]
+    assert [chunk.rows for chunk in arrival.chunks] == [2, 1]
+    assert not list(log.warehouse.path("log/purchases").glob("*.parquet"))
+    log.sealer.seal()
+    log.append(99)
+    log.sealer.seal()
+    log.sealer.expire(1)
+    assert (landing / "c.parquet").exists()
+
+
+def test_parquet_that_does_not_fit_is_rewritten(spark: Any, log: Opened, landing: Path, make: Make) -> None:
+    pq.write_table(rows_at(5), landing / "int96.parquet", use_deprecated_int96_timestamps=True)
+    pq.write_table(to_table(rows_at(6), PURCHASES), landing / "fits.parquet")
+    narrow = rows_at(7).set_column(0, "userID", pa.array([3], pa.int32()))
+    pq.write_table(narrow, landing / "[narrow].parquet")
+    make(sources.files(landing)).run_available()
+    (arrival,) = log.arrivals.pending()
+    assert [chunk.path.startswith("/") for chunk in arrival.chunks][:2] == [True, False]
+    assert times(log) == [5, 6, 7]
+
+
+def test_a_streaming_dataframe_is_a_source(spark: Any, log: Opened, landing: Path, make: Make) -> None:
+    put_json(landing, "a.json", 5)
+    frame = spark.readStream.schema("userID INT, price FLOAT, ts TIMESTAMP").json(str(landing))
+    make(as_source(frame)).run_available()
+    assert times(log) == [5]
+    put_json(landing, "b.json", 8)
+    log.sealer.seal()
+    make(FrameSource(frame)).run_available()
+    assert times(log) == [8]
+
+
+def test_a_dataframe_that_cannot_fit_is_refused(spark: Any, landing: Path, make: Make) -> None:
+    frame = spark.readStream.schema("userID STRING, price DOUBLE, ts TIMESTAMP").json(str(landing))
+    with pytest.raises(LogError, match="column `userID` is STRING; stream `purchases` has BIGINT"):
+        make(as_source(frame))
+    with pytest.raises(LogError, match="not streaming"):
+        as_source(spark.range(1))
+    with pytest.raises(LogError, match="is no source"):
+        as_source("kafka")
+
+
+def test_a_replayed_batch_is_skipped(log: Opened, landing: Path, make: Make) -> None:
+    put_json(landing, "a.json", 5)
+    make(sources.files(landing, "json")).run_available()
+    # Spark forgets that it finished the batch, as when it dies after foreachBatch and before its own commit.
+    shutil.rmtree(log.warehouse.path("log/purchases/checkpoint/commits"))
+    make(sources.files(landing, "json")).run_available()
+    assert times(log) == [5]
+    log.sealer.seal()
+    log.close()
+    again = open_log(log.warehouse.root)
+    shutil.rmtree(log.warehouse.path("log/purchases/checkpoint/commits"))
+    ingest = make(sources.files(landing, "json"))
+    ingest._arrivals = again.arrivals
+    ingest.run_available()
+    assert again.arrivals.pending() == ()
+    put_json(landing, "b.json", 6)
+    ingest.run_available()
+    assert times(again) == [6]
+
+
+def test_a_failure_surfaces_and_nothing_arrives(log: Opened, landing: Path, make: Make) -> None:
+    (landing / "a.parquet").write_bytes(b"PAR1 not really")
+    ingest = make(sources.files(landing))
+    with pytest.raises(LogError) as caught:
+        ingest.run_available()
+    assert caught.value.detail or caught.value.message
+    assert log.arrivals.pending() == ()
+
+
+def test_a_value_that_does_not_fit_surfaces(spark: Any, log: Opened, landing: Path, make: Make) -> None:
+    put_json(landing, "a.json", 5)
+    frame = spark.readStream.schema("userID BIGINT, price DOUBLE, ts TIMESTAMP").json(str(landing))
+    ingest = make(FrameSource(frame.selectExpr("userID + 0.5D AS userID", "price", "ts")))
+    with pytest.raises(LogError, match=r"column `userID`: 1\.5"):
+        ingest.run_available()
+    error = ingest.health()
+    assert error is not None
+    assert error.code == "APPEND_VALUE"
+    assert log.arrivals.pending() == ()
+
+
+def test_in_the_background(log: Opened, landing: Path, make: Make) -> None:
+    ingest = make(sources.files(landing, "json"))
+    put_json(landing, "a.json", 5)
+    ingest.start(0.1)
+    assert ingest.running
+    ingest.start(0.1)
+    ingest.run_available()
+    assert times(log) == [5]
+    put_json(landing, "b.json", 6)
+    ingest.run_available()
+    assert times(log) == [5, 6]
+    ingest.stop()
+    assert not ingest.running
+    ingest.stop()
+    assert ingest.health() is None
+
+
+def test_appending_a_spark_dataframe(spark: Any, log: Opened) -> None:
+    frame = spark.range(10, numPartitions=2).selectExpr(
+        "timestamp_micros(id) AS ts", "cast(id AS int) AS userID", "id / 2 AS price"
+    )
+    assert append(log.warehouse, log.arrivals, PURCHASES, frame, max_chunk_rows=3) == 10
+    (arrival,) = log.arrivals.pending()
+    assert [chunk.rows for chunk in arrival.chunks] == [3, 2, 3, 2]
+    assert times(log) == list(range(10))
+
+
+def test_a_spark_dataframe_that_does_not_fit(spark: Any, log: Opened) -> None:
+    good = spark.range(10).selectExpr("timestamp_micros(id) AS ts", "id AS userID", "1.5D AS price")
+    for frame, message in [
+        (good.selectExpr("ts", "userID"), "lacks column `price`"),
+        (good.selectExpr("ts", "userID", "string(price) AS price"), "column `price` is STRING"),
+        (good.selectExpr("ts", "userID", "price", "1 AS x"), "no column `x`"),
+        (good.selectExpr("ts", "if(userID = 9, 0.5D, userID) AS userID", "price"), "column `userID`: 0.5"),
+        (good.selectExpr("ts", "raise_error('boom') AS userID", "price"), "cannot write to the log"),
+    ]:
+        with pytest.raises(LogError, match=message):
+            append(log.warehouse, log.arrivals, PURCHASES, frame)
+    assert log.arrivals.pending() == ()
+    assert not list(log.warehouse.root.glob("log/purchases/*.parquet"))
+
+
+ALL_TYPES = {
+    "b": "boolean", "i8": "tinyint", "i16": "smallint", "i32": "int", "i64": "bigint", "f": "float", "d": "double",
+    "dec": "decimal(20,3)", "s": "string", "bin": "binary", "day": "date", "ntz": "timestamp_ntz",
+    "arr": "array<int>", "st": "struct<a:int,b:array<string>>", "m": "map<string,bigint>",
+}  # fmt: skip
+
+
+def test_spark_reads_back_what_it_appended_in_all_types(spark: Any, log: Opened) -> None:
+    columns = (*(Column(name, SqlType(kind)) for name, kind in ALL_TYPES.items()), Column("ts", TIMESTAMP))
+    stream = Stream(StreamName("all"), columns, "ts", 0)
+    log.catalog.create_stream(stream, None)
+    values = (
+        "true b, 1Y i8, 2S i16, 3 i32, 4L i64, 1.5F f, 'NaN'::double d, 1.125::decimal(20,3) dec, 'x' s, X'00ff' bin, "
+        "date'1582-01-01' day, timestamp_ntz'1700-01-01 00:00:00' ntz, array(1, null) arr, "
+        "named_struct('a', 1, 'b', array('q')) st, map('k', 1L) m, timestamp'1800-01-01 00:00:00.123456' ts"
+    )
+    nulls = ", ".join(f"CAST(NULL AS {column.type.name}) {column.name}" for column in columns)
+    frame = spark.sql(f"SELECT {values} UNION ALL SELECT {nulls}").coalesce(1)
+    assert append(log.warehouse, log.arrivals, stream, frame) == 2
+    (chunk,) = log.arrivals.pending()[-1].chunks
+    back = spark.read.schema(sources_ddl(stream)).parquet(str(log.warehouse.path(chunk.path)))
+    shown = [str(row) for row in back.select(*frame.columns).collect()]
+    assert shown == [str(row) for row in frame.collect()]
+
+
+def sources_ddl(stream: Stream) -> str:
+    return ", ".join(f"{column.name} {column.type.name}" for column in stream.columns)
+
+
+def test_descriptions_build_the_same_source(landing: Path) -> None:
+    for source in (
+        sources.files(landing, "csv", header=True),
+        sources.kafka(bootstrap_servers="h:1", subscribe="t"),
+    ):
+        assert source_from(json.loads(json.dumps(source.describe()))) == source
+    with pytest.raises(LogError, match="attach_source|another session"):
+        source_from({"kind": "dataframe"})
