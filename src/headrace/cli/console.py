@@ -24,15 +24,16 @@ def err() -> Console:
 
 
 @contextmanager
-def spinner(message: str) -> Iterator[None]:
-    """Show that something slow is going on; one plain line when nobody is watching a terminal."""
+def spinner(message: str, *, plain: bool = True) -> Iterator[None]:
+    """Show that something slow goes on; without a terminal as one line, or not at all unless `plain`."""
     console = err()
     if console.is_terminal:
         with console.status(message):
             yield
-    else:
+        return
+    if plain:
         console.print(f"{message} ...")
-        yield
+    yield
 
 
 def print_error(error: HeadraceError) -> None:

@@ -196,7 +196,7 @@ def _prompt(session: Session, show: Callable[[str | pa.Table], None]) -> None:
 
 
 def _execute(session: Session, text: str) -> str | pa.Table:
-    with console.spinner("Running"):
+    with console.spinner("Running", plain=False):
         return session.execute(text)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tempfile
@@ -50,11 +51,19 @@ def open_warehouse(warehouse: str) -> Iterator[Session]:
     with _spark_chatter_in_a_file():
         import headrace
 
+        _hush_pyspark()
         session = headrace.open(warehouse)  # type: ignore[attr-defined]
         try:
             yield session
         finally:
             session.close()
+
+
+def _hush_pyspark() -> None:
+    """PySpark logs each SQL error as a page of JSON before it raises it; the exception is enough."""
+    from pyspark.logger import PySparkLogger
+
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
 
 @contextmanager
