@@ -80,7 +80,7 @@ def cli(ctx: click.Context, debug: bool) -> None:
 @click.option(
     "--rate", type=click.IntRange(min=1), default=20_000, show_default=True, help="Purchases per second."
 )
-@click.option("--seed", type=int, default=7, show_default=True, help="Same seed, same queries and purchases.")
+@click.option("--seed", type=int, default=7, show_default=True, help="Same seed, same queries.")
 @click.option(
     "--audits",
     type=click.IntRange(min=0),
@@ -130,7 +130,7 @@ def sql(
     """Run SQL statements: from -e, from FILE (- is standard input), or from a prompt.
 
     \b
-    CREATE STREAM purchases (price DOUBLE, ts TIMESTAMP, WATERMARK FOR ts AS 5 SECONDS)
+    CREATE STREAM ...            a named input: columns, event-time column, watermark delay
     CREATE QUERY spend AS SELECT SUM(price) FROM purchases [RANGE 10 SECONDS]
     DROP QUERY spend
     SHOW STREAMS
