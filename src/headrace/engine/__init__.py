@@ -1,0 +1,1 @@
+"""Runs a plan for an epoch on Spark: jobs, segments, commit, recovery."""

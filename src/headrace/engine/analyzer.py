@@ -1,0 +1,76 @@
+"""Spark's analysis of a query's text: names and types of its columns, or the reason why it has none."""
+
+from __future__ import annotations
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from headrace.model.errors import SqlError, did_you_mean
+from headrace.model.query import Stream
+from headrace.model.types import Column, SqlType
+from headrace.sql.names import quote_name
+
+_CODES = {
+    "UNRESOLVED_COLUMN": "UNKNOWN_COLUMN",
+    "UNRESOLVED_FIELD": "UNKNOWN_COLUMN",
+    "FIELD_NOT_FOUND": "UNKNOWN_COLUMN",
+    "UNRESOLVED_ROUTINE": "UNKNOWN_FUNCTION",
+    "AMBIGUOUS_REFERENCE": "AMBIGUOUS_COLUMN",
+    "DATATYPE_MISMATCH": "TYPE_MISMATCH",
+    "INVALID_TYPED_LITERAL": "TYPE_MISMATCH",
+    "CAST_INVALID_INPUT": "TYPE_MISMATCH",
+    "PARSE_SYNTAX_ERROR": "SYNTAX",
+}
+_HINTS = {
+    "TYPE_MISMATCH": "compare and combine values of the same type, or CAST one of them",
+    "UNKNOWN_FUNCTION": "use one of Spark's built-in functions",
+    "AMBIGUOUS_COLUMN": "give the columns different aliases",
+}
+
+
+class SparkAnalyzer:
+    """Analyses texts in a session of its own, so that no view of ours shows up in the user's catalog."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark.newSession()
+        self._views: dict[str, Stream] = {}
+
+    def schema(self, sql: str, stream: Stream) -> tuple[Column, ...]:
+        """Columns of `sql` over an empty relation named like `stream`; raises SqlError. Runs no job."""
+        try:
+            self._show(stream)
+            fields = self._spark.sql(sql).schema.fields
+        except PySparkException as error:
+            raise translate(error, stream) from None
+        return tuple(Column(field.name, SqlType(field.dataType.simpleString())) for field in fields)
+
+    def _show(self, stream: Stream) -> None:
+        if self._views.get(stream.name) == stream:
+            return
+        nulls = ", ".join(
+            f"CAST(NULL AS {column.type.name}) AS {quote_name(column.name)}" for column in stream.columns
+        )
+        empty = self._spark.sql(f"SELECT {nulls} WHERE false")
+        empty.createOrReplaceTempView(quote_name(stream.name))
+        self._views[stream.name] = stream
+
+
+def translate(error: PySparkException, stream: Stream) -> SqlError:
+    """Spark's refusal in our words: a stable code, one sentence, no plan and no JVM frames."""
+    condition = error.getCondition() or "ANALYSIS"
+    parameters = error.getMessageParameters() or {}
+    code = _CODES.get(condition.split(".")[0], "ANALYSIS")
+    hint = _HINTS.get(code)
+    if code == "UNKNOWN_COLUMN" and "objectName" in parameters:
+        name = parameters["objectName"].strip("`").split("`.`")[-1]
+        known = [column.name for column in stream.columns]
+        return SqlError(code, f"there is no column `{name}` here", hint=did_you_mean(name, known))
+    return SqlError(code, _sentence(error, condition), hint=hint, detail=f"Spark says {condition}")
+
+
+def _sentence(error: PySparkException, condition: str) -> str:
+    """Spark's message without its condition, SQLSTATE, position and plan."""
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    first = lines[0] if lines else condition
+    first = first.removeprefix(f"[{condition}]").strip()
+    return first.split(" SQLSTATE:")[0].split("; line ")[0].rstrip(";. ") or condition

@@ -1,0 +1,71 @@
+"""CQL's window brackets: `stream [RANGE 10 SECONDS SLIDE 5 SECONDS]`, cut out of the tokens before parsing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.model.window import Window
+from headrace.sql import errors
+from headrace.sql.dialect import Token, TokenType
+from headrace.sql.durations import parse_duration
+from headrace.sql.windows import checked_window
+
+_SLIDE_WORDS = ("SLIDE", "SLICE")
+_OTHER_WINDOWS = frozenset(("ROWS", "NOW", "UNBOUNDED", "PARTITION", "SESSION"))
+
+
+@dataclass(frozen=True, slots=True)
+class CqlWindow:
+    """The words of one bracket; `stream_at` is where the stream's name begins in the text."""
+
+    range_text: str
+    slide_text: str | None
+    stream_at: int
+
+    def window(self) -> Window:
+        """The window it means; raises SqlError for a bad duration, range or slide."""
+        range_us = parse_duration(self.range_text)
+        slide_us = range_us if self.slide_text is None else parse_duration(self.slide_text)
+        return checked_window(range_us, slide_us, 0)
+
+
+def starts_bracket(token: Token, following: Token | None) -> bool:
+    """Whether an opening bracket begins a window and not a subscript."""
+    if token.token_type is not TokenType.L_BRACKET or following is None:
+        return False
+    word = following.text.upper()
+    if word in _OTHER_WINDOWS and following.token_type is not TokenType.STRING:
+        raise errors.unsupported(
+            f"the window [{word} ...] is not available",
+            hint="write [RANGE n UNIT SLIDE n UNIT]",
+            span=span_of(following),
+        )
+    return word == "RANGE" and following.token_type is not TokenType.STRING
+
+
+def read_bracket(tokens: list[Token], opening: int) -> tuple[CqlWindow, int]:
+    """The window whose bracket opens at index `opening`, and the index after its closing bracket."""
+    words: list[str] = []
+    index = opening + 2
+    while index < len(tokens) and tokens[index].token_type is not TokenType.R_BRACKET:
+        words.append(tokens[index].text)
+        index += 1
+    if index == len(tokens):
+        raise errors.syntax("the window bracket is not closed", span_of(tokens[opening]))
+    if opening == 0:
+        raise errors.syntax("a window bracket follows a stream's name", span_of(tokens[opening]))
+    range_words, slide_words = _split(words)
+    if not range_words or slide_words == []:
+        raise errors.syntax("the window bracket needs RANGE n UNIT [SLIDE n UNIT]", span_of(tokens[opening]))
+    slide_text = None if slide_words is None else " ".join(slide_words)
+    return CqlWindow(" ".join(range_words), slide_text, tokens[opening - 1].start), index + 1
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str] | None]:
+    at = next((index for index, word in enumerate(words) if word.upper() in _SLIDE_WORDS), None)
+    return (words, None) if at is None else (words[:at], words[at + 1 :])
+
+
+def span_of(token: Token) -> tuple[int, int]:
+    """(line, column) of a token's first character, 1-based."""
+    return token.line, max(token.col - (token.end - token.start), 1)

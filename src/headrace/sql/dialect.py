@@ -1,0 +1,60 @@
+"""Spark SQL as sqlglot reads it, with function calls left exactly as they were written.
+
+sqlglot normalises functions so that it can translate between engines (`nvl` becomes `COALESCE`, `var_samp` becomes
+`VARIANCE`). Nothing is translated here, so every call stays a name with arguments, and the text that is rendered
+means to Spark what the text that was read meant.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.generators.spark import SparkGenerator
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokens import Token, TokenType
+
+_SYNTAX_FUNCTIONS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM")
+"""Calls whose arguments are not a comma-separated list, so the parser has to know them."""
+
+
+class HeadraceParser(SparkParser):
+    FUNCTIONS: ClassVar[dict[str, Any]] = {}
+    FUNCTION_PARSERS = {name: SparkParser.FUNCTION_PARSERS[name] for name in _SYNTAX_FUNCTIONS}
+    NO_PAREN_FUNCTION_PARSERS = {name: SparkParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("CASE",)}
+
+
+class HeadraceGenerator(SparkGenerator):
+    pass
+
+
+class Headrace(Spark):
+    Parser = HeadraceParser
+    Generator = HeadraceGenerator
+
+
+_DIALECT = Headrace()
+_KEYWORDS = frozenset(Headrace.Tokenizer.KEYWORDS)
+
+
+def tokenize(text: str) -> list[Token]:
+    """sqlglot's tokens of `text`; raises sqlglot's TokenError."""
+    return _DIALECT.tokenize(text)
+
+
+def parse(tokens: list[Token], text: str) -> list[exp.Expr | None]:
+    """One tree per statement in `tokens`; raises sqlglot's ParseError. `text` is only for error messages."""
+    return _DIALECT.parser().parse(tokens, text)
+
+
+def render(node: exp.Expr) -> str:
+    """Spark SQL text of an expression or query; does not change or copy `node`."""
+    return _DIALECT.generator(normalize_functions=False, comments=False).generate(node, copy=False)
+
+
+def is_keyword(name: str) -> bool:
+    return name.upper() in _KEYWORDS
+
+
+__all__ = ["Token", "TokenType", "is_keyword", "parse", "render", "tokenize"]

@@ -1,0 +1,119 @@
+"""Every way a text can be refused, as named constructors: the code is stable, the hint says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.model.errors import SqlError, did_you_mean
+
+Span = tuple[int, int] | None
+
+
+def empty_text() -> SqlError:
+    return SqlError(
+        "EMPTY_TEXT", "there is no statement in the text", hint="write a SELECT ... FROM a stream"
+    )
+
+
+def text_too_long(size: int, limit: int) -> SqlError:
+    return SqlError(
+        "TEXT_TOO_LONG",
+        f"the text has {size:,} bytes, more than the {limit:,} a query may have",
+        hint="shorten it; a long list of constants belongs into a column of the stream",
+    )
+
+
+def syntax(what: str, span: Span = None) -> SqlError:
+    return SqlError("SYNTAX", what, span=span, hint="the language is Spark SQL, see docs/architecture.md")
+
+
+def two_statements(span: Span) -> SqlError:
+    return SqlError(
+        "TWO_STATEMENTS",
+        "there is more than one statement in the text",
+        span=span,
+        hint="submit them one by one",
+    )
+
+
+def not_a_query(what: str) -> SqlError:
+    return SqlError(
+        "NOT_A_QUERY", f"{what} is not a continuous query", hint="a query is a SELECT over one stream"
+    )
+
+
+def unknown_stream(name: str, known: Iterable[str], span: Span = None) -> SqlError:
+    hint = did_you_mean(name, known) or "create it first: CREATE STREAM ..."
+    return SqlError("UNKNOWN_STREAM", f"there is no stream `{name}`", hint=hint, span=span)
+
+
+def unknown_column(name: str, known: Iterable[str], span: Span = None) -> SqlError:
+    return SqlError(
+        "UNKNOWN_COLUMN", f"there is no column `{name}` here", hint=did_you_mean(name, known), span=span
+    )
+
+
+def ambiguous_column(name: str, span: Span = None) -> SqlError:
+    return SqlError(
+        "AMBIGUOUS_COLUMN",
+        f"`{name}` could be more than one column",
+        span=span,
+        hint="give the columns different aliases",
+    )
+
+
+def reserved_column(name: str) -> SqlError:
+    return SqlError(
+        "RESERVED_NAME",
+        f"the name `{name}` is reserved",
+        hint="names that begin with __headrace are for internal columns",
+    )
+
+
+def no_window(what: str, event_time: str) -> SqlError:
+    return SqlError(
+        "NO_WINDOW",
+        f"{what} without a window never ends on a stream",
+        hint=f"add GROUP BY window({event_time}, '10 seconds'), or write the stream as `stream [RANGE 10 SECONDS]`",
+    )
+
+
+def not_event_time(argument: str, event_time: str) -> SqlError:
+    return SqlError(
+        "NOT_EVENT_TIME",
+        f"window() is over `{argument}`, which is not the stream's event-time column",
+        hint=f"write window({event_time}, ...)",
+    )
+
+
+def bad_window(what: str) -> SqlError:
+    return SqlError(
+        "BAD_WINDOW",
+        what,
+        hint="a window needs 0 < slide <= range, such as window(ts, '10 seconds', '5 seconds')",
+    )
+
+
+def two_windows() -> SqlError:
+    return SqlError("TWO_WINDOWS", "the query names two different windows", hint="use one window per query")
+
+
+def bad_duration(text: str, why: str) -> SqlError:
+    return SqlError(
+        "BAD_DURATION",
+        f"'{text}' is not a duration: {why}",
+        hint="write for example '5 seconds' or '1 hour 30 minutes'",
+    )
+
+
+def unsupported(what: str, hint: str | None = None, span: Span = None) -> SqlError:
+    return SqlError("UNSUPPORTED", what, hint=hint, span=span)
+
+
+def nondeterministic(function: str, span: Span = None) -> SqlError:
+    return SqlError(
+        "NONDETERMINISTIC",
+        f"{function} gives another answer each time it runs",
+        hint="results must be repeatable: use columns of the stream instead",
+        span=span,
+    )

@@ -1,0 +1,222 @@
+"""A SELECT and its subqueries to one flat query over a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from headrace.model.query import Stream
+from headrace.sql import errors
+from headrace.sql.functions import function_name, is_aggregate
+from headrace.sql.refusals import span_of_node
+from headrace.sql.resolve import Flat, Item, Resolver, Scope, is_aggregated, output_items, stream_scope
+from headrace.sql.windows import WindowCall, is_window_column
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What stands in FROM: a stream or a subquery, and the name it has there."""
+
+    relation: exp.Table | exp.Select
+    qualifier: str | None
+
+
+def source_of(select: exp.Select) -> Source:
+    """The one relation a SELECT reads; raises SqlError for table functions, VALUES and the like."""
+    origin = select.args.get("from_")
+    if origin is None:
+        raise errors.unsupported("the query reads no stream", hint="add FROM and a stream")
+    relation = origin.this
+    alias = relation.args.get("alias")
+    if alias is not None and alias.args.get("columns"):
+        raise errors.unsupported(
+            "column aliases after a relation are not available", hint="write AS in SELECT"
+        )
+    name = alias.this.name if alias is not None and alias.this else None
+    match relation:
+        case exp.Table() if isinstance(relation.this, exp.Identifier):
+            return Source(relation, name or relation.name)
+        case exp.Subquery() if isinstance(relation.this, exp.Select):
+            return Source(relation.this, name)
+        case exp.Subquery() if isinstance(relation.this, exp.Subquery | exp.Table):
+            raise errors.unsupported(
+                "doubled parentheses in FROM are not available", hint="leave one pair out"
+            )
+        case _:
+            word = relation.key.upper()
+            raise errors.unsupported(
+                f"{word} in FROM is not a stream", hint="read a stream or a subquery of one"
+            )
+
+
+def innermost(select: exp.Select) -> exp.Table:
+    """The table at the bottom of a chain of subqueries."""
+    relation: exp.Table | exp.Select = select
+    while isinstance(relation, exp.Select):
+        relation = source_of(relation).relation
+    return relation
+
+
+def find_stream(table: exp.Table, streams: Mapping[str, Stream]) -> Stream:
+    """The stream that `table` names, case-insensitively as Spark does; raises SqlError if there is none."""
+    name = ".".join(part.name for part in table.parts)
+    stream = streams.get(name)
+    if stream is None:
+        lowered = name.lower()
+        stream = next((found for known, found in streams.items() if known.lower() == lowered), None)
+    if stream is None:
+        raise errors.unknown_stream(name, streams, span_of_node(table))
+    for column in stream.columns:
+        if column.name.lower().startswith("__headrace"):
+            raise errors.reserved_column(column.name)
+    return stream
+
+
+def inline_ctes(select: exp.Select) -> exp.Select:
+    """WITH as subqueries in FROM; changes and returns `select`, which must be a fresh tree."""
+    clause = select.args.get("with_")
+    if clause is None:
+        return select
+    if clause.args.get("recursive"):
+        raise errors.unsupported("WITH RECURSIVE is not available")
+    known: dict[str, exp.Expr] = {}
+    for cte in clause.expressions:
+        _replace_tables(cte.this, known)
+        known[cte.alias.lower()] = cte.this
+    select.set("with_", None)
+    _replace_tables(select, known)
+    return select
+
+
+def _replace_tables(tree: exp.Expr, known: Mapping[str, exp.Expr]) -> None:
+    for table in list(tree.find_all(exp.Table)):
+        body = known.get(table.name.lower()) if len(table.parts) == 1 else None
+        if body is not None:
+            alias = table.args.get("alias") or exp.TableAlias(
+                this=exp.Identifier(this=table.name, quoted=True)
+            )
+            table.replace(exp.Subquery(this=body.copy(), alias=alias.copy()))
+
+
+def flatten(select: exp.Select, stream: Stream, *, cql: bool) -> Flat:
+    """The flat form of `select` over `stream`; raises SqlError where it has none.
+
+    With `cql` the innermost aggregation is grouped by the bracket's window, which is added in front of its keys.
+    """
+    calls: list[WindowCall] = []
+    flat = _flatten(select, stream, calls, cql)
+    return replace(flat, calls=tuple(calls))
+
+
+def _flatten(select: exp.Select, stream: Stream, calls: list[WindowCall], cql: bool) -> Flat:
+    source = source_of(select)
+    if isinstance(source.relation, exp.Select):
+        inner = _flatten(source.relation, stream, calls, cql)
+        scope = Scope(source.qualifier, inner.items)
+    else:
+        inner = Flat(stream, (), (), None, (), ())
+        scope = stream_scope(stream, source.qualifier or stream.name)
+    if select.args.get("distinct"):
+        raise errors.no_window("DISTINCT", stream.event_time)
+    resolver = Resolver(stream, scope, calls, _names_window(select))
+    if inner.group is not None:
+        return _over_aggregation(select, inner, resolver)
+    if is_aggregated(select):
+        return _aggregation(select, inner, resolver, cql)
+    items = tuple(output_items(select, resolver))
+    return replace(inner, items=items, where=(*inner.where, *_where(select, resolver)))
+
+
+def _names_window(select: exp.Select) -> bool:
+    """Whether this SELECT itself calls `window(...)`, so that `window` is a column of it."""
+    nodes = [*select.expressions, *([select.args["group"]] if select.args.get("group") else [])]
+    return any(function_name(found) == "window" for node in nodes for found in node.find_all(exp.Anonymous))
+
+
+def _where(select: exp.Select, resolver: Resolver) -> tuple[exp.Expr, ...]:
+    clause = select.args.get("where")
+    if clause is None:
+        return ()
+    plain = Resolver(resolver.stream, resolver.scope, resolver.calls, False)
+    return (plain.resolve(clause.this),)
+
+
+def _over_aggregation(select: exp.Select, inner: Flat, resolver: Resolver) -> Flat:
+    """A SELECT over an aggregation: its WHERE filters groups, its items are computed from them."""
+    if is_aggregated(select):
+        raise errors.unsupported(
+            "an aggregation of an aggregation is not available",
+            hint="create the inner query, and aggregate its results",
+        )
+    items = tuple(output_items(select, resolver))
+    return replace(inner, items=items, having=(*inner.having, *_where(select, resolver)))
+
+
+def _aggregation(select: exp.Select, inner: Flat, resolver: Resolver, cql: bool) -> Flat:
+    where = (*inner.where, *_where(select, resolver))
+    items = tuple(output_items(select, resolver))
+    group, grouping_sets = _group(select, items, resolver)
+    having = select.args.get("having")
+    conditions = () if having is None else (_having(having.this, group, resolver),)
+    if cql and any(is_window_column(key) for key in group):
+        raise errors.two_windows()
+    return replace(
+        inner, items=items, where=where, group=group, having=conditions, grouping_sets=grouping_sets
+    )
+
+
+def _group(
+    select: exp.Select, items: tuple[Item, ...], resolver: Resolver
+) -> tuple[tuple[exp.Expr, ...], bool]:
+    clause = select.args.get("group")
+    if clause is None:
+        return (), False
+    if clause.args.get("all"):
+        raise errors.unsupported("GROUP BY ALL is not available", hint="name the keys")
+    if any(clause.args.get(kind) for kind in ("cube", "rollup", "grouping_sets", "totals")):
+        raise errors.unsupported(
+            "GROUP BY ... WITH is not available", hint="write ROLLUP (...) or CUBE (...)"
+        )
+    sets = any(isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets) for node in clause.expressions)
+    return tuple(_key(node, items, resolver) for node in clause.expressions), sets
+
+
+def _key(node: exp.Expr, items: tuple[Item, ...], resolver: Resolver) -> exp.Expr:
+    """A grouping key: an ordinal, a column, the alias of a select item, or any expression."""
+    if isinstance(node, exp.Literal) and str(node.this).isdigit():
+        position = int(node.this)
+        if not 1 <= position <= len(items):
+            raise errors.unknown_column(str(position), [])
+        node = items[position - 1].node.copy()
+    else:
+        node = resolver.resolve(node)
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def _having(node: exp.Expr, group: tuple[exp.Expr, ...], resolver: Resolver) -> exp.Expr:
+    """HAVING sees keys first, then the aliases of the select list, then the stream's other columns.
+
+    Inside an aggregate call it sees the stream's columns, as everywhere else.
+    """
+    keys = tuple(item for item in resolver.scope.items if any(item.node == key for key in group))
+    names = {(item.name or "").lower() for item in keys}
+    aliases = tuple(item for item in resolver.aliases if (item.name or "").lower() not in names)
+    shadowed = names | {(item.name or "").lower() for item in aliases}
+    rest = tuple(item for item in resolver.scope.items if (item.name or "").lower() not in shadowed)
+    outer = Resolver(
+        resolver.stream,
+        Scope(resolver.scope.qualifier, (*keys, *aliases, *rest)),
+        resolver.calls,
+        resolver.windowed,
+    )
+
+    def step(found: exp.Expr) -> exp.Expr:
+        if isinstance(found, exp.Filter) or is_aggregate(found):
+            return resolver.resolve(found)
+        return outer._step(found)
+
+    return node.copy().transform(step, copy=False)

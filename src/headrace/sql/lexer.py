@@ -1,0 +1,94 @@
+"""Text to tokens: one statement, adjacent quotes joined as Spark joins them, CQL brackets cut out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot.errors import TokenError
+
+from headrace.sql import errors
+from headrace.sql.cql import CqlWindow, read_bracket, span_of, starts_bracket
+from headrace.sql.dialect import Token, TokenType, tokenize
+
+MAX_TEXT_BYTES = 100_000
+
+_NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
+
+
+@dataclass(frozen=True, slots=True)
+class Lexed:
+    """The tokens of one statement without its brackets; `text` runs from the first token to the last."""
+
+    source: str
+    text: str
+    tokens: list[Token]
+    cql: CqlWindow | None
+
+
+def lex(source: str) -> Lexed:
+    """Tokens of the one statement in `source`; raises SqlError for anything else. Linear in the text."""
+    tokens = _one_statement(_tokens(source))
+    text = source[tokens[0].start : tokens[-1].end + 1]
+    out: list[Token] = []
+    cql: CqlWindow | None = None
+    index, count = 0, len(tokens)
+    while index < count:
+        token = tokens[index]
+        kind = token.token_type
+        following = tokens[index + 1] if index + 1 < count else None
+        if kind is TokenType.STRING and out and _touches(out[-1], token, source):
+            out[-1] = _joined(out[-1], token)
+        elif kind is TokenType.WINDOW and (following is None or following.token_type not in _NAMES):
+            out.append(_as_name(token))
+        elif kind is TokenType.L_BRACKET and starts_bracket(token, following):
+            if cql is not None:
+                raise errors.unsupported("joins are not available yet", hint="write a query over one stream")
+            cql, index = read_bracket(tokens, index)
+            continue
+        else:
+            out.append(token)
+        index += 1
+    return Lexed(source, text, out, cql)
+
+
+def _tokens(source: str) -> list[Token]:
+    size = len(source) if source.isascii() else len(source.encode("utf-8", "replace"))
+    if size > MAX_TEXT_BYTES:
+        raise errors.text_too_long(size, MAX_TEXT_BYTES)
+    if "\x00" in source:
+        line = source.count("\n", 0, source.index("\x00")) + 1
+        raise errors.syntax("the text contains a NUL character", (line, 1))
+    try:
+        return tokenize(source)
+    except TokenError:
+        lines = source.split("\n")
+        raise errors.syntax("a quote or comment is not closed", (len(lines), len(lines[-1]) + 1)) from None
+
+
+def _one_statement(tokens: list[Token]) -> list[Token]:
+    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        tokens = tokens[:-1]
+    if not tokens:
+        raise errors.empty_text()
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            raise errors.two_statements(span_of(token))
+    return tokens
+
+
+def _touches(left: Token, right: Token, source: str) -> bool:
+    """Whether two strings are one with a doubled quote inside, such as 'it''s'."""
+    return (
+        left.token_type is TokenType.STRING
+        and left.end + 1 == right.start
+        and source[left.end] == source[right.start]
+    )
+
+
+def _joined(left: Token, right: Token) -> Token:
+    return Token(TokenType.STRING, left.text + right.text, left.line, left.col, left.start, right.end)
+
+
+def _as_name(token: Token) -> Token:
+    """`window` is a keyword to sqlglot (the WINDOW clause); here it is nearly always the function or its column."""
+    return Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end)

@@ -1,0 +1,230 @@
+"""`parse_query`: a query's text to its plan, by way of its shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from sqlglot import exp
+from sqlglot.errors import ParseError
+
+from headrace.model.query import LOG_RELATION, QueryPlan, Stream
+from headrace.model.types import Column, Kind, SqlType
+from headrace.sql import errors
+from headrace.sql.aggregates import NotShared, plan_aggregation
+from headrace.sql.analysis import Analyzer
+from headrace.sql.binding import BodyShape, FallbackShape, OperandShape, ProjectionShape, Shape, bind
+from headrace.sql.cache import ShapeCache
+from headrace.sql.dialect import parse, render
+from headrace.sql.flatten import find_stream, flatten, inline_ctes, innermost
+from headrace.sql.functions import is_aggregate
+from headrace.sql.layers import needs_layers, render_layers
+from headrace.sql.lexer import Lexed, lex
+from headrace.sql.literals import mark_literals
+from headrace.sql.names import quote_name
+from headrace.sql.predicates import Compiler
+from headrace.sql.refusals import refuse_parts, refuse_statement
+from headrace.sql.render import render_log, render_plain
+from headrace.sql.resolve import Flat, Item, enclosed, identifier
+from headrace.sql.safety import cannot_raise
+from headrace.sql.shape import Lifted, lift
+from headrace.sql.templates import Template, literal_hole
+from headrace.sql.windows import is_window_column, render_window_arguments, window_column, window_edge
+
+
+def parse_query(
+    text: str, streams: Mapping[str, Stream], analyzer: Analyzer, *, timezone: str = "UTC"
+) -> QueryPlan:
+    """What `text` means over `streams`; raises SqlError when it is not a query we can run, and changes nothing.
+
+    Pass the same ShapeCache as `analyzer` each time: a text of a known shape then costs its tokens and no analysis.
+    """
+    cache = analyzer if isinstance(analyzer, ShapeCache) else ShapeCache(analyzer)
+    lexed = lex(text)
+    lifted = lift(lexed)
+    key = (timezone, lifted.key)
+    shape = cache.find(key, streams)
+    if shape is None:
+        shape, reusable = _build(lexed, lifted, streams, cache, timezone)
+        if reusable:
+            cache.keep(key, shape)
+    return bind(shape, lexed, lifted.literals, timezone)
+
+
+def _build(
+    lexed: Lexed, lifted: Lifted, streams: Mapping[str, Stream], analyzer: Analyzer, timezone: str
+) -> tuple[Shape, bool]:
+    """The shape of a text, and whether it serves all texts with the same key."""
+    try:
+        tree = _parse(lexed)
+        texts = {
+            slot: literal_hole(slot) if slot in lifted.lifted else raw
+            for slot, raw in enumerate(lifted.literals)
+        }
+        reusable = lifted.lifted <= mark_literals(tree, lifted.slots, texts)
+        select = inline_ctes(refuse_statement(tree))
+        refuse_parts(select, analytic=lexed.cql is not None)
+        stream = find_stream(innermost(select), streams)
+        build = _Build(lexed, lifted, stream, analyzer, timezone)
+        return build.shape(select), reusable
+    except RecursionError:
+        raise errors.syntax("the text is nested too deeply") from None
+
+
+def _parse(lexed: Lexed) -> exp.Expr:
+    try:
+        trees = parse(lexed.tokens, lexed.source)
+    except ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        what = str(first.get("description") or "the text cannot be parsed").split(" but got <Token")[0]
+        near = first.get("highlight")
+        where = (first["line"], max(first["col"] - len(near or "") + 1, 1)) if "line" in first else None
+        raise errors.syntax(f"{what} near '{near}'" if near else what, where) from None
+    tree = trees[0] if trees else None
+    if tree is None:
+        raise errors.empty_text()
+    return tree
+
+
+class _Build:
+    """Builds the shape of one text; lives for one call."""
+
+    def __init__(
+        self, lexed: Lexed, lifted: Lifted, stream: Stream, analyzer: Analyzer, timezone: str
+    ) -> None:
+        self.lexed, self.literals, self.stream, self.analyzer = lexed, lifted.literals, stream, analyzer
+        self.compiler = Compiler(stream, self.literals, timezone, render)
+
+    def shape(self, select: exp.Select) -> Shape:
+        if self.lexed.cql is not None and needs_layers(select):
+            return self._layered(select)
+        flat = flatten(select, self.stream, cql=self.lexed.cql is not None)
+        if self.lexed.cql is not None:
+            flat = _with_window(flat)
+        windowed = self._check_window(flat)
+        plain = None if self.lexed.cql is None else Template.of(render_plain(flat))
+        columns = self._columns(flat, plain)
+        self.where = _conjunction(flat.where)
+        return Shape(
+            stream=self.stream,
+            calls=flat.calls,
+            windowed=windowed,
+            where=self.where,
+            body=self._body(flat, columns),
+            columns=columns,
+            plain=plain,
+            log=Template.of(render_log(flat, [column.name for column in columns], windowed=windowed)),
+        )
+
+    def _layered(self, select: exp.Select) -> Shape:
+        plain = Template.of(render_layers(select, self.stream, quote_name(self.stream.name), live=False))
+        log = Template.of(render_layers(select, self.stream, LOG_RELATION, live=True))
+        over = select.find(exp.Window)
+        reason = "analytic functions" if over is not None else "the rows of each window"
+        body = FallbackShape(f"{reason} have no shared form yet")
+        columns = self._schema(self._fill(plain))
+        return Shape(self.stream, (), True, None, body, columns, plain, log)
+
+    def _check_window(self, flat: Flat) -> bool:
+        """Whether results come per window; raises SqlError when they should and cannot."""
+        if flat.group is None:
+            return False
+        if not any(is_window_column(key) or window_edge(key) is not None for key in flat.group):
+            raise errors.no_window(_aggregation_name(flat), self.stream.event_time)
+        return True
+
+    def _columns(self, flat: Flat, plain: Template | None) -> tuple[Column, ...]:
+        window = flat.calls[0].window(self.literals) if flat.calls else None
+        for call in flat.calls:
+            if call.window(self.literals) != window:
+                raise errors.two_windows()
+        columns = self._schema(self.lexed.text if plain is None else self._fill(plain))
+        if len(columns) != len(flat.items):
+            raise errors.unsupported(
+                "the select list is not one that can be told apart", hint="name each column"
+            )
+        return columns
+
+    def _fill(self, template: Template) -> str:
+        cql = self.lexed.cql
+        return template.fill(self.literals, "" if cql is None else render_window_arguments(cql.window()))
+
+    def _schema(self, sql: str) -> tuple[Column, ...]:
+        return self.analyzer.schema(sql, self.stream)
+
+    def _types_of(self, expressions: list[str]) -> list[SqlType]:
+        """Spark's types of aggregate expressions; plain columns need no analysis."""
+        known = {f"any_value({quote_name(column.name)})": column.type for column in self.stream.columns}
+        if not all(text in known for text in expressions):
+            items = ", ".join(f"{text} AS c{index}" for index, text in enumerate(expressions))
+            sql = Template.of(f"SELECT {items} FROM {quote_name(self.stream.name)}").fill(self.literals, "")
+            return [column.type for column in self._schema(sql)]
+        return [known[text] for text in expressions]
+
+    def _body(self, flat: Flat, columns: tuple[Column, ...]) -> BodyShape:
+        if flat.group is not None:
+            try:
+                return plan_aggregation(flat, self._types_of, self._operand, self._guarded_filter)
+            except NotShared as reason:
+                return FallbackShape(str(reason))
+        if flat.uses_window:
+            return FallbackShape("window() without aggregation has no shared form")
+        nested = next(
+            (column for column in columns if column.type.kind in (Kind.NESTED, Kind.TIME, Kind.VOID)), None
+        )
+        if nested is not None:
+            return FallbackShape(f"the column {nested.name} is of type {nested.type.name}")
+        pairs = zip(flat.items, columns, strict=True)
+        return ProjectionShape(tuple(self._operand(item.node, column.type, None) for item, column in pairs))
+
+    def _operand(self, node: exp.Expr, type_: SqlType, condition: exp.Expr | None) -> OperandShape:
+        """An operand for `node`, evaluated only for tuples that WHERE and `condition` accept if it may raise."""
+        while isinstance(node, exp.Paren):
+            node = node.this
+        if isinstance(node, exp.Column):
+            return OperandShape(Template.of(node.name), type_, plain=True)
+        guard = _conjunction(tuple(part for part in (self.where, condition) if part is not None))
+        if guard is not None and not cannot_raise(node, self.stream, self.literals):
+            node = _case(guard, node)
+        return OperandShape(Template.of(render(node)), type_, plain=False)
+
+    def _guarded_filter(self, condition: exp.Expr) -> exp.Expr:
+        if self.where is not None and self.compiler.may_raise(condition):
+            return _case(self.where, condition)
+        return condition
+
+
+def _with_window(flat: Flat) -> Flat:
+    """A CQL aggregation as the windowed aggregation it means: window edges first, grouped by the window."""
+    edges = tuple(
+        Item(f"window_{edge}", exp.Dot(this=window_column(), expression=identifier(edge)))
+        for edge in ("start", "end")
+    )
+    return Flat(
+        flat.stream, (*edges, *flat.items), flat.where, (window_column(), *(flat.group or ())), flat.having,
+        flat.calls, flat.grouping_sets,
+    )  # fmt: skip
+
+
+def _aggregation_name(flat: Flat) -> str:
+    for node in flat.expressions():
+        call = next((found for found in node.find_all(exp.Anonymous) if is_aggregate(found)), None)
+        if call is not None:
+            return render(call)
+    return "GROUP BY"
+
+
+def _conjunction(nodes: tuple[exp.Expr, ...]) -> exp.Expr | None:
+    if not nodes:
+        return None
+    whole = nodes[0]
+    for node in nodes[1:]:
+        whole = exp.And(this=enclosed(whole), expression=enclosed(node))
+    return whole
+
+
+def _case(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
+    return exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])
+
+
+_ = partial

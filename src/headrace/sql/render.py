@@ -1,0 +1,74 @@
+"""Flat queries as Spark SQL text, over the stream or over its log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from headrace.model.query import CLOSED_COLUMN, LOG_RELATION, WINDOW_COLUMN, Stream
+from headrace.sql.dialect import render
+from headrace.sql.names import quote_name
+from headrace.sql.resolve import Flat, Item
+from headrace.sql.templates import WINDOW_HOLE
+from headrace.sql.windows import is_window_column
+
+_END = f"unix_micros(CAST({WINDOW_COLUMN}.end AS TIMESTAMP))"
+
+LIVE_WINDOWS = f"{_END} > {CLOSED_COLUMN} AND {_END} > :after AND {_END} <= :until"
+"""Keeps what is not late, and only the windows that a run is asked for."""
+
+
+def windowed_relation(stream: Stream, relation: str) -> str:
+    """The stream's tuples, once per window that contains them, with the window as a hidden column."""
+    call = f"window({quote_name(stream.event_time)}, {WINDOW_HOLE})"
+    return f"(SELECT *, {call} AS {WINDOW_COLUMN} FROM {relation})"
+
+
+def render_log(flat: Flat, names: Sequence[str], *, windowed: bool) -> str:
+    """The query over LOG_RELATION. `windowed` takes only live windows, otherwise every tuple counts."""
+    conditions = [LIVE_WINDOWS] if windowed else []
+    conditions += _conditions(flat.where)
+    uses_window = windowed or flat.uses_window
+    relation = f"{windowed_relation(flat.stream, LOG_RELATION)} AS t" if uses_window else LOG_RELATION
+    return _select([_aliased(item.node, name) for item, name in zip(flat.items, names, strict=True)],
+                   relation, conditions, flat)  # fmt: skip
+
+
+def render_plain(flat: Flat) -> str:
+    """The query over the stream as people would write it: `window(...)` in GROUP BY and `window.start`."""
+    if any(column.name.lower() == "window" for column in flat.stream.columns):
+        relation = f"{windowed_relation(flat.stream, quote_name(flat.stream.name))} AS t"
+        return _select(_items(flat.items), relation, _conditions(flat.where), flat)
+    call = f"window({quote_name(flat.stream.event_time)}, {WINDOW_HOLE})"
+    text = _select(_items(flat.items), quote_name(flat.stream.name), _conditions(flat.where), flat, call)
+    return text.replace(f"{WINDOW_COLUMN}.", "window.")
+
+
+def _select(
+    items: Sequence[str], relation: str, conditions: Sequence[str], flat: Flat, window: str = WINDOW_COLUMN
+) -> str:
+    parts = [f"SELECT {', '.join(items)}", f"FROM {relation}"]
+    if conditions:
+        parts.append(f"WHERE {' AND '.join(conditions)}")
+    if flat.group:
+        keys = [window if is_window_column(key) else render(key) for key in flat.group]
+        parts.append(f"GROUP BY {', '.join(keys)}")
+    if flat.having:
+        parts.append(f"HAVING {' AND '.join(_conditions(flat.having))}")
+    return " ".join(parts)
+
+
+def _items(items: Sequence[Item]) -> list[str]:
+    return [render(item.node) if item.name is None else _aliased(item.node, item.name) for item in items]
+
+
+def _aliased(node: exp.Expr, name: str) -> str:
+    text = render(node)
+    return text if text == quote_name(name) else f"{text} AS {quote_name(name)}"
+
+
+def _conditions(nodes: Sequence[exp.Expr]) -> list[str]:
+    """Conjuncts as text that AND can join."""
+    bare = (exp.Paren, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Column, exp.And)
+    return [render(node) if isinstance(node, bare) else f"({render(node)})" for node in nodes]

@@ -1,0 +1,205 @@
+"""Names to columns: every reference in a query becomes an expression over the stream's own columns.
+
+Subqueries that only filter, rename or compute disappear here by substitution, so the rest of the package sees one
+flat query over one stream. The window, however it is written, becomes one hidden column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from headrace.model.query import Stream
+from headrace.sql import errors
+from headrace.sql.dialect import render
+from headrace.sql.functions import function_name, is_aggregate
+from headrace.sql.names import needs_quotes
+from headrace.sql.refusals import span_of_node
+from headrace.sql.windows import WindowCall, is_window_column, window_call, window_column
+
+_ATOMIC = (exp.Column, exp.Literal, exp.Anonymous, exp.Paren, exp.Null, exp.Boolean, exp.Dot, exp.Cast)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One output column: its name (None when Spark makes one up) and what it is."""
+
+    name: str | None
+    node: exp.Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The columns that one FROM clause makes visible, in order, under one qualifier."""
+
+    qualifier: str | None
+    items: tuple[Item, ...]
+
+    def find(self, name: str) -> list[Item]:
+        lowered = name.lower()
+        return [item for item in self.items if item.name is not None and item.name.lower() == lowered]
+
+    def names(self) -> list[str]:
+        return [item.name for item in self.items if item.name is not None]
+
+
+@dataclass(slots=True)
+class Resolver:
+    """Resolves the expressions of one SELECT. `calls` collects its `window(...)` calls for all SELECTs.
+
+    `windowed` says that a bare `window` means the window, as it does in Spark when the query groups by one.
+    """
+
+    stream: Stream
+    scope: Scope
+    calls: list[WindowCall]
+    windowed: bool
+    aliases: list[Item] = field(default_factory=list)
+
+    def resolve(self, node: exp.Expr) -> exp.Expr:
+        """`node` over the stream's columns; a new tree, `node` is not changed."""
+        return node.copy().transform(self._step, copy=False)
+
+    def _step(self, node: exp.Expr) -> exp.Expr:
+        match node:
+            case exp.Column() if not isinstance(node.this, exp.Star):
+                return self._column(node)
+            case exp.Anonymous() if function_name(node) == "window":
+                return self._window(node)
+            case exp.Dot():
+                return self._dot(node)
+            case _:
+                return node
+
+    def _column(self, node: exp.Column) -> exp.Expr:
+        parts = node.parts
+        qualifier = self.scope.qualifier
+        if qualifier is not None and len(parts) > 1 and parts[0].name.lower() == qualifier.lower():
+            if self.scope.find(parts[1].name) or not self.scope.find(parts[0].name):
+                parts = parts[1:]
+        return _fields(self._named(parts[0], node), parts[1:])
+
+    def _named(self, name: exp.Expr, node: exp.Column) -> exp.Expr:
+        found = self.scope.find(name.name)
+        if not found and name.name.lower() == "window" and self.windowed:
+            return window_column()
+        found = found or [item for item in self.aliases if (item.name or "").lower() == name.name.lower()]
+        if not found:
+            raise errors.unknown_column(name.name, self.scope.names(), span_of_node(node))
+        if len(found) > 1:
+            raise errors.ambiguous_column(name.name, span_of_node(node))
+        return enclosed(found[0].node)
+
+    def _window(self, node: exp.Anonymous) -> exp.Expr:
+        call = window_call(node)
+        time = node.expressions[0]
+        resolved = self.resolve(time)
+        if not isinstance(resolved, exp.Column) or resolved.name != self.stream.event_time:
+            raise errors.not_event_time(render(time), self.stream.event_time)
+        self.calls.append(call)
+        return window_column()
+
+    def _dot(self, node: exp.Dot) -> exp.Expr:
+        """A field of an expression; the field's name is not a column."""
+        return exp.Dot(this=self.resolve(node.this), expression=node.expression.copy())
+
+
+def _fields(base: exp.Expr, names: Iterable[exp.Expr]) -> exp.Expr:
+    for name in names:
+        base = exp.Dot(this=base, expression=identifier(name.name))
+    return base
+
+
+def identifier(name: str) -> exp.Identifier:
+    return exp.Identifier(this=name, quoted=needs_quotes(name))
+
+
+def column(name: str) -> exp.Column:
+    return exp.Column(this=identifier(name))
+
+
+def enclosed(node: exp.Expr) -> exp.Expr:
+    """A copy of `node` that can stand anywhere an operand can."""
+    return node.copy() if isinstance(node, _ATOMIC) else exp.Paren(this=node.copy())
+
+
+def stream_scope(stream: Stream, qualifier: str) -> Scope:
+    return Scope(qualifier, tuple(Item(c.name, column(c.name)) for c in stream.columns))
+
+
+def output_items(select: exp.Select, resolver: Resolver) -> Iterator[Item]:
+    """The resolved select list with `*` expanded; an alias is visible to the items after it, as in Spark."""
+    for node in select.expressions:
+        if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
+            yield from _star(node, resolver.scope)
+            continue
+        name = output_name(node)
+        item = Item(name, resolver.resolve(node.this if isinstance(node, exp.Alias) else node))
+        if isinstance(node, exp.Alias):
+            resolver.aliases.append(item)
+        yield item
+
+
+def _star(node: exp.Expr, scope: Scope) -> Iterator[Item]:
+    star = node if isinstance(node, exp.Star) else node.this
+    if isinstance(node, exp.Column) and node.table.lower() != (scope.qualifier or "").lower():
+        raise errors.unknown_column(f"{node.table}.*", [scope.qualifier or ""], span_of_node(node))
+    if star.args.get("replace") or star.args.get("rename"):
+        raise errors.unsupported("* REPLACE is not available", hint="write the columns out")
+    dropped = {name.name.lower() for name in star.args.get("except_") or ()}
+    for name in dropped - {known.lower() for known in scope.names()}:
+        raise errors.unknown_column(name, scope.names())
+    for item in scope.items:
+        if (item.name or "").lower() not in dropped:
+            yield Item(item.name, item.node.copy())
+
+
+def output_name(node: exp.Expr) -> str | None:
+    """The name that an outer query can use for a select item; None when it has none of its own."""
+    match node:
+        case exp.Alias():
+            return node.alias
+        case exp.Column():
+            return node.name
+        case exp.Anonymous() if function_name(node) == "window":
+            return "window"
+        case exp.Dot() if function_name(node.this) == "window":
+            return f"window.{node.expression.name}"
+        case exp.Dot():
+            return node.expression.name
+        case _:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """One SELECT over one stream, every name resolved; `where` and `having` are conjuncts, innermost first.
+
+    `group` is None when the query does not aggregate. `grouping_sets` says that it groups by more than plain keys.
+    """
+
+    stream: Stream
+    items: tuple[Item, ...]
+    where: tuple[exp.Expr, ...]
+    group: tuple[exp.Expr, ...] | None
+    having: tuple[exp.Expr, ...]
+    calls: tuple[WindowCall, ...]
+    grouping_sets: bool = False
+
+    def expressions(self) -> Iterator[exp.Expr]:
+        yield from (item.node for item in self.items)
+        yield from self.having
+
+    @property
+    def uses_window(self) -> bool:
+        nodes = (*(item.node for item in self.items), *self.where)
+        return any(is_window_column(found) for node in nodes for found in node.find_all(exp.Column))
+
+
+def is_aggregated(select: exp.Select) -> bool:
+    """Whether a SELECT has GROUP BY, HAVING or an aggregate call of its own (not in its subqueries)."""
+    if select.args.get("group") or select.args.get("having"):
+        return True
+    return any(is_aggregate(node) for item in select.expressions for node in item.find_all(exp.Anonymous))

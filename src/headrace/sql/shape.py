@@ -1,0 +1,132 @@
+"""Shapes: what a thousand queries that differ only in their constants have in common.
+
+The literals of WHERE, of HAVING and of `window(...)` are lifted out of the token stream; what remains is the key under
+which everything that does not depend on them (parsing, resolving, Spark's analysis, rendering) is kept. A lifted
+literal leaves its type behind, because the types of a query depend on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.sql.dialect import Token, TokenType
+from headrace.sql.lexer import Lexed
+from headrace.sql.literals import is_simple_string, is_strict_literal, number_type
+
+_CLAUSES = frozenset(
+    (
+        TokenType.SELECT,
+        TokenType.FROM,
+        TokenType.WHERE,
+        TokenType.GROUP_BY,
+        TokenType.HAVING,
+        TokenType.ORDER_BY,
+        TokenType.LIMIT,
+        TokenType.QUALIFY,
+    )
+)
+_LIFTING = frozenset((TokenType.WHERE, TokenType.HAVING))
+_OPENING = frozenset((TokenType.L_PAREN, TokenType.L_BRACKET))
+_CLOSING = frozenset((TokenType.R_PAREN, TokenType.R_BRACKET))
+_BEFORE_GROUPING = frozenset(
+    (
+        TokenType.WHERE, TokenType.HAVING, TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.IN, TokenType.L_PAREN,
+        TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE, TokenType.NULLSAFE_EQ,
+        TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.MOD, TokenType.DIV,
+        TokenType.BETWEEN, TokenType.LIKE, TokenType.WHEN, TokenType.THEN, TokenType.ELSE, TokenType.CASE,
+    )
+)  # fmt: skip
+"""After one of these a parenthesis groups; after anything else it opens a call's arguments."""
+
+_TYPED = {
+    TokenType.DATE: "date",
+    TokenType.TIMESTAMP: "timestamp",
+    TokenType.TIMESTAMPTZ: "timestamp",
+    TokenType.TIMESTAMPNTZ: "timestamp",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Lifted:
+    """A token stream apart from its constants.
+
+    `literals` holds the text of every literal, `lifted` the indexes of those that are not in `key`, and `slots` maps
+    the place where a literal begins in the source to its index.
+    """
+
+    key: tuple[str, ...]
+    literals: tuple[str, ...]
+    lifted: frozenset[int]
+    slots: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a token stands: the clause, whether its literals are free to vary, and the kind of parenthesis."""
+
+    clause: TokenType | None = None
+    free: bool = True
+    window: bool = False
+    cast: bool = False
+
+    def inside(self, opening: Token, previous: Token | None) -> _Place:
+        """The place after an opening parenthesis or bracket that follows `previous`."""
+        if previous is None or opening.token_type is TokenType.L_BRACKET:
+            return _Place(self.clause, free=False)
+        if previous.token_type is TokenType.FROM:
+            return _Place()
+        if previous.token_type in _BEFORE_GROUPING:
+            return _Place(self.clause, self.free)
+        word = previous.text.lower()
+        return _Place(self.clause, free=False, window=word == "window", cast=word == "cast" and self.free)
+
+    def lifts(self, previous: Token | None) -> bool:
+        """Whether a literal that follows `previous` here is left out of the key."""
+        if self.window:
+            return True
+        first_of_cast = self.cast and previous is not None and previous.token_type is TokenType.L_PAREN
+        return self.clause in _LIFTING and (self.free or first_of_cast)
+
+
+def lift(lexed: Lexed) -> Lifted:
+    """The shape key and the literals of a token stream, in one pass."""
+    key = ["cql" if lexed.cql else "sql"]
+    literals: list[str] = []
+    lifted: list[int] = []
+    slots: dict[int, int] = {}
+    place, outer, previous, source = _Place(), list[_Place](), None, lexed.source
+    for token in lexed.tokens:
+        kind = token.token_type
+        if kind is TokenType.STRING or kind is TokenType.NUMBER:
+            raw = source[token.start : token.end + 1] if kind is TokenType.STRING else token.text
+            mark = _type_mark(kind, raw, previous) if place.lifts(previous) else None
+            if mark is not None:
+                lifted.append(len(literals))
+            slots[token.start] = len(literals)
+            literals.append(raw)
+            key.append(raw if mark is None else mark)
+        else:
+            key.append(source[token.start : token.end + 1] if kind is TokenType.IDENTIFIER else token.text)
+            if kind in _CLAUSES:
+                place = _Place(kind, place.free)
+            elif kind in _OPENING:
+                outer.append(place)
+                place = place.inside(token, previous)
+            elif kind in _CLOSING and outer:
+                place = outer.pop()
+        previous = token
+    return Lifted(tuple(key), tuple(literals), frozenset(lifted), slots)
+
+
+def _type_mark(kind: TokenType, raw: str, previous: Token | None) -> str | None:
+    """What a lifted literal leaves in the key; None when its value decides whether Spark takes the text at all."""
+    before = None if previous is None else previous.token_type
+    if before is TokenType.INTERVAL:
+        return None
+    if kind is TokenType.NUMBER:
+        return "?" + number_type(raw)
+    if not is_simple_string(raw):
+        return None
+    if before in _TYPED:
+        return f"?{_TYPED[before]}" if is_strict_literal(_TYPED[before], raw[1:-1]) else None
+    return "?string"
