@@ -132,6 +132,14 @@ def test_another_format_is_refused(tmp_path: Path, content: object, code: str) -
     assert caught.value.code == code
 
 
+def test_a_write_that_fails_names_the_file(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    (tmp_path / "epochs").write_text("a file where a directory should be")
+    with pytest.raises(StorageError, match=r"cannot write .*epochs/000000000000\.json") as caught:
+        warehouse.put_record("epochs", 0, 1)
+    assert caught.value.code == "FILE_UNWRITABLE"
+
+
 def test_readers_need_a_warehouse_and_cannot_write(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="there is no warehouse"):
         Warehouse(tmp_path / "none", read_only=True)

@@ -1,9 +1,10 @@
-"""Ingest through Structured Streaming: formats, adoption by reference, exactly once, failures that surface."""
+"""Ingest through Structured Streaming: formats, adoption, exactly once, failures that surface."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from headrace.log.sources import FrameSource, Source, as_source, source_from
 from headrace.model.errors import LogError
 from headrace.model.query import Stream, StreamName
 from headrace.model.types import TIMESTAMP, Column, SqlType
-from log_samples import PURCHASES, Opened, open_log, rows_at
+from log_samples import PURCHASES, Opened, open_log, rows_at, run_script
 
 pytestmark = pytest.mark.spark
 
@@ -222,8 +223,9 @@ def test_a_spark_dataframe_that_does_not_fit(spark: Any, log: Opened) -> None:
 
 
 ALL_TYPES = {
-    "b": "boolean", "i8": "tinyint", "i16": "smallint", "i32": "int", "i64": "bigint", "f": "float", "d": "double",
-    "dec": "decimal(20,3)", "s": "string", "bin": "binary", "day": "date", "ntz": "timestamp_ntz",
+    "b": "boolean", "i8": "tinyint", "i16": "smallint", "i32": "int", "i64": "bigint",
+    "f": "float", "d": "double", "dec": "decimal(20,3)", "s": "string", "bin": "binary",
+    "day": "date", "ntz": "timestamp_ntz",
     "arr": "array<int>", "st": "struct<a:int,b:array<string>>", "m": "map<string,bigint>",
 }  # fmt: skip
 
@@ -233,9 +235,10 @@ def test_spark_reads_back_what_it_appended_in_all_types(spark: Any, log: Opened)
     stream = Stream(StreamName("all"), columns, "ts", 0)
     log.catalog.create_stream(stream, None)
     values = (
-        "true b, 1Y i8, 2S i16, 3 i32, 4L i64, 1.5F f, 'NaN'::double d, 1.125::decimal(20,3) dec, 'x' s, X'00ff' bin, "
-        "date'1582-01-01' day, timestamp_ntz'1700-01-01 00:00:00' ntz, array(1, null) arr, "
-        "named_struct('a', 1, 'b', array('q')) st, map('k', 1L) m, timestamp'1800-01-01 00:00:00.123456' ts"
+        "true b, 1Y i8, 2S i16, 3 i32, 4L i64, 1.5F f, 'NaN'::double d, 1.125::decimal(20,3) dec, "
+        "'x' s, X'00ff' bin, date'1582-01-01' day, timestamp_ntz'1700-01-01 00:00:00' ntz, "
+        "array(1, null) arr, named_struct('a', 1, 'b', array('q')) st, map('k', 1L) m, "
+        "timestamp'1800-01-01 00:00:00.123456' ts"
     )
     nulls = ", ".join(f"CAST(NULL AS {column.type.name}) {column.name}" for column in columns)
     frame = spark.sql(f"SELECT {values} UNION ALL SELECT {nulls}").coalesce(1)
@@ -256,5 +259,34 @@ def test_descriptions_build_the_same_source(landing: Path) -> None:
         sources.kafka(bootstrap_servers="h:1", subscribe="t"),
     ):
         assert source_from(json.loads(json.dumps(source.describe()))) == source
-    with pytest.raises(LogError, match="attach_source|another session"):
+    with pytest.raises(LogError, match="another session"):
         source_from({"kind": "dataframe"})
+
+
+KILLED = """
+import os, sys
+from log_samples import PURCHASES, open_log
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pyspark.sql import SparkSession
+from headrace import sources
+from headrace.log.ingest import Ingest
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+log = open_log(sys.argv[1])
+Ingest(spark, log.warehouse, log.arrivals, PURCHASES, sources.files(sys.argv[2], "json")).run_available()
+"""
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("point", ["ingest.written", "ingest.after"])
+def test_a_killed_ingest_goes_on(spark: Any, log: Opened, landing: Path, point: str) -> None:
+    put_json(landing, "a.json", 5, 6)
+    log.close()
+    died = run_script(KILLED, log.warehouse.root, landing, kill_at=point)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    again = open_log(log.warehouse.root)
+    source = sources.files(landing, "json")
+    put_json(landing, "b.json", 7)
+    Ingest(spark, again.warehouse, again.arrivals, PURCHASES, source).run_available()
+    assert times(again) == [5, 6, 7]
+    assert len(list(again.warehouse.path("log/purchases").glob("*.parquet"))) == 2
+    again.close()

@@ -1,4 +1,4 @@
-"""SIGKILL at every durable step of catalog and log, then reopen: nothing lost that was promised, nothing doubled."""
+"""SIGKILL at every durable step of catalog and log, then reopen: nothing lost, nothing doubled."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ format and version. Any number of readers may look at a live warehouse; writing 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -126,16 +127,18 @@ class Warehouse:
             os.link(temporary, final)
         except FileExistsError:
             return False
+        except OSError as error:
+            raise _unwritable(final, error) from error
         finally:
             temporary.unlink(missing_ok=True)
-        _sync_directory(final.parent)
+        sync_directory(final.parent)
         return True
 
     def replace(self, rel: str, data: bytes) -> None:
         """Write a file over whatever is there, durably."""
         final = self.path(rel)
         os.replace(self._write_temporary(final, data), final)
-        _sync_directory(final.parent)
+        sync_directory(final.parent)
 
     def read(self, rel: str) -> bytes:
         path = self.path(rel)
@@ -159,16 +162,17 @@ class Warehouse:
             raise StorageError(
                 "READ_ONLY", f"warehouse {self.root} was opened to read", hint="open it to write"
             )
-        final.parent.mkdir(parents=True, exist_ok=True)
         temporary = final.parent / f"{_TEMPORARY}{uuid.uuid4().hex}"
         try:
+            final.parent.mkdir(parents=True, exist_ok=True)
             with open(temporary, "xb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise _unwritable(final, error) from error
         return temporary
 
     # records
@@ -278,7 +282,17 @@ def local_directory(root: str | Path) -> Path:
     return Path(os.path.abspath(os.path.expanduser(text)))
 
 
-def _sync_directory(directory: Path) -> None:
+def _unwritable(path: Path, error: OSError) -> StorageError:
+    return StorageError(
+        "FILE_UNWRITABLE",
+        f"cannot write {path}",
+        detail=str(error),
+        hint="check permissions and free space; the file system must know hard links",
+    )
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)

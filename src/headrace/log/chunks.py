@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.catalog.warehouse import Warehouse
+from headrace.catalog.warehouse import Warehouse, sync_directory
 from headrace.model.epoch import NEVER_US, Chunk
 from headrace.model.errors import LogError
 from headrace.model.query import Stream
@@ -55,6 +55,10 @@ def write_chunk(root: str | Path, directory: str, table: pa.Table, event_time: s
             os.fsync(file.fileno())
             size = file.tell()
         os.replace(temporary, final)
+        sync_directory(final.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise LogError("CHUNK_UNWRITABLE", f"cannot write {final}", detail=str(error)) from error
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

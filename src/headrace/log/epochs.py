@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 
 from headrace.catalog import faults
-from headrace.catalog.warehouse import Warehouse
+from headrace.catalog.warehouse import Warehouse, record_name
 from headrace.model.epoch import Epoch
 from headrace.model.errors import StorageError
 
@@ -33,9 +33,12 @@ class EpochLog:
         self._warehouse = warehouse
         self._lock = threading.RLock()
         self._cached: tuple[tuple[int, int], tuple[Epoch, ...]] | None = None
-        self._first = 0
-        if warehouse.exists(EXPIRED):
-            self._first = warehouse.read_value(EXPIRED, "expired")["before"]
+        self._first = self._read_first()
+
+    def _read_first(self) -> int:
+        if not self._warehouse.exists(EXPIRED):
+            return 0
+        return int(self._warehouse.read_value(EXPIRED, "expired")["before"])
 
     @property
     def first(self) -> int:
@@ -62,21 +65,39 @@ class EpochLog:
             )
 
     def read(self, number: int) -> Epoch:
+        """A sealed epoch, wherever its record is by now; StorageError when it is expired or missing."""
+        with self._lock:
+            if self._cached is not None and self._cached[0][0] <= number <= self._cached[0][1]:
+                return self._cached[1][number - self._cached[0][0]]
+        # A writer may pack or expire while we read: a record that is gone is looked for once more.
+        return self._find(number) or self._find(number) or self._missing(number)
+
+    def _find(self, number: int) -> Epoch | None:
+        if number < self._first:
+            return None
+        try:
+            if self._warehouse.exists(record_name(EPOCHS, number)):
+                found: Epoch = self._warehouse.read_record(EPOCHS, number, kind="epoch")
+                return found
+            return self._read_packed(number)
+        except StorageError as error:
+            if error.code != "FILE_MISSING":
+                raise
+            return None
+
+    def _missing(self, number: int) -> Epoch:
+        self._first = self._read_first()
         if number < self._first:
             raise StorageError(
                 "EPOCH_EXPIRED",
                 f"epoch {number} is expired; the oldest kept is {self._first}",
                 hint="keep more with a longer retention",
             )
-        with self._lock:
-            if self._cached is not None and self._cached[0][0] <= number <= self._cached[0][1]:
-                return self._cached[1][number - self._cached[0][0]]
-        if self._warehouse.exists(f"{EPOCHS}/{number:012d}.json"):
-            found: Epoch = self._warehouse.read_record(EPOCHS, number, kind="epoch")
-            return found
-        return self._read_packed(number)
+        # Raises the error for a missing file, and names it.
+        missing: Epoch = self._warehouse.read_record(EPOCHS, number, kind="epoch")
+        return missing
 
-    def _read_packed(self, number: int) -> Epoch:
+    def _read_packed(self, number: int) -> Epoch | None:
         for first, last in self._packs():
             if first <= number <= last:
                 epochs = self._warehouse.read_value(_pack_name(first, last), "epoch-pack")
@@ -84,9 +105,7 @@ class EpochLog:
                     self._cached = ((first, last), epochs)
                 found: Epoch = epochs[number - first]
                 return found
-        # Raises the error for a missing file, and names it.
-        missing: Epoch = self._warehouse.read_record(EPOCHS, number, kind="epoch")
-        return missing
+        return None
 
     def range(self, first: int, last: int | None = None) -> Iterator[Epoch]:
         """Epochs in [first, last), oldest first; all that follow `first` when `last` is None."""

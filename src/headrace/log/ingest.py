@@ -117,7 +117,9 @@ class Ingest:
 
     @property
     def _adopting(self) -> bool:
-        return isinstance(self._source, FileSource) and self._source.format is FileFormat.PARQUET
+        hidden = any(column.name.lower() == "_metadata" for column in self._stream.columns)
+        parquet = isinstance(self._source, FileSource) and self._source.format is FileFormat.PARQUET
+        return parquet and not hidden
 
     def _take(self, frame: DataFrame, number: int) -> None:
         """One batch of Spark's: chunks, then the arrival that names them."""

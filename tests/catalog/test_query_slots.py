@@ -1,0 +1,97 @@
+"""Slots follow from the sealed epochs alone, are never shared, and are reused."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.catalog.changelogs import ChangelogSets
+from headrace.catalog.queries import TRANSITIONS, QueryEntry, QueryState, QueryTable
+from headrace.model import codec
+from headrace.model.epoch import Change, Create, Drop, Epoch
+from headrace.model.query import EpochId, Query, QueryId
+from log_samples import PLAN
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Epoch]:
+    """Epochs that create some queries and drop some that live, perhaps those of the same epoch."""
+    epochs, live, next_id = [], set(), 1
+    for number in range(draw(st.integers(1, 8))):
+        changes: list[Change] = []
+        for _ in range(draw(st.integers(0, 4))):
+            if live and draw(st.booleans()):
+                gone = draw(st.sampled_from(sorted(live)))
+                live.remove(gone)
+                changes.append(Drop(QueryId(gone)))
+            else:
+                changes.append(Create(Query(QueryId(next_id), f"q{next_id}", PLAN)))
+                live.add(next_id)
+                next_id += 1
+        epochs.append(Epoch(EpochId(number), (), tuple(changes), sealed_at=float(number)))
+    return epochs
+
+
+def holders(entries: tuple[QueryEntry, ...], epoch: int) -> dict[int, int]:
+    active = [entry for entry in entries if entry.active_in(epoch)]
+    found = {entry.slot: int(entry.query.id) for entry in active if entry.slot is not None}
+    assert len(found) == len(active), "two queries share a slot, or an active query has none"
+    return found
+
+
+@given(histories())
+def test_slots_are_never_shared_and_as_few_as_can_be(epochs: list[Epoch]) -> None:
+    table = QueryTable()
+    before: dict[int, int] = {}
+    most = 0
+    for epoch in epochs:
+        table.apply(epoch)
+        after = holders(table.entries(), epoch.id)
+        kept = {slot: query for slot, query in before.items() if query in after.values()}
+        assert kept.items() <= after.items(), "a query moved"
+        fresh = sorted(slot for slot in after if slot not in kept)
+        assert fresh == sorted(set(range(1000)) - kept.keys())[: len(fresh)]
+        before, most = after, max(most, len(after))
+    assert table.slots == most
+
+
+@given(histories(), st.integers(0, 8))
+def test_a_snapshot_in_between_changes_nothing(epochs: list[Epoch], cut: int) -> None:
+    whole, first = QueryTable(), QueryTable()
+    for epoch in epochs:
+        whole.apply(epoch)
+    for epoch in epochs[:cut]:
+        first.apply(epoch)
+    second = QueryTable(codec.loads(codec.dumps(first.entries())))
+    for epoch in epochs[cut:]:
+        second.apply(epoch)
+    assert second.entries() == whole.entries()
+
+
+@given(histories())
+def test_changelog_sets_tell_which_query_a_bit_means(epochs: list[Epoch]) -> None:
+    table = QueryTable()
+    for epoch in epochs:
+        table.apply(epoch)
+    slots = [holders(table.entries(), epoch.id) for epoch in epochs]
+    sets = ChangelogSets(0, slots[0])
+    for later in slots[1:]:
+        sets.append(later)
+    for number, (old, new) in enumerate(pairwise(slots)):
+        for slot, query in old.items():
+            assert bool(sets.between(number, number + 1) >> slot & 1) == (new.get(slot) == query)
+
+
+def test_only_declared_transitions_exist() -> None:
+    entry = QueryEntry(Query(QueryId(1), "a", PLAN))
+    for state in QueryState:
+        for other in QueryState:
+            try:
+                dataclasses.replace(entry, state=state).to(other)
+                allowed = True
+            except ValueError:
+                allowed = False
+            assert allowed == (other in TRANSITIONS[state])
