@@ -171,7 +171,7 @@ class Ingest:
         reader = spark.read.schema(ddl(self._stream)).options(**dict(self._source.options))
         if not any(char in self._source.path for char in "*?[{"):
             reader = reader.option("basePath", self._source.path)
-        return reader.parquet(*(_escape(local_path(name) or name) for name in names))
+        return reader.parquet(*(literal_path(local_path(name) or name) for name in names))
 
 
 def local_path(name: str) -> str | None:
@@ -184,6 +184,6 @@ def local_path(name: str) -> str | None:
     return unquote(parts.path) if parts.scheme == "file" else None
 
 
-def _escape(path: str) -> str:
+def literal_path(path: str) -> str:
     """A path that Spark's globbing takes literally."""
     return "".join(f"\\{char}" if char in "*?[]{}\\" else char for char in path)

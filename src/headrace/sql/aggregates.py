@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from headrace.model.predicate import Operand
 from headrace.model.query import AggregateFunction, Stream
 from headrace.model.types import BIGINT, Kind, SqlType
 from headrace.sql.binding import AggregateShape, AggregationShape, OperandShape
 from headrace.sql.dialect import render
 from headrace.sql.functions import function_name, is_aggregate
-from headrace.sql.literals import LiteralKind, read_literal
 from headrace.sql.resolve import Flat, column, enclosed
 from headrace.sql.templates import Template
 from headrace.sql.windows import is_window_column, window_edge
@@ -80,10 +78,7 @@ def read_call(node: exp.Expr) -> Call:
 
 
 def _count(argument: exp.Expr, condition: exp.Expr | None) -> Call:
-    constant = argument if isinstance(argument, exp.Star) else None
-    if isinstance(argument, exp.Literal | exp.Boolean):
-        constant = argument
-    if constant is not None:
+    if isinstance(argument, exp.Star | exp.Literal | exp.Boolean):
         return Call(AggregateFunction.COUNT_ALL, None, condition)
     return Call(AggregateFunction.COUNT, argument, condition)
 
@@ -259,6 +254,3 @@ def _result_type(call: Call, of_input: dict[str, SqlType]) -> SqlType:
             return SqlType(f"decimal({min(type_.precision + 10, 38)},{type_.scale})")
         case _:
             return SqlType("double")
-
-
-__all__ = ["NotShared", "Operand", "plan_aggregation"]

@@ -73,8 +73,8 @@ BodyShape = AggregationShape | ProjectionShape | FallbackShape
 class Shape:
     """Everything about a query that does not depend on its lifted literals.
 
-    `calls` are its `window(...)` calls, `windowed` says that results come per window, `plain` is None when the text
-    itself is plain Spark SQL.
+    `calls` are its `window(...)` calls, `windowed` says that results come per window, `plain` is None when
+    the text itself is plain Spark SQL.
     """
 
     stream: Stream
@@ -96,7 +96,7 @@ class Shape:
 
 
 def bind(shape: Shape, lexed: Lexed, literals: tuple[str, ...], timezone: str) -> QueryPlan:
-    """The plan of the query that `shape` and `literals` describe; raises SqlError for an impossible window."""
+    """The plan of the query that `shape` and `literals` make; raises SqlError for an impossible window."""
     window = _window(shape, lexed, literals)
     arguments = "" if window is None else render_window_arguments(window)
 
@@ -142,7 +142,9 @@ def _body(shape: Shape, window: Window | None, compiler: Compiler, fill: Callabl
                 where=predicate(shape.where),
                 keys=tuple(key.bind(fill) for key in keys),
                 aggregates=tuple(
-                    Aggregate(a.function, a.input and a.input.bind(fill), predicate(a.filter), a.type)
+                    Aggregate(
+                        a.function, a.input.bind(fill) if a.input else None, predicate(a.filter), a.type
+                    )
                     for a in aggregates
                 ),
                 finish=tuple(fill(text) for text in finish),

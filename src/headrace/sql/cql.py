@@ -1,4 +1,4 @@
-"""CQL's window brackets: `stream [RANGE 10 SECONDS SLIDE 5 SECONDS]`, cut out of the tokens before parsing."""
+"""CQL's windows, `stream [RANGE 10 SECONDS SLIDE 5 SECONDS]`, are cut out of the tokens before parsing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Spark SQL as sqlglot reads it, with function calls left exactly as they were written.
 
-sqlglot normalises functions so that it can translate between engines (`nvl` becomes `COALESCE`, `var_samp` becomes
-`VARIANCE`). Nothing is translated here, so every call stays a name with arguments, and the text that is rendered
-means to Spark what the text that was read meant.
+sqlglot normalises functions so that it can translate between engines (`nvl` becomes `COALESCE`, `var_samp`
+becomes `VARIANCE`). Nothing is translated here, so every call stays a name with arguments, and the text that
+is rendered means to Spark what the text that was read meant.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
-from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 _SYNTAX_FUNCTIONS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM")
 """Calls whose arguments are not a comma-separated list, so the parser has to know them."""
@@ -21,17 +20,20 @@ _SYNTAX_FUNCTIONS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM")
 
 class HeadraceParser(SparkParser):
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
-    FUNCTION_PARSERS = {name: SparkParser.FUNCTION_PARSERS[name] for name in _SYNTAX_FUNCTIONS}
-    NO_PAREN_FUNCTION_PARSERS = {name: SparkParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("CASE",)}
-
-
-class HeadraceGenerator(SparkGenerator):
-    pass
+    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        name: SparkParser.FUNCTION_PARSERS[name] for name in _SYNTAX_FUNCTIONS
+    }
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        "CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]
+    }
 
 
 class Headrace(Spark):
+    class Tokenizer(Spark.Tokenizer):
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        """sqlglot swallows the text after SHOW and EXPLAIN whole; ours have a grammar."""
+
     Parser = HeadraceParser
-    Generator = HeadraceGenerator
 
 
 _DIALECT = Headrace()

@@ -31,7 +31,7 @@ _CALENDAR = frozenset(("month", "quarter", "year", "mon", "yr", "y"))
 
 
 def parse_duration(value: str | timedelta) -> int:
-    """Microseconds of a duration; months and years have no fixed length and are refused. May be zero or negative.
+    """Microseconds of a duration, possibly zero or negative; months and years have no length and are refused.
 
     >>> parse_duration("5 seconds"), parse_duration("1 hour 30 minutes"), parse_duration("10 ms")
     (5000000, 5400000000, 10000)

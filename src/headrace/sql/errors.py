@@ -36,6 +36,15 @@ def two_statements(span: Span) -> SqlError:
     )
 
 
+def unknown_statement(word: str, span: Span) -> SqlError:
+    return SqlError(
+        "UNKNOWN_STATEMENT",
+        f"{word} is not a statement we know",
+        span=span,
+        hint="there are CREATE STREAM, CREATE QUERY, DROP QUERY, SHOW STREAMS, SHOW QUERIES, EXPLAIN, SELECT",
+    )
+
+
 def not_a_query(what: str) -> SqlError:
     return SqlError(
         "NOT_A_QUERY", f"{what} is not a continuous query", hint="a query is a SELECT over one stream"
@@ -74,7 +83,7 @@ def no_window(what: str, event_time: str) -> SqlError:
     return SqlError(
         "NO_WINDOW",
         f"{what} without a window never ends on a stream",
-        hint=f"add GROUP BY window({event_time}, '10 seconds'), or write the stream as `stream [RANGE 10 SECONDS]`",
+        hint=f"add GROUP BY window({event_time}, '10 seconds'), or write `FROM stream [RANGE 10 SECONDS]`",
     )
 
 

@@ -103,7 +103,7 @@ def _replace_tables(tree: exp.Expr, known: Mapping[str, exp.Expr]) -> None:
 def flatten(select: exp.Select, stream: Stream, *, cql: bool) -> Flat:
     """The flat form of `select` over `stream`; raises SqlError where it has none.
 
-    With `cql` the innermost aggregation is grouped by the bracket's window, which is added in front of its keys.
+    With `cql` the aggregation is grouped by the bracket's window, so it may not name another one.
     """
     calls: list[WindowCall] = []
     flat = _flatten(select, stream, calls, cql)

@@ -4,40 +4,36 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-AGGREGATES = frozenset(
-    """
-    any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate
-    approx_top_k_combine array_agg avg bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg bitmap_or_agg
-    bool_and bool_or collect_list collect_set corr count count_if count_min_sketch covar_pop covar_samp every first
-    first_value grouping grouping_id histogram_numeric hll_sketch_agg hll_union_agg kurtosis last last_value listagg
-    max max_by mean measure median min min_by mode percentile percentile_approx percentile_cont percentile_disc
-    regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy schema_of_variant_agg
-    skewness some std stddev stddev_pop stddev_samp string_agg sum try_avg try_sum var_pop var_samp variance
-    theta_sketch_agg theta_union_agg theta_intersection_agg kll_sketch_agg_bigint kll_sketch_agg_double
-    kll_sketch_agg_float kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float
-    """.split()
-)
-"""Spark's aggregate functions; `tests/sql/test_against_spark.py` compares the list with Spark's own registry."""
 
-GENERATORS = frozenset(
-    """
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+AGGREGATES = _names("""
+    any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate
+    approx_top_k_combine array_agg avg bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg
+    bitmap_or_agg bool_and bool_or collect_list collect_set corr count count_if count_min_sketch covar_pop
+    covar_samp every first first_value grouping grouping_id histogram_numeric hll_sketch_agg hll_union_agg
+    kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint
+    kll_sketch_agg_double kll_sketch_agg_float kurtosis last last_value listagg max max_by mean measure median
+    min min_by mode percentile percentile_approx percentile_cont percentile_disc regr_avgx regr_avgy
+    regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy schema_of_variant_agg skewness
+    some std stddev stddev_pop stddev_samp string_agg sum theta_intersection_agg theta_sketch_agg
+    theta_union_agg try_avg try_sum var_pop var_samp variance
+""")
+"""Spark's aggregate functions; `tests/sql/test_against_spark.py` compares the list with Spark's registry."""
+
+GENERATORS = _names("""
     explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple variant_explode
     variant_explode_outer sql_keywords range collations
-    """.split()
-)
+""")
 
-NONDETERMINISTIC = frozenset(
-    """
-    rand random randn randstr uniform uuid shuffle monotonically_increasing_id spark_partition_id input_file_name
-    input_file_block_start input_file_block_length current_timestamp now current_date curdate current_time localtimestamp
-    localtime unix_timestamp_now current_user user session_user current_catalog current_database current_schema
-    current_timezone version current_path java_method reflect try_reflect
-    """.split()
-)
-
-ANALYTIC_ONLY = frozenset(
-    "row_number rank dense_rank percent_rank cume_dist ntile lag lead nth_value".split()
-)
+NONDETERMINISTIC = _names("""
+    rand random randn randstr uniform uuid shuffle monotonically_increasing_id spark_partition_id
+    input_file_name input_file_block_start input_file_block_length current_timestamp now current_date curdate
+    current_time localtimestamp localtime current_user user session_user current_catalog current_database
+    current_schema current_timezone version current_path java_method reflect try_reflect
+""")
 
 
 def function_name(node: exp.Expr) -> str | None:

@@ -1,7 +1,7 @@
 """CQL queries that relate the tuples of each window to each other: analytic functions, DISTINCT, plain rows.
 
-Every SELECT of the query carries the hidden window column along, and each OVER, GROUP BY and DISTINCT works within
-one window. No shared operator covers these; the texts made here run as they are.
+Every SELECT of the query carries the hidden window column along, and each OVER, GROUP BY and DISTINCT works
+within one window. No shared operator covers these; the texts made here run as they are.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Layer:
 
 
 def render_layers(select: exp.Select, stream: Stream, relation: str, *, live: bool) -> str:
-    """The query over `relation`; with `live` only windows that are open to the log's tuples, see LIVE_WINDOWS."""
+    """The query over `relation`; with `live` only for the windows that LIVE_WINDOWS keeps."""
     return _layer(select, stream, relation, live, top=True).text
 
 

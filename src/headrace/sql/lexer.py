@@ -27,7 +27,7 @@ class Lexed:
 
 def lex(source: str) -> Lexed:
     """Tokens of the one statement in `source`; raises SqlError for anything else. Linear in the text."""
-    tokens = _one_statement(_tokens(source))
+    tokens = statement_tokens(source)
     text = source[tokens[0].start : tokens[-1].end + 1]
     out: list[Token] = []
     cql: CqlWindow | None = None
@@ -49,6 +49,11 @@ def lex(source: str) -> Lexed:
             out.append(token)
         index += 1
     return Lexed(source, text, out, cql)
+
+
+def statement_tokens(source: str) -> list[Token]:
+    """The tokens of the one statement in `source`, as sqlglot reads them; raises SqlError."""
+    return _one_statement(_tokens(source))
 
 
 def _tokens(source: str) -> list[Token]:
@@ -90,5 +95,5 @@ def _joined(left: Token, right: Token) -> Token:
 
 
 def _as_name(token: Token) -> Token:
-    """`window` is a keyword to sqlglot (the WINDOW clause); here it is nearly always the function or its column."""
+    """`window` is a keyword to sqlglot (the WINDOW clause); here it is the function or its column."""
     return Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end)

@@ -33,7 +33,7 @@ class LiteralKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant. `value` is int for BOOLEAN (0/1), DATE (days) and timestamps (microseconds, read as UTC)."""
+    """A constant. `value` is int for BOOLEAN (0/1), DATE (days) and timestamps (microseconds, in UTC)."""
 
     kind: LiteralKind
     value: int | float | str | Decimal | None
@@ -49,7 +49,7 @@ _NULL = Literal(LiteralKind.NULL, None)
 
 
 def mark_literals(tree: exp.Expr, slots: dict[int, int], texts: dict[int, str]) -> frozenset[int]:
-    """Tie each literal of a fresh tree to its slot, and let it render as `texts[slot]`. Returns the slots found."""
+    """Tie each literal of a fresh tree to its slot, and let it render as `texts[slot]`; returns the slots."""
     found: list[int] = []
     for node in tree.find_all(exp.Literal):
         slot = slots.get(node.meta.get("start", -1))
@@ -90,7 +90,7 @@ def read_string(node: exp.Expr, literals: tuple[str, ...]) -> str | None:
     if not isinstance(node, exp.Literal) or not node.meta.get("string"):
         return None
     raw = literals[node.meta["slot"]]
-    return raw[1:-1] if is_simple_string(raw) else None
+    return raw[1:-1].replace(raw[0] * 2, raw[0]) if is_simple_string(raw) else None
 
 
 def read_number(node: exp.Expr, literals: tuple[str, ...]) -> int | float | Decimal | None:
@@ -124,12 +124,12 @@ def number_type(text: str) -> str:
 
 
 def is_simple_string(raw: str) -> bool:
-    """Whether a quoted string stands for exactly the characters between its quotes.
+    """Whether a quoted string needs no more than undoubling its quotes.
 
     >>> is_simple_string("'abc'"), is_simple_string("'it''s'"), is_simple_string("'a\\\\n'")
-    (True, False, False)
+    (True, True, False)
     """
-    return len(raw) >= 2 and "\\" not in raw and raw[0] not in raw[1:-1]
+    return len(raw) >= 2 and "\\" not in raw
 
 
 def is_strict_literal(type_name: str, text: str) -> bool:
@@ -157,8 +157,9 @@ def read_date(text: str) -> int | None:
 def read_timestamp(text: str) -> int | None:
     """Microseconds since 1970 of a strict 'YYYY-MM-DD[ HH:MM:SS[.ffffff]]' in UTC, else None.
 
-    >>> read_timestamp("1970-01-01 00:00:01.5"), read_timestamp("1970-01-02"), read_timestamp("1970-01-01T00:00:00Z")
-    (1500000, 86400000000, None)
+    >>> read_timestamp("1970-01-01 00:00:01.5"), read_timestamp("1970-01-02")
+    (1500000, 86400000000)
+    >>> read_timestamp("1970-01-01T00:00:00Z")
     """
     day = read_date(text[:10])
     if day is None or len(text) == 10:
@@ -225,7 +226,7 @@ def _cast(literal: Literal | None, to: exp.DataType) -> Literal | None:
 def _cast_floating(value: int | Decimal | float, target: exp.DType) -> Literal | None:
     if target is exp.DType.DOUBLE:
         return _number(float(value))
-    if target is exp.DType.FLOAT and abs(value) < 1e30:
+    if target is exp.DType.FLOAT and abs(float(value)) < 1e30:
         return Literal(LiteralKind.FLOAT, struct.unpack("f", struct.pack("f", float(value)))[0])
     return None
 

@@ -1,8 +1,8 @@
 """Boolean expressions to predicates: trees of atoms `column op constant` that mean exactly what Spark means.
 
-An atom is built only when Spark's comparison, with all its implicit casts, is a comparison in the column's own
-physical domain. Whatever is not an atom stays Spark SQL text and is evaluated by Catalyst as a boolean column: one
-part of the tree if that part cannot raise, the whole predicate otherwise.
+An atom is built only when Spark's comparison, with all its implicit casts, is a comparison in the column's
+own physical domain. Whatever is not an atom stays Spark SQL text and is evaluated by Catalyst as a boolean
+column: one part of the tree if that part cannot raise, the whole predicate otherwise.
 """
 
 from __future__ import annotations
@@ -139,9 +139,9 @@ class Compiler:
         literals = [read_literal(item, self.literals) for item in node.expressions]
         if operand is None or not literals or not _one_domain(operand.type, literals):
             return None
-        parts = [literal and compare(operand, Op.EQ, literal, self.timezone) for literal in literals]
+        parts = [compare(operand, Op.EQ, literal, self.timezone) for literal in literals if literal]
         found = tuple(part for part in parts if part is not None)
-        if len(found) < len(parts):
+        if len(found) < len(literals):
             return None
         return found[0] if len(found) == 1 else Or(found)
 
@@ -213,7 +213,7 @@ def _moment(kind: Kind, literal: Literal, timezone: str) -> int | None:
 
 
 def _threshold(operand: Operand, op: Op, value: Fraction, low: int, high: int) -> Predicate:
-    """`operand op value` over integers in [low, high]; NULL stays NULL even where the answer is always the same."""
+    """`operand op value` over integers in [low, high]; NULL stays NULL where the answer never changes."""
     whole = value.numerator // value.denominator
     if value.denominator != 1:
         if op is Op.EQ:

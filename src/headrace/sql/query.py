@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 from sqlglot import exp
 from sqlglot.errors import ParseError
@@ -15,7 +14,8 @@ from headrace.sql.aggregates import NotShared, plan_aggregation
 from headrace.sql.analysis import Analyzer
 from headrace.sql.binding import BodyShape, FallbackShape, OperandShape, ProjectionShape, Shape, bind
 from headrace.sql.cache import ShapeCache
-from headrace.sql.dialect import parse, render
+from headrace.sql.cql import span_of
+from headrace.sql.dialect import TokenType, parse, render
 from headrace.sql.flatten import find_stream, flatten, inline_ctes, innermost
 from headrace.sql.functions import is_aggregate
 from headrace.sql.layers import needs_layers, render_layers
@@ -31,13 +31,15 @@ from headrace.sql.shape import Lifted, lift
 from headrace.sql.templates import Template, literal_hole
 from headrace.sql.windows import is_window_column, render_window_arguments, window_column, window_edge
 
+_QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN, TokenType.VALUES)
+
 
 def parse_query(
     text: str, streams: Mapping[str, Stream], analyzer: Analyzer, *, timezone: str = "UTC"
 ) -> QueryPlan:
-    """What `text` means over `streams`; raises SqlError when it is not a query we can run, and changes nothing.
+    """What `text` means over `streams`; raises SqlError when it is not a query we can run.
 
-    Pass the same ShapeCache as `analyzer` each time: a text of a known shape then costs its tokens and no analysis.
+    Pass the same ShapeCache as `analyzer` each time: a text of a known shape then costs its tokens only.
     """
     cache = analyzer if isinstance(analyzer, ShapeCache) else ShapeCache(analyzer)
     lexed = lex(text)
@@ -72,6 +74,11 @@ def _build(
 
 
 def _parse(lexed: Lexed) -> exp.Expr:
+    first_token = lexed.tokens[0]
+    if first_token.token_type not in _QUERY_STARTS:
+        if first_token.token_type in (TokenType.VAR, TokenType.IDENTIFIER):
+            raise errors.syntax(f"expected SELECT and found '{first_token.text}'", span_of(first_token))
+        raise errors.not_a_query(first_token.text.upper())
     try:
         trees = parse(lexed.tokens, lexed.source)
     except ParseError as error:
@@ -178,7 +185,7 @@ class _Build:
         return ProjectionShape(tuple(self._operand(item.node, column.type, None) for item, column in pairs))
 
     def _operand(self, node: exp.Expr, type_: SqlType, condition: exp.Expr | None) -> OperandShape:
-        """An operand for `node`, evaluated only for tuples that WHERE and `condition` accept if it may raise."""
+        """An operand for `node`; if it may raise, only for tuples that WHERE and `condition` accept."""
         while isinstance(node, exp.Paren):
             node = node.this
         if isinstance(node, exp.Column):
@@ -225,6 +232,3 @@ def _conjunction(nodes: tuple[exp.Expr, ...]) -> exp.Expr | None:
 
 def _case(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
     return exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])
-
-
-_ = partial

@@ -1,7 +1,7 @@
 """Names to columns: every reference in a query becomes an expression over the stream's own columns.
 
-Subqueries that only filter, rename or compute disappear here by substitution, so the rest of the package sees one
-flat query over one stream. The window, however it is written, becomes one hidden column.
+Subqueries that only filter, rename or compute disappear here by substitution, so the rest of the package sees
+one flat query over one stream. The window, however it is written, becomes one hidden column.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class Resolver:
     def _column(self, node: exp.Column) -> exp.Expr:
         parts = node.parts
         qualifier = self.scope.qualifier
-        if qualifier is not None and len(parts) > 1 and parts[0].name.lower() == qualifier.lower():
-            if self.scope.find(parts[1].name) or not self.scope.find(parts[0].name):
-                parts = parts[1:]
+        qualified = len(parts) > 1 and parts[0].name.lower() == (qualifier or "").lower()
+        if qualified and (self.scope.find(parts[1].name) or not self.scope.find(parts[0].name)):
+            parts = parts[1:]
         return _fields(self._named(parts[0], node), parts[1:])
 
     def _named(self, name: exp.Expr, node: exp.Column) -> exp.Expr:
@@ -160,7 +160,7 @@ def output_name(node: exp.Expr) -> str | None:
     """The name that an outer query can use for a select item; None when it has none of its own."""
     match node:
         case exp.Alias():
-            return node.alias
+            return str(node.alias)
         case exp.Column():
             return node.name
         case exp.Anonymous() if function_name(node) == "window":
@@ -168,7 +168,7 @@ def output_name(node: exp.Expr) -> str | None:
         case exp.Dot() if function_name(node.this) == "window":
             return f"window.{node.expression.name}"
         case exp.Dot():
-            return node.expression.name
+            return str(node.expression.name)
         case _:
             return None
 
@@ -177,7 +177,7 @@ def output_name(node: exp.Expr) -> str | None:
 class Flat:
     """One SELECT over one stream, every name resolved; `where` and `having` are conjuncts, innermost first.
 
-    `group` is None when the query does not aggregate. `grouping_sets` says that it groups by more than plain keys.
+    `group` is None when the query does not aggregate. `grouping_sets` says it has more than a list of keys.
     """
 
     stream: Stream

@@ -1,7 +1,7 @@
 """Which expressions can never raise, whatever the tuple: only those may run on tuples that the query rejects.
 
-In ANSI mode `1 / x` or `CAST(s AS INT)` fails on some rows, and Spark evaluates them only where WHERE and the order
-of AND and OR let it. The list below is short and explicit: what is not on it is taken to raise.
+In ANSI mode `1 / x` or `CAST(s AS INT)` fails on some rows, and Spark evaluates them only where WHERE and the
+order of AND and OR let it. The list below is short and explicit: what is not on it is taken to raise.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ def safe_kind(node: exp.Expr, stream: Stream, literals: tuple[str, ...]) -> Kind
     match node:
         case exp.Paren():
             return kind(node.this)
+        case exp.Literal() if node.meta.get("string"):
+            return Kind.STRING
         case exp.Column():
             return _column_kind(node, stream)
         case exp.And() | exp.Or() if _all(Kind.BOOLEAN, kind(node.this), kind(node.expression)):

@@ -1,8 +1,8 @@
 """Shapes: what a thousand queries that differ only in their constants have in common.
 
-The literals of WHERE, of HAVING and of `window(...)` are lifted out of the token stream; what remains is the key under
-which everything that does not depend on them (parsing, resolving, Spark's analysis, rendering) is kept. A lifted
-literal leaves its type behind, because the types of a query depend on it.
+The literals of WHERE, of HAVING and of `window(...)` are lifted out of the token stream; what remains is the
+key under which everything that does not depend on them (parsing, resolving, Spark's analysis, rendering) is
+kept. A lifted literal leaves its type behind, because the types of a query depend on it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ _OPENING = frozenset((TokenType.L_PAREN, TokenType.L_BRACKET))
 _CLOSING = frozenset((TokenType.R_PAREN, TokenType.R_BRACKET))
 _BEFORE_GROUPING = frozenset(
     (
-        TokenType.WHERE, TokenType.HAVING, TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.IN, TokenType.L_PAREN,
-        TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE, TokenType.NULLSAFE_EQ,
+        TokenType.WHERE, TokenType.HAVING, TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.IN,
+        TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE,
+        TokenType.NULLSAFE_EQ, TokenType.L_PAREN,
         TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.MOD, TokenType.DIV,
         TokenType.BETWEEN, TokenType.LIKE, TokenType.WHEN, TokenType.THEN, TokenType.ELSE, TokenType.CASE,
     )
@@ -50,7 +51,7 @@ _TYPED = {
 class Lifted:
     """A token stream apart from its constants.
 
-    `literals` holds the text of every literal, `lifted` the indexes of those that are not in `key`, and `slots` maps
+    `literals` holds the text of every literal, `lifted` the indexes of those not in `key`, and `slots` maps
     the place where a literal begins in the source to its index.
     """
 
@@ -62,7 +63,7 @@ class Lifted:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a token stands: the clause, whether its literals are free to vary, and the kind of parenthesis."""
+    """Where a token stands: the clause, whether its literals may vary, and the kind of parenthesis."""
 
     clause: TokenType | None = None
     free: bool = True
@@ -119,7 +120,7 @@ def lift(lexed: Lexed) -> Lifted:
 
 
 def _type_mark(kind: TokenType, raw: str, previous: Token | None) -> str | None:
-    """What a lifted literal leaves in the key; None when its value decides whether Spark takes the text at all."""
+    """What a lifted literal leaves in the key; None when its value decides whether Spark takes the text."""
     before = None if previous is None else previous.token_type
     if before is TokenType.INTERVAL:
         return None

@@ -1,0 +1,36 @@
+"""Spark's exceptions in our words."""
+
+from __future__ import annotations
+
+from headrace.model.errors import CatalogError, EngineError, HeadraceError, LogError, SqlError, StorageError
+
+_BY_PHASE: dict[str, type[HeadraceError]] = {
+    cls.phase: cls for cls in (SqlError, CatalogError, LogError, EngineError, StorageError)
+}
+
+
+def reported_error(fields: dict[str, str | None]) -> HeadraceError:
+    """The error a task reported."""
+    cls = _BY_PHASE.get(fields.get("phase") or "", EngineError)
+    return cls(fields["code"] or "", fields["message"] or "", detail=fields["detail"], hint=fields["hint"])
+
+
+def spark_reason(error: Exception) -> str:
+    """One line that says what Spark says: its error condition and message, without stack traces."""
+    condition = getattr(error, "getCondition", lambda: None)()
+    text = str(error).strip()
+    marker = "[" + condition + "]" if condition else "["
+    at = text.find(marker)
+    if at < 0:
+        at = 0
+    line = text[at:].split("SQLSTATE")[0].strip().splitlines()
+    return line[0][:500] if line else type(error).__name__
+
+
+def epoch_failed(epoch: int, error: Exception) -> EngineError:
+    return EngineError(
+        "EPOCH_FAILED",
+        f"epoch {epoch} could not be run",
+        detail=spark_reason(error),
+        hint="nothing was committed; fix the cause and run again, the epoch is replayed as it was sealed",
+    )

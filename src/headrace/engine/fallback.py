@@ -1,0 +1,108 @@
+"""Queries that no shared operator covers: plain Spark over the log, for the windows that closed in an epoch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headrace.engine.logview import LogIndex, log_frame
+from headrace.engine.records import ResultFile
+from headrace.engine.tasks import REPORT, REPORT_DDL
+from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
+from headrace.model.query import LOG_RELATION, Query, Stream
+
+
+def run_log_sql(
+    spark: SparkSession,
+    root: Path,
+    stream: Stream,
+    index: LogIndex,
+    query: Query,
+    epochs: tuple[int, int],
+    ends: tuple[int, int],
+) -> DataFrame:
+    """The query's rows by plain Spark over epochs [first, last), for windows that end in (after, until]."""
+    after, until = ends
+    window = query.plan.window
+    logged = index.chunks(stream.name, *epochs)
+    if window is not None:
+        oldest = NEVER_US if after == NEVER_US else after - window.range_us
+        logged = [
+            item
+            for item in logged
+            if item.chunk.max_us is not None
+            and item.chunk.min_us is not None
+            and item.chunk.max_us > oldest
+            and item.chunk.min_us < until
+        ]
+    log_frame(spark, root, stream, logged).createOrReplaceTempView(LOG_RELATION)
+    arguments = {} if window is None else {"after": after, "until": until}
+    return spark.sql(query.plan.log_sql, args=arguments)
+
+
+def run_fallback(
+    spark: SparkSession,
+    root: Path,
+    stream: Stream,
+    index: LogIndex,
+    query: Query,
+    first_epoch: int,
+    epoch: Epoch,
+    signature: str,
+    attempt: str,
+) -> list[ResultFile]:
+    """Write the rows the query gains in this epoch; raises Spark's exception when it fails."""
+    part = epoch.of(stream.name)
+    if part is None:
+        return []
+    if query.plan.window is None:
+        epochs, ends = (epoch.id, epoch.id + 1), (NEVER_US, FOREVER_US)
+        nothing = not part.chunks
+    else:
+        epochs, ends = (first_epoch, epoch.id + 1), (part.closed_us, part.watermark_us)
+        nothing = part.watermark_us <= part.closed_us
+    if nothing:
+        return []
+    frame = run_log_sql(spark, root, stream, index, query, epochs, ends)
+    numbered = frame.toDF(*(f"c{i}" for i in range(len(frame.columns))))
+    numbered = numbered.withColumn("query", F.lit(query.id).cast("bigint"))
+    latest = None if part.watermark_us in (FOREVER_US, NEVER_US) else part.watermark_us
+    like = ResultFile(signature, "", 0, 0, epoch.id, epoch.id, query.id, query.id, latest)
+    prefix = f"results/{signature}/e{epoch.id:012d}-q{query.id}-{attempt}"
+    reports = numbered.mapInArrow(_writer(str(root), prefix, like), REPORT_DDL).collect()
+    return [ResultFile(**json.loads(row["report"])) for row in reports]
+
+
+    return json.loads(text)  # type: ignore[no-any-return]
+
+
+def _writer(
+    root: str, prefix: str, like: ResultFile
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Each task writes its rows, if any, to a file of its own and reports it."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        rel = f"{prefix}-{context.taskAttemptId() if context else 0}.parquet"
+        path, rows, writer = Path(root, rel), 0, None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for batch in batches:
+            if batch.num_rows:
+                writer = writer or pq.ParquetWriter(path, batch.schema, compression="lz4")
+                writer.write_batch(batch)
+                rows += batch.num_rows
+        if writer is not None:
+            writer.close()
+            fields = asdict(like) | {"path": rel, "rows": rows, "bytes": path.stat().st_size}
+            yield pa.RecordBatch.from_pydict({"report": [json.dumps(fields)]}, schema=REPORT)
+
+    return write

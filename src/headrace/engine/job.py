@@ -1,0 +1,174 @@
+"""One epoch of one group as one Spark job: map stage, shuffle of a few blobs, reduce stage, reports."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headrace.engine.catalyst import chunk_frame, scan_catalyst
+from headrace.engine.errors import reported_error
+from headrace.engine.records import ResultFile, SegmentFile
+from headrace.engine.tasks import REPORT_DDL, SHIPPED_DDL, EpochTask, reduce_task, scan_task
+from headrace.model.epoch import Chunk, Epoch
+from headrace.model.plan import AggregationOperator, Operator, ScanPath, SharedPlan
+from headrace.model.query import Stream
+
+SPLIT_ROWS = 1 << 17
+"""Chunks with more rows than this are read by row groups, so that several tasks can share one."""
+
+TASK_ROWS = 1 << 15
+"""A map task is worth starting for about this many rows."""
+
+
+@dataclass(slots=True)
+class JobResult:
+    """What the tasks reported."""
+
+    segments: list[SegmentFile] = field(default_factory=list)
+    results: list[ResultFile] = field(default_factory=list)
+    failures: dict[int, str] = field(default_factory=dict)
+    rows: dict[int, int] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    def add(self, report: dict[str, Any]) -> None:
+        if "error" in report:
+            raise reported_error(report["error"])
+        self.segments += [SegmentFile(**s) for s in report.get("segments", ())]
+        results = report.get("results", []) + ([report["result"]] if "result" in report else [])
+        self.results += [ResultFile(**r) for r in results]
+        self.failures.update({int(q): reason for q, reason in report.get("failures", {}).items()})
+        for query, count in report.get("rows", {}).items():
+            self.rows[int(query)] = self.rows.get(int(query), 0) + count
+        for name, value in report.get("metrics", {}).items():
+            self.metrics[name] = self.metrics.get(name, 0) + value
+
+
+def run_job(
+    spark: SparkSession,
+    root: Path,
+    plan: SharedPlan,
+    plan_path: str,
+    epoch: Epoch,
+    streams: dict[str, Stream],
+    segments: Sequence[SegmentFile],
+    partitions: int,
+    attempt: str,
+) -> JobResult:
+    """Run the operators that have something to do. Raises what a task reported, or Spark's own exception."""
+    busy = [operator for operator in plan.operators if has_work(operator, epoch, segments)]
+    result = JobResult()
+    carried = {o.id for o in plan.operators} - {o.id for o in busy}
+    result.segments += [s for s in segments if s.operator in carried]
+    if not busy:
+        return result
+    task = EpochTask(
+        root=str(root),
+        plan=plan_path,
+        epoch=epoch.id,
+        partitions=partitions,
+        closed={part.stream: part.closed_us for part in epoch.streams},
+        watermark={part.stream: part.watermark_us for part in epoch.streams},
+        attempt=attempt,
+    )
+    work = _control(task, busy, segments, partitions)
+    scans: list[DataFrame] = []
+    for name in dict.fromkeys(operator.stream for operator in busy):
+        part = epoch.of(name)
+        chunks = part.chunks if part else ()
+        if chunks and any(o.stream == name and o.path is ScanPath.FAST for o in busy):
+            work += _scans(spark, root, task, name, chunks)
+        slow = [o for o in busy if o.stream == name and o.path is ScanPath.CATALYST]
+        if chunks and slow:
+            operands = list(dict.fromkeys(operand for o in slow for operand in o.scanned))
+            frame = chunk_frame(spark, root, streams[name], chunks)
+            scans.append(scan_catalyst(frame, task, name, operands, SHIPPED_DDL))
+    shipped = _work_frame(spark, work).mapInArrow(scan_task, SHIPPED_DDL)
+    for scan in scans:
+        shipped = shipped.unionAll(scan)
+    reduced = shipped.repartitionById(partitions, F.col("partition")).mapInArrow(reduce_task, REPORT_DDL)
+    for row in reduced.collect():
+        result.add(json.loads(row["report"]))
+    return result
+
+
+def has_work(operator: Operator, epoch: Epoch, segments: Sequence[SegmentFile]) -> bool:
+    """An operator runs when there are tuples, or when time passed over state it holds."""
+    part = epoch.of(operator.stream)
+    if part is None:
+        return False
+    if part.chunks:
+        return True
+    moved = part.watermark_us > part.closed_us
+    return isinstance(operator, AggregationOperator) and moved and any(s.operator == operator.id for s in segments)
+
+
+def _control(
+    task: EpochTask, busy: Sequence[Operator], segments: Sequence[SegmentFile], partitions: int
+) -> list[tuple[int, dict[str, Any]]]:
+    """One control row per reduce partition: which operators it runs, over which segments."""
+    ids = [o.id for o in busy if isinstance(o, AggregationOperator)]
+    held = [s for s in segments if s.operator in ids]
+    return [
+        (
+            0,
+            {
+                "kind": "control",
+                "task": asdict(task),
+                "partition": partition,
+                "operators": ids,
+                "segments": [asdict(s) for s in held if s.partition == partition],
+            },
+        )
+        for partition in range(partitions)
+    ]
+
+
+def _scans(
+    spark: SparkSession, root: Path, task: EpochTask, stream: str, chunks: Sequence[Chunk]
+) -> list[tuple[int, dict[str, Any]]]:
+    """(rows, scan spec) for each map task of a stream: pieces of chunks, spread evenly."""
+    pieces: list[tuple[int, tuple[str, list[int] | None]]] = []
+    for chunk in chunks:
+        pieces += _pieces(root, chunk)
+    rows = sum(count for count, _ in pieces)
+    width = max(1, min(spark.sparkContext.defaultParallelism, -(-rows // TASK_ROWS), len(pieces)))
+    loads: list[list[Any]] = [[0, []] for _ in range(width)]
+    for count, piece in sorted(pieces, key=lambda item: -item[0]):
+        lightest = min(loads, key=lambda load: load[0])
+        lightest[0] += count
+        lightest[1].append(piece)
+    return [
+        (count, {"kind": "scan", "task": asdict(task), "stream": stream, "number": i, "pieces": found})
+        for i, (count, found) in enumerate(loads)
+    ]
+
+
+def _pieces(root: Path, chunk: Chunk) -> list[tuple[int, tuple[str, list[int] | None]]]:
+    if chunk.rows <= SPLIT_ROWS:
+        return [(chunk.rows, (chunk.path, None))]
+    try:
+        metadata = pq.read_metadata(root / chunk.path)
+    except (OSError, pa.ArrowInvalid):
+        return [(chunk.rows, (chunk.path, None))]  # the task that reads it says what is wrong
+    groups = range(metadata.num_row_groups)
+    return [(metadata.row_group(i).num_rows, (chunk.path, [i])) for i in groups]
+
+
+def _work_frame(spark: SparkSession, work: Sequence[tuple[int, dict[str, Any]]]) -> DataFrame:
+    """The work list as a DataFrame with one row, and so one task, per core."""
+    width = max(1, min(spark.sparkContext.defaultParallelism, len(work)))
+    loads: list[tuple[list[int], list[dict[str, Any]]]] = [([0], []) for _ in range(width)]
+    for rows, spec in sorted(work, key=lambda item: -item[0]):
+        total, specs = min(loads, key=lambda load: load[0][0])
+        total[0] += rows + 1
+        specs.append(spec)
+    texts = [json.dumps(specs) for _, specs in loads]
+    return spark.createDataFrame(pa.table({"work": texts}))

@@ -1,0 +1,86 @@
+"""The log as a relation: tuples of some epochs with the watermark that had passed before each."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headrace.engine.catalyst import chunk_frame
+from headrace.log.ingest import local_path
+from headrace.log.seal import Sealer
+from headrace.log.sources import ddl
+from headrace.model.epoch import NEVER_US, Chunk
+from headrace.model.query import CLOSED_COLUMN, Stream
+from headrace.sql import quote_name
+
+_PATH = "__headrace_path"
+_SLASHES = re.compile("^file:/+")
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """A chunk, its epoch, and the watermark W(e-1) that its late tuples were judged by."""
+
+    epoch: int
+    closed_us: int
+    chunk: Chunk
+
+
+class LogIndex:
+    """Which chunks every epoch holds, read once and kept while the log keeps them."""
+
+    def __init__(self, sealer: Sealer) -> None:
+        self._sealer = sealer
+        self._lock = threading.Lock()
+        self._streams: dict[str, list[Logged]] = {}
+        self._next = 0
+
+    def chunks(self, stream: str, first: int, last: int) -> list[Logged]:
+        """Chunks of a stream in epochs [first, last), oldest first; expired ones are gone."""
+        with self._lock:
+            for epoch in self._sealer.epochs(max(self._next, self._sealer.first), last):
+                for part in epoch.streams:
+                    logged = [Logged(epoch.id, part.closed_us, chunk) for chunk in part.chunks]
+                    self._streams.setdefault(part.stream, []).extend(logged)
+                self._next = epoch.id + 1
+            return [item for item in self._streams.get(stream, []) if first <= item.epoch < last]
+
+    def forget(self, before: int) -> None:
+        with self._lock:
+            for stream, items in self._streams.items():
+                self._streams[stream] = [item for item in items if item.epoch >= before]
+
+
+def log_frame(spark: SparkSession, root: Path, stream: Stream, logged: Sequence[Logged]) -> DataFrame:
+    """The stream's columns and CLOSED_COLUMN. Chunks without late tuples need no look-up: nothing closed on them."""
+    if not logged:
+        empty = chunk_schema_frame(spark, stream)
+        return empty.withColumn(CLOSED_COLUMN, F.lit(NEVER_US).cast("bigint"))
+    frame = chunk_frame(spark, root, stream, [item.chunk for item in logged])
+    late = {
+        str(root / item.chunk.path): item.closed_us
+        for item in logged
+        if item.chunk.min_us is not None and item.chunk.min_us < item.closed_us
+    }
+    names = [F.col(quote_name(column.name)) for column in stream.columns]
+    never = F.lit(NEVER_US).cast("bigint")
+    if not late:
+        return frame.select(*names, never.alias(CLOSED_COLUMN))
+    found = [(_SLASHES.sub("/", name), late.get(local_path(name) or "")) for name in frame.inputFiles()]
+    closed = spark.createDataFrame(
+        [pair for pair in found if pair[1] is not None], f"{_PATH} string, {CLOSED_COLUMN} bigint"
+    )
+    path = F.regexp_replace("_metadata.file_path", _SLASHES.pattern, "/").alias(_PATH)
+    joined = frame.select(*names, path).join(F.broadcast(closed), _PATH, "left")
+    return joined.select(*names, F.coalesce(F.col(CLOSED_COLUMN), never).alias(CLOSED_COLUMN))
+
+
+def chunk_schema_frame(spark: SparkSession, stream: Stream) -> DataFrame:
+    """An empty relation of the stream's columns."""
+    return spark.createDataFrame([], ddl(stream))

@@ -1,0 +1,85 @@
+"""The commit record: the one file that makes an epoch's segments and results count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.model import codec
+
+COMMITS = "groups/main/commits"
+SEGMENTS = "groups/main/segments"
+PLANS = "groups/main/plans"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """A live segment. `level` counts merges; `last_end_us` is when the last window that needs it ends."""
+
+    operator: str
+    partition: int
+    path: str
+    bytes: int
+    level: int
+    last_end_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFile:
+    """A live result file with the epochs, and the queries, its rows are of.
+
+    `max_us` is the latest window end in it (None: its rows have no window).
+    """
+
+    signature: str
+    path: str
+    rows: int
+    bytes: int
+    first_epoch: int
+    last_epoch: int
+    min_query: int
+    max_query: int
+    max_us: int | None
+    level: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """What one epoch cost. Seconds are wall-clock on the driver; `task_seconds` add up over tasks."""
+
+    input_rows: int = 0
+    late_rows: int = 0
+    result_rows: int = 0
+    active_queries: int = 0
+    seconds: float = 0.0
+    plan_seconds: float = 0.0
+    map_seconds: float = 0.0
+    reduce_seconds: float = 0.0
+    fallback_seconds: float = 0.0
+    bytes_read: int = 0
+    bytes_shuffled: int = 0
+    bytes_written: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The whole state of a group after an epoch: reading the last commit is recovery.
+
+    `rows` counts each query's result rows so far (keys are query ids as text). `quarantined` holds the queries that
+    failed, with the epoch and the reason; rows of that epoch are not among the results. Keys are spread over
+    `partitions`, which stays while segments live.
+    """
+
+    epoch: int
+    plan: str
+    segments: tuple[SegmentFile, ...]
+    results: tuple[ResultFile, ...]
+    quarantined: dict[str, tuple[int, str]] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    metrics: Metrics = Metrics()
+    committed_at: float = 0.0
+    partitions: int = 0
+
+
+codec.register(SegmentFile, ResultFile, Metrics, Commit)
+
+NOTHING = Commit(-1, "", (), ())

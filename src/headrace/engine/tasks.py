@@ -1,0 +1,329 @@
+"""What runs inside Spark's Python workers: map tasks index and ship tuples, reduce tasks fold them.
+
+A worker process lives for many tasks, so prepared plans are cached by version. Tasks receive JSON, read chunks and
+segments from the warehouse, write files under names nobody else uses, and report what they wrote; only the driver's
+commit makes it count.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.catalog.warehouse import open_envelope
+from headrace.engine.records import ResultFile, SegmentFile
+from headrace.model.errors import EngineError, HeadraceError, LogError
+from headrace.model.plan import AggregationOperator, ScanPath, SelectionOperator, SharedPlan
+from headrace.model.predicate import Operand
+from headrace.operators.aggregation import AggregationLogic, reduce_aggregation
+from headrace.operators.bundle import read_bundle, write_bundle
+from headrace.operators.segment import Segment, segment_from, segment_items
+from headrace.operators.selection import SelectionLogic
+from headrace.operators.tuples import combine_tuples, prepare_tuples, receive_tuples, ship_tuples
+from headrace.planner import shared as _registers_plan_classes  # noqa: F401
+
+SHIPPED = pa.schema([("partition", pa.int32()), ("kind", pa.string()), ("name", pa.string()), ("blob", pa.binary())])
+SHIPPED_DDL = "partition int, kind string, name string, blob binary"
+REPORT = pa.schema([("report", pa.string())])
+REPORT_DDL = "report string"
+
+MAP_BATCH_ROWS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class EpochTask:
+    """What every task of an epoch job knows. `closed` and `watermark` are per stream."""
+
+    root: str
+    plan: str
+    epoch: int
+    partitions: int
+    closed: dict[str, int]
+    watermark: dict[str, int]
+    attempt: str
+
+    def dumps(self) -> str:
+        return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPlan:
+    """A plan with its operators' logic worked out."""
+
+    plan: SharedPlan
+    aggregations: dict[str, AggregationLogic]
+    selections: dict[str, SelectionLogic]
+
+    def scanning(self, stream: str, path: ScanPath) -> list[AggregationOperator | SelectionOperator]:
+        return [o for o in self.plan.operators if o.stream == stream and o.path is path]
+
+
+@lru_cache(maxsize=4)
+def prepared_plan(root: str, plan: str) -> PreparedPlan:
+    path = Path(root, plan)
+    shared: SharedPlan = open_envelope(path.read_bytes(), "plan", path)
+    aggregations = {o.id: AggregationLogic(o) for o in shared.operators if isinstance(o, AggregationOperator)}
+    selections = {o.id: SelectionLogic(o) for o in shared.operators if isinstance(o, SelectionOperator)}
+    return PreparedPlan(shared, aggregations, selections)
+
+
+def _attempt_name(task: EpochTask, part: str) -> str:
+    """A file name that no other attempt of any run can have."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    attempt = context.taskAttemptId() if context else os.getpid()
+    return f"e{task.epoch:012d}-{part}-{task.attempt}-{attempt}"
+
+
+def _shipment(partition: int, kind: str, name: str, blob: bytes) -> pa.RecordBatch:
+    row = {"partition": [partition], "kind": [kind], "name": [name], "blob": [blob]}
+    return pa.RecordBatch.from_pydict(row, schema=SHIPPED)
+
+
+def map_tuples(
+    task: EpochTask, stream: str, path: ScanPath, columns: dict[Operand, pa.ChunkedArray], rows: int, part: str
+) -> Iterator[pa.RecordBatch]:
+    """Run every operator of one stream and scan path over a batch of tuples."""
+    prepared = prepared_plan(task.root, task.plan)
+    for operator in prepared.scanning(stream, path):
+        match operator:
+            case AggregationOperator():
+                tuples = prepare_tuples(operator, columns, task.closed[stream])
+                if tuples is not None:
+                    for shipment in ship_tuples(operator, combine_tuples(operator, tuples), task.partitions):
+                        yield _shipment(shipment.partition, "tuples", operator.id, shipment.blob)
+            case SelectionOperator():
+                logic = prepared.selections[operator.id]
+                table, counts = logic.select(columns, rows, task.epoch)
+                if table.num_rows:
+                    name = _attempt_name(task, f"{operator.id}-{part}")
+                    latest = task.watermark[stream]
+                    file = _write_result(task, operator.signature, name, table, latest, operator.queries)
+                    found = {str(q): int(n) for q, n in zip(operator.queries, counts, strict=True) if n}
+                    yield _shipment(0, "report", "", json.dumps({"result": file, "rows": found}).encode())
+
+
+def scan_task(specs: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Fast path: read the needed columns of chunks with pyarrow. Rows of `specs` are JSON lists of work."""
+    for batch in specs:
+        for text in batch.column(0).to_pylist():
+            for spec in json.loads(text):
+                if spec["kind"] == "control":
+                    yield _shipment(spec["partition"], "control", "", json.dumps(spec).encode())
+                else:
+                    yield from reporting(_scan(spec))
+
+
+def reporting(work: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Send our own errors to the driver as reports: Spark need not retry what will fail again."""
+    try:
+        yield from work
+    except HeadraceError as error:
+        yield _shipment(0, "report", "", json.dumps({"error": error_fields(error)}).encode())
+
+
+def error_fields(error: HeadraceError) -> dict[str, str | None]:
+    return {
+        "phase": error.phase,
+        "code": error.code,
+        "message": error.message,
+        "detail": error.detail,
+        "hint": error.hint,
+    }
+
+
+def _scan(spec: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    started = time.perf_counter()
+    task, stream = EpochTask(**spec["task"]), spec["stream"]
+    prepared = prepared_plan(task.root, task.plan)
+    operators = prepared.scanning(stream, ScanPath.FAST)
+    wanted = list(dict.fromkeys(o for operator in operators for o in operator.scanned))
+    pieces: list[pa.Table] = []
+    read = shipped = 0
+    for number, (path, groups) in enumerate(spec["pieces"]):
+        piece = read_piece(task.root, path, groups, [o.sql for o in wanted])
+        read += piece.nbytes
+        pieces.append(piece)
+        if number + 1 == len(spec["pieces"]) or sum(p.num_rows for p in pieces) >= MAP_BATCH_ROWS:
+            table = pa.concat_tables(pieces)
+            columns = {o: table.column(o.sql) for o in wanted}
+            for out in map_tuples(task, stream, ScanPath.FAST, columns, table.num_rows, f"m{spec['number']}-{number}"):
+                shipped += out.nbytes
+                yield out
+            pieces = []
+    spent = {"map_seconds": time.perf_counter() - started, "bytes_read": read, "bytes_shuffled": shipped}
+    yield _shipment(0, "report", "", json.dumps({"metrics": spent}).encode())
+
+
+def read_piece(root: str, path: str, groups: Sequence[int] | None, columns: Sequence[str]) -> pa.Table:
+    """Some row groups and columns of a chunk; a missing or damaged chunk is named."""
+    full = Path(root, path)
+    try:
+        with pq.ParquetFile(full, memory_map=True) as file:
+            wanted = range(file.num_row_groups) if groups is None else groups
+            return file.read_row_groups(list(wanted), columns=list(columns), use_threads=False)
+    except FileNotFoundError:
+        raise LogError(
+            "CHUNK_MISSING", f"chunk {full} is missing", hint="restore the file; the log is the truth"
+        ) from None
+    except (OSError, pa.ArrowInvalid) as error:
+        raise LogError(
+            "CHUNK_DAMAGED", f"chunk {full} cannot be read", detail=str(error), hint="restore the file"
+        ) from error
+
+
+def reduce_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Everything one partition received: fold it, write segments and results, report."""
+    received: dict[str, list[bytes]] = {}
+    reports: list[str] = []
+    control: dict[str, Any] | None = None
+    for batch in batches:
+        for kind, name, blob in zip(*(batch.column(c).to_pylist() for c in (1, 2, 3)), strict=True):
+            match kind:
+                case "tuples":
+                    received.setdefault(name, []).append(blob)
+                case "report":
+                    reports.append(blob.decode())
+                case "control":
+                    control = json.loads(blob)
+    if control is not None:
+        try:
+            reports.append(json.dumps(_reduce(control, received)))
+        except HeadraceError as error:
+            reports.append(json.dumps({"error": error_fields(error)}))
+    if reports:
+        yield pa.RecordBatch.from_pydict({"report": reports}, schema=REPORT)
+
+
+def _reduce(control: dict[str, Any], received: dict[str, list[bytes]]) -> dict[str, Any]:
+    started = time.perf_counter()
+    task, partition = EpochTask(**control["task"]), control["partition"]
+    prepared = prepared_plan(task.root, task.plan)
+    report: dict[str, Any] = {"partition": partition, "segments": [], "results": [], "failures": {}, "rows": {}}
+    writers = _Results(task, partition)
+    for id_ in control["operators"]:
+        logic = prepared.aggregations[id_]
+        operator = logic.operator
+        held = [SegmentFile(**s) for s in control["segments"] if s["operator"] == id_]
+        kept, absorbed, level = absorb(held)
+        tuples = receive_tuples(operator, received.pop(id_, []))
+        reduced = reduce_aggregation(
+            logic,
+            tuples,
+            [load_segment(task.root, s) for s in absorbed],
+            [load_segment(task.root, s) for s in kept],
+            task.closed[operator.stream],
+            task.watermark[operator.stream],
+        )
+        report["failures"].update({str(q): reason for q, reason in reduced.failures.items()})
+        for signature, table in reduced.tables:
+            writers.add(signature, table)
+        report["segments"] += [asdict(s) for s in kept]
+        if reduced.segment is not None:
+            report["segments"].append(asdict(_write_segment(task, operator, partition, reduced.segment, level)))
+    report["results"], report["rows"] = writers.finish()
+    report["metrics"] = {"reduce_seconds": time.perf_counter() - started}
+    return report
+
+
+def absorb(held: Sequence[SegmentFile]) -> tuple[list[SegmentFile], list[SegmentFile], int]:
+    """(segments to keep, segments to merge into the new one, the new one's level).
+
+    Like a binary counter: equal levels merge, so there are at most log2(epochs) live segments and a partial is
+    rewritten at most as often.
+
+    >>> one = lambda level: SegmentFile("o", 0, "", 0, level, 0)
+    >>> [s.level for s in absorb([one(3), one(1), one(0)])[1]], absorb([one(3), one(1), one(0)])[2]
+    ([1, 0], 2)
+    """
+    kept, level = list(held), 0
+    while kept and kept[-1].level <= level:
+        kept.pop()
+        level += 1
+    return kept, list(held[len(kept) :]), level
+
+
+def load_segment(root: str, file: SegmentFile) -> Segment:
+    """A segment, memory-mapped; damage is named."""
+    path = Path(root, file.path)
+    try:
+        with pa.memory_map(str(path)) as source:
+            return segment_from(read_bundle(source))
+    except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
+        raise EngineError(
+            "SEGMENT_DAMAGED",
+            f"segment {path} is missing or damaged",
+            detail=str(error),
+            hint="open the warehouse with rebuild=True to rebuild the state from the log",
+        ) from error
+
+
+def _write_segment(
+    task: EpochTask, operator: AggregationOperator, partition: int, segment: Segment, level: int
+) -> SegmentFile:
+    rel = f"groups/main/segments/{_attempt_name(task, f'{operator.id}-p{partition}')}.arrow"
+    path = Path(task.root, rel)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with pa.OSFile(str(path), "wb") as sink:
+        write_bundle(segment_items(segment), sink)
+    return SegmentFile(operator.id, partition, rel, path.stat().st_size, level, segment.last_end_us)
+
+
+class _Results:
+    """Result tables of one reduce task: one Parquet file per signature, rows in the order they were added."""
+
+    def __init__(self, task: EpochTask, partition: int) -> None:
+        self._task, self._partition = task, partition
+        self._tables: dict[str, list[pa.Table]] = {}
+
+    def add(self, signature: str, table: pa.Table) -> None:
+        self._tables.setdefault(signature, []).append(table)
+
+    def finish(self) -> tuple[list[dict[str, Any]], dict[str, int]]:
+        files, rows = [], {}
+        for signature, tables in self._tables.items():
+            table = pa.concat_tables(tables)
+            name = _attempt_name(self._task, f"p{self._partition}")
+            counted = pa.compute.value_counts(table.column("query").combine_chunks())
+            for query, count in zip(
+                counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True
+            ):
+                rows[str(query)] = rows.get(str(query), 0) + count
+            latest = pa.compute.max(table.column("window_end")).cast(pa.int64()).as_py()
+            queries = counted.field("values").to_pylist()
+            files.append(_write_result(self._task, signature, name, table, latest, queries))
+        return files, rows
+
+
+def _write_result(
+    task: EpochTask, signature: str, name: str, table: pa.Table, max_us: int | None, queries: Sequence[int]
+) -> dict[str, Any]:
+    rel = f"results/{signature}/{name}.parquet"
+    path = Path(task.root, rel)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_results(table, path)
+    size = path.stat().st_size
+    return asdict(
+        ResultFile(
+            signature, rel, table.num_rows, size, task.epoch, task.epoch, min(queries), max(queries), max_us
+        )
+    )
+
+
+def write_results(table: pa.Table, path: Path) -> None:
+    """Write result rows as Parquet: repeating columns are dictionaries, so runs cost almost nothing."""
+    repeating = [n for n in table.column_names if n in ("query", "window_start", "window_end", "epoch") or n[:2] == "qs"]
+    repeating += [n for n in table.column_names if n[0] == "k" and n not in repeating]
+    pq.write_table(
+        table, path, use_dictionary=repeating, compression="lz4", write_statistics=["query"], row_group_size=1 << 20
+    )

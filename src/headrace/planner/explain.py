@@ -1,0 +1,119 @@
+"""EXPLAIN: the same plan objects the engine runs, as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.model.plan import AggregationOperator, Operator, SelectionOperator, SharedPlan
+from headrace.model.predicate import And, Compare, Const, IsNull, Not, Or, Predicate
+from headrace.model.query import Aggregation, Fallback, Projection, Query
+from headrace.model.window import Window
+
+SHOWN = 8
+
+
+def explain_plan(plan: SharedPlan) -> str:
+    """What a group shares: operators, families, windows, lanes, and what is not shared and why."""
+    lines = [f"shared plan {plan.version}: {len(plan.operators)} operators, {len(plan.fallbacks)} on their own"]
+    for operator in plan.operators:
+        lines += _operator_lines(operator)
+    for fallback in plan.fallbacks:
+        lines.append(f"  plain Spark: query {fallback.query} on {fallback.stream}: {fallback.reason}")
+    return "\n".join(lines)
+
+
+def explain_query(query: Query, plan: SharedPlan | None) -> str:
+    """How one query is run, with whom it shares, and the plain Spark SQL it equals."""
+    lines = [f"query {query.name} on stream {query.plan.stream}"]
+    lines += ["plain Spark SQL:", *(f"  {line}" for line in query.plan.plain_sql.splitlines())]
+    match query.plan.body:
+        case Aggregation() as body:
+            lines.append(f"shared windowed aggregation, {render_window(body.window)}")
+            lines.append("  keys: " + (", ".join(key.sql for key in body.keys) or "none (one group per window)"))
+            lines.append(f"  where: {render_predicate(body.where)}")
+            for aggregate in body.aggregates:
+                what = aggregate.input.sql if aggregate.input else "*"
+                only = "" if aggregate.filter == Const(True) else f" where {render_predicate(aggregate.filter)}"
+                lines.append(f"  {aggregate.function.value}({what}){only}: {aggregate.type.name}")
+        case Projection() as body:
+            lines.append("shared selection: each accepted tuple is stored once with its query-set")
+            lines.append(f"  where: {render_predicate(body.where)}")
+        case Fallback(reason, window):
+            when = "per epoch" if window is None else f"when a window closes, {render_window(window)}"
+            lines.append(f"not shared: {reason}")
+            lines.append(f"  runs as plain Spark SQL over the log, {when}")
+    mine = [o for o in plan.operators if query.id in queries_of(o)] if plan else []
+    for operator in mine:
+        others = len(queries_of(operator)) - 1
+        lines.append(f"runs in operator {operator.id} with {others} other queries:")
+        lines += _operator_lines(operator)[1:]
+    if plan is not None and not mine and not isinstance(query.plan.body, Fallback):
+        lines.append("not active in the current epoch")
+    return "\n".join(lines)
+
+
+def queries_of(operator: Operator) -> frozenset[int]:
+    match operator:
+        case AggregationOperator():
+            return frozenset(column.query for column in operator.columns)
+        case SelectionOperator():
+            return frozenset(operator.queries)
+
+
+def _operator_lines(operator: Operator) -> list[str]:
+    kind = "windowed aggregation" if isinstance(operator, AggregationOperator) else "selection"
+    path = "fast (pyarrow reads the columns)" if operator.path.value == "fast" else "Catalyst (Spark evaluates first)"
+    lines = [f"  {operator.id}: shared {kind} of {operator.stream} for {len(queries_of(operator))} queries"]
+    lines.append(f"    scan: {path}, columns {_some(o.sql for o in operator.scanned)}")
+    if isinstance(operator, AggregationOperator):
+        lines.append(f"    keys: {_some(key.sql for key in operator.keys) or 'none'}")
+        lines.append(f"    windows: {len(operator.windows)}: {_some(map(render_window, operator.windows))}")
+        lines.append(f"    lanes: {_some(f'{lane.name} for {len(lane.columns)} columns' for lane in operator.lanes)}")
+    for family in operator.families[:SHOWN]:
+        names = [operator.operands[i] for i in family.operands]
+        index = ", ".join(f"{i.operand.sql} ({len(i.constants)} constants)" for i in names) or "no predicate"
+        lines.append(f"    family on {index}: {len(family.columns)} filters")
+    if len(operator.families) > SHOWN:
+        lines.append(f"    and {len(operator.families) - SHOWN} more families")
+    return lines
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = f", and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
+    return ", ".join(listed[:SHOWN]) + more
+
+
+def render_window(window: Window) -> str:
+    """A window in words.
+
+    >>> render_window(Window(10_000_000, 5_000_000))
+    'range 10 s slide 5 s'
+    """
+    text = f"range {_seconds(window.range_us)} slide {_seconds(window.slide_us)}"
+    return text + (f" offset {_seconds(window.offset_us)}" if window.offset_us else "")
+
+
+def _seconds(micros: int) -> str:
+    return f"{micros / 1_000_000:g} s"
+
+
+def render_predicate(predicate: Predicate) -> str:
+    """A predicate tree as text, with constants in the operand's physical domain.
+
+    >>> render_predicate(Not(Const(None)))
+    'NOT (NULL)'
+    """
+    match predicate:
+        case Compare(operand, op, value):
+            return f"{operand.sql} {op.value} {value!r}"
+        case IsNull(operand):
+            return f"{operand.sql} IS NULL"
+        case Const(value):
+            return "NULL" if value is None else str(value).upper()
+        case And(children):
+            return " AND ".join(f"({render_predicate(child)})" for child in children)
+        case Or(children):
+            return " OR ".join(f"({render_predicate(child)})" for child in children)
+        case Not(child):
+            return f"NOT ({render_predicate(child)})"

@@ -1,0 +1,81 @@
+"""Multisets of rows compared as the audit compares them: exactly, but floats within a relative tolerance."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Row = tuple[Any, ...]
+TOLERANCE = 1e-9
+
+
+def compare_rows(expected: Iterable[Row], actual: Iterable[Row]) -> tuple[list[Row], list[Row]]:
+    """(rows that are missing, rows that are unexpected). Linear when all is well.
+
+    >>> compare_rows([(1, 2.0), (1, 2.0)], [(1, 2.0 + 1e-12), (2, 2.0)])
+    ([(1, 2.0)], [(2, 2.0)])
+    """
+    wanted, found = _group(expected), _group(actual)
+    missing: list[Row] = []
+    unexpected: list[Row] = []
+    for key in wanted.keys() | found.keys():
+        left, right = wanted.get(key, []), found.get(key, [])
+        if len(left) == len(right) and all(map(same_row, left, right)):
+            continue
+        lost, extra = _match(left, right)
+        missing += lost
+        unexpected += extra
+    return missing, unexpected
+
+
+def _group(rows: Iterable[Row]) -> dict[Row, list[Row]]:
+    """Rows by what must be equal to the letter; inside a group, ordered by their floats."""
+    groups: dict[Row, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[tuple(_exact(value) for value in row)].append(row)
+    for group in groups.values():
+        if len(group) > 1:
+            group.sort(key=lambda row: [_order(value) for value in row if isinstance(value, float)])
+    return groups
+
+
+def _exact(value: Any) -> Any:
+    match value:
+        case float():
+            return "float"
+        case dict() | list():
+            return repr(value)
+        case _:
+            return value
+
+
+def _order(value: float) -> tuple[bool, float]:
+    return (math.isnan(value), 0.0 if math.isnan(value) else value)
+
+
+def same_row(left: Row, right: Row) -> bool:
+    return all(same_value(a, b) for a, b in zip(left, right, strict=True))
+
+
+def same_value(left: Any, right: Any) -> bool:
+    """Equal, or floats within the relative tolerance; NaN equals NaN."""
+    if isinstance(left, float) and isinstance(right, float):
+        if math.isnan(left) or math.isnan(right):
+            return math.isnan(left) and math.isnan(right)
+        return left == right or math.isclose(left, right, rel_tol=TOLERANCE, abs_tol=0.0)
+    return bool(left == right) or repr(left) == repr(right)
+
+
+def _match(left: Sequence[Row], right: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    rest = list(right)
+    lost = []
+    for row in left:
+        for i, other in enumerate(rest):
+            if same_row(row, other):
+                del rest[i]
+                break
+        else:
+            lost.append(row)
+    return lost, rest

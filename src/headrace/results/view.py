@@ -1,0 +1,101 @@
+"""A query's view: its rows in the shared result tables, selected, named and finished with Spark SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headrace.catalog.queries import QueryEntry
+from headrace.engine.records import ResultFile
+from headrace.log.ingest import literal_path
+from headrace.model.query import Aggregation, Fallback, Projection, Query, Stream
+from headrace.model.types import Column, Kind
+from headrace.operators.selection import WORD
+from headrace.planner.signatures import output_column
+
+
+def query_frame(
+    spark: SparkSession,
+    root: Path,
+    stream: Stream,
+    entry: QueryEntry,
+    files: Sequence[ResultFile],
+    *,
+    after_us: int | None = None,
+    first_epoch: int | None = None,
+) -> DataFrame:
+    """The query's result rows with the columns its SQL names.
+
+    `after_us` keeps only windows that end later, `first_epoch` only tuples of that epoch on (for the audit).
+    """
+    query = entry.query
+    if not files:
+        return spark.createDataFrame([], _ddl(query.plan.columns))
+    match query.plan.body:
+        case Aggregation() as body:
+            frame = _windows(spark, root, stream, query, body, files, after_us)
+        case Projection() as body:
+            frame = _tuples(spark, root, entry, body, files, first_epoch)
+        case Fallback():
+            frame = _plain(spark, root, query, files)
+    return frame.toDF(*(column.name for column in query.plan.columns))
+
+
+def _ddl(columns: Sequence[Column]) -> str:
+    return ", ".join(f"`{c.name.replace('`', '``')}` {c.type.name}" for c in columns)
+
+
+def _read(spark: SparkSession, root: Path, ddl: str, files: Sequence[ResultFile]) -> DataFrame:
+    return spark.read.schema(ddl).parquet(*(literal_path(str(root / file.path)) for file in files))
+
+
+def _windows(
+    spark: SparkSession,
+    root: Path,
+    stream: Stream,
+    query: Query,
+    body: Aggregation,
+    files: Sequence[ResultFile],
+    after_us: int | None,
+) -> DataFrame:
+    stored = ["query BIGINT", "window_start TIMESTAMP", "window_end TIMESTAMP"]
+    stored += [f"k{i} {key.type.name}" for i, key in enumerate(body.keys)]
+    stored += [f"a{i} {aggregate.type.name}" for i, aggregate in enumerate(body.aggregates)]
+    frame = _read(spark, root, ", ".join(stored), files).where(F.col("query") == int(query.id))
+    if after_us is not None:
+        frame = frame.where(F.unix_micros("window_end") > after_us)
+    if stream.column(stream.event_time).type.kind is Kind.TIMESTAMP_NTZ:
+        for name in ("window_start", "window_end"):
+            frame = frame.withColumn(name, F.col(name).cast("timestamp_ntz"))
+    if body.having is not None:
+        frame = frame.where(F.expr(body.having))
+    return frame.select(*(F.expr(text).alias(f"c{i}") for i, text in enumerate(body.finish)))
+
+
+def _tuples(
+    spark: SparkSession,
+    root: Path,
+    entry: QueryEntry,
+    body: Projection,
+    files: Sequence[ResultFile],
+    first_epoch: int | None,
+) -> DataFrame:
+    assert entry.slot is not None and entry.first_epoch is not None
+    word, bit = divmod(entry.slot, WORD)
+    columns = {output_column(o): o.type.name for o in body.outputs}
+    stored = [f"{name} {type_}" for name, type_ in columns.items()]
+    ddl = ", ".join([*stored, "epoch BIGINT", f"qs{word} BIGINT"])
+    frame = _read(spark, root, ddl, files).where(F.getbit(f"qs{word}", F.lit(bit)) == 1)
+    frame = frame.where(F.col("epoch") >= max(entry.first_epoch, first_epoch or 0))
+    if entry.last_epoch is not None:
+        frame = frame.where(F.col("epoch") < int(entry.last_epoch))
+    return frame.select(*(F.col(output_column(o)).alias(f"c{i}") for i, o in enumerate(body.outputs)))
+
+
+def _plain(spark: SparkSession, root: Path, query: Query, files: Sequence[ResultFile]) -> DataFrame:
+    stored = [f"c{i} {column.type.name}" for i, column in enumerate(query.plan.columns)]
+    frame = _read(spark, root, ", ".join([*stored, "query BIGINT"]), files)
+    return frame.where(F.col("query") == int(query.id)).drop("query")

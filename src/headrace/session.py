@@ -1,0 +1,560 @@
+"""The facade people import: `headrace.open(path)` gives a `Session` on a warehouse."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from headrace import sql
+from headrace.catalog.catalog import Catalog
+from headrace.catalog.queries import QueryEntry, QueryState
+from headrace.catalog.warehouse import Warehouse
+from headrace.engine.analyzer import SparkAnalyzer
+from headrace.engine.errors import spark_reason
+from headrace.engine.group import Group, GroupOptions
+from headrace.engine.records import Commit
+from headrace.engine.spark import EPOCH_JOBS, READING, child_session, start_session
+from headrace.log.append import append
+from headrace.log.arrivals import Arrivals
+from headrace.log.ingest import Ingest
+from headrace.log.orphans import remove_orphans
+from headrace.log.epochs import EpochLog
+from headrace.log.seal import DEFAULT_MAX_EPOCH_ROWS, Sealer
+from headrace.log.sources import as_source, source_from
+from headrace.model.epoch import FOREVER_US, NEVER_US
+from headrace.model.errors import CatalogError, EngineError, HeadraceError, SqlError
+from headrace.model.query import QueryPlan, Stream, StreamName
+from headrace.model.types import Column, Kind, SqlType
+from headrace.planner.explain import explain_plan, explain_query
+from headrace.planner.shared import Member, plan_group
+from headrace.progress import progress_of
+from headrace.results.audit import AuditReport, audit_query
+from headrace.results.view import query_frame
+from headrace.statements import execute
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Duration = str | timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class QueryInfo:
+    """One line of `hr.queries()`: dropped queries are listed too, because their results stay."""
+
+    name: str
+    state: QueryState
+    stream: str
+    text: str
+    first_epoch: int | None
+    last_epoch: int | None
+    rows: int
+    error: str | None
+    slot: int | None
+    shared: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """One line of `hr.streams()`; `rows` and `late_rows` count what this session sealed and found sealed."""
+
+    name: str
+    columns: tuple[Column, ...]
+    event_time: str
+    watermark: timedelta
+    watermark_us: int | None
+    rows: int
+    late_rows: int
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueryMetrics:
+    """What one query has cost and brought so far."""
+
+    rows: int
+    deployment_latency: float | None
+    first_epoch: int | None
+    last_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionMetrics:
+    """Counters since the session opened; latencies and seconds are wall-clock seconds."""
+
+    epoch: int
+    active_queries: int
+    input_rows: int
+    result_rows: int
+    late_rows: int
+    last_epoch_seconds: float
+    last_epoch_rows: int
+    event_time_latency: float | None
+    deployment_latencies: tuple[float, ...]
+    behind: int
+
+
+class QueryHandle:
+    """A query by name. It stays usable after the drop: results outlive it."""
+
+    def __init__(self, session: Session, name: str, id_: int) -> None:
+        self._session, self.name, self._id = session, name, id_
+
+    def __repr__(self) -> str:
+        return f"<query {self.name}>"
+
+    def _entry(self) -> QueryEntry:
+        return self._session._catalog.entry_of(self._id)  # type: ignore[arg-type]
+
+    @property
+    def state(self) -> QueryState:
+        return self._entry().state
+
+    def results(self) -> DataFrame:
+        """All rows delivered so far, as a Spark DataFrame with the columns the SQL names."""
+        return self._session._results(self._entry())
+
+    def to_pandas(self) -> pd.DataFrame:
+        return self.results().toPandas()
+
+    def explain(self) -> str:
+        """How the query runs, with whom it shares, and the plain Spark SQL it equals."""
+        return self._session._explain_query(self._entry())
+
+    def metrics(self) -> QueryMetrics:
+        entry = self._entry()
+        latency = None if entry.active_at is None else max(0.0, entry.active_at - entry.requested_at)
+        rows = self._session._group.commit.rows.get(str(entry.query.id), 0)
+        return QueryMetrics(rows, latency, entry.first_epoch, entry.last_epoch)
+
+    def audit(self) -> AuditReport:
+        """Compare what was delivered with plain Spark over the same tuples."""
+        return self._session._audit(self._entry())
+
+
+class Session:
+    """A warehouse open for writing. Thread-safe; use it as a context manager, or call `close()`."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        spark: SparkSession | None = None,
+        master: str = "local[*]",
+        config: dict[str, str] | None = None,
+        max_epoch_rows: int = DEFAULT_MAX_EPOCH_ROWS,
+        changelog_count: int = 100,
+        changelog_delay: Duration = "1 second",
+        partitions: int | None = None,
+        retention: Duration | None = "7 days",
+        log_retention: Duration | None = "1 day",
+        progress: bool | None = None,
+    ) -> None:
+        self._options = GroupOptions(partitions, _duration(retention), _duration(log_retention))
+        delay = sql.parse_duration(changelog_delay) / 1e6
+        if max_epoch_rows < 1 or changelog_count < 1 or (partitions is not None and partitions < 1):
+            raise EngineError(
+                "BAD_OPTION", "max_epoch_rows, changelog_count and partitions must be at least 1"
+            )
+        self._warehouse = Warehouse(path)
+        self._warehouse.acquire()
+        self._owns_spark = False
+        try:
+            self._catalog = Catalog(self._warehouse, batch_count=changelog_count, batch_delay=delay)
+            epochs = EpochLog(self._warehouse)
+            self._arrivals = Arrivals(self._warehouse, epochs)
+            remove_orphans(self._warehouse, epochs, self._arrivals)
+            self._sealer = Sealer(self._warehouse, self._catalog, self._arrivals)
+            self._owns_spark = spark is None and SparkSession.getActiveSession() is None
+            self.spark = spark or start_session(master, config)
+            self._reader = child_session(self.spark, READING)
+            self._shapes = sql.ShapeCache(SparkAnalyzer(self._reader))
+            jobs = child_session(self.spark, EPOCH_JOBS)
+            self._group = Group(jobs, self._warehouse, self._catalog, self._sealer, self._options)
+            self._ingests = {
+                stream.name: Ingest(jobs, self._warehouse, self._arrivals, stream, source_from(described))
+                for stream in self._catalog.streams()
+                if (described := self._catalog.source(stream.name)) and described.get("kind") != "frame"
+            }
+        except BaseException:
+            self._stop_spark()
+            self._warehouse.release()
+            raise
+        self._max_epoch_rows, self._progress = max_epoch_rows, progress
+        self._running = threading.Lock()
+        self._reading = threading.Lock()
+        self._loop: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._trouble: HeadraceError | None = None
+        self._deployments: deque[float] = deque(maxlen=1000)
+        self._totals = {"input": 0, "results": 0, "late": 0}
+        self._stream_rows: dict[str, list[int]] = {}
+        self._latency: float | None = None
+        self._closed = False
+
+    # streams
+
+    def create_stream(
+        self,
+        name: str,
+        schema: str,
+        *,
+        event_time: str,
+        watermark: Duration = "0 seconds",
+        source: Any = None,
+    ) -> None:
+        """Define a stream. `schema` is Spark DDL; `source` None means that `append` feeds it."""
+        self._check_open()
+        stream = self._define(name, schema, event_time, watermark)
+        given = None if source is None else as_source(source)
+        self._catalog.create_stream(stream, None if given is None else given.describe())
+        if given is not None:
+            self._ingests[stream.name] = Ingest(
+                self._group_spark, self._warehouse, self._arrivals, stream, given
+            )
+
+    @property
+    def _group_spark(self) -> SparkSession:
+        return self._group.spark
+
+    def attach_source(self, name: str, source: Any) -> None:
+        """Give a reopened stream its streaming DataFrame again: DataFrames are not kept in the warehouse."""
+        stream = self._catalog.stream(name)
+        self._ingests[stream.name] = Ingest(
+            self._group_spark, self._warehouse, self._arrivals, stream, as_source(source)
+        )
+
+    def _define(self, name: str, schema: str, event_time: str, watermark: Duration) -> Stream:
+        sql.check_name(name, "stream")
+        try:
+            fields = StructType.fromDDL(schema).fields
+        except Exception as error:
+            raise CatalogError(
+                "BAD_SCHEMA",
+                f"the schema of stream `{name}` is not Spark DDL",
+                detail=spark_reason(error),
+                hint="write it as 'userID BIGINT, price DOUBLE, ts TIMESTAMP'",
+            ) from None
+        columns = tuple(Column(f.name, SqlType(f.dataType.simpleString())) for f in fields)
+        found = [column for column in columns if column.name.lower() == event_time.lower()]
+        if not found:
+            raise CatalogError(
+                "NO_EVENT_TIME",
+                f"stream `{name}` has no column `{event_time}` to take its event time from",
+                hint="name a TIMESTAMP column of its schema",
+            )
+        if found[0].type.kind not in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ):
+            raise CatalogError(
+                "EVENT_TIME_TYPE",
+                f"the event time `{found[0].name}` of stream `{name}` is {found[0].type.name.upper()}",
+                hint="it must be TIMESTAMP or TIMESTAMP_NTZ",
+            )
+        delay = sql.parse_duration(watermark)
+        if delay < 0:
+            raise CatalogError("BAD_WATERMARK", f"the watermark of stream `{name}` is negative")
+        return Stream(StreamName(name), columns, found[0].name, delay)
+
+    def append(self, stream: str, data: Any) -> int:
+        """Add rows (pandas, pyarrow, Spark DataFrame, list of dicts) durably; the next epoch takes them in."""
+        self._check_open()
+        return append(self._warehouse, self._arrivals, self._catalog.stream(stream), data)
+
+    def close_stream(self, name: str) -> None:
+        """No more input: with the next epoch the watermark goes to infinity and every window closes."""
+        self._check_open()
+        stream = self._catalog.stream(name)
+        ingest = self._ingests.pop(stream.name, None)
+        if ingest is not None:
+            ingest.stop()
+        self._arrivals.close(stream.name)
+
+    def streams(self) -> list[StreamInfo]:
+        latest = self._sealer.latest
+        infos = []
+        for stream in self._catalog.streams():
+            part = latest.of(stream.name) if latest else None
+            mark = None if part is None or part.watermark_us in (NEVER_US, FOREVER_US) else part.watermark_us
+            rows, late = self._stream_rows.get(stream.name, [0, 0])
+            infos.append(
+                StreamInfo(
+                    stream.name,
+                    stream.columns,
+                    stream.event_time,
+                    timedelta(microseconds=stream.watermark_us),
+                    mark,
+                    rows,
+                    late,
+                    self._arrivals.closed(stream.name),
+                )
+            )
+        return infos
+
+    # queries
+
+    def create_query(self, text: str, name: str | None = None) -> QueryHandle:
+        """Ask for a query; returns at once. It is active from the next epoch on."""
+        self._check_open()
+        if name is not None:
+            sql.check_name(name, "query")
+        query = self._catalog.request_create(name, self._parse(text))
+        return QueryHandle(self, query.name, query.id)
+
+    def _parse(self, text: str) -> QueryPlan:
+        streams = {str(stream.name): stream for stream in self._catalog.streams()}
+        with self._reading:
+            return sql.parse_query(text, streams, self._shapes)
+
+    def drop_query(self, name: str) -> None:
+        """Ask for a query to end with the current epoch; its results stay."""
+        self._check_open()
+        self._catalog.request_drop(name)
+
+    def query(self, name: str) -> QueryHandle:
+        query = self._catalog.query(name)
+        return QueryHandle(self, query.name, query.id)
+
+    def queries(self) -> list[QueryInfo]:
+        """Every query, oldest first, with its state, and its error when it was quarantined."""
+        rows = self._group.commit.rows
+        return [
+            QueryInfo(
+                entry.query.name,
+                entry.state,
+                entry.query.plan.stream,
+                entry.query.plan.text,
+                entry.first_epoch,
+                entry.last_epoch,
+                rows.get(str(entry.query.id), 0),
+                entry.error,
+                entry.slot,
+                not hasattr(entry.query.plan.body, "reason"),
+            )
+            for entry in self._catalog.entries()
+        ]
+
+    def explain(self, text: str | None = None) -> str:
+        """The shared plan of all queries that are or will be active; or how one text would run."""
+        if text is not None:
+            plan = self._parse(text)
+            from headrace.model.query import Query, QueryId
+
+            return explain_query(Query(QueryId(0), "(not created)", plan), None)
+        return explain_plan(self._current_plan())
+
+    def _current_plan(self):  # type: ignore[no-untyped-def]
+        entries = [e for e in self._catalog.entries() if e.live and e.error is None]
+        streams = {stream.name: stream for stream in self._catalog.streams()}
+        return plan_group((Member(e.query, e.slot or 0) for e in entries), streams)
+
+    def execute(self, statement: str) -> str | pa.Table:
+        """Run one SQL statement of the Headrace language; text, or a table for SELECT and SHOW."""
+        return execute(self, statement)
+
+    def select(self, text: str) -> DataFrame:
+        """Spark SQL over results: every query is visible as a table of its own name."""
+        with self._reading:
+            for entry in self._catalog.entries():
+                name = entry.query.name
+                if name.lower() in text.lower():
+                    self._results(entry).createOrReplaceTempView(sql.quote_name(name))
+            try:
+                return self._reader.sql(text)
+            except PySparkException as error:
+                raise SqlError("SELECT_FAILED", spark_reason(error), hint="SHOW QUERIES lists the tables") from None
+
+    # running
+
+    def run_available(self) -> int:
+        """Flush query changes, seal everything pending and run it; how many epochs that took."""
+        self._check_open()
+        with self._running:
+            for ingest in list(self._ingests.values()):
+                ingest.run_available()
+            self._catalog.flush()
+            return self._seal_and_run()
+
+    def _seal_and_run(self) -> int:
+        done = 0
+        with progress_of(self._progress) as show:
+            while True:
+                waiting = sum(c.rows for a in self._arrivals.pending() for c in a.chunks)
+                if self._group.behind == 0 and self._sealer.seal(self._max_epoch_rows) is None:
+                    return done
+                for commit in self._group.run_pending():
+                    self._note(commit)
+                    done += 1
+                    show(commit, waiting)
+
+    def _note(self, commit: Commit) -> None:
+        epoch = self._sealer.epoch(commit.epoch)
+        self._totals["input"] += commit.metrics.input_rows
+        self._totals["results"] += commit.metrics.result_rows
+        self._totals["late"] += commit.metrics.late_rows
+        for part in epoch.streams:
+            counts = self._stream_rows.setdefault(part.stream, [0, 0])
+            counts[0] += part.rows
+            counts[1] += part.late_rows
+        for change in epoch.changes:
+            self._deployments.append(max(0.0, commit.committed_at - change.requested_at))
+        ends = [r.max_us for r in commit.results if r.first_epoch == r.last_epoch == commit.epoch and r.max_us]
+        ends = [end for end in ends if end not in (NEVER_US, FOREVER_US)]
+        self._latency = commit.committed_at - max(ends) / 1e6 if ends else None
+
+    def start(self, interval: Duration = "1 second") -> None:
+        """Run in the background: every interval, whatever has arrived becomes an epoch."""
+        self._check_open()
+        if self._loop is not None:
+            raise EngineError("ALREADY_RUNNING", "the session is running already", hint="call stop() first")
+        seconds = sql.parse_duration(interval) / 1e6
+        self._stopping.clear()
+        self._trouble = None
+        for ingest in self._ingests.values():
+            ingest.start(seconds)
+        self._loop = threading.Thread(target=self._run_loop, args=(seconds,), name="headrace", daemon=True)
+        self._loop.start()
+
+    def _run_loop(self, seconds: float) -> None:
+        due = time.monotonic()
+        try:
+            while not self._stopping.is_set():
+                for ingest in self._ingests.values():
+                    if (trouble := ingest.health()) is not None:
+                        raise trouble
+                self._catalog.tick()
+                with self._running:
+                    while self._group.behind or self._sealer.seal(self._max_epoch_rows) is not None:
+                        for commit in self._group.run_pending():
+                            self._note(commit)
+                        if self._stopping.is_set():
+                            break
+                due = max(due + seconds, time.monotonic())
+                self._stopping.wait(max(0.0, due - time.monotonic()))
+        except HeadraceError as error:
+            self._trouble = error
+        except Exception as error:
+            self._trouble = EngineError("LOOP_FAILED", "the background run stopped", detail=spark_reason(error))
+            self._trouble.__cause__ = error
+
+    def stop(self) -> None:
+        """Stop running in the background; the epoch under way is finished first."""
+        if self._loop is None:
+            return
+        self._stopping.set()
+        self._loop.join()
+        self._loop = None
+        for ingest in self._ingests.values():
+            ingest.stop()
+        self._raise_trouble()
+
+    def _raise_trouble(self) -> None:
+        trouble, self._trouble = self._trouble, None
+        if trouble is not None:
+            raise trouble
+
+    def metrics(self) -> SessionMetrics:
+        """Counters for a live view; cheap. Raises what stopped a background run."""
+        if self._trouble is not None and self._loop is not None and not self._loop.is_alive():
+            self._raise_trouble()
+        commit = self._group.commit
+        return SessionMetrics(
+            epoch=commit.epoch,
+            active_queries=commit.metrics.active_queries,
+            input_rows=self._totals["input"],
+            result_rows=self._totals["results"],
+            late_rows=self._totals["late"],
+            last_epoch_seconds=commit.metrics.seconds,
+            last_epoch_rows=commit.metrics.input_rows,
+            event_time_latency=self._latency,
+            deployment_latencies=tuple(self._deployments),
+            behind=self._group.behind,
+        )
+
+    # looking
+
+    def _results(self, entry: QueryEntry) -> DataFrame:
+        stream = self._catalog.stream(entry.query.plan.stream)
+        return query_frame(self._reader, self._warehouse.root, stream, entry, self._group.results(entry))
+
+    def _explain_query(self, entry: QueryEntry) -> str:
+        return explain_query(entry.query, self._current_plan())
+
+    def _audit(self, entry: QueryEntry) -> AuditReport:
+        stream = self._catalog.stream(entry.query.plan.stream)
+        with self._reading:
+            return audit_query(
+                self._reader,
+                self._warehouse.root,
+                stream,
+                entry,
+                self._group.results(entry),
+                self._sealer,
+                self._group.index,
+                self._group.commit.epoch,
+                self._group.expired_us,
+            )
+
+    # closing
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EngineError("SESSION_CLOSED", "this session is closed", hint="open the warehouse again")
+
+    def close(self) -> None:
+        """Stop, keep everything that was asked for, and let the warehouse go. Harmless when closed."""
+        if self._closed:
+            return
+        try:
+            self.stop()
+        finally:
+            self._closed = True
+            try:
+                self._catalog.flush()
+                self._catalog.checkpoint()
+            finally:
+                self._warehouse.release()
+                self._stop_spark()
+
+    def _stop_spark(self) -> None:
+        if self._owns_spark:
+            with suppress(Exception):
+                self.spark.stop()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except HeadraceError:
+            if error is None:
+                raise
+
+
+def open(path: str | Path, **options: Any) -> Session:
+    """Open a warehouse for writing, creating it when absent.
+
+    Options: `spark` (a session to use; else one is started with `master` and `config`), `max_epoch_rows`,
+    `changelog_count`, `changelog_delay`, `partitions`, `retention` (results), `log_retention`, `progress`.
+    """
+    return Session(path, **options)
+
+
+def _duration(value: Duration | None) -> int | None:
+    return None if value is None else sql.parse_duration(value)
+
+
+__all__ = ["QueryHandle", "QueryInfo", "Session", "SessionMetrics", "SqlError", "StreamInfo", "open"]
