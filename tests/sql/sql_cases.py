@@ -1,0 +1,74 @@
+"""Accepted queries by theme; goldens describe them, and Spark runs them."""
+
+from __future__ import annotations
+
+AGGREGATIONS = [
+    "SELECT gemPackID, SUM(price) FROM purchases WHERE price > 3 GROUP BY gemPackID, window(ts, '10 seconds', '5 seconds')",
+    "SELECT window.start, window.end, COUNT(*) AS n FROM purchases GROUP BY window(ts, '1 minute')",
+    "SELECT window, COUNT(1) FROM purchases GROUP BY window(ts, '9 seconds', '3 seconds', '1 second')",
+    "SELECT window(ts, '10 seconds').start AS s, MAX(price) - MIN(price) AS spread FROM purchases GROUP BY window(ts, '10 seconds')",
+    "SELECT country, AVG(price) FROM purchases GROUP BY window(ts, '10 seconds'), country HAVING COUNT(*) > 2 AND AVG(price) < 50.5",
+    "SELECT upper(country) AS c, COUNT(country) FROM purchases WHERE level % 2 = 0 GROUP BY window(ts, '10 seconds'), upper(country)",
+    "SELECT level + 1 AS l, SUM(level) AS s FROM purchases WHERE level < 100 GROUP BY l, window(ts, '10 seconds')",
+    "SELECT country, COUNT(*) FROM purchases GROUP BY 1, window(ts, '20 seconds')",
+    "SELECT window(ts, '20 seconds') AS w, w.end, COUNT(*) AS n FROM purchases GROUP BY w HAVING n > 1",
+    "SELECT AVG(amount), SUM(amount), MIN(amount), SUM(amount) / COUNT(*) FROM purchases GROUP BY window(ts, '20 seconds')",
+    "SELECT VARIANCE(price), VAR_POP(price), STD(level), STDDEV_POP(weight), MEAN(level) FROM purchases GROUP BY window(ts, '1 minute')",
+    "SELECT COUNT(*) FILTER (WHERE paid) AS p, SUM(price) FILTER (WHERE country = 'DE' OR level > 3) AS s, count_if(price > 20) AS x FROM purchases GROUP BY window(ts, '1 minute')",
+    "SELECT country, MAX(born), MIN(seen), MAX(country), MIN(paid) FROM purchases GROUP BY country, window(ts, '1 minute')",
+    "SELECT p.country, SUM(p.price) * 2 AS d FROM purchases AS p WHERE p.country IN ('DE', 'FR') GROUP BY p.country, window(p.ts, '1 minute')",
+    "SELECT COUNT(address), COUNT(raw) FROM purchases GROUP BY window(ts, '1 minute')",
+    "SELECT SUM(100 / level) AS r FROM purchases WHERE level <> 0 GROUP BY window(ts, '1 minute')",
+    "SELECT SUM(100 / level) FILTER (WHERE level <> 0) AS r FROM purchases GROUP BY window(ts, '1 minute')",
+    "SELECT CASE WHEN price > 20 THEN 'high' ELSE 'low' END AS band, COUNT(*) FROM purchases GROUP BY 1, window(ts, '1 minute')",
+    "SELECT country, level, SUM(price) + level AS x FROM purchases GROUP BY country, level, window(ts, '30 seconds')",
+    "SELECT country AS level, COUNT(*) AS n FROM purchases GROUP BY country, window(ts, '30 seconds') HAVING level = 'DE' OR SUM(level) > 3",
+]
+
+FALLBACKS = [
+    "SELECT country, COUNT(DISTINCT userID) FROM purchases GROUP BY country, window(ts, '1 minute')",
+    "SELECT percentile(price, 0.5) AS m, collect_set(country) IS NOT NULL AS c FROM purchases GROUP BY window(ts, '1 minute')",
+    "SELECT MAX(big), SUM(big) FROM purchases GROUP BY window(ts, '1 minute')",
+    "SELECT address, COUNT(*) FROM purchases GROUP BY address, window(ts, '1 minute')",
+    "SELECT country, COUNT(*) FROM purchases GROUP BY window(ts, '1 minute'), ROLLUP (country)",
+    "SELECT hour(window.start) AS h, COUNT(*) FROM purchases GROUP BY window(ts, '1 minute'), hour(window(ts, '1 minute').start)",
+    "SELECT address, price FROM purchases WHERE price > 10",
+    "SELECT country, window(ts, '10 seconds').start AS s FROM purchases",
+]
+
+PROJECTIONS = [
+    "SELECT * FROM purchases WHERE price > 3 AND level BETWEEN 2 AND 5".replace(
+        "*", "* EXCEPT (address, raw)"
+    ),
+    "SELECT userID, price * 2 AS twice FROM purchases WHERE country LIKE 'D%' AND price >= 10",
+    "SELECT 100 / level AS r, address.city FROM purchases WHERE level > 0 AND address.zip > 3",
+    "SELECT PRICE, Country AS c FROM Purchases WHERE NOT (PAID OR level IS NULL)",
+    "SELECT c, p + 1 AS q FROM (SELECT country AS c, price AS p, level FROM purchases WHERE paid) AS s WHERE s.p > 10 AND level > 1",
+    "WITH dear AS (SELECT * FROM purchases WHERE price > 20) SELECT userID, born FROM dear WHERE born >= '1990-01-01'",
+    "SELECT price * 2 AS a, a + 1 AS b FROM purchases WHERE seen > TIMESTAMP_NTZ '2024-01-01 00:00:10'",
+    "SELECT userID FROM purchases WHERE country = 'it''s' OR country <=> NULL OR level <> 3",
+]
+
+CQL = [
+    "SELECT gemPackID, SUM(price) FROM purchases [RANGE 10 SECONDS SLIDE 5 SECONDS] WHERE price > 3 GROUP BY gemPackID",
+    "SELECT SUM(price) AS s, COUNT(*) FROM purchases [RANGE 10 SECONDS SLICE 5 SECONDS] AS p",
+    "SELECT COUNT(DISTINCT country) AS n FROM purchases [RANGE 1 MINUTE]",
+    "SELECT country, price FROM purchases [RANGE 20 SECONDS] WHERE price > 20",
+    "SELECT DISTINCT country FROM purchases [RANGE 20 SECONDS]",
+    "SELECT * FROM (SELECT country, price, userID, ROW_NUMBER() OVER (PARTITION BY country ORDER BY price DESC, userID) AS rank FROM purchases [RANGE 30 SECONDS SLIDE 15 SECONDS]) WHERE rank <= 2",
+    "SELECT country, COUNT(*) AS n FROM (SELECT country, RANK() OVER (ORDER BY price) AS r FROM purchases [RANGE 1 MINUTE] AS p WHERE p.paid) GROUP BY country",
+]
+
+FOLDED = [
+    "SELECT country, w.start AS hour, n FROM (SELECT country, window(ts, '1 hour') AS w, COUNT(*) AS n FROM purchases GROUP BY country, window(ts, '1 hour'))",
+    "SELECT upper(c) AS u, n * 2 AS m FROM (SELECT country AS c, COUNT(*) AS n, window(ts, '20 seconds') AS w FROM purchases WHERE price > 5 GROUP BY 1, 3) WHERE n > 1 AND w.start >= '2024-01-01'",
+    "SELECT c, SUM(p) FROM (SELECT country AS c, price * 2 AS p, ts FROM purchases WHERE paid) WHERE p > 20 GROUP BY c, window(ts, '30 seconds')",
+]
+
+THEMES = {
+    "aggregations": AGGREGATIONS,
+    "cql": CQL,
+    "fallbacks": FALLBACKS,
+    "folded": FOLDED,
+    "projections": PROJECTIONS,
+}

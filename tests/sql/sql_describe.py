@@ -1,0 +1,55 @@
+"""Plans as a few readable lines, for goldens and assertions."""
+
+from __future__ import annotations
+
+from headrace.model.predicate import And, Compare, Const, IsNull, Not, Operand, Or, Predicate
+from headrace.model.query import Aggregate, Aggregation, Body, Fallback, Projection
+from headrace.sql.windows import render_window_arguments
+
+
+def describe(body: Body) -> str:
+    match body:
+        case Aggregation():
+            lines = [
+                f"aggregation by window({render_window_arguments(body.window)})",
+                f"where {show(body.where)}",
+                *(f"k{i} = {_operand(key)}" for i, key in enumerate(body.keys)),
+                *(f"a{i} = {_aggregate(aggregate)}" for i, aggregate in enumerate(body.aggregates)),
+                *(f"finish {text}" for text in body.finish),
+            ]
+            return "\n".join(lines + ([f"having {body.having}"] if body.having else []))
+        case Projection():
+            return "\n".join([f"projection where {show(body.where)}", *map(_operand, body.outputs)])
+        case Fallback():
+            per = "epoch" if body.window is None else f"window({render_window_arguments(body.window)})"
+            return f"fallback per {per}: {body.reason}"
+
+
+def show(predicate: Predicate) -> str:
+    match predicate:
+        case Compare(operand, op, value):
+            return f"{_name(operand)} {op.value} {value!r}"
+        case IsNull(operand):
+            return f"{_name(operand)} is null"
+        case Const(value):
+            return str(value)
+        case And(children):
+            return "(" + " and ".join(map(show, children)) + ")"
+        case Or(children):
+            return "(" + " or ".join(map(show, children)) + ")"
+        case Not(child):
+            return f"not {show(child)}"
+
+
+def _name(operand: Operand) -> str:
+    return operand.sql if operand.plain else "{" + operand.sql + "}"
+
+
+def _operand(operand: Operand) -> str:
+    return f"{_name(operand)}: {operand.type.name}"
+
+
+def _aggregate(aggregate: Aggregate) -> str:
+    inner = "" if aggregate.input is None else _operand(aggregate.input)
+    filtered = "" if aggregate.filter == Const(True) else f" filter {show(aggregate.filter)}"
+    return f"{aggregate.function.value}({inner}): {aggregate.type.name}{filtered}"

@@ -1,0 +1,212 @@
+"""Everything that is refused: with a stable code, a message that names the thing, and nothing asked of Spark twice."""
+
+from __future__ import annotations
+
+import pytest
+from sql_fakes import STREAMS, FakeAnalyzer
+
+from headrace.model.errors import SqlError
+from headrace.model.query import Stream, StreamName
+from headrace.model.types import Column, SqlType
+from headrace.sql import ShapeCache, parse_query
+
+
+WINDOW = "GROUP BY window(ts, '10 seconds')"
+
+REFUSED = [
+    # text, code, a word of the message
+    ("", "EMPTY_TEXT", "no statement"),
+    ("  -- nothing\n ;", "EMPTY_TEXT", "no statement"),
+    ("SELECT price FROM purchases WHERE price > 1" + " OR price > 1" * 80_000, "TEXT_TOO_LONG", "100,000"),
+    ("SELECT price FROM purchases; SELECT 1", "TWO_STATEMENTS", "more than one"),
+    ("SELECT price FROM", "SYNTAX", "table name"),
+    ("SELECT price FROM purchases WHERE", "SYNTAX", ""),
+    ("SELECT 'abc FROM purchases", "SYNTAX", "not closed"),
+    ("SELEC price FROM purchases", "SYNTAX", "SELEC"),
+    ("SELECT a\x00b FROM purchases", "SYNTAX", "NUL"),
+    ("SELECT price FROM purchases [RANGE 10 SECONDS", "SYNTAX", "bracket"),
+    ("SELECT price FROM purchases [RANGE]", "SYNTAX", "RANGE n UNIT"),
+    ("SELECT " + "(" * 3000 + "price" + ")" * 3000 + " FROM purchases", "SYNTAX", "nested"),
+    ("INSERT INTO purchases VALUES (1)", "NOT_A_QUERY", "INSERT"),
+    ("DROP TABLE purchases", "NOT_A_QUERY", "DROP"),
+    ("CREATE TABLE t (a INT)", "NOT_A_QUERY", "CREATE"),
+    ("SHOW TABLES", "NOT_A_QUERY", "SHOW"),
+    ("SELECT price FROM purchase", "UNKNOWN_STREAM", "purchase"),
+    ("SELECT price FROM other.purchases", "UNKNOWN_STREAM", "other.purchases"),
+    ("SELECT prise FROM purchases", "UNKNOWN_COLUMN", "prise"),
+    ("SELECT price FROM purchases WHERE prise > 3", "UNKNOWN_COLUMN", "prise"),
+    ("SELECT q.price FROM purchases AS p", "UNKNOWN_COLUMN", "q"),
+    (f"SELECT SUM(prise) FROM purchases {WINDOW}", "UNKNOWN_COLUMN", "prise"),
+    ("SELECT window.start FROM purchases", "UNKNOWN_COLUMN", "window"),
+    ("SELECT x FROM (SELECT price AS x, level AS X FROM purchases)", "AMBIGUOUS_COLUMN", "x"),
+    ("SELECT SUM(price) FROM purchases", "NO_WINDOW", "SUM(price)"),
+    ("SELECT country, COUNT(*) FROM purchases GROUP BY country", "NO_WINDOW", "COUNT(*)"),
+    ("SELECT country FROM purchases GROUP BY country", "NO_WINDOW", "GROUP BY"),
+    ("SELECT DISTINCT country FROM purchases", "NO_WINDOW", "DISTINCT"),
+    ("SELECT COUNT(*) FROM purchases GROUP BY window(seen, '1 hour')", "NOT_EVENT_TIME", "seen"),
+    (
+        "SELECT COUNT(*) FROM purchases GROUP BY window(ts + INTERVAL 1 HOUR, '1 hour')",
+        "NOT_EVENT_TIME",
+        "ts",
+    ),
+    ("SELECT COUNT(*) FROM purchases GROUP BY window(ts, '0 seconds')", "BAD_WINDOW", "range"),
+    ("SELECT COUNT(*) FROM purchases GROUP BY window(ts, '-5 seconds')", "BAD_WINDOW", "range"),
+    ("SELECT COUNT(*) FROM purchases GROUP BY window(ts, '5 seconds', '0 seconds')", "BAD_WINDOW", "slide"),
+    ("SELECT COUNT(*) FROM purchases GROUP BY window(ts, '5 seconds', '-1 seconds')", "BAD_WINDOW", "slide"),
+    (
+        "SELECT COUNT(*) FROM purchases GROUP BY window(ts, '5 seconds', '10 seconds')",
+        "BAD_WINDOW",
+        "slide 10 seconds",
+    ),
+    (
+        "SELECT COUNT(*) FROM purchases GROUP BY window(ts, '9 seconds', '3 seconds', '3 seconds')",
+        "BAD_WINDOW",
+        "start",
+    ),
+    ("SELECT COUNT(*) FROM purchases GROUP BY window(ts)", "BAD_WINDOW", "arguments"),
+    ("SELECT COUNT(*) FROM purchases GROUP BY window(ts, level)", "BAD_WINDOW", "level"),
+    ("SELECT COUNT(*) FROM purchases GROUP BY window(ts, INTERVAL '1' HOUR)", "BAD_WINDOW", "INTERVAL"),
+    ("SELECT COUNT(*) FROM purchases [RANGE 0 SECONDS]", "BAD_WINDOW", "range"),
+    ("SELECT COUNT(*) FROM purchases [RANGE 5 SECONDS SLIDE 10 SECONDS]", "BAD_WINDOW", "slide"),
+    ("SELECT COUNT(*) FROM purchases [RANGE 5 SECONDS SLIDE 0 SECONDS]", "BAD_WINDOW", "slide"),
+    ("SELECT COUNT(*) FROM purchases GROUP BY window(ts, '1 month')", "BAD_DURATION", "month"),
+    ("SELECT COUNT(*) FROM purchases GROUP BY window(ts, '1 year')", "BAD_DURATION", "year"),
+    ("SELECT COUNT(*) FROM purchases GROUP BY window(ts, '5 parsecs')", "BAD_DURATION", "parsecs"),
+    ("SELECT COUNT(*) FROM purchases [RANGE 1 MONTH]", "BAD_DURATION", "MONTH"),
+    ("SELECT COUNT(*) FROM purchases [RANGE 1 DAY] GROUP BY window(ts, '1 hour')", "TWO_WINDOWS", "two"),
+    (
+        "SELECT window(ts, '2 hours').start, COUNT(*) FROM purchases GROUP BY window(ts, '1 hour')",
+        "TWO_WINDOWS",
+        "two",
+    ),
+    ("SELECT COUNT(*) FROM purchases [ROWS 10]", "UNSUPPORTED", "ROWS"),
+    ("SELECT COUNT(*) FROM purchases [NOW]", "UNSUPPORTED", "NOW"),
+    ("SELECT price FROM purchases ORDER BY price", "UNSUPPORTED", "ORDER BY"),
+    ("SELECT price FROM purchases LIMIT 10", "UNSUPPORTED", "LIMIT"),
+    ("SELECT price FROM purchases OFFSET 10", "UNSUPPORTED", "OFFSET"),
+    ("SELECT price FROM (SELECT price FROM purchases LIMIT 10)", "UNSUPPORTED", "LIMIT"),
+    ("SELECT price FROM purchases UNION SELECT price FROM purchases", "UNSUPPORTED", "UNION"),
+    ("SELECT price FROM purchases INTERSECT SELECT price FROM purchases", "UNSUPPORTED", "INTERSECT"),
+    ("SELECT price FROM purchases EXCEPT SELECT price FROM purchases", "UNSUPPORTED", "EXCEPT"),
+    (
+        "SELECT a.price FROM purchases a JOIN purchases b ON a.userID = b.userID",
+        "UNSUPPORTED",
+        "joins are not available yet",
+    ),
+    ("SELECT a.price FROM purchases a, purchases b", "UNSUPPORTED", "joins are not available yet"),
+    (
+        "SELECT 1 FROM purchases [RANGE 1 DAY] AS a, purchases [RANGE 1 DAY] AS b",
+        "UNSUPPORTED",
+        "joins are not available yet",
+    ),
+    ("SELECT price FROM purchases WHERE userID IN (SELECT userID FROM purchases)", "UNSUPPORTED", "subquery"),
+    ("SELECT price FROM purchases WHERE EXISTS (SELECT 1 FROM purchases)", "UNSUPPORTED", "subquery"),
+    (
+        "SELECT price FROM purchases WHERE price > (SELECT MAX(price) FROM purchases)",
+        "UNSUPPORTED",
+        "subquery",
+    ),
+    ("SELECT (SELECT MAX(price) FROM purchases) FROM purchases", "UNSUPPORTED", "subquery"),
+    ("SELECT price FROM purchases WHERE price > ?", "UNSUPPORTED", "parameter"),
+    ("SELECT price FROM purchases WHERE price > :limit", "UNSUPPORTED", ":limit"),
+    ("SELECT ROW_NUMBER() OVER (ORDER BY price) FROM purchases", "UNSUPPORTED", "ROW_NUMBER()"),
+    (
+        "SELECT COUNT(*) FROM purchases GROUP BY session_window(ts, '5 minutes')",
+        "UNSUPPORTED",
+        "session windows are not available yet",
+    ),
+    ("SELECT explode(array(1, 2)) FROM purchases", "UNSUPPORTED", "explode"),
+    ("SELECT price FROM purchases LATERAL VIEW explode(array(1)) AS x", "UNSUPPORTED", "LATERAL VIEW"),
+    ("SELECT price FROM purchases TABLESAMPLE (10 PERCENT)", "UNSUPPORTED", "TABLESAMPLE"),
+    ("SELECT country, COUNT(*) FROM purchases GROUP BY ALL", "UNSUPPORTED", "GROUP BY ALL"),
+    ("SELECT a FROM VALUES (1) AS t(a)", "UNSUPPORTED", ""),
+    ("SELECT 1", "UNSUPPORTED", "reads no stream"),
+    (
+        "SELECT MAX(n) FROM (SELECT country, COUNT(*) AS n FROM purchases GROUP BY country, window(ts, '1 hour'))",
+        "UNSUPPORTED",
+        "aggregation of an aggregation",
+    ),
+    ("SELECT __headrace_closed FROM purchases", "RESERVED_NAME", "__headrace_closed"),
+    *[
+        (f"SELECT price FROM purchases WHERE {call} IS NOT NULL", "NONDETERMINISTIC", call.split("(")[0])
+        for call in (
+            "rand()",
+            "randn()",
+            "uuid()",
+            "shuffle(array(1))",
+            "monotonically_increasing_id()",
+            "now()",
+            "current_timestamp()",
+            "current_date()",
+            "input_file_name()",
+            "spark_partition_id()",
+        )  # fmt: skip
+    ],
+    ("SELECT current_date FROM purchases", "NONDETERMINISTIC", "current_date"),
+    ("SELECT CURRENT_TIMESTAMP FROM purchases", "NONDETERMINISTIC", "current_timestamp"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "word"), REFUSED, ids=[f"{code}-{text[:60]}" for text, code, _ in REFUSED]
+)
+def test_is_refused(text: str, code: str, word: str) -> None:
+    cache = ShapeCache(FakeAnalyzer())
+    with pytest.raises(SqlError) as caught:
+        parse_query(text, STREAMS, cache)
+    assert caught.value.code == code
+    assert word.lower() in caught.value.message.lower()
+    assert len(cache) == 0
+    assert len(caught.value.render()) < 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("SELECT prise FROM purchases", "did you mean `price`?"),
+        ("SELECT price FROM purchase", "did you mean `purchases`?"),
+        ("SELECT SUM(price) FROM purchases", "window(ts, '10 seconds')"),
+        ("SELECT COUNT(*) FROM purchases GROUP BY window(seen, '1 hour')", "window(ts, ...)"),
+    ],
+)
+def test_hint_says_what_to_do(text: str, hint: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        parse_query(text, STREAMS, FakeAnalyzer())
+    assert caught.value.hint is not None and hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "span"),
+    [
+        ("SELECT price\nFROM purchases WHERE (price > 1", (2, 31)),
+        ("SELECT prise FROM purchases", (1, 8)),
+        ("SELECT price,\n  prise FROM purchases", (2, 3)),
+        ("SELECT price FROM purchases; SELECT 1", (1, 28)),
+        ("SELECT now() FROM purchases", (1, 8)),
+        ("FETCHY price", (1, 1)),
+    ],
+)
+def test_position(text: str, span: tuple[int, int]) -> None:
+    with pytest.raises(SqlError) as caught:
+        parse_query(text, STREAMS, FakeAnalyzer())
+    assert caught.value.span == span
+
+
+def test_reserved_stream_column() -> None:
+    stream = Stream(
+        StreamName("s"), (Column("__headrace_x", SqlType("int")), Column("ts", SqlType("timestamp"))), "ts", 0
+    )
+    with pytest.raises(SqlError) as caught:
+        parse_query("SELECT ts FROM s", {"s": stream}, FakeAnalyzer())
+    assert caught.value.code == "RESERVED_NAME"
+
+
+def test_bad_window_is_refused_on_a_known_shape_too() -> None:
+    cache = ShapeCache(FakeAnalyzer())
+    parse_query(
+        "SELECT COUNT(*) FROM purchases GROUP BY window(ts, '5 seconds', '5 seconds')", STREAMS, cache
+    )
+    with pytest.raises(SqlError, match="slide"):
+        parse_query(
+            "SELECT COUNT(*) FROM purchases GROUP BY window(ts, '5 seconds', '6 seconds')", STREAMS, cache
+        )
