@@ -295,8 +295,10 @@ def test_every_chunk_is_in_one_epoch_in_arrival_order(
         log = reopened(log)
         epochs = list(log.sealer.epochs())
         sealed = [chunk for epoch in epochs for chunk in part(epoch).chunks]
+        files = {f"log/purchases/{path.name}" for path in Path(root).glob("log/purchases/*")}
         log.close()
     assert [chunk.path for chunk in sealed] == arrived
+    assert files == set(arrived)
     seen: list[int] = []
     watermark = NEVER_US
     for epoch in epochs:
