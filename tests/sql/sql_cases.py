@@ -22,7 +22,7 @@ AGGREGATIONS = [
     "SELECT SUM(100 / level) FILTER (WHERE level <> 0) AS r FROM purchases GROUP BY window(ts, '1 minute')",
     "SELECT CASE WHEN price > 20 THEN 'high' ELSE 'low' END AS band, COUNT(*) FROM purchases GROUP BY 1, window(ts, '1 minute')",
     "SELECT country, level, SUM(price) + level AS x FROM purchases GROUP BY country, level, window(ts, '30 seconds')",
-    "SELECT country AS level, COUNT(*) AS n FROM purchases GROUP BY country, window(ts, '30 seconds') HAVING level = 'DE' OR SUM(level) > 3",
+    "SELECT country, SUM(level) AS level FROM purchases GROUP BY country, window(ts, '30 seconds') HAVING level > 30 OR MAX(level) < 7",
 ]
 
 FALLBACKS = [

@@ -179,7 +179,7 @@ def _number(value: int | float | Decimal) -> Literal | None:
         case float():
             return Literal(LiteralKind.DOUBLE, value) if math.isfinite(value) else None
         case int():
-            return Literal(LiteralKind.INTEGER, value) if abs(value) < 2**63 else None
+            return Literal(LiteralKind.INTEGER, value) if abs(value) <= 2**63 else None
         case Decimal():
             digits = len(value.as_tuple().digits)
             return Literal(LiteralKind.DECIMAL, value) if digits <= MAX_EXACT_DIGITS else None

@@ -226,14 +226,14 @@ SELECT country, level, SUM(price) + level AS x FROM purchases GROUP BY country, 
 SELECT country, level, SUM(price) + level AS x FROM (SELECT *, window(ts, '30 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY country, level, __headrace_window;
 
 -- query
-SELECT country AS level, COUNT(*) AS n FROM purchases GROUP BY country, window(ts, '30 seconds') HAVING level = 'DE' OR SUM(level) > 3;
+SELECT country, SUM(level) AS level FROM purchases GROUP BY country, window(ts, '30 seconds') HAVING level > 30 OR MAX(level) < 7;
 --   aggregation by window('30 seconds')
 --   where True
 --   k0 = country: string
---   a0 = count_all(): bigint
---   a1 = sum(level: int): bigint
+--   a0 = sum(level: int): bigint
+--   a1 = max(level: int): int
 --   finish k0
 --   finish a0
---   having (k0 = 'DE' OR a1 > 3)
+--   having (a0 > 30 OR a1 < 7)
 -- log
-SELECT country AS level, COUNT(*) AS n FROM (SELECT *, window(ts, '30 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY country, __headrace_window HAVING (country = 'DE' OR SUM(level) > 3);
+SELECT country, SUM(level) AS level FROM (SELECT *, window(ts, '30 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY country, __headrace_window HAVING (SUM(level) > 30 OR MAX(level) < 7);
