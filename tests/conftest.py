@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+collect_ignore_glob = ["*conftest.py"]
+"""Conftest files of several folders have one module name, so they are not collected for doctests."""
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    from pyspark.sql import SparkSession
+    """The run's session, on HEADRACE_TEST_MASTER."""
+    from headrace.engine.spark import start_session
 
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("headrace tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
+    session = start_session(
+        os.environ.get("HEADRACE_TEST_MASTER", "local[2]"),
+        {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"},
     )
-    session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def open_session(spark: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Opens `tmp_path/<name>` on the run's Spark session; whatever is open at the end is closed."""
+    import headrace
+
+    opened: list[Any] = []
+
+    def opens(name: str = "warehouse", **options: Any) -> Any:
+        opened.append(headrace.open(tmp_path / name, spark=spark, **{"progress": False, **options}))
+        return opened[-1]
+
+    yield opens
+    for session in opened:
+        session.close()
