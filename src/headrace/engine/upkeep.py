@@ -32,9 +32,10 @@ EVERY = 32
 """Epochs between the slower parts of upkeep."""
 
 FAN_IN = 8
-SMALL_BYTES = 16 << 20
-LARGE_BYTES = 256 << 20
+SMALL_ROWS = 1 << 17
+LARGE_ROWS = 1 << 19
 MANY_FILES = 256
+"""Only files of few rows are merged (of more, once there are many files), so a merge fits in memory."""
 
 
 class Upkeep:
@@ -149,8 +150,8 @@ def compact_results(root: Path, results: tuple[ResultFile, ...]) -> tuple[Result
         groups[file.signature, file.level].append(file)
     merged: dict[str, ResultFile | None] = {}
     for (signature, _), files in groups.items():
-        limit = SMALL_BYTES if counts[signature] < MANY_FILES else LARGE_BYTES
-        small = [f for f in files if f.bytes < limit]
+        limit = SMALL_ROWS if counts[signature] < MANY_FILES else LARGE_ROWS
+        small = [f for f in files if f.rows < limit]
         while len(small) >= FAN_IN:
             chosen, small = small[:FAN_IN], small[FAN_IN:]
             merged[chosen[0].path] = _merge(root, chosen)

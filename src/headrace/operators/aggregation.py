@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from headrace.model.plan import AggregationOperator
+from headrace.model.plan import AggregationOperator, LaneKind
 from headrace.model.window import Window
-from headrace.operators.cells import Cells, FamilyIndex
+from headrace.operators.cells import Cells, FamilyIndex, merge_cells
 from headrace.operators.encode import Array, Ints, OrderedStrings, translate_ranks
 from headrace.operators.folds import Fold
 from headrace.operators.keys import empty_key, unify_keys
-from headrace.operators.lanes import LaneLogic, Parts
+from headrace.operators.lanes import LaneLogic, Parts, each_range
 from headrace.operators.lower import Closed, lower_output
 from headrace.operators.segment import LaneBlock, Segment, WindowBlock, lane_text
 from headrace.operators.slices import closing_windows, last_ends, slice_starts
@@ -55,28 +55,52 @@ class AggregationLogic:
         self.column_ids = np.array([column.id for column in operator.columns], np.int64)
         windows = np.array([column.window for column in operator.columns], np.int64)
         self.bounds = np.searchsorted(windows, np.arange(len(operator.windows) + 1))
-        self._folds: dict[tuple[int, int, int], tuple[Ints, Fold]] = {}
+        self.shares = _lane_groups(operator)
+        self._folds: dict[tuple[int, int], _SharedFold] = {}
 
     def window_columns(self, lane: int, window: int) -> slice:
         """The columns of one window inside a lane's columns."""
         low, high = np.searchsorted(self.lane_columns[lane], self.bounds[window : window + 2])
         return slice(int(low), int(high))
 
-    def fold_for(self, family: int, lane: int, cells: Cells) -> tuple[Ints, Fold]:
-        """(positions in the lane's columns, fold) for a family's columns; cached while the membership stays."""
-        key = (family, lane, id(cells.member))
-        if key not in self._folds:
+    def fold_for(self, family: int, share: int, cells: Cells) -> _SharedFold:
+        """How a family's cells fold into the lanes of one input; kept while the membership stays."""
+        if (family, share) not in self._folds or not cells.static:
             columns = np.array(self.operator.families[family].columns, np.int64)
-            positions = np.searchsorted(self.lane_columns[lane], columns)
-            clipped = np.minimum(positions, max(len(self.lane_columns[lane]) - 1, 0))
-            inside = (
-                self.lane_columns[lane][clipped] == columns if len(self.lane_columns[lane]) else np.zeros(len(columns), bool)
-            )
-            found = (positions[inside], Fold(cells.member[:, inside]))
-            if not cells.static:
-                return found
-            self._folds[key] = found
-        return self._folds[key]
+            self._folds[family, share] = self._plan_fold(columns, self.shares[share], cells.member)
+        return self._folds[family, share]
+
+    def _plan_fold(self, columns: Ints, lanes: Sequence[int], member: Array) -> _SharedFold:
+        inside = [np.isin(columns, self.lane_columns[lane]) for lane in lanes]
+        used = np.flatnonzero(np.logical_or.reduce(inside))
+        lookup, merged = merge_cells(member[:, used])
+        folds = []
+        for lane, inner in zip(lanes, inside, strict=True):
+            positions = np.searchsorted(self.lane_columns[lane], columns[inner])
+            if len(positions):
+                folds.append((lane, positions, Fold(merged[:, inner[used]])))
+        trash = np.append(np.where(lookup < 0, len(merged), lookup), len(merged))
+        return _SharedFold(trash, len(merged), folds)
+
+
+@dataclass(frozen=True, slots=True)
+class _SharedFold:
+    """Cells of a family as the lanes of one input see them: fewer, since fewer columns ask.
+
+    `lookup[cell]` is the coarser cell, `count` standing for none; cell -1 finds that entry too, as the last one.
+    """
+
+    lookup: Ints
+    count: int
+    folds: list[tuple[int, Ints, Fold]]
+
+
+def _lane_groups(operator: AggregationOperator) -> list[list[int]]:
+    """Lanes by input: those of one input are grouped over the same bins."""
+    groups: dict[int | None, list[int]] = {}
+    for i, lane in enumerate(operator.lanes):
+        groups.setdefault(lane.input, []).append(i)
+    return list(groups.values())
 
 
 def reduce_aggregation(
@@ -160,13 +184,14 @@ def _key_blocks(logic: AggregationLogic, tuples: Tuples | None, ids: Ints, keys:
 
 @dataclass(slots=True)
 class _Folded:
-    """Partials [column, row] per lane; rows are the occupied (slice, key) pairs in that order."""
+    """Partials [column, row] per lane (None: all zero); rows are the occupied (slice, key) pairs in that order."""
 
     slices: Ints
     keys: Ints
     bounds: Ints
     starts: Ints
-    lanes: list[Parts]
+    lanes: list[Parts | None]
+    dense: bool
 
 
 def _fold_block(logic: AggregationLogic, block: _KeyBlock) -> _Folded | None:
@@ -176,19 +201,24 @@ def _fold_block(logic: AggregationLogic, block: _KeyBlock) -> _Folded | None:
     if len(slices) == 0:
         return None
     flat = slices * block.count + block.keys
-    present, row = _occupied(flat, len(tuples.slice_starts) * block.count)
-    lanes = [
-        one.zeros((len(columns), len(present)))
-        for one, columns in zip(logic.logics, logic.lane_columns, strict=True)
-    ]
+    size = len(tuples.slice_starts) * block.count
+    present, row = _occupied(flat, size)
     regions = [r[rows] for r in tuples.regions]
     inputs = [{name: part[rows] for name, part in parts.items()} for parts in tuples.lanes]
+    idle = [
+        lane.kind is LaneKind.NULLS and not parts["v"].any()
+        for lane, parts in zip(logic.operator.lanes, inputs, strict=True)
+    ]
+    lanes = [
+        None if skip else one.zeros((len(columns), len(present)))
+        for one, columns, skip in zip(logic.logics, logic.lane_columns, idle, strict=True)
+    ]
     for f, family in enumerate(logic.families):
         cells = family.locate(regions, len(row))
         _fold_family(logic, f, cells, row, len(present), inputs, lanes)
     row_slices = present // block.count
     bounds = np.searchsorted(row_slices, np.arange(len(tuples.slice_starts) + 1))
-    return _Folded(row_slices, present % block.count, bounds, tuples.slice_starts, lanes)
+    return _Folded(row_slices, present % block.count, bounds, tuples.slice_starts, lanes, len(present) == size)
 
 
 def _occupied(flat: Ints, size: int) -> tuple[Ints, Ints]:
@@ -206,31 +236,54 @@ def _occupied(flat: Ints, size: int) -> tuple[Ints, Ints]:
 
 
 def _fold_family(
-    logic: AggregationLogic, family: int, cells: Cells, row: Ints, rows: int, inputs: list[Parts], lanes: list[Parts]
+    logic: AggregationLogic,
+    family: int,
+    cells: Cells,
+    row: Ints,
+    rows: int,
+    inputs: list[Parts],
+    lanes: list[Parts | None],
 ) -> None:
     """Group one family's tuples into cells and fold these into the family's columns of every lane."""
-    wanted = np.flatnonzero(cells.ids >= 0)
-    everything = len(wanted) == len(row)
-    ids = cells.ids if everything else cells.ids[wanted]
-    row = row if everything else row[wanted]
-    if len(ids) == 0:
+    if cells.count == 0:
         return
-    dense = cells.count * rows <= max(4 * BLOCK_ELEMENTS, 8 * len(ids))
-    bins = ids * rows + row if dense else None
-    for i, one in enumerate(logic.logics):
-        positions, fold = logic.fold_for(family, i, cells)
-        if len(positions) == 0:
+    for share in range(len(logic.shares)):
+        shared = logic.fold_for(family, share, cells)
+        if not any(lanes[lane] is not None for lane, _, _ in shared.folds):
             continue
-        parts = inputs[i] if everything else {n: p[wanted] for n, p in inputs[i].items()}
-        if bins is not None:
-            grouped = one.group(parts, bins, cells.count * rows)
-            folded = one.fold({n: p.reshape(cells.count, rows) for n, p in grouped.items()}, fold)
-            _assign(lanes[i], positions, folded)
-        else:
-            for column, position in enumerate(positions):
-                hit = np.flatnonzero(fold.member[ids, column])
-                found = one.group({n: p[hit] for n, p in parts.items()}, row[hit], rows)
-                _assign(lanes[i], np.array([position]), {n: p[None, :] for n, p in found.items()})
+        ids = shared.lookup[cells.ids]
+        size = (shared.count + 1) * rows
+        if size > max(4 * BLOCK_ELEMENTS, 8 * len(ids)):
+            _fold_sparse(logic, shared, ids, row, rows, inputs, lanes)
+            continue
+        bins = ids * rows + row
+        for lane, positions, fold in shared.folds:
+            into = lanes[lane]
+            if into is not None:
+                grouped = logic.logics[lane].group(inputs[lane], bins, size)
+                wanted = {n: p.reshape(-1, rows)[: shared.count] for n, p in grouped.items()}
+                _assign(into, positions, logic.logics[lane].fold(wanted, fold))
+
+
+def _fold_sparse(
+    logic: AggregationLogic,
+    shared: _SharedFold,
+    ids: Ints,
+    row: Ints,
+    rows: int,
+    inputs: list[Parts],
+    lanes: list[Parts | None],
+) -> None:
+    """The same when cells times rows is far more than there are tuples: one pass over the tuples per column."""
+    for lane, positions, fold in shared.folds:
+        into = lanes[lane]
+        if into is None:
+            continue
+        member = np.append(fold.member, np.zeros((1, fold.columns), bool), axis=0)
+        for column, position in enumerate(positions):
+            hit = np.flatnonzero(member[ids, column])
+            found = logic.logics[lane].group({n: p[hit] for n, p in inputs[lane].items()}, row[hit], rows)
+            _assign(into, np.array([position]), {n: p[None, :] for n, p in found.items()})
 
 
 def _shadow(parts: Parts, other: Parts) -> Parts:
@@ -254,22 +307,10 @@ def _accumulate(one: LaneLogic, into: Parts, at: tuple[Array | slice | int, ...]
 
 @dataclass(slots=True)
 class _Grid:
-    """Partials [column, own slice, key] per lane of one window."""
+    """Partials [column, own slice, key] per lane of one window (None: all zero)."""
 
     starts: Ints
-    lanes: list[Parts]
-
-    def totals(self, logics: Sequence[LaneLogic], begin: int, end: int) -> list[Parts] | None:
-        """Partials [column, key] of the window [begin, end), or None when no slice lies in it."""
-        low, high = np.searchsorted(self.starts, [begin, end])
-        if low == high:
-            return None
-        if high - low == 1:
-            return [{n: p[:, low] for n, p in parts.items()} for parts in self.lanes]
-        return [
-            one.total({n: p[:, low:high] for n, p in parts.items()}, 1)
-            for one, parts in zip(logics, self.lanes, strict=True)
-        ]
+    lanes: list[Parts | None]
 
 
 def _window_step(
@@ -291,10 +332,9 @@ def _window_step(
     starts = np.unique(np.concatenate([own[alive], *(b.slices for s, b in mine if s.absorbed)]))
     elsewhere = [b.slices for s, b in mine if not s.absorbed]
     closing = closing_windows(window, np.unique(np.concatenate([starts, *elsewhere])), closed_us, watermark_us)
-    fresh = _Grid(starts, _zero_grid(logic, w, len(starts), block.count)) if len(starts) else None
-    if fresh is not None:
-        if folded is not None:
-            _add_folded(logic, w, fresh, folded, own, alive)
+    fresh = None
+    if len(starts):
+        fresh = _Grid(starts, _fresh_lanes(logic, w, starts, folded, own, alive, block.count))
         for source, stored in mine:
             if source.absorbed:
                 _add_stored(logic, w, fresh, source, stored, block)
@@ -305,38 +345,52 @@ def _window_step(
         needed = np.unique(np.concatenate(elsewhere))
         needed = needed[(needed >= closing[0]) & (needed < closing[-1] + window.range_us)]
         if len(needed):
-            old = _Grid(needed, _zero_grid(logic, w, len(needed), block.count))
+            old = _Grid(needed, [None] * len(logic.logics))
             for source, stored in mine:
                 if not source.absorbed:
                     _add_stored(logic, w, old, source, stored, block)
     return fresh, _close(logic, w, window, closing, [g for g in (fresh, old) if g is not None], block.count)
 
 
-def _zero_grid(logic: AggregationLogic, w: int, slices: int, keys: int) -> list[Parts]:
-    sizes = [logic.window_columns(i, w) for i in range(len(logic.logics))]
-    return [one.zeros((s.stop - s.start, slices, keys)) for one, s in zip(logic.logics, sizes, strict=True)]
-
-
-def _add_folded(
-    logic: AggregationLogic, w: int, grid: _Grid, folded: _Folded, own: Ints, alive: Array
-) -> None:
-    target = np.searchsorted(grid.starts, own)
-    keys = grid.lanes[0]["v"].shape[2]
+def _fresh_lanes(
+    logic: AggregationLogic, w: int, starts: Ints, folded: _Folded | None, own: Ints, alive: Array, keys: int
+) -> list[Parts | None]:
+    """This epoch's partials summed into the window's own slices."""
+    if folded is None:
+        return [None] * len(logic.logics)
+    target = np.searchsorted(starts, own)
+    lanes: list[Parts | None] = []
     for i, one in enumerate(logic.logics):
-        columns = logic.window_columns(i, w)
-        if columns.start == columns.stop:
+        columns, found = logic.window_columns(i, w), folded.lanes[i]
+        if columns.start == columns.stop or found is None:
+            lanes.append(None)
             continue
-        parts = {name: part[columns] for name, part in folded.lanes[i].items()}
+        parts = {name: part[columns] for name, part in found.items()}
+        if folded.dense and len(own) <= DENSE_SLICES:
+            cube = {name: part.reshape(len(part), len(own), keys) for name, part in parts.items()}
+            lows = np.searchsorted(target, np.arange(len(starts)), "left")
+            highs = np.searchsorted(target, np.arange(len(starts)), "right")
+            first = int(np.argmax(alive)) if alive.any() else len(own)
+            lanes.append(each_range(one, cube, np.maximum(lows, first), np.maximum(highs, first)))
+            continue
+        grid = one.zeros((columns.stop - columns.start, len(starts), keys))
         if len(own) > DENSE_SLICES:
-            _add_runs(one, grid.lanes[i], parts, folded, target, alive)
-            continue
-        for s in np.flatnonzero(alive):
-            low, high = folded.bounds[s], folded.bounds[s + 1]
-            if low == high:
-                continue
+            _add_runs(one, grid, parts, folded, target, alive)
+        else:
+            _add_slices(one, grid, parts, folded, target, alive)
+        lanes.append(grid)
+    return lanes
+
+
+def _add_slices(
+    one: LaneLogic, into: Parts, parts: Parts, folded: _Folded, target: Ints, alive: Array
+) -> None:
+    """Add fine slices to own slices one by one; a slice holds each key once at most."""
+    for s in np.flatnonzero(alive):
+        low, high = folded.bounds[s], folded.bounds[s + 1]
+        if low < high:
             piece = {name: part[:, low:high] for name, part in parts.items()}
-            at = slice(None) if high - low == keys else folded.keys[low:high]
-            _accumulate(one, grid.lanes[i], (slice(None), int(target[s]), at), piece)
+            _accumulate(one, into, (slice(None), int(target[s]), folded.keys[low:high]), piece)
 
 
 def _add_runs(
@@ -374,27 +428,32 @@ def _add_stored(
             continue
         whole = everything and len(here) == len(lane.columns)
         parts = {n: p if whole else p[np.ix_(here, rows)] for n, p in lane.parts.items()}
-        _accumulate(one, grid.lanes[i], (at[here][:, None], slot[rows][None, :], keys[rows][None, :]), parts)
+        into = grid.lanes[i]
+        if into is None:
+            into = one.zeros((columns.stop - columns.start, len(grid.starts), block.count))
+            grid.lanes[i] = into
+        _accumulate(one, into, (at[here][:, None], slot[rows][None, :], keys[rows][None, :]), parts)
 
 
 def _close(
     logic: AggregationLogic, w: int, window: Window, closing: Ints, grids: Sequence[_Grid], keys: int
 ) -> Closed:
     """Combine each closed window's slices, from new and old partials, into [column, window, key]."""
-    shapes = [logic.window_columns(i, w) for i in range(len(logic.logics))]
-    lanes = {
-        i: one.zeros((s.stop - s.start, len(closing), keys))
-        for i, (one, s) in enumerate(zip(logic.logics, shapes, strict=True))
-    }
-    for position, start in enumerate(closing.tolist()):
+    lanes: dict[int, Parts] = {}
+    for i, one in enumerate(logic.logics):
         for grid in grids:
-            totals = grid.totals(logic.logics, start, start + window.range_us)
-            if totals is None:
+            parts = grid.lanes[i]
+            if parts is None:
                 continue
-            for i, (one, parts) in enumerate(zip(logic.logics, totals, strict=True)):
-                if shapes[i].start != shapes[i].stop:
-                    _accumulate(one, lanes[i], (slice(None), position), parts)
-    columns = {i: logic.lane_columns[i][s] for i, s in enumerate(shapes)}
+            lows, highs = np.searchsorted(grid.starts, [closing, closing + window.range_us])
+            sums = one.ranges(parts, lows, highs)
+            if i in lanes:
+                sums = one.combine(_shadow(lanes[i], sums), _shadow(sums, lanes[i]))
+            lanes[i] = sums
+    columns = {i: logic.lane_columns[i][logic.window_columns(i, w)] for i in lanes}
+    if 0 not in lanes:
+        lanes[0] = logic.logics[0].zeros((logic.window_columns(0, w).stop - logic.window_columns(0, w).start, len(closing), keys))
+        columns[0] = logic.lane_columns[0][logic.window_columns(0, w)]
     return Closed(closing, window.range_us, lanes, columns)
 
 
@@ -407,22 +466,26 @@ def _live_rows(
     live = np.flatnonzero(last_ends(window, grid.starts) > watermark_us)
     if len(live) == 0:
         return None
-    slot, keys = np.nonzero((grid.lanes[0]["v"][:, live] != 0).any(axis=0))
+    counts = grid.lanes[0]
+    if counts is None:
+        return None
+    slot, keys = np.nonzero((counts["v"][:, live] != 0).any(axis=0))
     if len(slot) == 0:
         return None
     slot = live[slot]
     lanes = {}
     for i, text in enumerate(logic.lane_texts):
         ids = logic.column_ids[logic.lane_columns[i][logic.window_columns(i, w)]]
-        if len(ids):
-            lanes[text] = LaneBlock(ids, {n: p[:, slot, keys] for n, p in grid.lanes[i].items()})
+        parts = grid.lanes[i]
+        if len(ids) and parts is not None:
+            lanes[text] = LaneBlock(ids, {n: p[:, slot, keys] for n, p in parts.items()})
     return WindowBlock(window, keys + block.first, grid.starts[slot], lanes)
 
 
 def _segment(
     logic: AggregationLogic, keys: pa.Table, gathered: dict[int, list[WindowBlock]], words: dict[int, pa.Array]
 ) -> Segment:
-    blocks = [_merge_blocks(parts) for parts in gathered.values()]
+    blocks = [_merge_blocks(logic, parts) for parts in gathered.values()]
     used = np.unique(np.concatenate([b.keys for b in blocks]))
     for block in blocks:
         block.keys = np.searchsorted(used, block.keys)
@@ -430,18 +493,23 @@ def _segment(
     return Segment(keys.take(pa.array(used)), blocks, texts)
 
 
-def _merge_blocks(parts: list[WindowBlock]) -> WindowBlock:
-    """Blocks of different keys, one after the other."""
+def _merge_blocks(logic: AggregationLogic, parts: list[WindowBlock]) -> WindowBlock:
+    """Blocks of different keys, one after the other; a lane that some lack is zero there."""
     if len(parts) == 1:
         return parts[0]
     lanes = {}
-    for text, lane in parts[0].lanes.items():
-        pieces = [p.lanes[text].parts for p in parts]
+    for text, one in zip(logic.lane_texts, logic.logics, strict=True):
+        columns = next((p.lanes[text].columns for p in parts if text in p.lanes), None)
+        if columns is None:
+            continue
+        pieces = [
+            p.lanes[text].parts if text in p.lanes else one.zeros((len(columns), len(p.keys))) for p in parts
+        ]
         names = {name for piece in pieces for name in piece}
         merged = {
             n: np.concatenate([p[n] if n in p else p["v"].astype(np.float64) for p in pieces], axis=1) for n in names
         }
-        lanes[text] = LaneBlock(lane.columns, merged)
+        lanes[text] = LaneBlock(columns, merged)
     keys = np.concatenate([p.keys for p in parts])
     return WindowBlock(parts[0].window, keys, np.concatenate([p.slices for p in parts]), lanes)
 

@@ -71,13 +71,21 @@ class FamilyIndex:
             if self._predicates
             else np.zeros((len(codes), 0), bool)
         )
-        packed = np.packbits(member, axis=1)
-        wanted = member.any(axis=1)
-        kept = np.flatnonzero(wanted)
-        if len(kept) > 1:
-            changes = np.append(True, (packed[kept[1:]] != packed[kept[:-1]]).any(axis=1))
-        else:
-            changes = np.ones(len(kept), bool)
-        lookup = np.full(len(codes), -1, np.int64)
-        lookup[kept] = np.cumsum(changes) - 1
-        return lookup, member[kept[changes]]
+        return merge_cells(member)
+
+
+def merge_cells(member: Bools) -> tuple[Ints, Bools]:
+    """(new cell of each cell, membership of the new cells): cells nobody wants become -1, equal neighbours one.
+
+    >>> lookup, merged = merge_cells(np.array([[0, 0], [1, 0], [1, 0], [1, 1]], bool))
+    >>> lookup.tolist(), merged.tolist()
+    ([-1, 0, 0, 1], [[True, False], [True, True]])
+    """
+    packed = np.packbits(member, axis=1)
+    kept = np.flatnonzero(member.any(axis=1))
+    changes = np.ones(len(kept), bool)
+    if len(kept) > 1:
+        changes[1:] = (packed[kept[1:]] != packed[kept[:-1]]).any(axis=1)
+    lookup = np.full(len(member), -1, np.int64)
+    lookup[kept] = np.cumsum(changes) - 1
+    return lookup, member[kept[changes]]

@@ -48,6 +48,34 @@ class LaneLogic(Protocol):
     def runs(self, parts: Parts, starts: Ints) -> Parts:
         """Combine consecutive rows: run i is rows starts[i] up to starts[i+1]."""
 
+    def ranges(self, parts: Parts, lows: Ints, highs: Ints) -> Parts:
+        """Combine ranges of the middle axis: [column, slice, key] to [column, range, key]."""
+
+
+def each_range(one: LaneLogic, parts: Parts, lows: Ints, highs: Ints) -> Parts:
+    """`ranges` one after the other: right for every lane, and needed where partials cannot be subtracted."""
+    first = next(iter(parts.values()))
+    found = one.zeros((first.shape[0], len(lows), first.shape[2]))
+    for i, (low, high) in enumerate(zip(lows.tolist(), highs.tolist(), strict=True)):
+        if high - low == 1:
+            piece = {name: part[:, low] for name, part in parts.items()}
+        elif high > low:
+            piece = one.total({name: part[:, low:high] for name, part in parts.items()}, 1)
+        else:
+            continue
+        for name, part in piece.items():
+            found.setdefault(name, np.zeros(found["v"].shape))[:, i] = part
+    return found
+
+
+def int_ranges(part: Ints, lows: Ints, highs: Ints) -> Ints:
+    """Sums of ranges as differences of running sums: exact for integers, whatever the ranges overlap."""
+    running = np.zeros((part.shape[0], part.shape[1] + 1, part.shape[2]), np.int64)
+    np.cumsum(part, axis=1, out=running[:, 1:])
+    sums = running[:, highs]
+    sums -= running[:, lows]
+    return sums
+
 
 class CountLogic:
     """Tuples, or tuples whose input is NULL."""
@@ -79,6 +107,9 @@ class CountLogic:
 
     def runs(self, parts: Parts, starts: Ints) -> Parts:
         return {"v": np.add.reduceat(parts["v"], starts, axis=-1)}
+
+    def ranges(self, parts: Parts, lows: Ints, highs: Ints) -> Parts:
+        return {"v": int_ranges(parts["v"], lows, highs)}
 
 
 class IntSumLogic:
@@ -120,6 +151,9 @@ class IntSumLogic:
     def runs(self, parts: Parts, starts: Ints) -> Parts:
         return {name: np.add.reduceat(part, starts, axis=-1) for name, part in parts.items()}
 
+    def ranges(self, parts: Parts, lows: Ints, highs: Ints) -> Parts:
+        return each_range(self, parts, lows, highs) if "f" in parts else {"v": int_ranges(parts["v"], lows, highs)}
+
 
 class FloatSumLogic:
     """Sums of FLOAT and DOUBLE inputs, in double as Spark sums them."""
@@ -145,6 +179,9 @@ class FloatSumLogic:
 
     def runs(self, parts: Parts, starts: Ints) -> Parts:
         return {"v": np.add.reduceat(parts["v"], starts, axis=-1)}
+
+    def ranges(self, parts: Parts, lows: Ints, highs: Ints) -> Parts:
+        return each_range(self, parts, lows, highs)
 
 
 class ExtremeLogic:
@@ -177,6 +214,9 @@ class ExtremeLogic:
 
     def runs(self, parts: Parts, starts: Ints) -> Parts:
         return {"v": self._ufunc.reduceat(parts["v"], starts, axis=-1)}
+
+    def ranges(self, parts: Parts, lows: Ints, highs: Ints) -> Parts:
+        return each_range(self, parts, lows, highs)
 
 
 class MomentsLogic:
@@ -219,6 +259,9 @@ class MomentsLogic:
         apart = parts["v"] - np.repeat(mean, lengths, axis=-1)
         spread = np.where(parts["n"] > 0, parts["q"] + parts["n"] * apart * apart, 0.0)
         return {"n": count, "v": mean, "q": np.add.reduceat(spread, starts, axis=-1)}
+
+    def ranges(self, parts: Parts, lows: Ints, highs: Ints) -> Parts:
+        return each_range(self, parts, lows, highs)
 
 
 def _moments(count: Array, mean: Array, m2: Array) -> Parts:

@@ -29,7 +29,7 @@ _LANE_OF = {
 class Closed:
     """The windows of one `Window` that closed, for a block of keys: partials are [column, window, key].
 
-    `columns[lane]` are the state columns (ascending) whose partials `lanes[lane]` holds.
+    `columns[lane]` are the state columns (ascending) whose partials `lanes[lane]` holds; a lane that is absent is zero.
     """
 
     starts: Ints
@@ -101,6 +101,8 @@ class _Picker:
         """Partials of a lane at every row, from each query's own column for that aggregate."""
         lanes = self._operator.lanes
         index = next(i for i, lane in enumerate(lanes) if lane.kind is kind and lane.input == input_)
+        if index not in self._closed.lanes:  # nobody had a NULL
+            return {"v": np.zeros(self.rows, np.int64)}
         picked = self._of(index, self._wanted[:, aggregate + 1])
         return {name: part.ravel() if self.flat is None else part.ravel()[self.flat] for name, part in picked.items()}
 

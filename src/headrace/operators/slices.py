@@ -49,7 +49,8 @@ def fine_slices(times: Ints, windows: Sequence[Window]) -> tuple[Ints, Ints]:
     if edges <= min(EDGE_BUDGET, max(1024, len(times))):
         starts = np.unique(np.concatenate([_edges(w, low, high) for w in windows]))
         index = np.searchsorted(starts, times, "right") - 1
-        return index, _last_edges(starts, windows)
+        present = np.bincount(index, minlength=len(starts)) > 0
+        return (np.cumsum(present) - 1)[index], _last_edges(starts[present], windows)
     grid = 0
     for w in windows:
         grid = gcd(grid, w.slide_us, w.remainder_us)
