@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a query stays on one line
 """Accepted queries by theme; goldens describe them, and Spark runs them."""
 
 from __future__ import annotations

@@ -16,11 +16,11 @@ _OTHER_WINDOWS = frozenset(("ROWS", "NOW", "UNBOUNDED", "PARTITION", "SESSION"))
 
 @dataclass(frozen=True, slots=True)
 class CqlWindow:
-    """The words of one bracket; `stream_at` is where the stream's name begins in the text."""
+    """The words of one bracket, and how many tokens come before it; the last of them is the stream's name."""
 
     range_text: str
     slide_text: str | None
-    stream_at: int
+    after: int
 
     def window(self) -> Window:
         """The window it means; raises SqlError for a bad duration, range or slide."""
@@ -44,7 +44,7 @@ def starts_bracket(token: Token, following: Token | None) -> bool:
 
 
 def read_bracket(tokens: list[Token], opening: int) -> tuple[CqlWindow, int]:
-    """The window whose bracket opens at index `opening`, and the index after its closing bracket."""
+    """The first bracket's window, which opens at index `opening`, and the index after its closing bracket."""
     words: list[str] = []
     index = opening + 2
     while index < len(tokens) and tokens[index].token_type is not TokenType.R_BRACKET:
@@ -58,7 +58,7 @@ def read_bracket(tokens: list[Token], opening: int) -> tuple[CqlWindow, int]:
     if not range_words or slide_words == []:
         raise errors.syntax("the window bracket needs RANGE n UNIT [SLIDE n UNIT]", span_of(tokens[opening]))
     slide_text = None if slide_words is None else " ".join(slide_words)
-    return CqlWindow(" ".join(range_words), slide_text, tokens[opening - 1].start), index + 1
+    return CqlWindow(" ".join(range_words), slide_text, opening), index + 1
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str] | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot.errors import TokenError
 
@@ -44,6 +44,7 @@ def lex(source: str) -> Lexed:
             if cql is not None:
                 raise errors.unsupported("joins are not available yet", hint="write a query over one stream")
             cql, index = read_bracket(tokens, index)
+            cql = replace(cql, after=len(out))
             continue
         else:
             out.append(token)

@@ -66,11 +66,22 @@ def _build(
         reusable = lifted.lifted <= mark_literals(tree, lifted.slots, texts)
         select = inline_ctes(refuse_statement(tree))
         refuse_parts(select, analytic=lexed.cql is not None)
-        stream = find_stream(innermost(select), streams)
+        table = innermost(select)
+        _check_bracket(lexed, table)
+        stream = find_stream(table, streams)
         build = _Build(lexed, lifted, stream, analyzer, timezone)
         return build.shape(select), reusable
     except RecursionError:
         raise errors.syntax("the text is nested too deeply") from None
+
+
+def _check_bracket(lexed: Lexed, table: exp.Table) -> None:
+    """The window belongs to the stream, so its bracket follows the stream's name."""
+    if lexed.cql is None:
+        return
+    before = lexed.tokens[lexed.cql.after - 1]
+    if table.this.meta.get("start") != before.start:
+        raise errors.syntax("a window bracket follows a stream's name", span_of(before))
 
 
 def _parse(lexed: Lexed) -> exp.Expr:

@@ -115,7 +115,7 @@ def _subquery_problem(node: exp.Expr) -> SqlError:
 
 def _function_problem(node: exp.Anonymous) -> SqlError | None:
     name = function_name(node) or ""
-    if name in NONDETERMINISTIC:
+    if name in NONDETERMINISTIC or (name == "unix_timestamp" and not node.expressions):
         return errors.nondeterministic(f"{name}()", span_of_node(node))
     if name in GENERATORS:
         return errors.unsupported(

@@ -39,6 +39,8 @@ _BEFORE_GROUPING = frozenset(
 )  # fmt: skip
 """After one of these a parenthesis groups; after anything else it opens a call's arguments."""
 
+_BEFORE_SUBQUERY = frozenset((TokenType.FROM, TokenType.ALIAS))
+
 _TYPED = {
     TokenType.DATE: "date",
     TokenType.TIMESTAMP: "timestamp",
@@ -74,7 +76,7 @@ class _Place:
         """The place after an opening parenthesis or bracket that follows `previous`."""
         if previous is None or opening.token_type is TokenType.L_BRACKET:
             return _Place(self.clause, free=False)
-        if previous.token_type is TokenType.FROM:
+        if previous.token_type in _BEFORE_SUBQUERY:
             return _Place()
         if previous.token_type in _BEFORE_GROUPING:
             return _Place(self.clause, self.free)
@@ -91,7 +93,7 @@ class _Place:
 
 def lift(lexed: Lexed) -> Lifted:
     """The shape key and the literals of a token stream, in one pass."""
-    key = ["cql" if lexed.cql else "sql"]
+    key = ["sql" if lexed.cql is None else f"cql {lexed.cql.after}"]
     literals: list[str] = []
     lifted: list[int] = []
     slots: dict[int, int] = {}

@@ -1,0 +1,134 @@
+# ruff: noqa: E501 - a query stays on one line
+"""Statements, durations and names."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from headrace.model.errors import CatalogError, SqlError
+from headrace.sql import (
+    CreateQuery,
+    CreateStream,
+    DropQuery,
+    Explain,
+    Select,
+    ShowQueries,
+    ShowStreams,
+    Statement,
+    check_name,
+    parse_duration,
+    parse_statement,
+)
+
+COLUMNS = "userID BIGINT, price DECIMAL(10, 2), ts TIMESTAMP"
+
+ACCEPTED: list[tuple[str, Statement]] = [
+    (
+        f"CREATE STREAM purchases ({COLUMNS}) EVENT TIME ts WATERMARK '5 seconds'",
+        CreateStream("purchases", COLUMNS, "ts", "5 seconds"),
+    ),
+    (f"create stream `my purchases` ( {COLUMNS} );", CreateStream("my purchases", COLUMNS)),
+    (
+        "CREATE STREAM s (a INT, ts TIMESTAMP) WITH (event_time='ts', watermark='1 minute', path='/x', format='json')",
+        CreateStream("s", "a INT, ts TIMESTAMP", "ts", "1 minute", {"path": "/x", "format": "json"}),
+    ),
+    (
+        "CREATE STREAM s (a INT, `e t` TIMESTAMP) EVENT TIME `e t` WITH (kafka.topic = 'x')",
+        CreateStream("s", "a INT, `e t` TIMESTAMP", "e t", None, {"kafka.topic": "x"}),
+    ),
+    ("CREATE QUERY q AS SELECT a FROM s [RANGE 1 DAY];", CreateQuery("q", "SELECT a FROM s [RANGE 1 DAY]")),
+    (
+        "CREATE QUERY `q 1` AS\n WITH x AS (SELECT 1) SELECT a",
+        CreateQuery("q 1", "WITH x AS (SELECT 1) SELECT a"),
+    ),
+    ("DROP QUERY q", DropQuery("q")),
+    ("drop query `a.b`;", DropQuery("a.b")),
+    ("SHOW STREAMS", ShowStreams()),
+    ("show queries ;", ShowQueries()),
+    ("EXPLAIN", Explain()),
+    ("EXPLAIN q;", Explain("q")),
+    ("EXPLAIN SELECT a FROM s", Explain("SELECT a FROM s")),
+    ("-- all of it\nSELECT a FROM s -- really", Select("SELECT a FROM s")),
+]
+
+
+@pytest.mark.parametrize(("text", "statement"), ACCEPTED, ids=[text[:40] for text, _ in ACCEPTED])
+def test_statement(text: str, statement: Statement) -> None:
+    assert parse_statement(text) == statement
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "word"),
+    [
+        ("", "EMPTY_TEXT", "no statement"),
+        (";;", "EMPTY_TEXT", "no statement"),
+        ("SHOW STREAMS; SHOW QUERIES", "TWO_STATEMENTS", "more than one"),
+        ("CREATE QUERY q AS SELECT 1; DROP QUERY q", "TWO_STATEMENTS", "more than one"),
+        ("SHOW TABLES", "SYNTAX", "TABLES"),
+        ("CREATE TABLE t (a INT)", "SYNTAX", "TABLE"),
+        ("CREATE QUERY AS SELECT 1", "SYNTAX", "SELECT"),
+        ("CREATE QUERY q SELECT 1", "SYNTAX", "expected AS"),
+        ("CREATE QUERY q AS DROP QUERY p", "SYNTAX", "DROP"),
+        ("CREATE QUERY q AS", "SYNTAX", "the end"),
+        ("CREATE STREAM s", "SYNTAX", "the end"),
+        ("CREATE STREAM s ()", "SYNTAX", "no columns"),
+        ("CREATE STREAM s (a INT", "SYNTAX", "closing parenthesis"),
+        ("CREATE STREAM s (a INT) WATERMARK 5", "SYNTAX", "duration"),
+        ("CREATE STREAM s (a INT) PARTITIONED", "SYNTAX", "PARTITIONED"),
+        ("CREATE STREAM s (a INT) WITH (path '/x')", "SYNTAX", "="),
+        ("DROP STREAM s", "SYNTAX", "STREAM"),
+        ("DROP QUERY 'q'", "SYNTAX", "name of a query"),
+        ("DROP QUERY q p", "SYNTAX", "p"),
+        ("EXPLAIN q p", "SYNTAX", "p"),
+        ("VACUUM", "UNKNOWN_STATEMENT", "VACUUM"),
+        ("SELECT " + "1," * 60_000 + "1", "TEXT_TOO_LONG", "100,000"),
+    ],
+)
+def test_bad_statement(text: str, code: str, word: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        parse_statement(text)
+    assert caught.value.code == code
+    assert word in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "us"),
+    [
+        ("5 seconds", 5_000_000),
+        ("1 hour 30 minutes", 5_400_000_000),
+        ("10 ms", 10_000),
+        ("10ms", 10_000),
+        ("1.5 s", 1_500_000),
+        ("INTERVAL '2' DAYS", 172_800_000_000),
+        ("interval 1 week", 604_800_000_000),
+        ("-3 microseconds", -3),
+        ("0 seconds", 0),
+        (timedelta(milliseconds=2), 2_000),
+    ],
+)
+def test_duration(text: str | timedelta, us: int) -> None:
+    assert parse_duration(text) == us
+
+
+@pytest.mark.parametrize("text", ["", "5", "seconds", "1 month", "2 years", "1 lightyear", "x seconds", "NaN seconds",
+                                  "0.1 microseconds", "9999999999999 weeks", "5 seconds 3"])  # fmt: skip
+def test_bad_duration(text: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        parse_duration(text)
+    assert caught.value.code == "BAD_DURATION"
+
+
+@pytest.mark.parametrize("name", ["a", "spend per user", "été", "q-1", "x" * 128, "1"])
+def test_good_name(name: str) -> None:
+    check_name(name, "query")
+
+
+@pytest.mark.parametrize("name", ["", " ", "x" * 129, "a/b", "a\\b", "it's", 'a"b', "a`b", "a\nb", "a\x00b", ".hidden",
+                                  "..", "__headrace_log"])  # fmt: skip
+def test_bad_name(name: str) -> None:
+    with pytest.raises(CatalogError) as caught:
+        check_name(name, "query")
+    assert caught.value.code == "BAD_NAME"
+    assert "query" in caught.value.message
