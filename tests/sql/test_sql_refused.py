@@ -72,6 +72,9 @@ REFUSED = [
     ("SELECT COUNT(*) FROM purchases GROUP BY window(ts, '1 month')", "BAD_DURATION", "month"),
     ("SELECT COUNT(*) FROM purchases GROUP BY window(ts, '1 year')", "BAD_DURATION", "year"),
     ("SELECT COUNT(*) FROM purchases GROUP BY window(ts, '5 parsecs')", "BAD_DURATION", "parsecs"),
+    ("SELECT COUNT(*) FROM purchases GROUP BY window(ts, '10seconds')", "BAD_DURATION", "10seconds"),
+    ("SELECT COUNT(*) FROM purchases GROUP BY window(ts, '10 ms')", "BAD_DURATION", "ms"),
+    ("SELECT COUNT(*) FROM purchases GROUP BY window(ts, '1.5 minutes')", "BAD_DURATION", "fraction"),
     ("SELECT COUNT(*) FROM purchases [RANGE 1 MONTH]", "BAD_DURATION", "MONTH"),
     ("SELECT COUNT(*) FROM purchases [RANGE 1 DAY] GROUP BY window(ts, '1 hour')", "TWO_WINDOWS", "two"),
     (

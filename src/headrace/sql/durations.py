@@ -54,15 +54,18 @@ def parse_spark_duration(text: str) -> int:
 
 
 def _parse(text: str, *, short: bool) -> int:
-    words = text.replace("'", " ").replace('"', " ").lower().split()
+    words = (text.replace("'", " ").replace('"', " ") if short else text).lower().split()
     if words and words[0] == "interval":
         words = words[1:]
-    words = _split_glued(words)
+    words = _split_glued(words) if short else words
     if not words or len(words) % 2:
         raise errors.bad_duration(text, "it needs pairs of a number and a unit")
     total = Decimal(0)
     for number, unit in zip(words[::2], words[1::2], strict=True):
-        total += _number(text, number) * _unit(text, unit, short)
+        size = _unit(text, unit, short)
+        if not short and size != _UNITS["second"] and not number.lstrip("+-").isdigit():
+            raise errors.bad_duration(text, f"Spark takes no fraction of a {unit}")
+        total += _number(text, number) * size
     if total != total.to_integral_value():
         raise errors.bad_duration(text, "it is finer than a microsecond")
     if abs(total) >= 2**62:
