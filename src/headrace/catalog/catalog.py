@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace.catalog import faults
 from headrace.catalog.clock import Clock, SystemClock
+from headrace.catalog.interrupts import uninterrupted
 from headrace.catalog.queries import QueryEntry, QueryState, QueryTable
 from headrace.catalog.streams import StreamTable
 from headrace.catalog.warehouse import Warehouse
@@ -101,7 +102,7 @@ class Catalog:
 
     def create_stream(self, stream: Stream, source: Mapping[str, Any] | None = None) -> None:
         """Define a stream durably; `source` describes where it comes from, None when it is fed by append."""
-        with self._lock:
+        with uninterrupted(), self._lock:
             self._streams.create(stream, source)
 
     def streams(self) -> tuple[Stream, ...]:
@@ -123,7 +124,7 @@ class Catalog:
 
     def request_create(self, name: str | None, plan: QueryPlan) -> Query:
         """Ask for a query; pending until an epoch takes it in. Without a name it gets one: q1, q2, ..."""
-        with self._lock:
+        with uninterrupted(), self._lock:
             self._streams.get(plan.stream)
             query_id = QueryId(self._next_id)
             name = name or self._free_name(query_id)
@@ -140,7 +141,7 @@ class Catalog:
 
     def request_drop(self, name: str) -> Query:
         """Ask for a query to end; its results stay."""
-        with self._lock:
+        with uninterrupted(), self._lock:
             entry = self.entry(name)
             if not entry.live:
                 raise CatalogError("QUERY_DROPPED", f"query `{entry.query.name}` is already dropped")
@@ -174,7 +175,7 @@ class Catalog:
 
     def flush(self) -> int | None:
         """Write the requests as one changelog, durably; its number, or None when there were none."""
-        with self._lock:
+        with uninterrupted(), self._lock:
             if not self._requests:
                 return None
             changelog = Changelog(self._last_changelog + 1, tuple(self._requests))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from headrace.catalog.interrupts import uninterrupted
 from headrace.catalog.warehouse import Warehouse
-from headrace.log.arrivals import Arrivals
+from headrace.log.arrivals import Arrivals, Batch
 from headrace.log.chunks import DEFAULT_MAX_CHUNK_ROWS, cut, write_chunk
 from headrace.log.convert import to_table
 from headrace.model.epoch import Chunk
@@ -40,12 +41,21 @@ def append(
         chunks = _write(warehouse, arrivals, stream, to_table(data, stream), max_chunk_rows)
     if not chunks:
         return 0
-    try:
-        arrivals.add(stream.name, chunks)
-    except BaseException:
-        discard(warehouse, chunks)
-        raise
+    with uninterrupted():
+        arrive(warehouse, arrivals, stream, chunks)
     return sum(chunk.rows for chunk in chunks)
+
+
+def arrive(
+    warehouse: Warehouse, arrivals: Arrivals, stream: Stream, chunks: Sequence[Chunk], batch: Batch | None = None
+) -> None:
+    """Let chunks count. When that fails they are removed, unless it failed after the arrival was written."""
+    try:
+        arrivals.add(stream.name, chunks, batch=batch)
+    except BaseException:
+        if not arrivals.recorded(chunks):
+            discard(warehouse, chunks)
+        raise
 
 
 def discard(warehouse: Warehouse, chunks: Sequence[Chunk]) -> None:

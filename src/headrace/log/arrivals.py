@@ -9,10 +9,11 @@ orphan. Once an epoch is sealed it holds the chunks itself, and the arrivals it 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from headrace.catalog import faults
+from headrace.catalog.interrupts import uninterrupted
 from headrace.catalog.warehouse import Warehouse
 from headrace.log.epochs import EpochLog
 from headrace.model import codec
@@ -84,7 +85,7 @@ class Arrivals:
         close: bool = False,
     ) -> Arrival | None:
         """Let chunks count, durably; None, changing nothing, when this batch has arrived before."""
-        with self._lock:
+        with uninterrupted(), self._lock:
             if batch is not None and self.has(stream, batch):
                 return None
             if stream in self._closed:
@@ -104,6 +105,16 @@ class Arrivals:
             faults.reach("arrival.after")
             self._note(arrival)
             return arrival
+
+    def recorded(self, chunks: Sequence[Chunk]) -> bool:
+        """Whether some arrival on disk names one of these chunks (asked after a failure only)."""
+        wanted = {chunk.path for chunk in chunks}
+        with self._lock:
+            for number in self._warehouse.records(ARRIVALS):
+                found: Arrival = self._warehouse.read_record(ARRIVALS, number, kind="arrival")
+                if wanted & {chunk.path for chunk in found.chunks}:
+                    return True
+            return False
 
     def close(self, stream: StreamName) -> None:
         """Say that a stream gets no more input; saying it again changes nothing."""

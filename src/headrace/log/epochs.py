@@ -4,8 +4,8 @@
     epochs/pack-<first>-<last>.json   many, both ends included
     epochs/expired.json          epochs before this one are gone, or about to be
 
-A pack is written before its single records are removed, and expiry is noted before anything is removed, so
-that a crash leaves only extra files, which the next writer removes.
+A pack is written before its single records are removed. Expiry is noted before anything is removed, and a
+record goes after the chunks it names: a crash leaves only extra files, which the next writer removes.
 """
 
 from __future__ import annotations
@@ -54,6 +54,18 @@ class EpochLog:
     def latest(self) -> Epoch | None:
         last = self.last()
         return self.read(last) if last >= 0 else None
+
+    def need(self, number: int) -> None:
+        """Refuse to go on when epoch `number`, which is known to have been sealed, is newer than all that is
+        here: what it sealed would be taken for orphans.
+        """
+        if number > (last := self.last()):
+            raise StorageError(
+                "EPOCH_MISSING",
+                f"{self._warehouse.path(record_name(EPOCHS, number))} is missing",
+                detail=f"epoch {number} was sealed, but the newest record found is {last}",
+                hint="restore it from a copy of the warehouse",
+            )
 
     def write(self, epoch: Epoch) -> None:
         """Seal `epoch`: durable, and never again another content under that id."""
@@ -120,7 +132,8 @@ class EpochLog:
         singles = [number for number in self._warehouse.records(EPOCHS) if self._first <= number < before]
         if len(singles) <= more_than:
             return
-        epochs = tuple(self.read(number) for number in singles)
+        # All numbers in between, not only those found: a hole is an error that names the missing record.
+        epochs = tuple(self.range(singles[0], singles[-1] + 1))
         self._write_pack(epochs)
         self.tidy()
 
@@ -131,26 +144,41 @@ class EpochLog:
         faults.reach("pack.after")
 
     def note_expired(self, before: int) -> None:
-        """From now on, no epoch before `before` can be read; `tidy` removes their records."""
+        """From now on, no epoch before `before` can be read; `tidy` removes their chunks and records."""
         if before > self._first:
+            faults.reach("expire.before")
             self._warehouse.replace_value(EXPIRED, "expired", {"before": before})
             self._first = before
+            faults.reach("expire.noted")
 
     def tidy(self) -> None:
-        """Remove the records that packs or expiry made superfluous."""
+        """Remove what packs or expiry made superfluous: records, and the chunks of expired epochs."""
         with self._lock:
             self._cached = None
         packs = self._packs()
         for first, last in packs:
-            if last < self._first:
-                self._warehouse.delete(_pack_name(first, last))
-            elif first < self._first:
-                epochs = self._warehouse.read_value(_pack_name(first, last), "epoch-pack")
+            if first >= self._first:
+                continue
+            epochs = self._warehouse.read_value(_pack_name(first, last), "epoch-pack")
+            self._remove_chunks(epochs[: self._first - first])
+            if last >= self._first:
                 self._write_pack(epochs[self._first - first :])
-                self._warehouse.delete(_pack_name(first, last))
+            self._warehouse.delete(_pack_name(first, last))
         for number in self._warehouse.records(EPOCHS):
-            if number < self._first or any(first <= number <= last for first, last in packs):
+            packed = any(first <= number <= last for first, last in packs)
+            if number < self._first and not packed:
+                self._remove_chunks((self._warehouse.read_record(EPOCHS, number, kind="epoch"),))
+            if number < self._first or packed:
                 self._warehouse.delete_record(EPOCHS, number)
+
+    def _remove_chunks(self, epochs: tuple[Epoch, ...]) -> None:
+        """The chunk files of expired epochs; adopted files are not ours."""
+        for epoch in epochs:
+            for part in epoch.streams:
+                for chunk in part.chunks:
+                    if not chunk.path.startswith("/"):
+                        self._warehouse.delete(chunk.path)
+            faults.reach("expire.chunks")
 
     def _packs(self) -> list[tuple[int, int]]:
         try:

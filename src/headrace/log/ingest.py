@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from headrace.catalog import faults
 from headrace.catalog.warehouse import Warehouse
-from headrace.log.append import discard
+from headrace.log.append import arrive
 from headrace.log.arrivals import Arrivals, Batch
 from headrace.log.chunks import DEFAULT_MAX_CHUNK_ROWS, describe_chunk, misfit
 from headrace.log.sources import FileFormat, FileSource, FrameSource, Source, ddl
@@ -136,12 +136,8 @@ class Ingest:
         faults.reach("ingest.before")
         chunks = self._adopt(frame) if self._adopting else self._write(frame)
         faults.reach("ingest.written")
-        try:
-            if chunks:
-                self._arrivals.add(self._stream.name, chunks, batch=batch)
-        except BaseException:
-            discard(self._warehouse, chunks)
-            raise
+        if chunks:
+            arrive(self._warehouse, self._arrivals, self._stream, chunks, batch)
         faults.reach("ingest.after")
 
     def _identity(self) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from headrace.catalog import faults
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.clock import Clock, SystemClock
+from headrace.catalog.interrupts import uninterrupted
 from headrace.catalog.warehouse import Warehouse
 from headrace.log.arrivals import Arrival, Arrivals, Batch
 from headrace.log.chunks import count_before
@@ -54,6 +55,7 @@ class Sealer:
         self._lock = threading.RLock()
         self._log = EpochLog(warehouse)
         self._latest: Epoch | None = self._log.latest()
+        self._log.need(catalog.applied_epoch)
         for epoch in self._log.range(catalog.applied_epoch + 1):
             catalog.apply(epoch)
         if self._latest is not None and warehouse.held:
@@ -103,12 +105,13 @@ class Sealer:
                 last_changelog=changelogs[-1].number if changelogs else self._catalog.last_changelog,
                 next_chunk=taken.next_chunk,
             )
-            faults.reach("seal.before")
-            self._log.write(epoch)
-            faults.reach("seal.after")
-            self._latest = epoch
-            self._catalog.apply(epoch)
-            self._arrivals.sealed(epoch)
+            with uninterrupted():
+                faults.reach("seal.before")
+                self._log.write(epoch)
+                faults.reach("seal.after")
+                self._latest = epoch
+                self._catalog.apply(epoch)
+                self._arrivals.sealed(epoch)
             return epoch
 
     def _stream_epoch(self, stream: Stream, part: _Part | None) -> StreamEpoch:
@@ -128,10 +131,10 @@ class Sealer:
             batch=(part.batch.source, part.batch.number) if part.batch else batch,
         )
 
-    def pack(self, before: int) -> None:
-        """Turn many small records of epochs before `before` into one file, when there are more than 256."""
+    def pack(self, before: int, more_than: int = 256) -> None:
+        """Turn the small records of epochs before `before` into one file, when there are `more_than`."""
         with self._lock:
-            self._log.pack(before)
+            self._log.pack(before, more_than=more_than)
 
     def expire(self, before: int) -> None:
         """Forget epochs before `before` and remove their chunks, except adopted files, which are not ours.
@@ -145,13 +148,8 @@ class Sealer:
             if before <= self._log.first:
                 return
             self._catalog.checkpoint()
-            doomed = list(self._log.range(self._log.first, before))
-            for epoch in doomed:
-                for part in epoch.streams:
-                    for chunk in part.chunks:
-                        if not chunk.path.startswith("/"):
-                            self._warehouse.delete(chunk.path)
-            self._log.note_expired(before)
+            with uninterrupted():
+                self._log.note_expired(before)
             self._log.tidy()
 
 
