@@ -1,7 +1,22 @@
 """Headrace: thousands of continuous SQL queries over the same streams as a few shared Spark jobs."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from headrace.model.errors import HeadraceError
-from headrace.session import QueryHandle, Session, open
+
+if TYPE_CHECKING:
+    from headrace.session import QueryHandle, Session, open
 
 __version__ = "0.1.0"
 __all__ = ["HeadraceError", "QueryHandle", "Session", "open"]
+
+
+def __getattr__(name: str) -> Any:
+    """The session is loaded on first use: Spark's workers import the kernels only."""
+    if name in __all__:
+        from headrace import session
+
+        return getattr(session, name)
+    raise AttributeError(f"module 'headrace' has no attribute {name!r}")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.catalog.warehouse import open_envelope
@@ -228,10 +229,12 @@ def _reduce(control: dict[str, Any], received: dict[str, list[bytes]]) -> dict[s
         report["failures"].update({str(q): reason for q, reason in reduced.failures.items()})
         for signature, table in reduced.tables:
             writers.add(signature, table)
+        for query, count in reduced.rows.items():
+            report["rows"][str(query)] = report["rows"].get(str(query), 0) + count
         report["segments"] += [asdict(s) for s in kept]
         if reduced.segment is not None:
             report["segments"].append(asdict(_write_segment(task, operator, partition, reduced.segment, level)))
-    report["results"], report["rows"] = writers.finish()
+    report["results"] = writers.finish()
     report["metrics"] = {"reduce_seconds": time.perf_counter() - started}
     return report
 
@@ -289,20 +292,15 @@ class _Results:
     def add(self, signature: str, table: pa.Table) -> None:
         self._tables.setdefault(signature, []).append(table)
 
-    def finish(self) -> tuple[list[dict[str, Any]], dict[str, int]]:
-        files, rows = [], {}
+    def finish(self) -> list[dict[str, Any]]:
+        files = []
         for signature, tables in self._tables.items():
             table = pa.concat_tables(tables)
             name = _attempt_name(self._task, f"p{self._partition}")
-            counted = pa.compute.value_counts(table.column("query").combine_chunks())
-            for query, count in zip(
-                counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True
-            ):
-                rows[str(query)] = rows.get(str(query), 0) + count
-            latest = pa.compute.max(table.column("window_end")).cast(pa.int64()).as_py()
-            queries = counted.field("values").to_pylist()
-            files.append(_write_result(self._task, signature, name, table, latest, queries))
-        return files, rows
+            latest = pc.max(table.column("window_end")).cast(pa.int64()).as_py()
+            bounds = pc.min_max(table.column("query")).as_py()
+            files.append(_write_result(self._task, signature, name, table, latest, list(bounds.values())))
+        return files
 
 
 def _write_result(

@@ -59,12 +59,11 @@ class LaneKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
-    """A partial aggregate of one input, kept for the state columns that need it (ascending)."""
+class Measure:
+    """What a tuple contributes: one kind of partial of one input (None for ROWS)."""
 
     kind: LaneKind
     input: int | None
-    columns: tuple[int, ...]
 
     @property
     def name(self) -> str:
@@ -72,27 +71,49 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
+class Lane:
+    """All partials of one kind and domain, whatever their inputs: kernels work them off as one array.
+
+    Entry i keeps measure `measures[i]` for state column `columns[i]` (ascending). `ids[i]` is that entry's name for
+    ever (ascending inside a window), so that segments of older plans can be matched. `domain` is `int`, `float`, or `words` and the text of the one
+    input whose strings the partials rank.
+    """
+
+    kind: LaneKind
+    domain: str
+    columns: tuple[int, ...]
+    measures: tuple[int, ...]
+    ids: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind.value}:{self.domain}"
+
+
+@dataclass(frozen=True, slots=True)
 class OutputAggregate:
-    """How a result column is lowered from lanes: which aggregate, of which input, in what type."""
+    """How a result column is lowered from lanes: which aggregate, in what type, and from which lanes (by kind)."""
 
     function: AggregateFunction
-    input: int | None
     type: SqlType
+    lanes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
     """Queries of one window whose result rows have the same make-up.
 
-    `columns[i]` are the state columns of query `queries[i]`: first its base filter, which decides whether a group
-    has a row, then one per aggregate.
+    `base[i]` is the state column whose ROWS decide whether a group of query `queries[i]` has a row. For aggregate j,
+    `columns[j][i]` is the query's state column and `inputs[j][i]` its input (-1: none).
     """
 
     window: int
     signature: str
     aggregates: tuple[OutputAggregate, ...]
     queries: tuple[QueryId, ...]
+    base: tuple[int, ...]
     columns: tuple[tuple[int, ...], ...]
+    inputs: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +133,7 @@ class AggregationOperator:
     windows: tuple[Window, ...]
     columns: tuple[StateColumn, ...]
     families: tuple[Family, ...]
+    measures: tuple[Measure, ...]
     lanes: tuple[Lane, ...]
     outputs: tuple[Output, ...]
 

@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from headrace.model.plan import AggregationOperator, LaneKind
+from headrace.model.plan import AggregationOperator, LaneKind, Measure, Output
 from headrace.model.window import Window
 from headrace.operators.cells import Cells, FamilyIndex, merge_cells
 from headrace.operators.encode import Array, Ints, OrderedStrings, translate_ranks
 from headrace.operators.folds import Fold
 from headrace.operators.keys import empty_key, unify_keys
 from headrace.operators.lanes import LaneLogic, Parts, each_range
-from headrace.operators.lower import Closed, lower_output
-from headrace.operators.segment import LaneBlock, Segment, WindowBlock, lane_text
+from headrace.operators.lower import Closed, Lowered, ReadyOutput, lower_output
+from headrace.operators.segment import LaneBlock, Segment, WindowBlock
 from headrace.operators.slices import closing_windows, last_ends, slice_starts
-from headrace.operators.tuples import Tuples, lane_logics, lane_type, rerank
+from headrace.operators.tuples import Tuples, measure_logics, rerank
 from headrace.model.types import Kind
 
 BLOCK_ELEMENTS = 1 << 24
@@ -40,6 +40,12 @@ class Reduced:
     tables: list[tuple[str, pa.Table]] = field(default_factory=list)
     segment: Segment | None = None
     failures: dict[int, str] = field(default_factory=dict)
+    rows: dict[int, int] = field(default_factory=dict)
+
+    def add(self, signature: str, lowered: Lowered) -> None:
+        self.tables.append((signature, lowered.table))
+        for query, count in lowered.rows.items():
+            self.rows[query] = self.rows.get(query, 0) + count
 
 
 class AggregationLogic:
@@ -47,59 +53,84 @@ class AggregationLogic:
 
     def __init__(self, operator: AggregationOperator) -> None:
         self.operator = operator
-        self.logics: list[LaneLogic] = lane_logics(operator)
-        self.lane_columns = [np.array(lane.columns, np.int64) for lane in operator.lanes]
-        self.lane_texts = [lane_text(operator, lane) for lane in operator.lanes]
+        self.measures: list[LaneLogic] = measure_logics(operator)
+        self.lanes: list[LaneLogic] = [self.measures[lane.measures[0]] for lane in operator.lanes]
+        self.names = [lane.name for lane in operator.lanes]
+        self.ids = [np.array(lane.ids, np.int64) for lane in operator.lanes]
         predicates = [column.predicate for column in operator.columns]
         self.families = [FamilyIndex(f, operator.operands, predicates) for f in operator.families]
-        self.column_ids = np.array([column.id for column in operator.columns], np.int64)
         windows = np.array([column.window for column in operator.columns], np.int64)
-        self.bounds = np.searchsorted(windows, np.arange(len(operator.windows) + 1))
-        self.shares = _lane_groups(operator)
+        bounds = np.searchsorted(windows, np.arange(len(operator.windows) + 1))
+        self._columns = [np.array(lane.columns, np.int64) for lane in operator.lanes]
+        self._slices = [np.searchsorted(columns, bounds) for columns in self._columns]
+        self._of_measure = [np.array(lane.measures, np.int64) for lane in operator.lanes]
+        self.shares = _shares(operator)
         self._folds: dict[tuple[int, int], _SharedFold] = {}
+        self.outputs: list[list[ReadyOutput]] = [[] for _ in operator.windows]
+        for output in operator.outputs:
+            self.outputs[output.window].append(self._ready(output))
 
-    def window_columns(self, lane: int, window: int) -> slice:
-        """The columns of one window inside a lane's columns."""
-        low, high = np.searchsorted(self.lane_columns[lane], self.bounds[window : window + 2])
-        return slice(int(low), int(high))
+    def window_entries(self, lane: int, window: int) -> slice:
+        """The entries of one window inside a lane."""
+        return slice(int(self._slices[lane][window]), int(self._slices[lane][window + 1]))
+
+    def _ready(self, output: Output) -> ReadyOutput:
+        """Where in each lane's entries of the window an output's partials are found."""
+        measures = {measure: i for i, measure in enumerate(self.operator.measures)}
+        base = np.array(output.base) - self.window_entries(0, output.window).start
+        rows, lanes = [], []
+        for aggregate, columns, inputs in zip(output.aggregates, output.columns, output.inputs, strict=True):
+            rows.append(np.array(columns) - self.window_entries(0, output.window).start)
+            at = {}
+            for lane in aggregate.lanes:
+                entries = self.window_entries(lane, output.window)
+                kind = self.operator.lanes[lane].kind
+                found = zip(self._columns[lane][entries], self._of_measure[lane][entries], strict=True)
+                place = {pair: i for i, pair in enumerate(found)}
+                wanted = [place[c, measures[Measure(kind, i)]] for c, i in zip(columns, inputs, strict=True)]
+                at[kind] = (lane, np.array(wanted, np.int64))
+            lanes.append(at)
+        return ReadyOutput(output, base, rows, lanes)
 
     def fold_for(self, family: int, share: int, cells: Cells) -> _SharedFold:
-        """How a family's cells fold into the lanes of one input; kept while the membership stays."""
+        """How a family's cells fold into the entries of one input; kept while the membership stays."""
         if (family, share) not in self._folds or not cells.static:
             columns = np.array(self.operator.families[family].columns, np.int64)
             self._folds[family, share] = self._plan_fold(columns, self.shares[share], cells.member)
         return self._folds[family, share]
 
-    def _plan_fold(self, columns: Ints, lanes: Sequence[int], member: Array) -> _SharedFold:
-        inside = [np.isin(columns, self.lane_columns[lane]) for lane in lanes]
-        used = np.flatnonzero(np.logical_or.reduce(inside))
+    def _plan_fold(self, columns: Ints, measures: Sequence[int], member: Array) -> _SharedFold:
+        found = []
+        for measure in measures:
+            for lane, of_measure in enumerate(self._of_measure):
+                mine = np.flatnonzero((of_measure == measure) & np.isin(self._columns[lane], columns))
+                if len(mine):
+                    found.append((measure, lane, mine, np.searchsorted(columns, self._columns[lane][mine])))
+        used = np.unique(np.concatenate([at for *_, at in found])) if found else np.empty(0, np.int64)
         lookup, merged = merge_cells(member[:, used])
-        folds = []
-        for lane, inner in zip(lanes, inside, strict=True):
-            positions = np.searchsorted(self.lane_columns[lane], columns[inner])
-            if len(positions):
-                folds.append((lane, positions, Fold(merged[:, inner[used]])))
+        folds = [(m, lane, mine, Fold(merged[:, np.searchsorted(used, at)])) for m, lane, mine, at in found]
         trash = np.append(np.where(lookup < 0, len(merged), lookup), len(merged))
         return _SharedFold(trash, len(merged), folds)
 
 
 @dataclass(frozen=True, slots=True)
 class _SharedFold:
-    """Cells of a family as the lanes of one input see them: fewer, since fewer columns ask.
+    """Cells of a family as the measures of one input see them: fewer, since fewer columns ask.
 
-    `lookup[cell]` is the coarser cell, `count` standing for none; cell -1 finds that entry too, as the last one.
+    `lookup[cell]` is the coarser cell, `count` standing for none; cell -1 finds that entry too, as the last one. A fold
+    is (measure, lane, entries of the lane, how cells fold into these).
     """
 
     lookup: Ints
     count: int
-    folds: list[tuple[int, Ints, Fold]]
+    folds: list[tuple[int, int, Ints, Fold]]
 
 
-def _lane_groups(operator: AggregationOperator) -> list[list[int]]:
-    """Lanes by input: those of one input are grouped over the same bins."""
+def _shares(operator: AggregationOperator) -> list[list[int]]:
+    """Measures by input: those of one input are grouped over the same bins."""
     groups: dict[int | None, list[int]] = {}
-    for i, lane in enumerate(operator.lanes):
-        groups.setdefault(lane.input, []).append(i)
+    for i, measure in enumerate(operator.measures):
+        groups.setdefault(measure.input, []).append(i)
     return list(groups.values())
 
 
@@ -126,13 +157,11 @@ def reduce_aggregation(
         key_rows = keys.slice(block.first, block.count)
         for w, window in enumerate(operator.windows):
             fresh, closing = _window_step(logic, w, block, folded, sources, closed_us, watermark_us)
-            if closing is not None:
-                for output in operator.outputs:
-                    if output.window == w:
-                        lowered = lower_output(operator, output, closing, key_rows, words)
-                        reduced.failures.update(lowered.failures)
-                        if lowered.table is not None and lowered.table.num_rows:
-                            reduced.tables.append((output.signature, lowered.table))
+            for output in logic.outputs[w] if closing is not None else ():
+                lowered = lower_output(operator, output, closing, key_rows, words)
+                reduced.failures.update(lowered.failures)
+                if lowered.table is not None and lowered.table.num_rows:
+                    reduced.add(output.output.signature, lowered)
             rest = _live_rows(logic, w, window, fresh, block, watermark_us)
             if rest is not None:
                 gathered.setdefault(w, []).append(rest)
@@ -184,7 +213,7 @@ def _key_blocks(logic: AggregationLogic, tuples: Tuples | None, ids: Ints, keys:
 
 @dataclass(slots=True)
 class _Folded:
-    """Partials [column, row] per lane (None: all zero); rows are the occupied (slice, key) pairs in that order."""
+    """Partials [entry, row] per lane (None: all zero); rows are the occupied (slice, key) pairs in that order."""
 
     slices: Ints
     keys: Ints
@@ -204,14 +233,13 @@ def _fold_block(logic: AggregationLogic, block: _KeyBlock) -> _Folded | None:
     size = len(tuples.slice_starts) * block.count
     present, row = _occupied(flat, size)
     regions = [r[rows] for r in tuples.regions]
-    inputs = [{name: part[rows] for name, part in parts.items()} for parts in tuples.lanes]
-    idle = [
-        lane.kind is LaneKind.NULLS and not parts["v"].any()
-        for lane, parts in zip(logic.operator.lanes, inputs, strict=True)
+    inputs: list[Parts | None] = [
+        {name: part[rows] for name, part in parts.items()} if measure.kind is not LaneKind.NULLS or parts["v"].any() else None
+        for measure, parts in zip(logic.operator.measures, tuples.measures, strict=True)
     ]
     lanes = [
-        None if skip else one.zeros((len(columns), len(present)))
-        for one, columns, skip in zip(logic.logics, logic.lane_columns, idle, strict=True)
+        one.zeros((len(ids), len(present))) if any(inputs[m] is not None for m in lane.measures) else None
+        for one, ids, lane in zip(logic.lanes, logic.ids, logic.operator.lanes, strict=True)
     ]
     for f, family in enumerate(logic.families):
         cells = family.locate(regions, len(row))
@@ -241,28 +269,30 @@ def _fold_family(
     cells: Cells,
     row: Ints,
     rows: int,
-    inputs: list[Parts],
+    inputs: list[Parts | None],
     lanes: list[Parts | None],
 ) -> None:
-    """Group one family's tuples into cells and fold these into the family's columns of every lane."""
+    """Group one family's tuples into cells and fold these into the family's entries of every lane."""
     if cells.count == 0:
         return
     for share in range(len(logic.shares)):
         shared = logic.fold_for(family, share, cells)
-        if not any(lanes[lane] is not None for lane, _, _ in shared.folds):
+        busy = [fold for fold in shared.folds if inputs[fold[0]] is not None]
+        if not busy:
             continue
         ids = shared.lookup[cells.ids]
         size = (shared.count + 1) * rows
         if size > max(4 * BLOCK_ELEMENTS, 8 * len(ids)):
             _fold_sparse(logic, shared, ids, row, rows, inputs, lanes)
             continue
-        bins = ids * rows + row
-        for lane, positions, fold in shared.folds:
-            into = lanes[lane]
-            if into is not None:
-                grouped = logic.logics[lane].group(inputs[lane], bins, size)
-                wanted = {n: p.reshape(-1, rows)[: shared.count] for n, p in grouped.items()}
-                _assign(into, positions, logic.logics[lane].fold(wanted, fold))
+        ids *= rows
+        ids += row
+        for measure, lane, entries, fold in busy:
+            parts, into = inputs[measure], lanes[lane]
+            assert parts is not None and into is not None
+            grouped = logic.measures[measure].group(parts, ids, size)
+            wanted = {n: p.reshape(-1, rows)[: shared.count] for n, p in grouped.items()}
+            _assign(into, entries, logic.measures[measure].fold(wanted, fold))
 
 
 def _fold_sparse(
@@ -271,19 +301,19 @@ def _fold_sparse(
     ids: Ints,
     row: Ints,
     rows: int,
-    inputs: list[Parts],
+    inputs: list[Parts | None],
     lanes: list[Parts | None],
 ) -> None:
-    """The same when cells times rows is far more than there are tuples: one pass over the tuples per column."""
-    for lane, positions, fold in shared.folds:
-        into = lanes[lane]
-        if into is None:
+    """The same when cells times rows is far more than there are tuples: one pass over the tuples per entry."""
+    for measure, lane, entries, fold in shared.folds:
+        parts, into = inputs[measure], lanes[lane]
+        if parts is None or into is None:
             continue
         member = np.append(fold.member, np.zeros((1, fold.columns), bool), axis=0)
-        for column, position in enumerate(positions):
+        for column, entry in enumerate(entries):
             hit = np.flatnonzero(member[ids, column])
-            found = logic.logics[lane].group({n: p[hit] for n, p in inputs[lane].items()}, row[hit], rows)
-            _assign(into, np.array([position]), {n: p[None, :] for n, p in found.items()})
+            found = logic.measures[measure].group({n: p[hit] for n, p in parts.items()}, row[hit], rows)
+            _assign(into, np.array([entry]), {n: p[None, :] for n, p in found.items()})
 
 
 def _shadow(parts: Parts, other: Parts) -> Parts:
@@ -307,7 +337,7 @@ def _accumulate(one: LaneLogic, into: Parts, at: tuple[Array | slice | int, ...]
 
 @dataclass(slots=True)
 class _Grid:
-    """Partials [column, own slice, key] per lane of one window (None: all zero)."""
+    """Partials [entry, own slice, key] per lane of one window (None: all zero)."""
 
     starts: Ints
     lanes: list[Parts | None]
@@ -345,7 +375,7 @@ def _window_step(
         needed = np.unique(np.concatenate(elsewhere))
         needed = needed[(needed >= closing[0]) & (needed < closing[-1] + window.range_us)]
         if len(needed):
-            old = _Grid(needed, [None] * len(logic.logics))
+            old = _Grid(needed, [None] * len(logic.lanes))
             for source, stored in mine:
                 if not source.absorbed:
                     _add_stored(logic, w, old, source, stored, block)
@@ -357,11 +387,11 @@ def _fresh_lanes(
 ) -> list[Parts | None]:
     """This epoch's partials summed into the window's own slices."""
     if folded is None:
-        return [None] * len(logic.logics)
+        return [None] * len(logic.lanes)
     target = np.searchsorted(starts, own)
     lanes: list[Parts | None] = []
-    for i, one in enumerate(logic.logics):
-        columns, found = logic.window_columns(i, w), folded.lanes[i]
+    for i, one in enumerate(logic.lanes):
+        columns, found = logic.window_entries(i, w), folded.lanes[i]
         if columns.start == columns.stop or found is None:
             lanes.append(None)
             continue
@@ -416,17 +446,17 @@ def _add_stored(
     if len(rows) == 0:
         return
     everything = len(rows) == len(keys)
-    for i, one in enumerate(logic.logics):
-        lane = stored.lanes.get(logic.lane_texts[i])
-        columns = logic.window_columns(i, w)
+    for i, one in enumerate(logic.lanes):
+        lane = stored.lanes.get(logic.names[i])
+        columns = logic.window_entries(i, w)
         if lane is None or columns.start == columns.stop:
             continue
-        ids = logic.column_ids[logic.lane_columns[i][columns]]
-        at = np.searchsorted(ids, lane.columns)
-        here = np.flatnonzero(ids[np.minimum(at, len(ids) - 1)] == lane.columns)
+        ids = logic.ids[i][columns]
+        at = np.searchsorted(ids, lane.ids)
+        here = np.flatnonzero(ids[np.minimum(at, len(ids) - 1)] == lane.ids)
         if len(here) == 0:
             continue
-        whole = everything and len(here) == len(lane.columns)
+        whole = everything and len(here) == len(lane.ids)
         parts = {n: p if whole else p[np.ix_(here, rows)] for n, p in lane.parts.items()}
         into = grid.lanes[i]
         if into is None:
@@ -438,9 +468,9 @@ def _add_stored(
 def _close(
     logic: AggregationLogic, w: int, window: Window, closing: Ints, grids: Sequence[_Grid], keys: int
 ) -> Closed:
-    """Combine each closed window's slices, from new and old partials, into [column, window, key]."""
+    """Combine each closed window's slices, from new and old partials, into [entry, window, key]."""
     lanes: dict[int, Parts] = {}
-    for i, one in enumerate(logic.logics):
+    for i, one in enumerate(logic.lanes):
         for grid in grids:
             parts = grid.lanes[i]
             if parts is None:
@@ -450,11 +480,10 @@ def _close(
             if i in lanes:
                 sums = one.combine(_shadow(lanes[i], sums), _shadow(sums, lanes[i]))
             lanes[i] = sums
-    columns = {i: logic.lane_columns[i][logic.window_columns(i, w)] for i in lanes}
     if 0 not in lanes:
-        lanes[0] = logic.logics[0].zeros((logic.window_columns(0, w).stop - logic.window_columns(0, w).start, len(closing), keys))
-        columns[0] = logic.lane_columns[0][logic.window_columns(0, w)]
-    return Closed(closing, window.range_us, lanes, columns)
+        entries = logic.window_entries(0, w)
+        lanes[0] = logic.lanes[0].zeros((entries.stop - entries.start, len(closing), keys))
+    return Closed(closing, window.range_us, lanes)
 
 
 def _live_rows(
@@ -474,8 +503,8 @@ def _live_rows(
         return None
     slot = live[slot]
     lanes = {}
-    for i, text in enumerate(logic.lane_texts):
-        ids = logic.column_ids[logic.lane_columns[i][logic.window_columns(i, w)]]
+    for i, text in enumerate(logic.names):
+        ids = logic.ids[i][logic.window_entries(i, w)]
         parts = grid.lanes[i]
         if len(ids) and parts is not None:
             lanes[text] = LaneBlock(ids, {n: p[:, slot, keys] for n, p in parts.items()})
@@ -498,18 +527,18 @@ def _merge_blocks(logic: AggregationLogic, parts: list[WindowBlock]) -> WindowBl
     if len(parts) == 1:
         return parts[0]
     lanes = {}
-    for text, one in zip(logic.lane_texts, logic.logics, strict=True):
-        columns = next((p.lanes[text].columns for p in parts if text in p.lanes), None)
-        if columns is None:
+    for text, one in zip(logic.names, logic.lanes, strict=True):
+        ids = next((p.lanes[text].ids for p in parts if text in p.lanes), None)
+        if ids is None:
             continue
         pieces = [
-            p.lanes[text].parts if text in p.lanes else one.zeros((len(columns), len(p.keys))) for p in parts
+            p.lanes[text].parts if text in p.lanes else one.zeros((len(ids), len(p.keys))) for p in parts
         ]
         names = {name for piece in pieces for name in piece}
         merged = {
             n: np.concatenate([p[n] if n in p else p["v"].astype(np.float64) for p in pieces], axis=1) for n in names
         }
-        lanes[text] = LaneBlock(columns, merged)
+        lanes[text] = LaneBlock(ids, merged)
     keys = np.concatenate([p.keys for p in parts])
     return WindowBlock(parts[0].window, keys, np.concatenate([p.slices for p in parts]), lanes)
 
@@ -529,7 +558,7 @@ def _common_words(logic: AggregationLogic, tuples: Tuples | None, segments: Sequ
         ordered = OrderedStrings.of(*known)
         words[i] = ordered.values
         if tuples is not None and i in tuples.words:
-            rerank(operator, tuples.lanes, i, ordered.ranks(tuples.words[i]).values)
+            rerank(operator, tuples.measures, i, ordered.ranks(tuples.words[i]).values)
         for segment in segments:
             if operand.sql in segment.words:
                 _rerank_segment(logic, segment, i, ordered.ranks(segment.words[operand.sql]).values)
@@ -537,9 +566,8 @@ def _common_words(logic: AggregationLogic, tuples: Tuples | None, segments: Sequ
 
 
 def _rerank_segment(logic: AggregationLogic, segment: Segment, input_: int, ranks: Ints) -> None:
-    texts = [t for t, lane in zip(logic.lane_texts, logic.operator.lanes, strict=True) if lane.input == input_]
+    domain = f":words:{logic.operator.inputs[input_].sql}"
     for block in segment.blocks:
-        for text in texts:
-            lane = block.lanes.get(text)
-            if lane is not None and text.startswith(("min:", "max:")):
+        for name, lane in block.lanes.items():
+            if name.endswith(domain):
                 lane.parts = {"v": translate_ranks(lane.parts["v"], ranks)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from headrace.operators.encode import Bools, Floats, Ints
+from headrace.operators.encode import Array, Bools, Floats, Ints
 
 _EXACT = 2.0**53
 
@@ -33,11 +33,20 @@ class Fold:
         return np.flatnonzero(self.member[:, column])
 
 
+def accumulate(ufunc: np.ufunc, parts: Array, start: Array, out: Array) -> None:
+    """`ufunc.accumulate` along the first axis from `start` on, a whole row at a time: numpy's own goes down columns,
+    which misses the cache at every step (measured: a sixth of the speed for 50 x 10,000).
+    """
+    before = start
+    for part, after in zip(parts, out, strict=True):
+        ufunc(before, part, out=after)
+        before = after
+
+
 def fold_ints(parts: Ints, fold: Fold) -> Ints:
     """Exact integer sums (modulo 2**64) per column: `parts` is [cell, row], the result [column, row]."""
-    rows = parts.shape[1]
-    running = np.zeros((fold.cells + 1, rows), np.int64)
-    np.cumsum(parts, axis=0, out=running[1:])
+    running = np.zeros((fold.cells + 1, parts.shape[1]), np.int64)
+    accumulate(np.add, parts, running[0], running[1:])
     folded = running[fold.high]
     folded -= running[fold.low]
     if len(fold.scattered):
@@ -51,6 +60,13 @@ def fold_ints(parts: Ints, fold: Fold) -> Ints:
     return folded
 
 
+def _running(ufunc: np.ufunc, parts: Array) -> Array:
+    out = np.empty_like(parts)
+    out[0] = parts[0]
+    accumulate(ufunc, parts[1:], out[0], out[1:])
+    return out
+
+
 def fold_floats(parts: Floats, fold: Fold) -> Floats:
     """Float sums per column, each over its own cells only."""
     folded = np.zeros((fold.columns, parts.shape[1]))
@@ -62,9 +78,9 @@ def fold_floats(parts: Floats, fold: Fold) -> Floats:
     right = fold.run & (fold.high == fold.cells) & ~left
     single = fold.run & (fold.high - fold.low == 1) & ~left & ~right
     if left.any():
-        folded[left] = np.cumsum(parts, axis=0)[fold.high[left] - 1]
+        folded[left] = _running(np.add, parts)[fold.high[left] - 1]
     if right.any():
-        folded[right] = np.cumsum(parts[::-1], axis=0)[fold.cells - 1 - fold.low[right]]
+        folded[right] = _running(np.add, parts[::-1])[fold.cells - 1 - fold.low[right]]
     folded[single] = parts[fold.low[single]]
     rest = np.flatnonzero(fold.member.any(axis=0) & ~left & ~right & ~single)
     if len(rest):
@@ -78,9 +94,9 @@ def fold_extremes(parts: Ints, fold: Fold, ufunc: np.ufunc, nothing: int) -> Int
     left = fold.run & (fold.low == 0)
     right = fold.run & (fold.high == fold.cells) & ~left
     if left.any():
-        folded[left] = ufunc.accumulate(parts, axis=0)[fold.high[left] - 1]
+        folded[left] = _running(ufunc, parts[: fold.high[left].max()])[fold.high[left] - 1]
     if right.any():
-        folded[right] = ufunc.accumulate(parts[::-1], axis=0)[fold.cells - 1 - fold.low[right]]
+        folded[right] = _running(ufunc, parts[::-1])[fold.cells - 1 - fold.low[right]]
     for column in np.flatnonzero(fold.member.any(axis=0) & ~left & ~right):
         folded[column] = ufunc.reduce(parts[fold.wanted(column)], axis=0)
     return folded

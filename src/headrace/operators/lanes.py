@@ -12,7 +12,7 @@ import numpy as np
 from headrace.model.plan import LaneKind
 from headrace.model.types import Kind, SqlType
 from headrace.operators.encode import Array, Ints, Physical, to_ordered
-from headrace.operators.folds import Fold, fold_extremes, fold_floats, fold_ints, fold_moments, merge_moments
+from headrace.operators.folds import Fold, accumulate, fold_extremes, fold_floats, fold_ints, fold_moments, merge_moments
 
 Parts = dict[str, Array]
 
@@ -70,11 +70,9 @@ def each_range(one: LaneLogic, parts: Parts, lows: Ints, highs: Ints) -> Parts:
 
 def int_ranges(part: Ints, lows: Ints, highs: Ints) -> Ints:
     """Sums of ranges as differences of running sums: exact for integers, whatever the ranges overlap."""
-    running = np.zeros((part.shape[0], part.shape[1] + 1, part.shape[2]), np.int64)
-    np.cumsum(part, axis=1, out=running[:, 1:])
-    sums = running[:, highs]
-    sums -= running[:, lows]
-    return sums
+    running = np.zeros((part.shape[1] + 1, part.shape[0], part.shape[2]), np.int64)
+    accumulate(np.add, part.swapaxes(0, 1), running[0], running[1:])
+    return np.subtract(running[highs], running[lows]).swapaxes(0, 1)
 
 
 class CountLogic:
@@ -292,7 +290,10 @@ def _halves(rows: int) -> tuple[slice, slice]:
 
 
 def logic_for(kind: LaneKind, type_: SqlType | None) -> LaneLogic:
-    """The logic of a lane over inputs of `type_` (None for ROWS). Strings are given as ranks, hence as integers."""
+    """The logic of partials of a kind over inputs of `type_` (None for ROWS). Strings are given as ranks.
+
+    Only `lift` depends on more of the type than whether its partials are integers or floats.
+    """
     match kind:
         case LaneKind.ROWS:
             return CountLogic(nulls=False)

@@ -27,32 +27,46 @@ _LANE_OF = {
 
 @dataclass(slots=True)
 class Closed:
-    """The windows of one `Window` that closed, for a block of keys: partials are [column, window, key].
+    """The windows of one `Window` that closed, for a block of keys: partials are [entry, window, key] per lane.
 
-    `columns[lane]` are the state columns (ascending) whose partials `lanes[lane]` holds; a lane that is absent is zero.
+    A lane that is absent is zero.
     """
 
     starts: Ints
     range_us: int
     lanes: dict[int, Parts]
-    columns: dict[int, Ints]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyOutput:
+    """An output and where its partials are: positions among the window's entries, one per query.
+
+    `base` and `rows[j]` are positions in ROWS; `lanes[j]` maps a kind to (lane, positions) for aggregate j.
+    """
+
+    output: Output
+    base: Ints
+    rows: list[Ints]
+    lanes: list[dict[LaneKind, tuple[int, Ints]]]
 
 
 @dataclass(slots=True)
 class Lowered:
-    """Result rows of one output, and the queries that failed on the way with the reason."""
+    """Result rows of one output, how many each query got, and the queries that failed with the reason."""
 
     table: pa.Table | None
+    rows: dict[int, int]
     failures: dict[int, str]
 
 
 def lower_output(
-    operator: AggregationOperator, output: Output, closed: Closed, keys: pa.Table, words: dict[int, pa.Array]
+    operator: AggregationOperator, ready: ReadyOutput, closed: Closed, keys: pa.Table, words: dict[int, pa.Array]
 ) -> Lowered:
     """Rows of all queries of an output, ordered by query, window, key; groups without a tuple have none."""
-    picker = _Picker(operator, output, closed)
+    picker = _Picker(ready, closed)
+    output = ready.output
     if picker.rows == 0:
-        return Lowered(None, {})
+        return Lowered(None, {}, {})
     columns: dict[str, pa.Array] = {
         "query": pa.array(np.repeat(np.array(output.queries, np.int64), picker.per_query)),
         "window_start": to_arrow(picker.window_starts, None, TIMESTAMP),
@@ -62,65 +76,67 @@ def lower_output(
         taken = keys.take(pa.array(picker.keys))
         for i in range(len(operator.keys)):
             columns[f"k{i}"] = taken.column(f"k{i}")
-    failed = np.zeros(picker.rows, bool)
+    failed = np.zeros(0, bool)
     for i, aggregate in enumerate(output.aggregates):
-        columns[f"a{i}"], broken = _lower(picker, i, aggregate, words)
+        columns[f"a{i}"], broken = _lower(picker, i, aggregate, output.inputs[i][0], words)
         if broken is not None:
-            failed |= broken
+            failed = broken | failed if len(failed) else broken
     table = pa.table(columns)
+    rows = dict(zip(output.queries, picker.per_query.tolist(), strict=True))
     if not failed.any():
-        return Lowered(table, {})
-    bad = np.unique(table.column("query").to_numpy()[failed])
-    kept = ~np.isin(table.column("query").to_numpy(), bad)
-    reason = "ARITHMETIC_OVERFLOW: a SUM does not fit its BIGINT result"
-    return Lowered(table.filter(pa.array(kept)), {int(query): reason for query in bad})
+        return Lowered(table, rows, {})
+    bad = set(np.unique(table.column("query").to_numpy()[failed]).tolist())
+    kept = ~np.isin(table.column("query").to_numpy(), list(bad))
+    reason = "[ARITHMETIC_OVERFLOW] a SUM does not fit its BIGINT result"
+    rows = {query: count for query, count in rows.items() if query not in bad}
+    return Lowered(table.filter(pa.array(kept)), rows, dict.fromkeys(bad, reason))
 
 
 class _Picker:
     """Which (query, window, key) entries have a row, and the partials found there."""
 
-    def __init__(self, operator: AggregationOperator, output: Output, closed: Closed) -> None:
-        self._operator, self._closed = operator, closed
-        self._wanted = np.array(output.columns, np.int64)
-        counts = self._of(0, self._wanted[:, 0])["v"]
-        mask = counts > 0
-        self.flat: Ints | None = None if mask.all() else np.flatnonzero(mask)
+    def __init__(self, ready: ReadyOutput, closed: Closed) -> None:
+        self._ready, self._closed = ready, closed
+        mask = closed.lanes[0]["v"][ready.base] > 0
         queries, windows, keys = mask.shape
-        self.rows = mask.size if self.flat is None else len(self.flat)
         per_window = mask.sum(axis=2)
         self.per_query = per_window.sum(axis=1)
+        self.rows = int(self.per_query.sum())
+        self.flat: Ints | None = None if self.rows == mask.size else np.flatnonzero(mask)
         self.window_starts = np.repeat(np.tile(closed.starts, queries), per_window.ravel())
-        ids = np.arange(keys)
-        self.keys = np.tile(ids, queries * windows) if self.flat is None else self.flat % max(keys, 1)
+        if self.flat is None:
+            self.keys = np.tile(np.arange(keys), queries * windows)
+        else:
+            self.keys = self.flat % max(keys, 1)
 
-    def _of(self, lane: int, columns: Ints) -> Parts:
-        at = np.searchsorted(self._closed.columns[lane], columns)
-        return {name: part[at] for name, part in self._closed.lanes[lane].items()}
+    def counts(self, aggregate: int) -> Ints:
+        """Tuples that an aggregate's filter accepted, at every row."""
+        return self._at(self._closed.lanes[0]["v"][self._ready.rows[aggregate]])
 
-    def lane(self, kind: LaneKind, input_: int | None, aggregate: int) -> Parts:
-        """Partials of a lane at every row, from each query's own column for that aggregate."""
-        lanes = self._operator.lanes
-        index = next(i for i, lane in enumerate(lanes) if lane.kind is kind and lane.input == input_)
-        if index not in self._closed.lanes:  # nobody had a NULL
+    def lane(self, kind: LaneKind, aggregate: int) -> Parts:
+        """Partials of a kind at every row, from each query's own entry."""
+        lane, positions = self._ready.lanes[aggregate][kind]
+        if lane not in self._closed.lanes:  # nobody had a NULL
             return {"v": np.zeros(self.rows, np.int64)}
-        picked = self._of(index, self._wanted[:, aggregate + 1])
-        return {name: part.ravel() if self.flat is None else part.ravel()[self.flat] for name, part in picked.items()}
+        return {name: self._at(part[positions]) for name, part in self._closed.lanes[lane].items()}
+
+    def _at(self, part: Array) -> Array:
+        return part.ravel() if self.flat is None else part.ravel()[self.flat]
 
 
 def _lower(
-    picker: _Picker, index: int, aggregate: OutputAggregate, words: dict[int, pa.Array]
+    picker: _Picker, index: int, aggregate: OutputAggregate, input_: int, words: dict[int, pa.Array]
 ) -> tuple[pa.Array, Bools | None]:
     """One aggregate's values, and where its result does not fit (None: nowhere)."""
-    function, input_ = aggregate.function, aggregate.input
+    function = aggregate.function
     if function is AggregateFunction.COUNT_ALL:
-        return to_arrow(picker.lane(LaneKind.ROWS, None, index)["v"], None, BIGINT), None
+        return to_arrow(picker.counts(index), None, BIGINT), None
     if _LANE_OF.get(function) is LaneKind.MOMENTS:
-        return _lower_moments(picker.lane(LaneKind.MOMENTS, input_, index), function), None
-    rows = picker.lane(LaneKind.ROWS, None, index)["v"]
-    count = rows - picker.lane(LaneKind.NULLS, input_, index)["v"]
+        return _lower_moments(picker.lane(LaneKind.MOMENTS, index), function), None
+    count = picker.counts(index) - picker.lane(LaneKind.NULLS, index)["v"]
     if function is AggregateFunction.COUNT:
         return to_arrow(count, None, BIGINT), None
-    parts = picker.lane(_LANE_OF[function], input_, index)
+    parts = picker.lane(_LANE_OF[function], index)
     some = count > 0
     match function:
         case AggregateFunction.AVG:
@@ -128,7 +144,7 @@ def _lower(
         case AggregateFunction.SUM:
             return _lower_sum(parts, some, aggregate)
         case _:
-            return _lower_extreme(parts["v"], some, aggregate, words), None
+            return _lower_extreme(parts["v"], some, aggregate, words.get(input_)), None
 
 
 def _number(parts: Parts) -> Array:
@@ -144,13 +160,13 @@ def _lower_sum(parts: Parts, some: Bools, aggregate: OutputAggregate) -> tuple[p
     return to_arrow(parts["v"], some, aggregate.type), (carry != 0) & some
 
 
-def _lower_extreme(ordered: Ints, some: Bools, aggregate: OutputAggregate, words: dict[int, pa.Array]) -> pa.Array:
-    operand_type = aggregate.type
-    if operand_type.kind is Kind.STRING:
-        assert aggregate.input is not None
-        ranks = pa.array(np.where(some, ordered, 0), mask=None if some.all() else ~some)
-        return words[aggregate.input].take(ranks)
-    return to_arrow(from_ordered(np.where(some, ordered, 0), operand_type), some, operand_type)
+def _lower_extreme(ordered: Ints, some: Bools, aggregate: OutputAggregate, words: pa.Array | None) -> pa.Array:
+    everywhere = bool(some.all())
+    known = ordered if everywhere else np.where(some, ordered, 0)
+    if aggregate.type.kind is Kind.STRING:
+        assert words is not None
+        return words.take(pa.array(known, mask=None if everywhere else ~some))
+    return to_arrow(from_ordered(known, aggregate.type), None if everywhere else some, aggregate.type)
 
 
 def _lower_moments(parts: Parts, function: AggregateFunction) -> pa.Array:

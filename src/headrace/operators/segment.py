@@ -1,7 +1,7 @@
 """Segments: the partial results of live slices of one operator and partition, as an immutable bundle.
 
 A segment outlives the plan that wrote it, so it names things by what they are: windows by their numbers, lanes by kind
-and input text, columns by their permanent ids.
+and domain, their entries by permanent ids.
 """
 
 from __future__ import annotations
@@ -12,26 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from headrace.model.plan import AggregationOperator, Lane
 from headrace.model.window import Window
 from headrace.operators.bundle import Item
 from headrace.operators.encode import Ints, one_chunk
 from headrace.operators.lanes import Parts
 
 
-def lane_text(operator: AggregationOperator, lane: Lane) -> str:
-    """A name for a lane that does not depend on the plan."""
-    if lane.input is None:
-        return lane.kind.value
-    operand = operator.inputs[lane.input]
-    return f"{lane.kind.value}:{operand.type.name}:{operand.sql}"
-
-
 @dataclass(slots=True)
 class LaneBlock:
-    """Partials [column, row] for the state columns with these ids."""
+    """Partials [entry, row] for the lane entries with these ids."""
 
-    columns: Ints
+    ids: Ints
     parts: Parts
 
 
@@ -71,7 +62,7 @@ def segment_items(segment: Segment) -> dict[str, Item]:
         items[f"{i}.slice"] = block.slices
         lanes = []
         for j, (text, lane) in enumerate(block.lanes.items()):
-            items[f"{i}.{j}.columns"] = lane.columns
+            items[f"{i}.{j}.ids"] = lane.ids
             for name, part in lane.parts.items():
                 items[f"{i}.{j}.{name}"] = part
             lanes.append({"lane": text, "parts": list(lane.parts)})
@@ -90,7 +81,7 @@ def segment_from(items: dict[str, Item]) -> Segment:
     for i, described in enumerate(meta["blocks"]):
         lanes = {
             lane["lane"]: LaneBlock(
-                items[f"{i}.{j}.columns"], {name: items[f"{i}.{j}.{name}"] for name in lane["parts"]}
+                items[f"{i}.{j}.ids"], {name: items[f"{i}.{j}.{name}"] for name in lane["parts"]}
             )
             for j, lane in enumerate(described["lanes"])
         }

@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
-from headrace.model.plan import AggregationOperator, Lane, LaneKind
+from headrace.model.plan import AggregationOperator, LaneKind, Measure
 from headrace.model.predicate import Operand
 from headrace.model.types import SqlType, Kind
 from headrace.operators.bundle import Item, pack_bundle, read_bundle
@@ -38,23 +38,22 @@ SAMPLE_ROWS = 1 << 15
 VALUE_LANES = (LaneKind.SUM, LaneKind.MIN, LaneKind.MAX, LaneKind.MOMENTS)
 
 
-def lane_type(operator: AggregationOperator, lane: Lane) -> SqlType | None:
-    return None if lane.input is None else operator.inputs[lane.input].type
+def measure_logics(operator: AggregationOperator) -> list[LaneLogic]:
+    def type_of(measure: Measure) -> SqlType | None:
+        return None if measure.input is None else operator.inputs[measure.input].type
 
-
-def lane_logics(operator: AggregationOperator) -> list[LaneLogic]:
-    return [logic_for(lane.kind, lane_type(operator, lane)) for lane in operator.lanes]
+    return [logic_for(measure.kind, type_of(measure)) for measure in operator.measures]
 
 
 @dataclass(slots=True)
 class Tuples:
-    """Rows ready to be grouped: `lanes[i]` are the partials of operator lane i, `words[i]` the strings behind ranks."""
+    """Rows ready to be grouped: `measures[i]` are the partials of measure i, `words[i]` the strings behind input i."""
 
     keys: Keys
     slice: Ints
     slice_starts: Ints
     regions: list[Regions]
-    lanes: list[Parts]
+    measures: list[Parts]
     words: dict[int, pa.Array]
 
     @property
@@ -71,7 +70,7 @@ class Shipment:
 
 
 def prepare_tuples(operator: AggregationOperator, columns: Columns, closed_us: int) -> Tuples | None:
-    """Index a batch: keys, slices, regions and lifted lanes. Tuples no window can still count are dropped."""
+    """Index a batch: keys, slices, regions and lifted measures. Tuples no window can still count are dropped."""
     times = to_physical(columns[operator.event_time], operator.event_time.type)
     kept = None if times.valid is None else np.flatnonzero(times.valid)
     moments = times.values if kept is None else times.values[kept]
@@ -89,15 +88,15 @@ def prepare_tuples(operator: AggregationOperator, columns: Columns, closed_us: i
     keys = encode_keys([columns[key] for key in operator.keys], rows)
     regions = [regions_of(columns[i.operand], i) for i in operator.operands]
     inputs, words = _inputs(operator, columns)
-    lanes = [
-        logic.lift(None if lane.input is None else inputs[lane.input], rows)
-        for lane, logic in zip(operator.lanes, lane_logics(operator), strict=True)
+    measures = [
+        logic.lift(None if measure.input is None else inputs[measure.input], rows)
+        for measure, logic in zip(operator.measures, measure_logics(operator), strict=True)
     ]
-    return Tuples(keys, index, starts, regions, lanes, words)
+    return Tuples(keys, index, starts, regions, measures, words)
 
 
 def _inputs(operator: AggregationOperator, columns: Columns) -> tuple[list[Physical], dict[int, pa.Array]]:
-    valued = {lane.input for lane in operator.lanes if lane.kind in VALUE_LANES}
+    valued = {measure.input for measure in operator.measures if measure.kind in VALUE_LANES}
     inputs: list[Physical] = []
     words: dict[int, pa.Array] = {}
     for i, operand in enumerate(operator.inputs):
@@ -118,7 +117,7 @@ def combine_tuples(operator: AggregationOperator, tuples: Tuples) -> Tuples:
     """Partials of the tuples that share key, slice and regions, when that ships fewer bytes; else the tuples."""
     radices = [len(tuples.slice_starts), tuples.keys.count, *(region_count(i) for i in operator.operands)]
     capacity = prod(radices)
-    partial_bytes = 8 + sum(8 * len(parts) for parts in tuples.lanes) + len(operator.operands)
+    partial_bytes = 8 + sum(8 * len(parts) for parts in tuples.measures) + len(operator.operands)
     tuple_bytes = 8 + 8 * len(operator.inputs) + sum(r.itemsize for r in tuples.regions)
     if capacity >= 2**62:
         return tuples
@@ -130,16 +129,15 @@ def combine_tuples(operator: AggregationOperator, tuples: Tuples) -> Tuples:
     codes = _codes(tuples, radices, slice(None))
     bins, codes = _bins(codes, capacity, tuples.rows)
     size = len(codes)
-    lanes = [
-        logic.group(parts, bins, size) for logic, parts in zip(lane_logics(operator), tuples.lanes, strict=True)
-    ]
+    logics = measure_logics(operator)
+    measures = [logic.group(parts, bins, size) for logic, parts in zip(logics, tuples.measures, strict=True)]
     digits: list[Ints] = []
     for radix in reversed(radices):
         digits.append(codes % radix)
         codes = codes // radix
     slice_, key, *regions = reversed(digits)
     typed = [r.astype(old.dtype) for r, old in zip(regions, tuples.regions, strict=True)]
-    return Tuples(Keys(key, tuples.keys.table), slice_, tuples.slice_starts, typed, lanes, tuples.words)
+    return Tuples(Keys(key, tuples.keys.table), slice_, tuples.slice_starts, typed, measures, tuples.words)
 
 
 def _codes(tuples: Tuples, radices: Sequence[int], part: slice) -> Ints:
@@ -183,9 +181,9 @@ def _items(
     }
     for i, regions in enumerate(tuples.regions):
         items[f"r{i}"] = regions[rows]
-    for lane, parts in zip(operator.lanes, tuples.lanes, strict=True):
+    for measure, parts in zip(operator.measures, tuples.measures, strict=True):
         for name, part in parts.items():
-            items[f"lane.{lane.name}.{name}"] = _narrow(part[rows])
+            items[f"{measure.name}.{name}"] = _narrow(part[rows])
     for i, words in tuples.words.items():
         items[f"words{i}"] = pa.table({"w": words})
     return items
@@ -215,23 +213,23 @@ def receive_tuples(operator: AggregationOperator, blobs: Sequence[bytes]) -> Tup
     slices = [np.searchsorted(starts, part.slice_starts)[part.slice] for part in parts]
     keys = np.concatenate([i[part.keys.ids] for i, part in zip(ids, parts, strict=True)])
     regions = [np.concatenate([p.regions[i] for p in parts]) for i in range(len(operator.operands))]
-    lanes = [_concat_parts([part.lanes[i] for part in parts]) for i in range(len(operator.lanes))]
-    return Tuples(Keys(keys, table), np.concatenate(slices), starts, regions, lanes, words)
+    measures = [_concat_parts([part.measures[i] for part in parts]) for i in range(len(operator.measures))]
+    return Tuples(Keys(keys, table), np.concatenate(slices), starts, regions, measures, words)
 
 
 def _received(operator: AggregationOperator, items: dict[str, Item]) -> Tuples:
     rows = len(items["key"])
-    lanes: list[Parts] = []
-    for lane in operator.lanes:
-        prefix = f"lane.{lane.name}."
+    measures: list[Parts] = []
+    for measure in operator.measures:
+        prefix = f"{measure.name}."
         found = {name[len(prefix) :]: part for name, part in items.items() if name.startswith(prefix)}
-        lanes.append({name: _widen(part, rows) for name, part in found.items()})
+        measures.append({name: _widen(part, rows) for name, part in found.items()})
     words = {
         i: one_chunk(items[f"words{i}"].column("w")) for i in range(len(operator.inputs)) if f"words{i}" in items
     }
     regions = [items[f"r{i}"] for i in range(len(operator.operands))]
     keys = Keys(items["key"].astype(np.int64), items["keys"])
-    return Tuples(keys, items["slice"].astype(np.int64), items["slices"], regions, lanes, words)
+    return Tuples(keys, items["slice"].astype(np.int64), items["slices"], regions, measures, words)
 
 
 def _widen(part: Array, rows: int) -> Array:
@@ -250,12 +248,12 @@ def _unify_words(operator: AggregationOperator, parts: list[Tuples]) -> dict[int
         ordered = OrderedStrings.of(*(part.words[i] for part in parts))
         unified[i] = ordered.values
         for part in parts:
-            rerank(operator, part.lanes, i, ordered.ranks(part.words[i]).values)
+            rerank(operator, part.measures, i, ordered.ranks(part.words[i]).values)
     return unified
 
 
-def rerank(operator: AggregationOperator, lanes: list[Parts], input_: int, ranks: Ints) -> None:
-    """Translate the string ranks of one input's lanes."""
-    for lane, parts in zip(operator.lanes, lanes, strict=True):
-        if lane.input == input_ and lane.kind in (LaneKind.MIN, LaneKind.MAX):
+def rerank(operator: AggregationOperator, measures: list[Parts], input_: int, ranks: Ints) -> None:
+    """Translate the string ranks of one input's measures."""
+    for measure, parts in zip(operator.measures, measures, strict=True):
+        if measure.input == input_ and measure.kind in (LaneKind.MIN, LaneKind.MAX):
             parts["v"] = translate_ranks(parts["v"], ranks)

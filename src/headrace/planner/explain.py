@@ -68,7 +68,7 @@ def _operator_lines(operator: Operator) -> list[str]:
     if isinstance(operator, AggregationOperator):
         lines.append(f"    keys: {_some(key.sql for key in operator.keys) or 'none'}")
         lines.append(f"    windows: {len(operator.windows)}: {_some(map(render_window, operator.windows))}")
-        lines.append(f"    lanes: {_some(f'{lane.name} for {len(lane.columns)} columns' for lane in operator.lanes)}")
+        lines.append(f"    lanes: {_some(f'{lane.name} with {len(lane.columns)} entries' for lane in operator.lanes)}")
     for family in operator.families[:SHOWN]:
         names = [operator.operands[i] for i in family.operands]
         index = ", ".join(f"{i.operand.sql} ({len(i.constants)} constants)" for i in names) or "no predicate"

@@ -14,6 +14,7 @@ from headrace.model.plan import (
     Family,
     Lane,
     LaneKind,
+    Measure,
     Operator,
     OperandIndex,
     Output,
@@ -25,6 +26,7 @@ from headrace.model.plan import (
 )
 from headrace.model.predicate import And, Compare, Const, IsNull, Not, Operand, Or, Predicate, Value, conjunction, operands_of
 from headrace.model.query import AggregateFunction, Aggregation, Fallback, Projection, Query, QueryId, Stream, StreamName
+from headrace.model.types import Kind
 from headrace.model.window import Window
 from headrace.planner.signatures import result_signature
 
@@ -32,6 +34,7 @@ codec.register(
     plan.OperandIndex,
     plan.StateColumn,
     plan.Family,
+    plan.Measure,
     plan.Lane,
     plan.LaneKind,
     plan.OutputAggregate,
@@ -45,6 +48,9 @@ codec.register(
 
 COLUMNS_PER_QUERY = 1024
 """State column ids are query id times this plus an ordinal."""
+
+ENTRIES_PER_COLUMN = 1024
+"""Lane entry ids are column id times this plus the ordinal of the input in its query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +116,7 @@ def plan_aggregation(
     inputs = tuple(sorted({a.input for _, b in bodies for a in b.aggregates if a.input}, key=lambda o: (o.sql, o.type.name)))
     operands = index_operands(column.predicate for column in columns)
     event_time = stream.column(stream.event_time)
+    measures, lanes = plan_lanes(bodies, columns, positions, inputs)
     return AggregationOperator(
         id=_operator_id("windows", stream.name, path, keys),
         stream=stream.name,
@@ -121,8 +128,9 @@ def plan_aggregation(
         windows=windows,
         columns=columns,
         families=group_families([column.predicate for column in columns], operands),
-        lanes=_lanes(bodies, positions, inputs, len(columns)),
-        outputs=_outputs(bodies, positions, inputs, windows, keys),
+        measures=measures,
+        lanes=lanes,
+        outputs=_outputs(bodies, positions, inputs, windows, keys, lanes),
     )
 
 
@@ -212,17 +220,43 @@ def lanes_needed(function: AggregateFunction) -> tuple[LaneKind, ...]:
             return (LaneKind.MOMENTS,)
 
 
-def _lanes(bodies: Bodies, positions: Positions, inputs: Sequence[Operand], columns: int) -> tuple[Lane, ...]:
-    """ROWS for every column first, then each input's lanes for the columns that need them."""
-    wanted: dict[tuple[int, str], set[int]] = defaultdict(set)
+def lane_domain(kind: LaneKind, operand: Operand | None) -> str:
+    """Which partials of a kind live in one array: integers, floats, or the ranks of one input's strings."""
+    if operand is not None and kind in (LaneKind.MIN, LaneKind.MAX) and operand.type.kind is Kind.STRING:
+        return f"words:{operand.sql}"
+    floating = operand is not None and operand.type.kind is Kind.FLOATING
+    return "float" if kind is LaneKind.MOMENTS or (kind is LaneKind.SUM and floating) else "int"
+
+
+def plan_lanes(
+    bodies: Bodies, columns: Sequence[StateColumn], positions: Positions, inputs: Sequence[Operand]
+) -> tuple[tuple[Measure, ...], tuple[Lane, ...]]:
+    """ROWS for every column first, then what the aggregates need."""
     place = {operand: i for i, operand in enumerate(inputs)}
+    wanted: set[tuple[str, str, int, int, int]] = set()
     for id_, body in bodies:
+        ordinals = {a.input: i for i, a in enumerate(body.aggregates) if a.input is not None}
         for aggregate in body.aggregates:
             for kind in lanes_needed(aggregate.function):
                 assert aggregate.input is not None
-                wanted[place[aggregate.input], kind.value].add(positions[id_, aggregate.filter])
-    rows = Lane(LaneKind.ROWS, None, tuple(range(columns)))
-    return (rows, *(Lane(LaneKind(k), i, tuple(sorted(c))) for (i, k), c in sorted(wanted.items())))
+                column = positions[id_, aggregate.filter]
+                entry = columns[column].id * ENTRIES_PER_COLUMN + ordinals[aggregate.input]
+                domain = lane_domain(kind, aggregate.input)
+                wanted.add((kind.value, domain, column, place[aggregate.input], entry))
+    measures = [Measure(LaneKind.ROWS, None)]
+    measures += [Measure(LaneKind(k), i) for k, i in sorted({(item[0], item[3]) for item in wanted})]
+    number = {measure: i for i, measure in enumerate(measures)}
+    ids = tuple(column.id * ENTRIES_PER_COLUMN for column in columns)
+    lanes = [Lane(LaneKind.ROWS, "int", tuple(range(len(columns))), (0,) * len(columns), ids)]
+    for kind, domain in sorted({item[:2] for item in wanted}):
+        found = sorted(
+            (column, entry, number[Measure(LaneKind(kind), input_)])
+            for k, d, column, input_, entry in wanted
+            if (k, d) == (kind, domain)
+        )
+        at, entries, of = zip(*found, strict=True)
+        lanes.append(Lane(LaneKind(kind), domain, at, of, entries))
+    return tuple(measures), tuple(lanes)
 
 
 def _outputs(
@@ -231,23 +265,32 @@ def _outputs(
     inputs: Sequence[Operand],
     windows: Sequence[Window],
     keys: Sequence[Operand],
+    lanes: Sequence[Lane],
 ) -> tuple[Output, ...]:
     place = {operand: i for i, operand in enumerate(inputs)}
-    grouped: dict[tuple[int, tuple[OutputAggregate, ...]], list[tuple[QueryId, tuple[int, ...]]]] = defaultdict(list)
     order = {window: i for i, window in enumerate(windows)}
+    number = {(lane.kind, lane.domain): i for i, lane in enumerate(lanes)}
+    grouped: dict[tuple[int, tuple[OutputAggregate, ...]], list[tuple[QueryId, Aggregation]]] = defaultdict(list)
     for id_, body in bodies:
         aggregates = tuple(
-            OutputAggregate(a.function, None if a.input is None else place[a.input], a.type) for a in body.aggregates
+            OutputAggregate(
+                a.function, a.type, tuple(number[k, lane_domain(k, a.input)] for k in lanes_needed(a.function))
+            )
+            for a in body.aggregates
         )
-        columns = (positions[id_, conjunction()], *(positions[id_, a.filter] for a in body.aggregates))
-        grouped[order[body.window], aggregates].append((id_, columns))
+        grouped[order[body.window], aggregates].append((id_, body))
     return tuple(
         Output(
             window,
             result_signature((key.type for key in keys), (a.type for a in aggregates)),
             aggregates,
             tuple(id_ for id_, _ in found),
-            tuple(columns for _, columns in found),
+            tuple(positions[id_, conjunction()] for id_, _ in found),
+            tuple(tuple(positions[id_, b.aggregates[j].filter] for id_, b in found) for j in range(len(aggregates))),
+            tuple(
+                tuple(-1 if (x := b.aggregates[j].input) is None else place[x] for _, b in found)
+                for j in range(len(aggregates))
+            ),
         )
         for (window, aggregates), found in grouped.items()
     )
