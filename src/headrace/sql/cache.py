@@ -21,9 +21,19 @@ class ShapeCache:
     def __init__(self, analyzer: Analyzer, capacity: int = MAX_SHAPES) -> None:
         self._analyzer, self._capacity = analyzer, capacity
         self._shapes: dict[Hashable, Shape] = {}
+        self._schemas: dict[Hashable, tuple[Column, ...]] = {}
 
     def schema(self, sql: str, stream: Stream) -> tuple[Column, ...]:
         return self._analyzer.schema(sql, stream)
+
+    def schema_like(self, key: Hashable, sql: str, stream: Stream) -> tuple[Column, ...]:
+        """The schema of `sql`, which is that of every text with the same key over the same stream."""
+        known = self._schemas.get((key, stream))
+        if known is None:
+            known = self._schemas[key, stream] = self.schema(sql, stream)
+            while len(self._schemas) > self._capacity:
+                del self._schemas[next(iter(self._schemas))]
+        return known
 
     def find(self, key: Hashable, streams: Mapping[str, Stream]) -> Shape | None:
         shape = self._shapes.get(key)

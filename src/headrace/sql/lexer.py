@@ -52,6 +52,37 @@ def lex(source: str) -> Lexed:
     return Lexed(source, text, out, cql)
 
 
+_AFTER_WHERE = (TokenType.GROUP_BY, TokenType.HAVING)
+
+
+def where_tokens(lexed: Lexed) -> slice | None:
+    """The tokens of the WHERE clause of an unnested SELECT; None when it has none or is not that simple."""
+    depth, start, stop = 0, None, len(lexed.tokens)
+    for i, token in enumerate(lexed.tokens):
+        kind = token.token_type
+        depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
+        if kind is TokenType.SELECT and i > 0:
+            return None
+        if depth == 0 and kind is TokenType.WHERE:
+            start = i
+        elif depth == 0 and start is not None and kind in _AFTER_WHERE:
+            stop = min(stop, i)
+    return None if start is None else slice(start, stop)
+
+
+def cut_tokens(lexed: Lexed, cut: slice) -> str:
+    """The text without some of its tokens.
+
+    >>> lexed = lex("SELECT a FROM s WHERE b > (1) GROUP BY a")
+    >>> cut_tokens(lexed, where_tokens(lexed))
+    'SELECT a FROM s GROUP BY a'
+    """
+    tokens, source = lexed.tokens, lexed.source
+    head = source[tokens[0].start : tokens[cut.start].start]
+    tail = source[tokens[cut.stop].start : tokens[-1].end + 1] if cut.stop < len(tokens) else ""
+    return (head + tail).strip()
+
+
 def statement_tokens(source: str) -> list[Token]:
     """The tokens of the one statement in `source`, as sqlglot reads them; raises SqlError."""
     return _one_statement(_tokens(source))

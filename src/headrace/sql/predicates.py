@@ -46,6 +46,12 @@ class Compiler:
         tree = self._tree(node, leaves)
         return tree if self._harmless(leaves) else self._catalyst(node)
 
+    def only_atoms(self, node: exp.Expr) -> bool:
+        """Whether Catalyst has no part in `node`."""
+        leaves: list[exp.Expr] = []
+        self._tree(node, leaves)
+        return not leaves
+
     def may_raise(self, node: exp.Expr) -> bool:
         """Whether evaluating `node` may fail for some tuple."""
         leaves: list[exp.Expr] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sqlglot import exp
 from sqlglot.errors import ParseError
@@ -19,7 +20,7 @@ from headrace.sql.dialect import TokenType, parse, render
 from headrace.sql.flatten import find_stream, flatten, inline_ctes, innermost
 from headrace.sql.functions import is_aggregate
 from headrace.sql.layers import needs_layers, render_layers
-from headrace.sql.lexer import Lexed, lex
+from headrace.sql.lexer import Lexed, cut_tokens, lex, where_tokens
 from headrace.sql.literals import mark_literals
 from headrace.sql.names import quote_name
 from headrace.sql.predicates import Compiler
@@ -54,7 +55,7 @@ def parse_query(
 
 
 def _build(
-    lexed: Lexed, lifted: Lifted, streams: Mapping[str, Stream], analyzer: Analyzer, timezone: str
+    lexed: Lexed, lifted: Lifted, streams: Mapping[str, Stream], analyzer: ShapeCache, timezone: str
 ) -> tuple[Shape, bool]:
     """The shape of a text, and whether it serves all texts with the same key."""
     try:
@@ -108,9 +109,10 @@ class _Build:
     """Builds the shape of one text; lives for one call."""
 
     def __init__(
-        self, lexed: Lexed, lifted: Lifted, stream: Stream, analyzer: Analyzer, timezone: str
+        self, lexed: Lexed, lifted: Lifted, stream: Stream, analyzer: ShapeCache, timezone: str
     ) -> None:
         self.lexed, self.literals, self.stream, self.analyzer = lexed, lifted.literals, stream, analyzer
+        self.key = lifted.key
         self.compiler = Compiler(stream, self.literals, timezone, render)
 
     def shape(self, select: exp.Select) -> Shape:
@@ -156,12 +158,25 @@ class _Build:
         for call in flat.calls:
             if call.window(self.literals) != window:
                 raise errors.two_windows()
-        columns = self._schema(self.lexed.text if plain is None else self._fill(plain))
+        columns = self._typed(flat, plain)
         if len(columns) != len(flat.items):
             raise errors.unsupported(
                 "the select list is not one that can be told apart", hint="name each column"
             )
         return columns
+
+    def _typed(self, flat: Flat, plain: Template | None) -> tuple[Column, ...]:
+        """The query's columns. A WHERE of atoms alone has no say in them, so texts that differ only in predicates and
+        lifted literals share one analysis.
+        """
+        text = self.lexed.text if plain is None else self._fill(plain)
+        where = where_tokens(self.lexed)
+        if where is None or not all(self.compiler.only_atoms(node) for node in flat.where):
+            return self._schema(text)
+        bare = cut_tokens(self.lexed, where) if plain is None else render_plain(replace(flat, where=()))
+        sql = bare if plain is None else self._fill(Template.of(bare))
+        key = self.key[: 1 + where.start] + self.key[1 + where.stop :]
+        return self.analyzer.schema_like(key, sql, self.stream)
 
     def _fill(self, template: Template) -> str:
         cql = self.lexed.cql
