@@ -33,7 +33,19 @@ WARM_UP = 2
 def main() -> None:
     options = parse_options()
     spark = start_session("local[2]")
-    table = Table("queries", "s per epoch", "events/s", "overall/s", "result rows/s", "create s", "map s", "reduce s", "MB shuffled", "MB written", "peak MB")
+    table = Table(
+        "queries",
+        "s per epoch",
+        "events/s",
+        "overall/s",
+        "result rows/s",
+        "create s",
+        "map s",
+        "reduce s",
+        "MB shuffled",
+        "MB written",
+        "peak MB",
+    )
     console = Console()
     medians: list[float] = []
     try:
@@ -44,14 +56,18 @@ def main() -> None:
             medians.append(statistics.median(m.seconds for m in seen))
             table.add_row(*figures(count, seen, created, peak, options.rows))
         console.print(table)
-        console.print(f"time per epoch, {options.queries[-1]} queries against {options.queries[0]}: {medians[-1] / medians[0]:.2f}")
+        console.print(
+            f"time per epoch, {options.queries[-1]} queries against {options.queries[0]}: {medians[-1] / medians[0]:.2f}"
+        )
     finally:
         spark.stop()
 
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--queries", type=lambda text: [int(n) for n in text.split(",")], default=[1, 100, 1000])
+    parser.add_argument(
+        "--queries", type=lambda text: [int(n) for n in text.split(",")], default=[1, 100, 1000]
+    )
     parser.add_argument("--rows", type=int, default=1_000_000, help="events per epoch")
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--keys", type=int, default=1_000)
@@ -69,13 +85,17 @@ def run(spark, count, options, advance):  # type: ignore[no-untyped-def]
     peak: dict[str, float] = {}
     try:
         with headrace.open(f"{path}/warehouse", spark=spark, progress=False) as hr:
-            hr.create_stream(astream.STREAM, astream.DDL, event_time=astream.EVENT_TIME, watermark="0 seconds")
+            hr.create_stream(
+                astream.STREAM, astream.DDL, event_time=astream.EVENT_TIME, watermark="0 seconds"
+            )
             started = time.perf_counter()
             for _ in range(count):
                 hr.create_query(astream.mixed_aggregation_query(rng, options.window_max))
             created = time.perf_counter() - started
             for epoch in range(options.epochs + WARM_UP):
-                data = astream.tuples(options.rows, START, options.rate, options.keys, first=epoch * options.rows)
+                data = astream.tuples(
+                    options.rows, START, options.rate, options.keys, first=epoch * options.rows
+                )
                 hr.append(astream.STREAM, data)
                 hr.run_available()
                 advance()
