@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -18,21 +21,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from headrace import sql
-from headrace.catalog.catalog import Catalog
+from headrace.catalog.interrupts import uninterrupted
 from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.catalog.warehouse import Warehouse
 from headrace.engine.analyzer import SparkAnalyzer
 from headrace.engine.errors import spark_reason
-from headrace.engine.group import Group, GroupOptions
+from headrace.engine.files import check_results
+from headrace.engine.group import Delivered, Group, GroupOptions
 from headrace.engine.records import Commit
+from headrace.engine.recovery import check_cursor, last_commit, last_whole_commit
 from headrace.engine.spark import EPOCH_JOBS, READING, child_session, start_session
+from headrace.engine.upkeep import UpkeepOptions
 from headrace.log.append import append
-from headrace.log.arrivals import Arrivals
-from headrace.log.ingest import Ingest
-from headrace.log.orphans import remove_orphans
 from headrace.log.epochs import EpochLog
-from headrace.log.seal import DEFAULT_MAX_EPOCH_ROWS, Sealer
-from headrace.log.sources import as_source, source_from
+from headrace.log.ingest import Ingest
+from headrace.log.open import open_log
+from headrace.log.seal import DEFAULT_MAX_EPOCH_ROWS
+from headrace.log.sources import Source, as_source, source_from
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.errors import CatalogError, EngineError, HeadraceError, SqlError
 from headrace.model.query import QueryPlan, Stream, StreamName
@@ -127,7 +132,15 @@ class QueryHandle:
         return self._session._results(self._entry())
 
     def to_pandas(self) -> pd.DataFrame:
-        return self.results().toPandas()
+        frame = self.results()
+        try:
+            return frame.toPandas()
+        except Exception as error:
+            raise EngineError(
+                "RESULTS_UNREADABLE",
+                f"the rows of query `{self.name}` cannot be read",
+                detail=spark_reason(error),
+            ) from error
 
     def explain(self) -> str:
         """How the query runs, with whom it shares, and the plain Spark SQL it equals."""
@@ -145,14 +158,18 @@ class QueryHandle:
 
 
 class Session:
-    """A warehouse open for writing. Thread-safe; use it as a context manager, or call `close()`."""
+    """An open warehouse. Thread-safe; use it as a context manager, or call `close()`.
+
+    One that was opened `read_only` sees what was committed when it was opened, beside any writer, and starts Spark only
+    when rows are asked for.
+    """
 
     def __init__(
         self,
         path: str | Path,
         *,
         spark: SparkSession | None = None,
-        master: str = "local[*]",
+        master: str = "local[*,4]",
         config: dict[str, str] | None = None,
         max_epoch_rows: int = DEFAULT_MAX_EPOCH_ROWS,
         changelog_count: int = 100,
@@ -161,48 +178,84 @@ class Session:
         retention: Duration | None = "7 days",
         log_retention: Duration | None = "1 day",
         progress: bool | None = None,
+        read_only: bool = False,
+        rebuild: bool = False,
+        upkeep: UpkeepOptions | None = None,
     ) -> None:
-        self._options = GroupOptions(partitions, _duration(retention), _duration(log_retention))
+        upkeep = replace(
+            upkeep or UpkeepOptions(),
+            retention_us=_duration(retention),
+            log_retention_us=_duration(log_retention),
+        )
+        self._options = GroupOptions(partitions, upkeep)
         delay = sql.parse_duration(changelog_delay) / 1e6
         if max_epoch_rows < 1 or changelog_count < 1 or (partitions is not None and partitions < 1):
             raise EngineError(
                 "BAD_OPTION", "max_epoch_rows, changelog_count and partitions must be at least 1"
             )
-        self._warehouse = Warehouse(path)
-        self._warehouse.acquire()
+        if read_only and rebuild:
+            raise EngineError("BAD_OPTION", "rebuild=True writes", hint="open without read_only")
+        self._warehouse = Warehouse(path, read_only=read_only)
+        if not read_only:
+            self._warehouse.acquire()
+        self._given, self._master, self._config = spark, master, config
         self._owns_spark = False
+        self._reading = threading.RLock()
         try:
-            self._catalog = Catalog(self._warehouse, batch_count=changelog_count, batch_delay=delay)
-            epochs = EpochLog(self._warehouse)
-            self._arrivals = Arrivals(self._warehouse, epochs)
-            remove_orphans(self._warehouse, epochs, self._arrivals)
-            self._sealer = Sealer(self._warehouse, self._catalog, self._arrivals)
-            self._owns_spark = spark is None and SparkSession.getActiveSession() is None
-            self.spark = spark or start_session(master, config)
-            self._reader = child_session(self.spark, READING)
-            self._shapes = sql.ShapeCache(SparkAnalyzer(self._reader))
-            jobs = child_session(self.spark, EPOCH_JOBS)
-            self._group = Group(jobs, self._warehouse, self._catalog, self._sealer, self._options)
-            self._ingests = {
-                stream.name: Ingest(jobs, self._warehouse, self._arrivals, stream, source_from(described))
-                for stream in self._catalog.streams()
-                if (described := self._catalog.source(stream.name)) and described.get("kind") != "frame"
-            }
+            self._recover(rebuild, changelog_count, delay)
         except BaseException:
             self._stop_spark()
             self._warehouse.release()
             raise
         self._max_epoch_rows, self._progress = max_epoch_rows, progress
         self._running = threading.Lock()
-        self._reading = threading.Lock()
         self._loop: threading.Thread | None = None
-        self._stopping = threading.Event()
+        self._worker: threading.Thread | None = None
+        self._stopping, self._interrupted = threading.Event(), threading.Event()
+        self._interval: float | None = None
         self._trouble: HeadraceError | None = None
         self._deployments: deque[float] = deque(maxlen=1000)
         self._totals = {"input": 0, "results": 0, "late": 0}
         self._stream_rows: dict[str, list[int]] = {}
         self._latency: float | None = None
-        self._closed = False
+        self._closed = self._released = False
+
+    def _recover(self, rebuild: bool, changelog_count: int, changelog_delay: float) -> None:
+        """Find where the last writer stopped. The commit comes first: what is read later can only be newer."""
+        commit = last_whole_commit(self._warehouse) if rebuild else last_commit(self._warehouse)
+        check_cursor(commit, EpochLog(self._warehouse))
+        log = open_log(self._warehouse, batch_count=changelog_count, batch_delay=changelog_delay)
+        self._catalog, self._arrivals, self._sealer = log.catalog, log.arrivals, log.sealer
+        self._ingests: dict[str, Ingest] = {}
+        self._group = Delivered(self._catalog, self._sealer, commit)
+        if self._warehouse.read_only:
+            return
+        jobs = child_session(self.spark, EPOCH_JOBS)
+        self._runner = Group(jobs, self._warehouse, self._catalog, self._sealer, commit, self._options)
+        self._group = self._runner
+        if rebuild:
+            self._runner.rebuild()
+        for stream in self._catalog.streams():
+            described = self._catalog.source(stream.name)
+            if described and described.get("kind") != "frame":
+                source = source_from(described)
+                self._ingests[stream.name] = Ingest(jobs, self._warehouse, self._arrivals, stream, source)
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The SparkSession in use."""
+        with self._reading:
+            self._owns_spark = self._given is None and SparkSession.getActiveSession() is None
+            return self._given or start_session(self._master, self._config)
+
+    @cached_property
+    def _reader(self) -> SparkSession:
+        """The session that results are read in."""
+        return child_session(self.spark, READING)
+
+    @cached_property
+    def _shapes(self) -> sql.ShapeCache:
+        return sql.ShapeCache(SparkAnalyzer(self._reader))
 
     # streams
 
@@ -216,25 +269,23 @@ class Session:
         source: Any = None,
     ) -> None:
         """Define a stream. `schema` is Spark DDL; `source` None means that `append` feeds it."""
-        self._check_open()
+        self._check_writable()
         stream = self._define(name, schema, event_time, watermark)
         given = None if source is None else as_source(source)
         self._catalog.create_stream(stream, None if given is None else given.describe())
         if given is not None:
-            self._ingests[stream.name] = Ingest(
-                self._group_spark, self._warehouse, self._arrivals, stream, given
-            )
-
-    @property
-    def _group_spark(self) -> SparkSession:
-        return self._group.spark
+            self._add_ingest(stream, given)
 
     def attach_source(self, name: str, source: Any) -> None:
         """Give a reopened stream its streaming DataFrame again: DataFrames are not kept in the warehouse."""
-        stream = self._catalog.stream(name)
-        self._ingests[stream.name] = Ingest(
-            self._group_spark, self._warehouse, self._arrivals, stream, as_source(source)
-        )
+        self._check_writable()
+        self._add_ingest(self._catalog.stream(name), as_source(source))
+
+    def _add_ingest(self, stream: Stream, source: Source) -> None:
+        ingest = Ingest(self._runner.spark, self._warehouse, self._arrivals, stream, source)
+        self._ingests[stream.name] = ingest
+        if self._interval is not None:
+            ingest.start(self._interval)
 
     def _define(self, name: str, schema: str, event_time: str, watermark: Duration) -> Stream:
         sql.check_name(name, "stream")
@@ -268,12 +319,12 @@ class Session:
 
     def append(self, stream: str, data: Any) -> int:
         """Add rows (pandas, pyarrow, Spark DataFrame, list of dicts) durably; the next epoch takes them in."""
-        self._check_open()
+        self._check_writable()
         return append(self._warehouse, self._arrivals, self._catalog.stream(stream), data)
 
     def close_stream(self, name: str) -> None:
         """No more input: with the next epoch the watermark goes to infinity and every window closes."""
-        self._check_open()
+        self._check_writable()
         stream = self._catalog.stream(name)
         ingest = self._ingests.pop(stream.name, None)
         if ingest is not None:
@@ -305,7 +356,7 @@ class Session:
 
     def create_query(self, text: str, name: str | None = None) -> QueryHandle:
         """Ask for a query; returns at once. It is active from the next epoch on."""
-        self._check_open()
+        self._check_writable()
         if name is not None:
             sql.check_name(name, "query")
         query = self._catalog.request_create(name, self._parse(text))
@@ -318,7 +369,7 @@ class Session:
 
     def drop_query(self, name: str) -> None:
         """Ask for a query to end with the current epoch; its results stay."""
-        self._check_open()
+        self._check_writable()
         self._catalog.request_drop(name)
 
     def query(self, name: str) -> QueryHandle:
@@ -378,24 +429,63 @@ class Session:
 
     def run_available(self) -> int:
         """Flush query changes, seal everything pending and run it; how many epochs that took."""
-        self._check_open()
+        self._check_writable()
+        if threading.current_thread() is not threading.main_thread():
+            return self._run_available()
+        return self._in_a_thread(self._run_available)
+
+    def _in_a_thread(self, work: Callable[[], int]) -> int:
+        """Run `work` where no Ctrl-C can tear a call to Spark; one that comes cancels the job and waits for the end."""
+        done: Future[int] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:
+                done.set_exception(error)
+
+        self._interrupted.clear()
+        self._worker = threading.Thread(target=run, name="headrace-run", daemon=True)
+        self._worker.start()
+        try:
+            return done.result()
+        except KeyboardInterrupt:
+            self._halt()
+            raise
+
+    def _run_available(self) -> int:
         with self._running:
             for ingest in list(self._ingests.values()):
-                ingest.run_available()
+                if not self._interrupted.is_set():
+                    ingest.run_available()
             self._catalog.flush()
             return self._seal_and_run()
 
     def _seal_and_run(self) -> int:
         done = 0
         with progress_of(self._progress) as show:
-            while True:
+            while not self._interrupted.is_set():
                 waiting = sum(c.rows for a in self._arrivals.pending() for c in a.chunks)
-                if self._group.behind == 0 and self._sealer.seal(self._max_epoch_rows) is None:
-                    return done
-                for commit in self._group.run_pending():
+                if self._runner.behind == 0 and self._sealer.seal(self._max_epoch_rows) is None:
+                    break
+                for commit in self._runner.run_pending():
                     self._note(commit)
                     done += 1
                     show(commit, waiting)
+        return done
+
+    def _halt(self) -> None:
+        """Cancel whatever `run_available` or the background run is at, and wait until it is over."""
+        self._interrupted.set()
+        threads = [thread for thread in (self._worker, self._loop) if thread is not None]
+        for ingest in list(self._ingests.values()) if self._worker in threads else ():
+            with suppress(Exception):
+                ingest.stop()
+        for thread in threads:
+            while thread.is_alive():
+                with suppress(Exception):
+                    self._runner.cancel()
+                thread.join(0.5)
 
     def _note(self, commit: Commit) -> None:
         epoch = self._sealer.epoch(commit.epoch)
@@ -414,13 +504,14 @@ class Session:
 
     def start(self, interval: Duration = "1 second") -> None:
         """Run in the background: every interval, whatever has arrived becomes an epoch."""
-        self._check_open()
+        self._check_writable()
         if self._loop is not None:
             raise EngineError("ALREADY_RUNNING", "the session is running already", hint="call stop() first")
         seconds = sql.parse_duration(interval) / 1e6
         self._stopping.clear()
-        self._trouble = None
-        for ingest in self._ingests.values():
+        self._interrupted.clear()
+        self._trouble, self._interval = None, seconds
+        for ingest in list(self._ingests.values()):
             ingest.start(seconds)
         self._loop = threading.Thread(target=self._run_loop, args=(seconds,), name="headrace", daemon=True)
         self._loop.start()
@@ -429,16 +520,12 @@ class Session:
         due = time.monotonic()
         try:
             while not self._stopping.is_set():
-                for ingest in self._ingests.values():
+                for ingest in list(self._ingests.values()):
                     if (trouble := ingest.health()) is not None:
                         raise trouble
                 self._catalog.tick()
                 with self._running:
-                    while self._group.behind or self._sealer.seal(self._max_epoch_rows) is not None:
-                        for commit in self._group.run_pending():
-                            self._note(commit)
-                        if self._stopping.is_set():
-                            break
+                    self._run_sealed()
                 due = max(due + seconds, time.monotonic())
                 self._stopping.wait(max(0.0, due - time.monotonic()))
         except HeadraceError as error:
@@ -447,14 +534,29 @@ class Session:
             self._trouble = EngineError("LOOP_FAILED", "the background run stopped", detail=spark_reason(error))
             self._trouble.__cause__ = error
 
+    def _run_sealed(self) -> None:
+        """Seal and run until nothing is pending or somebody wants to stop.
+
+        Ctrl-C anywhere in the process cancels all Spark jobs; an epoch it hit is simply run again.
+        """
+        while self._runner.behind or self._sealer.seal(self._max_epoch_rows) is not None:
+            try:
+                for commit in self._runner.run_pending():
+                    self._note(commit)
+            except EngineError as error:
+                if error.code != "EPOCH_CANCELLED":
+                    raise
+            if self._stopping.is_set():
+                return
+
     def stop(self) -> None:
         """Stop running in the background; the epoch under way is finished first."""
         if self._loop is None:
             return
         self._stopping.set()
         self._loop.join()
-        self._loop = None
-        for ingest in self._ingests.values():
+        self._loop = self._interval = None
+        for ingest in list(self._ingests.values()):
             ingest.stop()
         self._raise_trouble()
 
@@ -484,13 +586,16 @@ class Session:
     # looking
 
     def _results(self, entry: QueryEntry) -> DataFrame:
-        stream = self._catalog.stream(entry.query.plan.stream)
-        return query_frame(self._reader, self._warehouse.root, stream, entry, self._group.results(entry))
+        self._check_open()
+        stream, files = self._catalog.stream(entry.query.plan.stream), self._group.results(entry)
+        check_results(self._warehouse.root, files)
+        return query_frame(self._reader, self._warehouse.root, stream, entry, files)
 
     def _explain_query(self, entry: QueryEntry) -> str:
         return explain_query(entry.query, self._current_plan())
 
     def _audit(self, entry: QueryEntry) -> AuditReport:
+        self._check_open()
         stream = self._catalog.stream(entry.query.plan.stream)
         with self._reading:
             return audit_query(
@@ -502,7 +607,7 @@ class Session:
                 self._sealer,
                 self._group.index,
                 self._group.commit.epoch,
-                self._group.expired_us,
+                self._group.commit.expired,
             )
 
     # closing
@@ -511,19 +616,34 @@ class Session:
         if self._closed:
             raise EngineError("SESSION_CLOSED", "this session is closed", hint="open the warehouse again")
 
+    def _check_writable(self) -> None:
+        self._check_open()
+        if self._warehouse.read_only:
+            raise EngineError(
+                "READ_ONLY", "this session was opened to read", hint="open the warehouse without read_only"
+            )
+
     def close(self) -> None:
         """Stop, keep everything that was asked for, and let the warehouse go. Harmless when closed."""
-        if self._closed:
+        if self._released:
             return
+        self._closed = True
         try:
             self.stop()
         finally:
-            self._closed = True
+            self._stopping.set()
+            self._halt()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        with uninterrupted():
             try:
-                self._catalog.flush()
-                self._catalog.checkpoint()
+                if not self._warehouse.read_only:
+                    self._catalog.flush()
+                    self._catalog.checkpoint()
             finally:
                 self._warehouse.release()
+                self._released = True
                 self._stop_spark()
 
     def _stop_spark(self) -> None:
@@ -548,7 +668,8 @@ def open(path: str | Path, **options: Any) -> Session:
     """Open a warehouse for writing, creating it when absent.
 
     Options: `spark` (a session to use; else one is started with `master` and `config`), `max_epoch_rows`,
-    `changelog_count`, `changelog_delay`, `partitions`, `retention` (results), `log_retention`, `progress`.
+    `changelog_count`, `changelog_delay`, `partitions`, `retention` (results), `log_retention`, `progress`. With
+    `read_only` it reads beside any writer. With `rebuild` it derives the state anew from the log.
     """
     return Session(path, **options)
 

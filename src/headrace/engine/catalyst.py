@@ -13,7 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.engine.tasks import MAP_BATCH_ROWS, EpochTask, reporting, map_tuples
+from headrace.engine.errors import query_caused
+from headrace.engine.tasks import MAP_BATCH_ROWS, EpochTask, map_tuples, reporting
 from headrace.log.ingest import literal_path
 from headrace.log.sources import ddl
 from headrace.model.epoch import Chunk
@@ -73,7 +74,9 @@ def chunk_frame(spark: SparkSession, root: Path, stream: Stream, chunks: Sequenc
     return spark.read.schema(ddl(stream)).parquet(*paths)
 
 
-def scan_catalyst(frame: DataFrame, task: EpochTask, stream: str, operands: Sequence[Operand], ddl_out: str) -> DataFrame:
+def scan_catalyst(
+    frame: DataFrame, task: EpochTask, stream: str, operands: Sequence[Operand], ddl_out: str
+) -> DataFrame:
     """Shipments of the Catalyst operators of one stream."""
     selected = select_operands(operands)
     return frame.selectExpr(*selected.expressions()).mapInArrow(_mapper(task, stream, selected), ddl_out)
@@ -105,7 +108,10 @@ def _gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 def find_failing(
     frame: DataFrame, operands: dict[int, tuple[Operand, ...]], explain: Callable[[Exception], str]
 ) -> dict[int, str]:
-    """Which queries' expressions Spark cannot evaluate over these tuples, and why; found by halving."""
+    """Which queries' expressions Spark cannot evaluate over these tuples, and why; found by halving.
+
+    Raises Spark's exception when it is not an expression that fails.
+    """
     if not operands:
         return {}
     try:
@@ -113,6 +119,8 @@ def find_failing(
         selected = select_operands(wanted)
         frame.selectExpr(*selected.expressions()).write.format("noop").mode("overwrite").save()
     except Exception as error:
+        if not query_caused(error):
+            raise
         if len(operands) == 1:
             return {next(iter(operands)): explain(error)}
         items = list(operands.items())
@@ -120,5 +128,3 @@ def find_failing(
         left = find_failing(frame, dict(items[:half]), explain)
         return left | find_failing(frame, dict(items[half:]), explain)
     return {}
-
-

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pyspark.errors import PySparkException
+
 from headrace.model.errors import CatalogError, EngineError, HeadraceError, LogError, SqlError, StorageError
 
 _BY_PHASE: dict[str, type[HeadraceError]] = {
@@ -19,12 +21,37 @@ def spark_reason(error: Exception) -> str:
     """One line that says what Spark says: its error condition and message, without stack traces."""
     condition = getattr(error, "getCondition", lambda: None)()
     text = str(error).strip()
+    if condition == "PYTHON_EXCEPTION":
+        return text.splitlines()[-1][:500]
     marker = "[" + condition + "]" if condition else "["
     at = text.find(marker)
     if at < 0:
         at = 0
     line = text[at:].split("SQLSTATE")[0].strip().splitlines()
     return line[0][:500] if line else type(error).__name__
+
+
+def was_cancelled(error: Exception) -> bool:
+    """Whether somebody cancelled the job: Ctrl-C, or `cancelJobGroup`."""
+    return "[SPARK_JOB_CANCELLED]" in str(error)
+
+
+def query_caused(error: Exception) -> bool:
+    """Whether Spark says that an expression failed, rather than a file, a worker or Spark itself.
+
+    Spark gives what a query can cause an error condition, which PySpark raises as its own exception; a lost worker, a
+    job that was killed or an unreadable file comes as the bare Java exception.
+    """
+    condition = error.getCondition() if isinstance(error, PySparkException) else None
+    return condition is not None and not condition.startswith(("PATH_NOT_FOUND", "FAILED_READ_FILE"))
+
+
+def epoch_cancelled(epoch: int) -> EngineError:
+    return EngineError(
+        "EPOCH_CANCELLED",
+        f"epoch {epoch} was stopped before it was done",
+        hint="nothing was committed; run again, the epoch is replayed as it was sealed",
+    )
 
 
 def epoch_failed(epoch: int, error: Exception) -> EngineError:

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from headrace.engine.files import check_chunks
 from headrace.engine.logview import LogIndex, log_frame
-from headrace.engine.records import ResultFile
+from headrace.engine.records import RESULTS, ResultFile
 from headrace.engine.tasks import REPORT, REPORT_DDL
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
 from headrace.model.query import LOG_RELATION, Query, Stream
@@ -42,6 +43,7 @@ def run_log_sql(
             and item.chunk.max_us > oldest
             and item.chunk.min_us < until
         ]
+    check_chunks(root, (item.chunk for item in logged))
     log_frame(spark, root, stream, logged).createOrReplaceTempView(LOG_RELATION)
     arguments = {} if window is None else {"after": after, "until": until}
     return spark.sql(query.plan.log_sql, args=arguments)
@@ -72,15 +74,14 @@ def run_fallback(
         return []
     frame = run_log_sql(spark, root, stream, index, query, epochs, ends)
     numbered = frame.toDF(*(f"c{i}" for i in range(len(frame.columns))))
-    numbered = numbered.withColumn("query", F.lit(query.id).cast("bigint"))
+    numbered = numbered.withColumns(
+        {"query": F.lit(query.id).cast("bigint"), "epoch": F.lit(epoch.id).cast("bigint")}
+    )
     latest = None if part.watermark_us in (FOREVER_US, NEVER_US) else part.watermark_us
     like = ResultFile(signature, "", 0, 0, epoch.id, epoch.id, query.id, query.id, latest)
-    prefix = f"results/{signature}/e{epoch.id:012d}-q{query.id}-{attempt}"
+    prefix = f"{RESULTS}/{signature}/e{epoch.id:012d}-q{query.id}-{attempt}"
     reports = numbered.mapInArrow(_writer(str(root), prefix, like), REPORT_DDL).collect()
     return [ResultFile(**json.loads(row["report"])) for row in reports]
-
-
-    return json.loads(text)  # type: ignore[no-any-return]
 
 
 def _writer(

@@ -5,25 +5,28 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
 
 from headrace.catalog import faults
 from headrace.catalog.catalog import Catalog
+from headrace.catalog.interrupts import uninterrupted
 from headrace.catalog.queries import QueryEntry
 from headrace.catalog.warehouse import Warehouse
 from headrace.engine.catalyst import chunk_frame, find_failing
-from headrace.engine.errors import epoch_failed, spark_reason
+from headrace.engine.errors import epoch_cancelled, epoch_failed, query_caused, spark_reason, was_cancelled
 from headrace.engine.fallback import run_fallback
+from headrace.engine.files import check_chunks, check_segments, find_damaged
 from headrace.engine.job import JobResult, run_job
 from headrace.engine.logview import LogIndex
-from headrace.engine.records import COMMITS, NOTHING, PLANS, Commit, Metrics, ResultFile
-from headrace.engine.upkeep import Upkeep
+from headrace.engine.rebuild import rebuild_commit
+from headrace.engine.records import COMMITS, Commit, Metrics, ResultFile, SegmentFile
+from headrace.engine.upkeep import Upkeep, UpkeepOptions, may_hold, plan_path
 from headrace.log.seal import Sealer
-from headrace.model.epoch import Epoch
-from headrace.model.errors import HeadraceError, StorageError
+from headrace.model.epoch import Chunk, Epoch
+from headrace.model.errors import HeadraceError, LogError, StorageError
 from headrace.model.plan import ScanPath, SharedPlan
 from headrace.model.predicate import Operand, operands_of
 from headrace.model.query import Aggregation, Fallback, Projection, Query, QueryId
@@ -35,11 +38,30 @@ class GroupOptions:
     """`partitions` None: as many as the cluster has cores."""
 
     partitions: int | None = None
-    retention_us: int | None = None
-    log_retention_us: int | None = None
+    upkeep: UpkeepOptions = field(default_factory=UpkeepOptions)
 
 
-class Group:
+class Delivered:
+    """What a group has delivered: its last commit, and the log it came from. Enough to read results and audit."""
+
+    def __init__(self, catalog: Catalog, sealer: Sealer, commit: Commit) -> None:
+        self._catalog, self._sealer = catalog, sealer
+        self.commit, self.index = commit, LogIndex(sealer)
+        for id_, (epoch, error) in quarantined_in(commit).items():
+            catalog.quarantine(id_, epoch, error)  # type: ignore[arg-type]
+
+    @property
+    def behind(self) -> int:
+        """Sealed epochs that have not been run."""
+        latest = self._sealer.latest
+        return 0 if latest is None else latest.id - self.commit.epoch
+
+    def results(self, entry: QueryEntry) -> list[ResultFile]:
+        """The files that may hold rows of a query."""
+        return [file for file in self.commit.results if may_hold(file, entry)]
+
+
+class Group(Delivered):
     """Runs epochs in order. Opening it is recovery: it goes on after the last commit."""
 
     def __init__(
@@ -48,22 +70,19 @@ class Group:
         warehouse: Warehouse,
         catalog: Catalog,
         sealer: Sealer,
+        commit: Commit,
         options: GroupOptions,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._spark, self._warehouse, self._catalog, self._sealer = spark, warehouse, catalog, sealer
-        self._options, self._clock = options, clock
+        super().__init__(catalog, sealer, commit)
+        self._spark, self._warehouse, self._options, self._clock = spark, warehouse, options, clock
         self._lock = threading.Lock()
+        self._job_group = f"headrace-{uuid.uuid4().hex[:8]}"
         self._plan_key: tuple[object, ...] | None = None
         self._plan: SharedPlan | None = None
-        self.index = LogIndex(sealer)
-        self.commit = last_commit(warehouse)
         self._partitions = self._fixed_partitions()
-        for id_, (epoch, error) in quarantined_in(self.commit).items():
-            catalog.quarantine(id_, epoch, error)  # type: ignore[arg-type]
-        self._upkeep = Upkeep(warehouse, catalog, sealer, self.index, options.retention_us, options.log_retention_us)
-        if warehouse.held:
-            self._upkeep.sweep(self.commit)
+        self._upkeep = Upkeep(warehouse, catalog, sealer, self.index, options.upkeep, clock)
+        self._upkeep.sweep(self.commit)
 
     def _fixed_partitions(self) -> int:
         """Keys keep their partition while segments live: a warehouse with state stays as wide as it was."""
@@ -75,17 +94,6 @@ class Group:
     def spark(self) -> SparkSession:
         """The session epoch jobs run in."""
         return self._spark
-
-    @property
-    def expired_us(self) -> int:
-        """Results of windows that ended by then may have been expired."""
-        return self._upkeep.expired_us
-
-    @property
-    def behind(self) -> int:
-        """Sealed epochs that have not been run."""
-        latest = self._sealer.latest
-        return 0 if latest is None else latest.id - self.commit.epoch
 
     def plan_for(self, epoch: int) -> SharedPlan:
         """The plan of the queries active in an epoch; the last one is kept."""
@@ -105,12 +113,29 @@ class Group:
                 done.append(self._run(self._sealer.epoch(self.commit.epoch + 1)))
         return done
 
+    def cancel(self) -> None:
+        """Let the job under way, if any, fail with EPOCH_CANCELLED; nothing is lost. From any thread."""
+        self._spark.sparkContext.cancelJobGroup(self._job_group)
+
+    def rebuild(self) -> None:
+        """Derive the state anew from the log, and let it count in place of the segments of the last commit."""
+        with self._lock:
+            self._job_properties(f"headrace rebuilds the state after epoch {self.commit.epoch}")
+            commit = rebuild_commit(
+                self._spark, self._warehouse, self._catalog, self._sealer, self.commit, self._partitions
+            )
+            before, self.commit = self.commit, commit
+            self._upkeep.after(before, commit)
+
+    def _job_properties(self, description: str) -> None:
+        context = self._spark.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", "headrace-main")
+        context.setJobGroup(self._job_group, description)
+
     def _run(self, epoch: Epoch) -> Commit:
         started = time.perf_counter()
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "headrace-main")
-        self._spark.sparkContext.setLocalProperty("spark.job.description", f"headrace epoch {epoch.id}")
+        self._job_properties(f"headrace epoch {epoch.id}")
         attempt = uuid.uuid4().hex[:8]
-        failed: dict[int, str] = {}
         while True:
             planned = time.perf_counter()
             plan = self.plan_for(epoch.id)
@@ -120,18 +145,18 @@ class Group:
                 break
             for id_, error in broken.items():
                 self._catalog.quarantine(QueryId(id_), epoch.id, error)
-            failed |= broken
         spent = time.perf_counter() - started
-        commit = self._upkeep.rewrite(self._make_commit(epoch, plan, result, failed, spent, plan_seconds), epoch)
-        faults.reach("commit.before")
-        if not self._warehouse.put_record(COMMITS, epoch.id, commit, kind="commit"):
-            raise StorageError(
-                "COMMIT_EXISTS",
-                f"epoch {epoch.id} of {self._warehouse.root} was committed by somebody else",
-                hint="make sure that one process writes to a warehouse",
-            )
-        faults.reach("commit.after")
-        before, self.commit = self.commit, commit
+        commit = self._upkeep.rewrite(self._make_commit(epoch, plan, result, spent, plan_seconds))
+        with uninterrupted():
+            faults.reach("commit.before")
+            if not self._warehouse.put_record(COMMITS, epoch.id, commit, kind="commit"):
+                raise StorageError(
+                    "COMMIT_EXISTS",
+                    f"epoch {epoch.id} of {self._warehouse.root} was committed by somebody else",
+                    hint="make sure that one process writes to a warehouse",
+                )
+            faults.reach("commit.after")
+            before, self.commit = self.commit, commit
         self._upkeep.after(before, commit)
         faults.reach("upkeep.after")
         return commit
@@ -139,11 +164,13 @@ class Group:
     def _attempt(self, epoch: Epoch, plan: SharedPlan, attempt: str) -> tuple[JobResult, dict[int, str]]:
         """(what the epoch produced, the queries that failed in it)."""
         streams = {str(stream.name): stream for stream in self._catalog.streams()}
-        path = f"{PLANS}/{plan.version}.json"
+        path = plan_path(plan.version)
         if plan.operators and not self._warehouse.exists(path):
             self._warehouse.replace_value(path, "plan", plan)
         known = {operator.id for operator in plan.operators}
-        live = [s for s in self.commit.segments if s.operator in known and not self._dead(s.operator, s.last_end_us, plan, epoch)]
+        live = [s for s in self.commit.segments if s.operator in known and not self._dead(s, plan, epoch)]
+        check_segments(self._warehouse.root, live)
+        check_chunks(self._warehouse.root, _chunks_read(plan, epoch))
         faults.reach("job.before")
         try:
             result = run_job(
@@ -152,7 +179,7 @@ class Group:
         except HeadraceError:
             raise
         except Exception as error:
-            broken = self._blame(epoch, plan)
+            broken = self._blame(epoch, plan, error)
             if broken:
                 return JobResult(), broken
             raise epoch_failed(epoch.id, error) from error
@@ -162,34 +189,27 @@ class Group:
         return result, self._run_fallbacks(epoch, plan, result, attempt)
 
     @staticmethod
-    def _dead(operator: str, last_end_us: int, plan: SharedPlan, epoch: Epoch) -> bool:
-        stream = next(o.stream for o in plan.operators if o.id == operator)
+    def _dead(segment: SegmentFile, plan: SharedPlan, epoch: Epoch) -> bool:
+        stream = next(o.stream for o in plan.operators if o.id == segment.operator)
         part = epoch.of(stream)
-        return part is not None and last_end_us <= part.closed_us
+        return part is not None and segment.last_end_us <= part.closed_us
 
     def _run_fallbacks(self, epoch: Epoch, plan: SharedPlan, result: JobResult, attempt: str) -> dict[int, str]:
         broken: dict[int, str] = {}
         started = time.perf_counter()
         for fallback in plan.fallbacks:
             entry = self._catalog.entry_of(fallback.query)
-            stream = self._catalog.stream(fallback.stream)
             try:
-                files = run_fallback(
-                    self._spark,
-                    self._warehouse.root,
-                    stream,
-                    self.index,
-                    entry.query,
-                    entry.first_epoch or 0,
-                    epoch,
-                    fallback.signature,
-                    attempt,
-                )
+                files = self._run_fallback(entry, epoch, fallback.signature, attempt)
+            except LogError as error:  # an older chunk that only this query reads again
+                broken[fallback.query] = f"{error.code}: {error.message}"
+                continue
             except HeadraceError:
                 raise
             except Exception as error:
                 broken[fallback.query] = spark_reason(error)
                 continue
+            faults.reach("fallback.after")
             result.results += files
             rows = sum(file.rows for file in files)
             if rows:
@@ -198,8 +218,43 @@ class Group:
             result.metrics["fallback_seconds"] = time.perf_counter() - started
         return broken
 
-    def _blame(self, epoch: Epoch, plan: SharedPlan) -> dict[int, str]:
+    def _run_fallback(self, entry: QueryEntry, epoch: Epoch, signature: str, attempt: str) -> list[ResultFile]:
+        """Once more when it was not the query's fault; then whatever it is concerns this query only."""
+        stream = self._catalog.stream(entry.query.plan.stream)
+        for last_try in (False, True):
+            try:
+                return run_fallback(
+                    self._spark,
+                    self._warehouse.root,
+                    stream,
+                    self.index,
+                    entry.query,
+                    entry.first_epoch or 0,
+                    epoch,
+                    signature,
+                    attempt,
+                )
+            except HeadraceError:
+                raise
+            except Exception as error:
+                if was_cancelled(error):
+                    raise epoch_cancelled(epoch.id) from error
+                if last_try or query_caused(error):
+                    raise
+                self._need_spark(epoch, error)
+        raise AssertionError("unreachable")
+
+    def _need_spark(self, epoch: Epoch, error: Exception) -> None:
+        """Blame no query when Spark itself is gone."""
+        try:
+            self._spark.range(1).count()
+        except Exception:
+            raise epoch_failed(epoch.id, error) from error
+
+    def _blame(self, epoch: Epoch, plan: SharedPlan, error: Exception) -> dict[int, str]:
         """After a failed job: the queries whose expressions Spark cannot evaluate over this epoch's tuples."""
+        if was_cancelled(error):
+            raise epoch_cancelled(epoch.id) from error
         broken: dict[int, str] = {}
         for name in {o.stream for o in plan.operators if o.path is ScanPath.CATALYST}:
             part = epoch.of(name)
@@ -212,7 +267,13 @@ class Group:
                 for entry in self._catalog.active_entries(epoch.id)
                 if entry.query.plan.stream == name and (found := _expressions(entry.query))
             }
-            broken |= find_failing(frame, suspects, spark_reason)
+            try:
+                broken |= find_failing(frame, suspects, spark_reason)
+            except Exception as other:
+                if was_cancelled(other):
+                    raise epoch_cancelled(epoch.id) from other
+                find_damaged(self._warehouse.root, part.chunks)
+                raise epoch_failed(epoch.id, other) from other
         return broken
 
     def _make_commit(
@@ -220,16 +281,19 @@ class Group:
         epoch: Epoch,
         plan: SharedPlan,
         result: JobResult,
-        failed: dict[int, str],
         seconds: float,
         plan_seconds: float,
     ) -> Commit:
+        now = self._clock()
         entries = {int(entry.query.id): entry for entry in self._catalog.entries()}
         rows = {q: n for q, n in self.commit.rows.items() if int(q) in entries}
         for query, count in result.rows.items():
             rows[str(query)] = rows.get(str(query), 0) + count
-        quarantined = {q: v for q, v in self.commit.quarantined.items() if int(q) in entries}
-        quarantined |= {str(q): (int(epoch.id), reason) for q, reason in failed.items()}
+        quarantined = {
+            str(id_): (int(entry.last_epoch), entry.error)
+            for id_, entry in entries.items()
+            if entry.error is not None and entry.last_epoch is not None
+        }
         metrics = Metrics(
             input_rows=sum(part.rows for part in epoch.streams),
             late_rows=sum(part.late_rows for part in epoch.streams),
@@ -244,26 +308,19 @@ class Group:
             epoch=epoch.id,
             plan=plan.version,
             segments=tuple(result.segments),
-            results=(*self.commit.results, *result.results),
+            results=(*self.commit.results, *(replace(file, written_at=now) for file in result.results)),
             quarantined=quarantined,
             rows=rows,
             metrics=metrics,
-            committed_at=self._clock(),
+            committed_at=now,
             partitions=self._partitions,
+            expired=self.commit.expired,
         )
 
-    def results(self, entry: QueryEntry) -> list[ResultFile]:
-        """The files that may hold rows of a query."""
-        first, last = entry.first_epoch, entry.last_epoch
-        if first is None:
-            return []
-        return [
-            file
-            for file in self.commit.results
-            if file.last_epoch >= first
-            and (last is None or file.first_epoch < last)
-            and file.min_query <= entry.query.id <= file.max_query
-        ]
+
+def _chunks_read(plan: SharedPlan, epoch: Epoch) -> Iterator[Chunk]:
+    read = {operator.stream for operator in plan.operators} | {fallback.stream for fallback in plan.fallbacks}
+    return (chunk for part in epoch.streams if part.stream in read for chunk in part.chunks)
 
 
 def _active(plan: SharedPlan) -> int:
@@ -283,12 +340,6 @@ def _expressions(query: Query) -> tuple[Operand, ...]:
         case Fallback():
             found = set()
     return tuple(operand for operand in found if not operand.plain)
-
-
-def last_commit(warehouse: Warehouse) -> Commit:
-    """The newest commit of the group, or the empty one."""
-    numbers = warehouse.records(COMMITS)
-    return warehouse.read_record(COMMITS, numbers[-1], kind="commit") if numbers else NOTHING
 
 
 def quarantined_in(commit: Commit) -> dict[QueryId, tuple[int, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from headrace.model import codec
@@ -9,6 +10,7 @@ from headrace.model import codec
 COMMITS = "groups/main/commits"
 SEGMENTS = "groups/main/segments"
 PLANS = "groups/main/plans"
+RESULTS = "results"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class SegmentFile:
 class ResultFile:
     """A live result file with the epochs, and the queries, its rows are of.
 
-    `max_us` is the latest window end in it (None: its rows have no window).
+    `max_us` is the latest window end in it (None: its rows have no window). `written_at` is when its youngest rows
+    were committed, in seconds since 1970.
     """
 
     signature: str
@@ -40,6 +43,7 @@ class ResultFile:
     max_query: int
     max_us: int | None
     level: int = 0
+    written_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class Commit:
 
     `rows` counts each query's result rows so far (keys are query ids as text). `quarantined` holds the queries that
     failed, with the epoch and the reason; rows of that epoch are not among the results. Keys are spread over
-    `partitions`, which stays while segments live.
+    `partitions`, which stays while segments live. Results of epochs up to `expired` may be gone.
     """
 
     epoch: int
@@ -78,6 +82,12 @@ class Commit:
     metrics: Metrics = Metrics()
     committed_at: float = 0.0
     partitions: int = 0
+    expired: int = -1
+
+    def files(self) -> Iterator[str]:
+        """Every file that this commit makes count."""
+        yield from (segment.path for segment in self.segments)
+        yield from (result.path for result in self.results)
 
 
 codec.register(SegmentFile, ResultFile, Metrics, Commit)

@@ -1,7 +1,8 @@
 """Upkeep: what a long run must forget. Merges small result files, expires old ones, removes what no commit names.
 
-A file that a commit stopped naming is removed only GRACE_SECONDS later, so that a reader who listed it a moment ago can
-finish. Compaction changes the list of result files, so it takes effect with the next commit.
+A file that a commit stopped naming is removed only after a grace, so that a reader who listed it a moment ago can
+finish. Compaction and expiry change the list of result files, so they take effect with the next commit. Retention is
+counted in wall-clock time since an epoch was delivered: old events read today stay as long as new ones.
 """
 
 from __future__ import annotations
@@ -10,36 +11,49 @@ import dataclasses
 import os
 import time
 import uuid
-from collections import defaultdict
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headrace.catalog import faults
 from headrace.catalog.catalog import Catalog
-from headrace.catalog.queries import QueryState
-from headrace.catalog.warehouse import Warehouse
+from headrace.catalog.queries import QueryEntry, QueryState
+from headrace.catalog.warehouse import Warehouse, record_name
 from headrace.engine.logview import LogIndex
-from headrace.engine.records import COMMITS, PLANS, SEGMENTS, Commit, ResultFile
+from headrace.engine.records import COMMITS, PLANS, RESULTS, SEGMENTS, Commit, ResultFile
 from headrace.engine.tasks import write_results
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
 from headrace.model.query import Fallback
 
-GRACE_SECONDS = 60.0
-KEEP_COMMITS = 8
-EVERY = 32
-"""Epochs between the slower parts of upkeep."""
+SMALL_BYTES = 16 << 20
+SMALL_ROWS = 1 << 20
+"""Result files below both limits are merged; merging must fit into the driver's memory."""
 
-FAN_IN = 8
-SMALL_ROWS = 1 << 17
-LARGE_ROWS = 1 << 19
-MANY_FILES = 256
-"""Only files of few rows are merged (of more, once there are many files), so a merge fits in memory."""
+
+@dataclass(frozen=True, slots=True)
+class UpkeepOptions:
+    """How long things stay (None: for ever) and how often upkeep looks. The defaults suit epochs of a second or so.
+
+    `every` is the number of epochs between the slower steps, `pack` how many epoch records are left single.
+    """
+
+    retention_us: int | None = None
+    log_retention_us: int | None = None
+    grace_seconds: float = 60.0
+    keep_commits: int = 8
+    every: int = 32
+    fan_in: int = 8
+    pack: int = 256
 
 
 class Upkeep:
-    """Runs after each commit, in the committing thread; each step is bounded."""
+    """Runs beside each commit, in the committing thread; each step is bounded."""
 
     def __init__(
         self,
@@ -47,138 +61,199 @@ class Upkeep:
         catalog: Catalog,
         sealer: Sealer,
         index: LogIndex,
-        retention_us: int | None,
-        log_retention_us: int | None,
+        options: UpkeepOptions,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._warehouse, self._catalog, self._sealer, self._index = warehouse, catalog, sealer, index
-        self._retention_us, self._log_retention_us = retention_us, log_retention_us
-        self._garbage: list[tuple[float, str]] = []
-        latest = sealer.latest
-        self.expired_us = NEVER_US if latest is None else self._limit(latest)
+        self._options, self._clock = options, clock
+        self._garbage: deque[tuple[float, str]] = deque()
+        self._unmergeable: set[str] = set()
 
-    def _limit(self, epoch: Epoch) -> int:
-        """Results of windows that ended before this may go; NEVER_US when all stay."""
-        marks = [p.watermark_us for p in epoch.streams if p.watermark_us not in (NEVER_US, FOREVER_US)]
-        return NEVER_US if self._retention_us is None or not marks else min(marks) - self._retention_us
+    # around a commit
 
-    def sweep(self, commit: Commit) -> None:
-        """At open: remove segments and result files that no commit names (crashed or retried attempts)."""
-        named = {s.path for s in commit.segments} | {r.path for r in commit.results}
-        for folder in (SEGMENTS, "results"):
-            base = self._warehouse.path(folder)
-            for path in [p for p in base.rglob("*") if p.is_file()] if base.exists() else []:
-                if path.relative_to(self._warehouse.root).as_posix() not in named:
-                    path.unlink(missing_ok=True)
+    def rewrite(self, commit: Commit) -> Commit:
+        """The commit with old results expired and small ones merged; the files are already written."""
+        faults.reach("compact.before")
+        results, expired = commit.results, commit.expired
+        if self._options.retention_us is not None:
+            limit = self._clock() - self._options.retention_us / 1e6
+            old = [r for r in results if r.written_at < limit]
+            if old:
+                results = tuple(r for r in results if r.written_at >= limit)
+                expired = max(expired, *(r.last_epoch for r in old))
+        merged = self._compact(results)
+        faults.reach("compact.after")
+        return dataclasses.replace(commit, results=merged, expired=expired)
 
     def after(self, before: Commit, commit: Commit) -> None:
         """What a commit made superfluous goes, after a grace."""
         now = time.monotonic()
-        kept = {s.path for s in commit.segments} | {r.path for r in commit.results}
-        gone = [p for p in (*(s.path for s in before.segments), *(r.path for r in before.results)) if p not in kept]
-        self._garbage += [(now, path) for path in gone]
-        while self._garbage and self._garbage[0][0] < now - GRACE_SECONDS:
-            self._warehouse.delete(self._garbage.pop(0)[1])
-        self._warehouse.delete_record(COMMITS, commit.epoch - KEEP_COMMITS)
-        if commit.plan != before.plan and before.plan:
-            self._garbage.append((now, f"{PLANS}/{before.plan}.json"))
-        if commit.epoch % EVERY == EVERY - 1:
+        kept = set(commit.files())
+        self._garbage.extend((now, path) for path in before.files() if path not in kept)
+        if before.plan and commit.plan != before.plan:
+            self._garbage.append((now, plan_path(before.plan)))
+        while self._garbage and self._garbage[0][0] <= now - self._options.grace_seconds:
+            path = self._garbage.popleft()[1]
+            if path != plan_path(commit.plan):
+                self._warehouse.delete(path)
+        self._warehouse.delete_record(COMMITS, commit.epoch - self._options.keep_commits)
+        if commit.epoch % self._options.every == self._options.every - 1:
             self._slow(commit)
 
     def _slow(self, commit: Commit) -> None:
-        self._catalog.checkpoint()
-        self._sealer.pack(commit.epoch - KEEP_COMMITS)
-        latest = self._sealer.epoch(commit.epoch)
-        if self._log_retention_us is not None:
-            self._expire_log(latest)
         self._forget_queries(commit)
+        self._catalog.checkpoint()
+        self._sealer.pack(commit.epoch - self._options.keep_commits, self._options.pack)
+        if self._options.log_retention_us is not None:
+            self._expire_log(commit.epoch, self._options.log_retention_us)
+        waiting = {path for _, path in self._garbage}
+        oldest = time.time() - self._options.grace_seconds
+        self._remove(path for path in self._strays(commit) if path not in waiting and self._older(path, oldest))
 
-    def rewrite(self, commit: Commit, epoch: Epoch) -> Commit:
-        """The commit with old results expired and small ones merged; the files are already written."""
-        results = self._unexpired(commit.results, epoch)
-        return dataclasses.replace(commit, results=compact_results(self._warehouse.root, results))
+    def sweep(self, commit: Commit) -> None:
+        """At open: remove the files of crashed and retried attempts, and what a former writer had no time to."""
+        self._remove(self._strays(commit))
+        self._warehouse.delete(plan_path(commit.plan))  # written again when needed, so a torn one heals
 
-    def _unexpired(self, results: tuple[ResultFile, ...], epoch: Epoch) -> tuple[ResultFile, ...]:
-        self.expired_us = max(self.expired_us, self._limit(epoch))
-        return tuple(r for r in results if r.max_us is None or r.max_us >= self.expired_us)
+    # files that no commit names
 
-    def _expire_log(self, latest: Epoch) -> None:
-        """Expire epochs all of whose chunks are older than the retention and than any open fallback window."""
-        assert self._log_retention_us is not None
-        limits: dict[str, int] = {}
-        for part in latest.streams:
-            if part.watermark_us not in (NEVER_US, FOREVER_US):
-                limits[part.stream] = part.watermark_us - self._log_retention_us
-        for entry in self._catalog.active_entries(latest.id):
-            body = entry.query.plan.body
-            if isinstance(body, Fallback) and body.window and entry.query.plan.stream in limits:
-                part = latest.of(entry.query.plan.stream)
-                assert part is not None
-                needed = part.watermark_us - body.window.range_us
-                limits[part.stream] = min(limits[part.stream], needed)
+    def _strays(self, commit: Commit) -> Iterator[str]:
+        named = set(commit.files())
+        for folder in (SEGMENTS, RESULTS):
+            base = self._warehouse.path(folder)
+            for path in base.rglob("*") if base.exists() else ():
+                relative = path.relative_to(self._warehouse.root).as_posix()
+                if relative not in named and path.is_file():
+                    yield relative
+        for path in self._warehouse.path(PLANS).glob("*.json"):
+            if path.stem != commit.plan:  # plans are a cache: one that is needed is written again
+                yield path.relative_to(self._warehouse.root).as_posix()
+        for number in self._warehouse.records(COMMITS):
+            if number <= commit.epoch - self._options.keep_commits:
+                yield record_name(COMMITS, number)
+
+    def _older(self, path: str, than: float) -> bool:
+        try:
+            return self._warehouse.path(path).stat().st_mtime < than
+        except FileNotFoundError:
+            return False
+
+    def _remove(self, paths: Iterator[str]) -> None:
+        for path in list(paths):
+            self._warehouse.delete(path)
+
+    # the log and the catalog
+
+    def _expire_log(self, committed: int, retention_us: int) -> None:
+        """Expire committed epochs sealed before the retention, unless an open fallback window reads them."""
+        limit, needed = self._clock() - retention_us / 1e6, self._needed_us(self._sealer.epoch(committed))
         before = self._sealer.first
-        for epoch in self._sealer.epochs(self._sealer.first, latest.id):
-            old = all(
-                chunk.max_us is not None and chunk.max_us < limits.get(part.stream, NEVER_US)
+        for epoch in self._sealer.epochs(self._sealer.first, committed):
+            read_again = any(
+                chunk.max_us is not None and chunk.max_us >= needed.get(part.stream, FOREVER_US)
                 for part in epoch.streams
                 for chunk in part.chunks
             )
-            if not old:
+            if epoch.sealed_at >= limit or read_again:
                 break
             before = epoch.id + 1
         if before > self._sealer.first:
             self._sealer.expire(before)
             self._index.forget(before)
 
+    def _needed_us(self, epoch: Epoch) -> dict[str, int]:
+        """Per stream with windowed fallbacks: the oldest event time that their open windows can hold."""
+        needed: dict[str, int] = {}
+        for entry in self._catalog.active_entries(epoch.id):
+            body, part = entry.query.plan.body, epoch.of(entry.query.plan.stream)
+            if isinstance(body, Fallback) and body.window is not None and part is not None:
+                mark = part.watermark_us
+                oldest = mark if mark in (NEVER_US, FOREVER_US) else mark - body.window.range_us
+                needed[part.stream] = min(needed.get(part.stream, FOREVER_US), oldest)
+        return needed
+
     def _forget_queries(self, commit: Commit) -> None:
-        """Dropped queries whose results have all expired are no longer listed."""
-        if self._retention_us is None:
+        """Dropped queries of which nothing is left to see, neither rows nor log, are no longer listed."""
+        if self._options.retention_us is None:
             return
         for entry in self._catalog.entries():
-            if entry.state is not QueryState.DROPPED or entry.last_epoch is None:
+            last = entry.last_epoch
+            if entry.state is not QueryState.DROPPED or last is None or last > commit.epoch:
                 continue
-            first = entry.first_epoch or 0
-            if all(r.last_epoch < first or r.first_epoch >= entry.last_epoch for r in commit.results):
+            outlived = last <= commit.expired or last < self._sealer.first
+            if outlived and not any(may_hold(file, entry) for file in commit.results):
                 self._catalog.forget(entry.query.id)
 
+    # result files
 
-def compact_results(root: Path, results: tuple[ResultFile, ...]) -> tuple[ResultFile, ...]:
-    """Merge FAN_IN small files of one table and level into one of the next level, sorted by query."""
-    groups: dict[tuple[str, int], list[ResultFile]] = defaultdict(list)
-    counts: dict[str, int] = defaultdict(int)
-    for file in results:
-        counts[file.signature] += 1
-        groups[file.signature, file.level].append(file)
-    merged: dict[str, ResultFile | None] = {}
-    for (signature, _), files in groups.items():
-        limit = SMALL_ROWS if counts[signature] < MANY_FILES else LARGE_ROWS
-        small = [f for f in files if f.rows < limit]
-        while len(small) >= FAN_IN:
-            chosen, small = small[:FAN_IN], small[FAN_IN:]
-            merged[chosen[0].path] = _merge(root, chosen)
-            merged |= {f.path: None for f in chosen[1:]}
-    kept = (merged.get(file.path, file) for file in results)
-    return tuple(file for file in kept if file is not None)
+    def _compact(self, results: tuple[ResultFile, ...]) -> tuple[ResultFile, ...]:
+        """Merge `fan_in` small files of one table and level into one of the next level, sorted by query.
+
+        A file that cannot be read is left where it is: whoever reads its rows is told, everybody else goes on.
+        """
+        groups: dict[tuple[str, int], list[ResultFile]] = defaultdict(list)
+        for file in results:
+            if file.bytes < SMALL_BYTES and file.rows < SMALL_ROWS and file.path not in self._unmergeable:
+                groups[file.signature, file.level].append(file)
+        merged: dict[str, ResultFile | None] = {}
+        for files in groups.values():
+            for at in range(0, len(files) - self._options.fan_in + 1, self._options.fan_in):
+                chosen = files[at : at + self._options.fan_in]
+                one = self._merge(chosen)
+                if one is not None:
+                    merged |= {chosen[0].path: one, **{f.path: None for f in chosen[1:]}}
+        kept = (merged.get(file.path, file) for file in results)
+        return tuple(file for file in kept if file is not None)
+
+    def _merge(self, files: list[ResultFile]) -> ResultFile | None:
+        tables = []
+        for file in files:
+            try:
+                tables.append(read_result(self._warehouse.root, file))
+            except (OSError, pa.ArrowException):
+                self._unmergeable.add(file.path)
+        return merge_results(self._warehouse.root, files, tables) if len(tables) == len(files) else None
 
 
-def _merge(root: Path, files: list[ResultFile]) -> ResultFile:
-    tables = [pq.read_table(root / f.path, memory_map=True) for f in files]
+def read_result(root: Path, file: ResultFile) -> pa.Table:
+    """The rows of a result file; OSError or ArrowException when it is missing or damaged."""
+    if os.path.getsize(root / file.path) != file.bytes:
+        raise OSError(f"{file.path} has another length")
+    return pq.read_table(root / file.path, memory_map=True)
+
+
+def merge_results(root: Path, files: list[ResultFile], tables: list[pa.Table]) -> ResultFile:
+    """Write the rows of some result files as one; the files themselves stay."""
     table = pa.concat_tables(tables, promote_options="default")
     if "query" in table.column_names:
-        table = table.take(pa.compute.sort_indices(table, [("query", "ascending")]))
+        table = table.take(pc.sort_indices(table, [("query", "ascending")]))
     first, last = min(f.first_epoch for f in files), max(f.last_epoch for f in files)
     signature = files[0].signature
-    rel = f"results/{signature}/m{first:012d}-{last:012d}-{uuid.uuid4().hex[:8]}.parquet"
-    write_results(table, root / rel)
+    relative = f"{RESULTS}/{signature}/m{first:012d}-{last:012d}-{uuid.uuid4().hex[:8]}.parquet"
+    write_results(table, root / relative)
     ends = [f.max_us for f in files]
     return ResultFile(
-        signature,
-        rel,
-        table.num_rows,
-        os.path.getsize(root / rel),
-        first,
-        last,
-        min(f.min_query for f in files),
-        max(f.max_query for f in files),
-        None if any(e is None for e in ends) else max(e for e in ends if e is not None),
-        files[0].level + 1,
+        signature=signature,
+        path=relative,
+        rows=table.num_rows,
+        bytes=os.path.getsize(root / relative),
+        first_epoch=first,
+        last_epoch=last,
+        min_query=min(f.min_query for f in files),
+        max_query=max(f.max_query for f in files),
+        max_us=None if any(e is None for e in ends) else max(e for e in ends if e is not None),
+        level=files[0].level + 1,
+        written_at=max(f.written_at for f in files),
     )
+
+
+def may_hold(file: ResultFile, entry: QueryEntry) -> bool:
+    """Whether a result file may hold rows of a query."""
+    first, last = entry.first_epoch, entry.last_epoch
+    if first is None or file.last_epoch < first or (last is not None and file.first_epoch >= last):
+        return False
+    return file.min_query <= entry.query.id <= file.max_query
+
+
+def plan_path(version: str) -> str:
+    return f"{PLANS}/{version}.json"

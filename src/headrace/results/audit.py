@@ -12,11 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.errors import spark_reason
 from headrace.engine.fallback import run_log_sql
+from headrace.engine.files import check_results
 from headrace.engine.logview import LogIndex
 from headrace.engine.records import ResultFile
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US
-from headrace.model.errors import EngineError
+from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.query import Fallback, Stream
 from headrace.results.compare import compare_rows
 from headrace.results.view import query_frame
@@ -52,10 +53,15 @@ class AuditReport:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The part of a query's life that log and results still cover."""
+    """The part of a query's life that log and results still cover.
+
+    Tuples of epochs [first, last) against rows delivered from epoch `delivered` on, for windows that end in
+    (after_us, until_us].
+    """
 
     first: int
     last: int
+    delivered: int
     after_us: int
     until_us: int
     note: str | None
@@ -70,21 +76,26 @@ def audit_query(
     sealer: Sealer,
     index: LogIndex,
     committed: int,
-    expired_us: int,
+    expired: int,
 ) -> AuditReport:
     """Run the plain rendering over the query's lifetime and compare as multisets. Costs a full read of both."""
-    span = audit_span(entry, stream, sealer, committed, expired_us)
+    span = audit_span(entry, stream, sealer, committed, expired)
     query = entry.query
     if span is None:
-        return AuditReport(query.name, True, 0, 0, (), (), 0, 0, "the query has not been active in any epoch yet")
+        return AuditReport(
+            query.name, True, 0, 0, (), (), 0, 0, "the query has not been active in any epoch yet"
+        )
     ends = (span.after_us, span.until_us)
     try:
         plain = run_log_sql(spark, root, stream, index, query, (span.first, span.last), ends)
         expected = list(_rows(plain))
+        check_results(root, files)
         view = query_frame(
-            spark, root, stream, entry, files, after_us=span.after_us, first_epoch=span.first
+            spark, root, stream, entry, files, after_us=span.after_us, first_epoch=span.delivered
         )
         actual = list(_rows(view))
+    except HeadraceError:
+        raise
     except Exception as error:
         raise EngineError(
             "AUDIT_FAILED", f"query `{query.name}` could not be audited", detail=spark_reason(error)
@@ -105,32 +116,54 @@ def audit_query(
 
 
 def audit_span(
-    entry: QueryEntry, stream: Stream, sealer: Sealer, committed: int, expired_us: int
+    entry: QueryEntry, stream: Stream, sealer: Sealer, committed: int, expired: int
 ) -> Span | None:
-    """Epochs and window ends to compare; None when the query never ran. Raises when nothing is left to compare."""
+    """What to compare; None when the query never ran. Raises when the log holds nothing of its life any more.
+
+    Results of epochs up to `expired` may be gone, and so may the log before its first epoch. A window counts when all
+    that it was made of is still there: tuples of expired epochs have event times up to the watermark then plus the delay.
+    """
     if entry.first_epoch is None:
         return None
-    last = min(committed + 1, committed + 1 if entry.last_epoch is None else entry.last_epoch)
-    first = max(int(entry.first_epoch), sealer.first)
-    if last <= entry.first_epoch:
+    begin = int(entry.first_epoch)
+    last = min(committed + 1, committed + 1 if entry.last_epoch is None else int(entry.last_epoch))
+    if last <= begin:
         return None
-    part = sealer.epoch(last - 1).of(stream.name)
-    until = NEVER_US if part is None else part.watermark_us
-    after, note = expired_us, None
-    if first > entry.first_epoch:
-        if isinstance(entry.query.plan.body, Fallback) or last <= first:
-            raise EngineError(
-                "AUDIT_LOG_EXPIRED",
-                f"query `{entry.query.name}` began in epoch {entry.first_epoch}, the log begins in {first}",
-                hint="audit sooner, or open the warehouse with a longer log_retention",
-            )
-        before = sealer.epoch(first).of(stream.name)
-        closed = NEVER_US if before is None else before.closed_us
-        window = entry.query.plan.window
-        if closed not in (NEVER_US, FOREVER_US) and window is not None:
-            after = max(after, closed + stream.watermark_us + window.range_us)
-        note = f"only what the log still holds was compared: from epoch {first} on"
-    return Span(first, last, after, until, note)
+    first = max(begin, sealer.first)
+    if last <= first:
+        raise EngineError(
+            "AUDIT_LOG_EXPIRED",
+            f"query `{entry.query.name}` ended in epoch {last}, the log begins in {first}",
+            hint="audit sooner, or open the warehouse with a longer log_retention",
+        )
+    until = _watermark(sealer, last, stream)
+    if first == begin and expired < begin:
+        return Span(first, last, first, NEVER_US, until, None)
+    delivered = min(max(first, expired + 1), last)
+    window = entry.query.plan.window
+    note = f"only what log and results still hold was compared: from epoch {delivered} on"
+    if window is None:
+        return Span(delivered, last, delivered, NEVER_US, until, note)
+    after = _watermark(sealer, delivered, stream)
+    if first > begin and (before := _watermark(sealer, first, stream)) not in (NEVER_US, FOREVER_US):
+        after = max(after, before + stream.watermark_us + window.range_us)
+    if isinstance(
+        entry.query.plan.body, Fallback
+    ):  # its rows tell when they were delivered, not their window
+        while delivered < last and _watermark(sealer, delivered, stream) < after:
+            delivered += 1
+        after = max(after, _watermark(sealer, delivered, stream))
+    return Span(first, last, delivered, after, until, note)
+
+
+def _watermark(sealer: Sealer, epoch: int, stream: Stream) -> int:
+    """The watermark before an epoch, which need not be sealed itself."""
+    latest = sealer.latest
+    if latest is not None and epoch <= latest.id:
+        part = sealer.epoch(epoch).of(stream.name)
+        return NEVER_US if part is None else part.closed_us
+    part = sealer.epoch(epoch - 1).of(stream.name)
+    return NEVER_US if part is None else part.watermark_us
 
 
 def _rows(frame: DataFrame) -> Iterator[tuple[Any, ...]]:

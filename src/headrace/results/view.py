@@ -29,7 +29,7 @@ def query_frame(
 ) -> DataFrame:
     """The query's result rows with the columns its SQL names.
 
-    `after_us` keeps only windows that end later, `first_epoch` only tuples of that epoch on (for the audit).
+    `after_us` keeps only windows that end later, `first_epoch` only rows delivered from that epoch on (for the audit).
     """
     query = entry.query
     if not files:
@@ -40,7 +40,7 @@ def query_frame(
         case Projection() as body:
             frame = _tuples(spark, root, entry, body, files, first_epoch)
         case Fallback():
-            frame = _plain(spark, root, query, files)
+            frame = _plain(spark, root, query, files, first_epoch)
     return frame.toDF(*(column.name for column in query.plan.columns))
 
 
@@ -95,7 +95,11 @@ def _tuples(
     return frame.select(*(F.col(output_column(o)).alias(f"c{i}") for i, o in enumerate(body.outputs)))
 
 
-def _plain(spark: SparkSession, root: Path, query: Query, files: Sequence[ResultFile]) -> DataFrame:
+def _plain(
+    spark: SparkSession, root: Path, query: Query, files: Sequence[ResultFile], first_epoch: int | None
+) -> DataFrame:
     stored = [f"c{i} {column.type.name}" for i, column in enumerate(query.plan.columns)]
-    frame = _read(spark, root, ", ".join([*stored, "query BIGINT"]), files)
-    return frame.where(F.col("query") == int(query.id)).drop("query")
+    frame = _read(spark, root, ", ".join([*stored, "query BIGINT", "epoch BIGINT"]), files)
+    if first_epoch is not None:
+        frame = frame.where(F.col("epoch") >= first_epoch)
+    return frame.where(F.col("query") == int(query.id)).drop("query", "epoch")

@@ -1,0 +1,203 @@
+"""State from the log: the live segments of a commit derived anew (design, principle 3: state is a cache).
+
+State after epoch c is, for every query active in c, the partials of the tuples of its epochs up to c that windows
+ending after W(c) still count. So it is enough to fold those tuples as if W(c) had been the watermark all along: no
+window closes, nothing is delivered twice, and whatever was late then is dropped by the same test. Consecutive epochs in
+which the same of these queries were active need one job together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from headrace.catalog import faults
+from headrace.catalog.catalog import Catalog
+from headrace.catalog.queries import QueryEntry
+from headrace.catalog.warehouse import Warehouse, record_name
+from headrace.engine.errors import epoch_cancelled, epoch_failed, was_cancelled
+from headrace.engine.files import check_chunks, check_segments
+from headrace.engine.job import run_job
+from headrace.engine.records import COMMITS, Commit, SegmentFile
+from headrace.engine.tasks import load_segment
+from headrace.engine.upkeep import plan_path
+from headrace.log.seal import Sealer
+from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk, Epoch, StreamEpoch
+from headrace.model.errors import EngineError, HeadraceError
+from headrace.model.query import Aggregation, EpochId, StreamName
+from headrace.planner.shared import Member, plan_group
+
+MAX_JOB_ROWS = 1_000_000
+
+
+def rebuild_commit(
+    spark: SparkSession,
+    warehouse: Warehouse,
+    catalog: Catalog,
+    sealer: Sealer,
+    commit: Commit,
+    partitions: int,
+) -> Commit:
+    """The commit with segments made from the log; it has replaced the old one on disk.
+
+    An operator whose epochs the log no longer holds keeps the segments it has, or, when these are damaged, makes the
+    rebuild fail. Costs a read of the chunks that open windows can hold; nothing counts before all of it is done.
+    """
+    if commit.epoch < 0:
+        return commit
+    work = _Rebuild(spark, warehouse, catalog, sealer, commit, partitions)
+    kept, doomed = work.choose()
+    segments = [*(s for s in commit.segments if s.operator in kept), *work.run(doomed)]
+    corrected = dataclasses.replace(commit, segments=tuple(segments))
+    faults.reach("rebuild.before")
+    warehouse.replace_value(record_name(COMMITS, commit.epoch), "commit", corrected)
+    faults.reach("rebuild.after")
+    return corrected
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Epochs that one job reads: the queries active in them, and their chunks per stream."""
+
+    entries: Sequence[QueryEntry] = ()
+    chunks: dict[StreamName, list[Chunk]] = field(default_factory=dict)
+    rows: int = 0
+
+    def serves(self, entries: Sequence[QueryEntry]) -> bool:
+        return [entry.query.id for entry in entries] == [entry.query.id for entry in self.entries]
+
+
+@dataclass(slots=True)
+class _Rebuild:
+    spark: SparkSession
+    warehouse: Warehouse
+    catalog: Catalog
+    sealer: Sealer
+    commit: Commit
+    partitions: int
+
+    def choose(self) -> tuple[set[str], list[QueryEntry]]:
+        """(operators whose segments stay, queries whose state is made anew)."""
+        streams = {stream.name: stream for stream in self.catalog.streams()}
+        kept: set[str] = set()
+        doomed: list[QueryEntry] = []
+        active = [
+            entry
+            for entry in self.catalog.active_entries(self.commit.epoch)
+            if isinstance(entry.query.plan.body, Aggregation)
+        ]
+        by_id = {entry.query.id: entry for entry in active}
+        plan = plan_group((Member(entry.query, entry.slot or 0) for entry in active), streams)
+        for operator in plan.operators:
+            ids = dict.fromkeys(column.query for column in operator.columns)  # type: ignore[union-attr]
+            entries = [by_id[id_] for id_ in ids]
+            lacking = [entry for entry in entries if not self._logged(entry)]
+            if not lacking:
+                doomed += entries
+            elif self._intact(operator.id):
+                kept.add(operator.id)
+            else:
+                raise EngineError(
+                    "REBUILD_LOG_EXPIRED",
+                    f"the state of query `{lacking[0].query.name}` cannot be rebuilt",
+                    detail=f"its open windows hold tuples from before epoch {self.sealer.first}, "
+                    "where the log begins, and its segments are damaged",
+                    hint="restore the segments from a copy of the warehouse; a longer log_retention prevents this",
+                )
+        return kept, doomed
+
+    def _mark(self, stream: str) -> int:
+        part = self.sealer.epoch(self.commit.epoch).of(stream)
+        return NEVER_US if part is None else part.watermark_us
+
+    def _oldest(self, entry: QueryEntry) -> int:
+        """Tuples up to this event time are in no open window of the query."""
+        mark, window = self._mark(entry.query.plan.stream), entry.query.plan.window
+        assert window is not None
+        return mark if mark in (NEVER_US, FOREVER_US) else mark - window.range_us
+
+    def _logged(self, entry: QueryEntry) -> bool:
+        """Whether the log holds every tuple that the query's open windows may hold."""
+        assert entry.first_epoch is not None
+        if entry.first_epoch >= self.sealer.first:
+            return True
+        part = self.sealer.epoch(self.sealer.first).of(entry.query.plan.stream)
+        if part is None or part.closed_us == NEVER_US:
+            return True
+        newest_gone = part.closed_us + self.catalog.stream(entry.query.plan.stream).watermark_us
+        return newest_gone <= self._oldest(entry)
+
+    def _intact(self, operator: str) -> bool:
+        mine = [s for s in self.commit.segments if s.operator == operator]
+        try:
+            check_segments(self.warehouse.root, mine)
+            for segment in mine:
+                load_segment(str(self.warehouse.root), segment)
+        except EngineError:
+            return False
+        return True
+
+    def run(self, entries: Sequence[QueryEntry]) -> list[SegmentFile]:
+        """The segments of these queries' operators."""
+        segments: list[SegmentFile] = []
+        attempt = uuid.uuid4().hex[:8]
+        for batch in self._batches(entries):
+            segments = self._run_batch(batch, segments, attempt)
+        return segments
+
+    def _batches(self, entries: Sequence[QueryEntry]) -> Iterator[_Batch]:
+        batch = _Batch()
+        first = min((int(entry.first_epoch or 0) for entry in entries), default=self.commit.epoch + 1)
+        for epoch in self.sealer.epochs(max(first, self.sealer.first), self.commit.epoch + 1):
+            active = [entry for entry in entries if entry.active_in(epoch.id)]
+            for name, chunks in self._needed(epoch, active).items():
+                rows = sum(chunk.rows for chunk in chunks)
+                if not batch.serves(active) or batch.rows + rows > MAX_JOB_ROWS:
+                    if batch.chunks:
+                        yield batch
+                    batch = _Batch(active)
+                batch.chunks.setdefault(name, []).extend(chunks)
+                batch.rows += rows
+        if batch.chunks:
+            yield batch
+
+    def _needed(self, epoch: Epoch, active: Sequence[QueryEntry]) -> dict[StreamName, list[Chunk]]:
+        oldest: dict[str, int] = {}
+        for entry in active:
+            name = entry.query.plan.stream
+            oldest[name] = min(oldest.get(name, FOREVER_US), self._oldest(entry))
+        found = {
+            part.stream: [c for c in part.chunks if c.max_us is not None and c.max_us > oldest[part.stream]]
+            for part in epoch.streams
+            if part.stream in oldest
+        }
+        return {name: chunks for name, chunks in found.items() if chunks}
+
+    def _run_batch(self, batch: _Batch, held: list[SegmentFile], attempt: str) -> list[SegmentFile]:
+        streams = {str(stream.name): stream for stream in self.catalog.streams()}
+        plan = plan_group(
+            (Member(entry.query, entry.slot or 0) for entry in batch.entries),
+            {stream.name: stream for stream in streams.values()},
+        )
+        path = plan_path(plan.version)
+        self.warehouse.replace_value(path, "plan", plan)
+        parts = tuple(
+            StreamEpoch(name, tuple(chunks), self._mark(name), self._mark(name))
+            for name, chunks in batch.chunks.items()
+        )
+        check_chunks(self.warehouse.root, (chunk for part in parts for chunk in part.chunks))
+        root, epoch = self.warehouse.root, Epoch(EpochId(self.commit.epoch), parts)
+        try:
+            result = run_job(self.spark, root, plan, path, epoch, streams, held, self.partitions, attempt)
+        except HeadraceError:
+            raise
+        except Exception as error:
+            if was_cancelled(error):
+                raise epoch_cancelled(self.commit.epoch) from error
+            raise epoch_failed(self.commit.epoch, error) from error
+        planned = {operator.id for operator in plan.operators}
+        return [*(s for s in held if s.operator not in planned), *result.segments]
