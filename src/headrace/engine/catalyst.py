@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.catalog import faults
 from headrace.engine.errors import query_caused
 from headrace.engine.tasks import MAP_BATCH_ROWS, EpochTask, map_tuples, reporting
 from headrace.log.ingest import literal_path
@@ -90,6 +91,7 @@ def _mapper(
             columns = selected.unpack(table)
             part = f"c{number}"
             yield from reporting(map_tuples(task, stream, ScanPath.CATALYST, columns, table.num_rows, part))
+            faults.reach_task("task.catalyst")
 
     return run
 
