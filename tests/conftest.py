@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("headrace", deadline=None)  # machines are shared: time is no property
+settings.load_profile("headrace")
 
 collect_ignore_glob = ["*conftest.py"]
 """Conftest files of several folders have one module name, so they are not collected for doctests."""

@@ -101,7 +101,9 @@ class Writer:
         if self.maybe(0.25):
             items = ["*"]
         else:
-            items = [self.rng.choice([self.pick().sql, self.value()[0]]) for _ in range(self.rng.randint(1, 4))]
+            items = [
+                self.rng.choice([self.pick().sql, self.value()[0]]) for _ in range(self.rng.randint(1, 4))
+            ]
             items = [f"{item} AS o{i}" if self.maybe(0.5) else item for i, item in enumerate(items)]
         return RandomQuery(f"SELECT {', '.join(items)} FROM {self.stream.name}{self.where(0.9)}", False)
 
@@ -117,14 +119,20 @@ class Writer:
         keys = outer.keys()
         items = ["window.end", *keys, *outer.aggregates()]
         group = ", ".join([*keys, outer.window()])
-        text = f"SELECT {', '.join(items)} FROM ({inner}) AS sub{outer.where()} GROUP BY {group}{outer.having()}"
+        text = (
+            f"SELECT {', '.join(items)} FROM ({inner}) AS sub{outer.where()} GROUP BY {group}{outer.having()}"
+        )
         return RandomQuery(text, True, 0)
 
     def fallback(self) -> RandomQuery:
         field = self.pick()
         calls = [f"count(DISTINCT {field.sql})", f"sort_array(collect_set({field.sql}))"]
         if (number := self.pick(*NUMERIC, summable=True)) is not None:
-            calls += [f"percentile({number.sql}, 0.5)", f"sum(DISTINCT {number.sql})", f"sort_array(collect_list({number.sql}))"]
+            calls += [
+                f"percentile({number.sql}, 0.5)",
+                f"sum(DISTINCT {number.sql})",
+                f"sort_array(collect_list({number.sql}))",
+            ]
         if (flag := self.pick(Kind.BOOLEAN)) is not None:
             calls += [f"bool_and({flag.sql})", f"some({flag.sql})"]
         if (whole := self.pick(Kind.INTEGER)) is not None:
@@ -132,7 +140,9 @@ class Writer:
         keys = self.keys()
         items = ["window.end", *keys, self.rng.choice(calls), *self.aggregates()]
         group = ", ".join([*keys, self.window()])
-        text = f"SELECT {', '.join(items)} FROM {self.stream.name}{self.where()} GROUP BY {group}{self.having()}"
+        text = (
+            f"SELECT {', '.join(items)} FROM {self.stream.name}{self.where()} GROUP BY {group}{self.having()}"
+        )
         return RandomQuery(text, True, 0)
 
     def risky(self) -> RandomQuery:
@@ -154,7 +164,9 @@ class Writer:
                 having = f" HAVING {self.fragile_result()} > 0"
             case 6:
                 item = self.fragile_result()
-        text = f"SELECT window.end, {item} FROM {self.stream.name}{where} GROUP BY {self.window()}{key}{having}"
+        text = (
+            f"SELECT window.end, {item} FROM {self.stream.name}{where} GROUP BY {self.window()}{key}{having}"
+        )
         return RandomQuery(text, True, 0, risky=True)
 
     def fragile(self) -> str:
@@ -162,8 +174,17 @@ class Writer:
         if (text := self.pick(Kind.STRING)) is not None:
             options += [f"CAST({text.sql} AS INT)", f"CAST({text.sql} AS DECIMAL(4,1))"]
         if (number := self.pick(Kind.INTEGER)) is not None:
-            options += [f"1 / {number.sql}", f"{number.sql} * {number.sql}", f"{number.sql} + 1", f"10 % {number.sql}"]
-            options += [f"CAST({number.sql} AS TINYINT)", f"-{number.sql}", f"element_at(array(1, 2), {number.sql})"]
+            options += [
+                f"1 / {number.sql}",
+                f"{number.sql} * {number.sql}",
+                f"{number.sql} + 1",
+                f"10 % {number.sql}",
+            ]
+            options += [
+                f"CAST({number.sql} AS TINYINT)",
+                f"-{number.sql}",
+                f"element_at(array(1, 2), {number.sql})",
+            ]
         if (number := self.pick(Kind.DECIMAL)) is not None:
             options += [f"CAST({number.sql} AS DECIMAL(3,1))", f"1 / {number.sql}"]
         if (number := self.pick(Kind.FLOATING)) is not None:
@@ -199,7 +220,12 @@ class Writer:
     def having(self) -> str:
         if not self.maybe(0.2):
             return ""
-        options = ["count(*) > 2", "count(*) BETWEEN 1 AND 3", "NOT (count(*) = 1)", "min(1) = 1 AND count(*) < 9"]
+        options = [
+            "count(*) > 2",
+            "count(*) BETWEEN 1 AND 3",
+            "NOT (count(*) = 1)",
+            "min(1) = 1 AND count(*) < 9",
+        ]
         field = self.pick(*NUMERIC, Kind.STRING, Kind.DATE)
         if field is not None:
             options += [f"max({field.sql}) >= {self.literal(field)}", f"min({field.sql}) IS NULL"]
@@ -241,7 +267,11 @@ class Writer:
         if number is None:
             return "count(*)"
         summed = self.exact_number(number)
-        calls = ["sum"] * 4 + ["avg"] * 3 + ["mean", "var_pop", "var_samp", "variance", "stddev", "stddev_pop", "std"]
+        calls = (
+            ["sum"] * 4
+            + ["avg"] * 3
+            + ["mean", "var_pop", "var_samp", "variance", "stddev", "stddev_pop", "std"]
+        )
         return f"{self.rng.choice(calls)}({summed})"
 
     def exact_number(self, number: Field) -> str:
@@ -249,10 +279,16 @@ class Writer:
         if self.maybe(0.75):
             return number.sql
         if number.kind is Kind.FLOATING:
-            return self.rng.choice([f"{number.sql} * 2", f"abs({number.sql})", f"coalesce({number.sql}, 0.5D)", f"-{number.sql}"])
+            return self.rng.choice(
+                [f"{number.sql} * 2", f"abs({number.sql})", f"coalesce({number.sql}, 0.5D)", f"-{number.sql}"]
+            )
         if number.type.name in ("tinyint", "smallint"):
-            return self.rng.choice([f"{number.sql} % 5", f"CAST({number.sql} AS INT) + 1", f"coalesce({number.sql}, 3)"])
-        return self.rng.choice([f"coalesce({number.sql}, 3)", f"CASE WHEN {self.predicate(1)} THEN {number.sql} END"])
+            return self.rng.choice(
+                [f"{number.sql} % 5", f"CAST({number.sql} AS INT) + 1", f"coalesce({number.sql}, 3)"]
+            )
+        return self.rng.choice(
+            [f"coalesce({number.sql}, 3)", f"CASE WHEN {self.predicate(1)} THEN {number.sql} END"]
+        )
 
     # predicates
 
@@ -263,7 +299,15 @@ class Writer:
         if depth < 3 and self.maybe(0.1):
             return f"NOT ({self.predicate(depth + 1)})"
         return self.rng.choice(
-            [self.comparison, self.comparison, self.between, self.membership, self.nullness, self.computed, self.special]
+            [
+                self.comparison,
+                self.comparison,
+                self.between,
+                self.membership,
+                self.nullness,
+                self.computed,
+                self.special,
+            ]
         )()
 
     def comparison(self) -> str:
@@ -314,9 +358,18 @@ class Writer:
         if (text := self.pick(Kind.STRING)) is not None:
             pattern = _text(self.rng.choice(PATTERNS))
             likes = ["LIKE", "LIKE", "NOT LIKE", "ILIKE"]
-            options = [f"{text.sql} {self.rng.choice(likes)} {pattern}", f"{text.sql} RLIKE '^a.*'"] * 4 + options
+            options = [
+                f"{text.sql} {self.rng.choice(likes)} {pattern}",
+                f"{text.sql} RLIKE '^a.*'",
+            ] * 4 + options
         if (flag := self.pick(Kind.BOOLEAN)) is not None:
-            options += [flag.sql, f"NOT {flag.sql}", f"{flag.sql} IS TRUE", f"{flag.sql} IS NOT FALSE", f"{flag.sql} < true"]
+            options += [
+                flag.sql,
+                f"NOT {flag.sql}",
+                f"{flag.sql} IS TRUE",
+                f"{flag.sql} IS NOT FALSE",
+                f"{flag.sql} < true",
+            ]
         left, right = self.pick(*NUMERIC), self.pick(*NUMERIC)
         if left is not None and right is not None:
             options += [f"{left.sql} {self.rng.choice(ORDERS)} {right.sql}"] * 3
@@ -324,15 +377,26 @@ class Writer:
 
     def value(self) -> tuple[str, Kind]:
         """A computed value that cannot raise, and its kind."""
-        options: list[tuple[str, Kind]] = [(f"CASE WHEN {self.comparison()} THEN 1 WHEN {self.nullness()} THEN 2 END", Kind.INTEGER)]
+        options: list[tuple[str, Kind]] = [
+            (f"CASE WHEN {self.comparison()} THEN 1 WHEN {self.nullness()} THEN 2 END", Kind.INTEGER)
+        ]
         if (text := self.pick(Kind.STRING)) is not None:
             options += [(f"{name}({text.sql})", Kind.STRING) for name in ("upper", "trim", "reverse")]
             options += [(f"length({text.sql})", Kind.INTEGER), (f"substring({text.sql}, 1, 2)", Kind.STRING)]
-            options += [(f"concat({text.sql}, 'x')", Kind.STRING), (f"coalesce({text.sql}, '?')", Kind.STRING)]
+            options += [
+                (f"concat({text.sql}, 'x')", Kind.STRING),
+                (f"coalesce({text.sql}, '?')", Kind.STRING),
+            ]
         if (small := self.pick(Kind.INTEGER)) is not None:
             options += [(f"{small.sql} % 3", Kind.INTEGER), (f"pmod({small.sql}, 5)", Kind.INTEGER)]
-            options += [(f"coalesce({small.sql}, 0)", Kind.INTEGER), (f"try_divide({small.sql}, 2)", Kind.FLOATING)]
-            options += [(f"CAST({small.sql} AS DECIMAL(20,0)) + 1", Kind.INTEGER), (f"{small.sql} > 0", Kind.BOOLEAN)]
+            options += [
+                (f"coalesce({small.sql}, 0)", Kind.INTEGER),
+                (f"try_divide({small.sql}, 2)", Kind.FLOATING),
+            ]
+            options += [
+                (f"CAST({small.sql} AS DECIMAL(20,0)) + 1", Kind.INTEGER),
+                (f"{small.sql} > 0", Kind.BOOLEAN),
+            ]
         if (number := self.pick(Kind.FLOATING)) is not None:
             options += [(f"{number.sql} * 2", Kind.FLOATING), (f"abs({number.sql})", Kind.FLOATING)]
             options += [(f"{number.sql} + 0.5D", Kind.FLOATING), (f"isnan({number.sql})", Kind.BOOLEAN)]
@@ -348,7 +412,11 @@ class Writer:
         """A constant to compare `field` with: a value that occurs, one beside it, or one of another type."""
         if not field.values:
             year = self.rng.choice(["1969-12-31 23:59:50", "2024-01-01 00:00:10", "2024-01-01"])
-            return f"TIMESTAMP '{year}'" if field.kind is Kind.TIMESTAMP or self.maybe(0.5) else f"TIMESTAMP_NTZ '{year}'"
+            return (
+                f"TIMESTAMP '{year}'"
+                if field.kind is Kind.TIMESTAMP or self.maybe(0.5)
+                else f"TIMESTAMP_NTZ '{year}'"
+            )
         value = self.rng.choice(field.values)
         match field.kind:
             case Kind.BOOLEAN:
@@ -374,14 +442,27 @@ class Writer:
             return number
         near = value + self.rng.choice([-1, 1])
         return self.rng.choice(
-            [f"{number}.0", f"{number}.5", f"{value}e0", str(near), f"{number}L", "200", "-129", "3000000000", "40000", "9.5"]
+            [
+                f"{number}.0",
+                f"{number}.5",
+                f"{value}e0",
+                str(near),
+                f"{number}L",
+                "200",
+                "-129",
+                "3000000000",
+                "40000",
+                "9.5",
+            ]
         )
 
     def _decimal(self, value: Decimal, plain: bool) -> str:
         number = format(value, "f")
         if plain or self.maybe(0.6):
             return number
-        return self.rng.choice([str(int(value)), f"{number}1" if "." in number else f"{number}.1", f"{float(value)!r}D", "0.005"])
+        return self.rng.choice(
+            [str(int(value)), f"{number}1" if "." in number else f"{number}.1", f"{float(value)!r}D", "0.005"]
+        )
 
     def _float(self, value: float) -> str:
         if not math.isfinite(value):
@@ -389,12 +470,16 @@ class Writer:
             return self.rng.choice([f"double('{name}')", f"CAST('{name}' AS FLOAT)", "1e308"])
         whole = [str(int(value))] if abs(value) < 1e15 else []
         exact = [format(Decimal(value), "f")] if 1e-5 < abs(value) < 1e9 else []
-        return self.rng.choice([f"{value!r}D", f"CAST({value!r}D AS FLOAT)", f"{value:e}", "0", *whole, *exact])
+        return self.rng.choice(
+            [f"{value!r}D", f"CAST({value!r}D AS FLOAT)", f"{value:e}", "0", *whole, *exact]
+        )
 
     def _moment(self, value: dt.datetime, kind: Kind) -> str:
         text = value.replace(tzinfo=None).isoformat(sep=" ")
         word = "TIMESTAMP" if kind is Kind.TIMESTAMP else "TIMESTAMP_NTZ"
-        return self.rng.choice([f"{word} '{text}'", f"'{text}'", f"DATE '{text[:10]}'", f"TIMESTAMP '{text}'"])
+        return self.rng.choice(
+            [f"{word} '{text}'", f"'{text}'", f"DATE '{text[:10]}'", f"TIMESTAMP '{text}'"]
+        )
 
     # choices
 

@@ -100,7 +100,9 @@ def random_stream(rng: random.Random, name: str, event_type: str) -> RandomStrea
     chosen = [maker() for maker in makers if rng.random() < 0.8]
     rng.shuffle(chosen)
     names = rng.sample(NAMES, len(chosen) + 1)
-    fields = [Field(n, SqlType(t), values, exact) for n, (t, values, exact) in zip(names, chosen, strict=False)]
+    fields = [
+        Field(n, SqlType(t), values, exact) for n, (t, values, exact) in zip(names, chosen, strict=False)
+    ]
     event_name = rng.choice(["ts", "event time", names[-1]])
     event = Field(event_name, SqlType(event_type), ())
     return RandomStream(name, (*fields, event), rng.choice([0, 5, 5, 30]) * MICROS)
@@ -118,13 +120,20 @@ def _dyadic(rng: random.Random) -> tuple[float, ...]:
 
 
 def _floats(rng: random.Random, as_type: Any) -> tuple[float, ...]:
-    extreme = [3.4028234663852886e38, 1e-45] if as_type is single else [1.7976931348623157e308, 5e-324, 2.0**53 + 2]
+    extreme = (
+        [3.4028234663852886e38, 1e-45] if as_type is single else [1.7976931348623157e308, 5e-324, 2.0**53 + 2]
+    )
     numbers = [0.1, 0.3, 16777217.0, -1e-7, rng.uniform(-5, 5), *extreme, -extreme[0]]
     return (0.0, -0.0, math.nan, math.inf, -math.inf, *(as_type(number) for number in numbers))
 
 
 def _precisions(rng: random.Random) -> list[tuple[int, int]]:
-    return [(rng.choice([3, 9]), 2), (18, rng.choice([0, 4, 18])), (rng.choice([19, 28]), 6), (38, rng.choice([0, 10]))]
+    return [
+        (rng.choice([3, 9]), 2),
+        (18, rng.choice([0, 4, 18])),
+        (rng.choice([19, 28]), 6),
+        (38, rng.choice([0, 10])),
+    ]
 
 
 def _decimals(rng: random.Random, precision: int, scale: int) -> tuple[Decimal, ...]:
@@ -143,7 +152,15 @@ def _strings(rng: random.Random) -> tuple[str, ...]:
 
 
 def _dates(rng: random.Random) -> tuple[dt.date, ...]:
-    days = [(1970, 1, 1), (1969, 12, 31), (2024, 2, 29), (1, 1, 1), (9999, 12, 31), (1582, 10, 4), (1582, 10, 15)]
+    days = [
+        (1970, 1, 1),
+        (1969, 12, 31),
+        (2024, 2, 29),
+        (1, 1, 1),
+        (9999, 12, 31),
+        (1582, 10, 4),
+        (1582, 10, 15),
+    ]
     return (*(dt.date(*day) for day in days), *(dt.date(2020, 1, rng.randint(1, 31)) for _ in range(4)))
 
 

@@ -75,10 +75,14 @@ class Oracle:
 
 def rows_of(frame: DataFrame) -> Rows:
     table = frame.toDF(*(f"c{i}" for i in range(len(frame.columns)))).toArrow()
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True)) if table.num_columns else []
+    return (
+        list(zip(*(column.to_pylist() for column in table.columns), strict=True)) if table.num_columns else []
+    )
 
 
-def play(hr: Any, scenario: Scenario, verdict: Verdict, oracle: Oracle, until: int | None = None) -> Iterator[int]:
+def play(
+    hr: Any, scenario: Scenario, verdict: Verdict, oracle: Oracle, until: int | None = None
+) -> Iterator[int]:
     """Run the epochs, yielding each one's number after it has run."""
     for stream in scenario.streams:
         hr.create_stream(

@@ -134,6 +134,7 @@ def _shares(operator: AggregationOperator) -> list[list[int]]:
     return list(groups.values())
 
 
+@np.errstate(invalid="ignore", over="ignore")
 def reduce_aggregation(
     logic: AggregationLogic,
     tuples: Tuples | None,

@@ -106,10 +106,15 @@ Moments = tuple[Ints, Floats, Floats]
 
 
 def merge_moments(count: Ints, mean: Floats, m2: Floats, axis: int) -> Moments:
-    """(count, mean, M2) of the union along an axis, from the deviations of the parts' means: stable."""
+    """(count, mean, M2) of the union along an axis, from the deviations of the parts' means: stable.
+
+    The mean is found from one of the parts' means, so that equal values have an M2 of exactly 0, as in Spark.
+    """
     total = count.sum(axis=axis)
-    safe = np.maximum(total, 1)
-    center = np.where(count > 0, mean * count, 0.0).sum(axis=axis) / safe
+    some = np.expand_dims(np.argmax(count > 0, axis=axis), axis)
+    pivot = np.take_along_axis(mean, some, axis)
+    beside = np.where(count > 0, (mean - pivot) * count, 0.0).sum(axis=axis) / np.maximum(total, 1)
+    center = np.squeeze(pivot, axis) + beside
     apart = mean - np.expand_dims(center, axis)
     spread = np.where(count > 0, m2 + count * apart * apart, 0.0)
     return total, center, spread.sum(axis=axis)

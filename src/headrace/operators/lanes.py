@@ -235,7 +235,11 @@ class MomentsLogic:
 
     def group(self, parts: Parts, bins: Ints, size: int) -> Parts:
         count = group_ints(parts["n"], bins, size)
-        mean = np.bincount(bins, weights=parts["v"] * parts["n"], minlength=size) / np.maximum(count, 1)
+        pivot = np.zeros(size)
+        known = parts["n"] > 0
+        pivot[bins[known]] = parts["v"][known]  # any of a bin's values: equal ones then deviate by exactly 0
+        beside = np.where(known, (parts["v"] - pivot[bins]) * parts["n"], 0.0)
+        mean = pivot + np.bincount(bins, weights=beside, minlength=size) / np.maximum(count, 1)
         apart = parts["v"] - mean[bins]
         spread = np.where(parts["n"] > 0, parts["q"] + parts["n"] * apart * apart, 0.0)
         return {"n": count, "v": mean, "q": np.bincount(bins, weights=spread, minlength=size)}
@@ -252,8 +256,11 @@ class MomentsLogic:
 
     def runs(self, parts: Parts, starts: Ints) -> Parts:
         count = np.add.reduceat(parts["n"], starts, axis=-1)
-        mean = np.add.reduceat(parts["v"] * parts["n"], starts, axis=-1) / np.maximum(count, 1)
         lengths = np.diff(np.append(starts, parts["n"].shape[-1]))
+        highest = np.maximum.reduceat(np.where(parts["n"] > 0, parts["v"], -np.inf), starts, axis=-1)
+        pivot = np.where(count > 0, highest, 0.0)
+        beside = np.where(parts["n"] > 0, (parts["v"] - np.repeat(pivot, lengths, axis=-1)) * parts["n"], 0.0)
+        mean = pivot + np.add.reduceat(beside, starts, axis=-1) / np.maximum(count, 1)
         apart = parts["v"] - np.repeat(mean, lengths, axis=-1)
         spread = np.where(parts["n"] > 0, parts["q"] + parts["n"] * apart * apart, 0.0)
         return {"n": count, "v": mean, "q": np.add.reduceat(spread, starts, axis=-1)}

@@ -113,6 +113,7 @@ def _inputs(operator: AggregationOperator, columns: Columns) -> tuple[list[Physi
     return inputs, words
 
 
+@np.errstate(invalid="ignore", over="ignore")
 def combine_tuples(operator: AggregationOperator, tuples: Tuples) -> Tuples:
     """Partials of the tuples that share key, slice and regions, when that ships fewer bytes; else the tuples."""
     radices = [len(tuples.slice_starts), tuples.keys.count, *(region_count(i) for i in operator.operands)]

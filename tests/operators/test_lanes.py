@@ -1,0 +1,160 @@
+"""Partial aggregates combine to what a naive sum says, however they are grouped; NaN, infinities and huge integers too."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.model.plan import LaneKind
+from headrace.model.types import SqlType
+from headrace.operators.encode import Physical, from_ordered, to_ordered
+from headrace.operators.folds import Fold
+from headrace.operators.lanes import LaneLogic, Parts, logic_for
+
+BIGINT, DOUBLE = SqlType("bigint"), SqlType("double")
+INTS = st.one_of(
+    st.integers(-5, 5), st.integers(-(2**63), 2**63 - 1), st.sampled_from([2**63 - 1, -(2**63), 2**31])
+)
+DYADIC = st.integers(-(2**20), 2**20).map(lambda n: n / 8)
+FLOATS = st.one_of(DYADIC, st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.0]))
+
+
+@st.composite
+def cells(draw: st.DrawFn, values: st.SearchStrategy[Any]) -> tuple[list[tuple[int, int, Any]], np.ndarray]:
+    """([(cell, row, value or None)], member[cell, column])."""
+    count, rows, columns = draw(st.integers(1, 6)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    tuples = draw(
+        st.lists(
+            st.tuples(st.integers(0, count - 1), st.integers(0, rows - 1), st.one_of(st.none(), values)),
+            min_size=1,
+            max_size=24,
+        )
+    )
+    member = draw(
+        st.lists(st.lists(st.booleans(), min_size=columns, max_size=columns), min_size=count, max_size=count)
+    )
+    return tuples, np.array(member, bool).reshape(count, columns)
+
+
+def physical(values: list[Any], type_: SqlType) -> Physical:
+    dtype = np.float64 if type_ == DOUBLE else np.int64
+    valid = np.array([value is not None for value in values])
+    return Physical(
+        np.array([0 if value is None else value for value in values], dtype), None if valid.all() else valid
+    )
+
+
+def folded(
+    one: LaneLogic, type_: SqlType, tuples: list[tuple[int, int, Any]], member: np.ndarray
+) -> tuple[Parts, int]:
+    """Partials [column, row] and the number of rows."""
+    rows = max(row for _, row, _ in tuples) + 1
+    parts = one.lift(physical([value for *_, value in tuples], type_), len(tuples))
+    bins = np.array([cell * rows + row for cell, row, _ in tuples])
+    grouped = one.group(parts, bins, len(member) * rows)
+    return one.fold({n: p.reshape(len(member), rows) for n, p in grouped.items()}, Fold(member)), rows
+
+
+def chosen(tuples: list[tuple[int, int, Any]], member: np.ndarray, column: int, row: int) -> list[Any]:
+    return [v for cell, r, v in tuples if r == row and member[cell, column] and v is not None]
+
+
+@given(cells(INTS))
+def test_integer_sums_are_exact_and_overflow_is_told(given_: Any) -> None:
+    tuples, member = given_
+    parts, rows = folded(logic_for(LaneKind.SUM, BIGINT), BIGINT, tuples, member)
+    for column in range(member.shape[1]):
+        for row in range(rows):
+            exact = sum(chosen(tuples, member, column, row))
+            wrapped = (exact + 2**63) % 2**64 - 2**63
+            assert int(parts["v"][column, row]) == wrapped
+            shadow = float(parts["f"][column, row]) if "f" in parts else float(wrapped)
+            assert round((shadow - wrapped) / 2**64) == (exact - wrapped) // 2**64
+
+
+@given(cells(FLOATS))
+def test_float_sums_touch_only_their_own_cells(given_: Any) -> None:
+    tuples, member = given_
+    parts, rows = folded(logic_for(LaneKind.SUM, DOUBLE), DOUBLE, tuples, member)
+    for column in range(member.shape[1]):
+        for row in range(rows):
+            exact = sum(chosen(tuples, member, column, row), 0.0)
+            found = float(parts["v"][column, row])
+            assert found == exact or (math.isnan(found) and math.isnan(exact))
+
+
+@pytest.mark.parametrize("kind", [LaneKind.MIN, LaneKind.MAX])
+@given(given_=cells(FLOATS))
+def test_extremes_order_nan_last(kind: LaneKind, given_: Any) -> None:
+    tuples, member = given_
+    parts, rows = folded(logic_for(kind, DOUBLE), DOUBLE, tuples, member)
+    best = min if kind is LaneKind.MIN else max
+    for column in range(member.shape[1]):
+        for row in range(rows):
+            values = chosen(tuples, member, column, row)
+            if values:
+                found = float(from_ordered(parts["v"][column, row : row + 1], DOUBLE)[0])
+                expected = best(values, key=lambda x: (math.isnan(x), 0.0 if math.isnan(x) else x))
+                assert found == expected or (math.isnan(found) and math.isnan(expected))
+
+
+def test_a_lonely_negative_zero_stays_negative() -> None:
+    ordered = to_ordered(Physical(np.array([-0.0, 0.0, -1.0, 5e-324]), None), DOUBLE)
+    assert np.argsort(ordered).tolist() == [2, 0, 1, 3]
+    assert math.copysign(1.0, from_ordered(ordered, DOUBLE)[0]) == -1.0
+
+
+@given(cells(FLOATS))
+def test_moments_agree_with_exact_arithmetic(given_: Any) -> None:
+    tuples, member = given_
+    with np.errstate(invalid="ignore"):
+        parts, rows = folded(logic_for(LaneKind.MOMENTS, DOUBLE), DOUBLE, tuples, member)
+    for column in range(member.shape[1]):
+        for row in range(rows):
+            values = chosen(tuples, member, column, row)
+            assert int(parts["n"][column, row]) == len(values)
+            found = float(parts["q"][column, row])
+            if not all(map(math.isfinite, values)):
+                assert math.isnan(found)
+            elif values:
+                mean = sum(map(Fraction, values)) / len(values)
+                exact = float(sum((Fraction(value) - mean) ** 2 for value in values))
+                assert math.isclose(found, exact, rel_tol=1e-12, abs_tol=1e-22)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False, width=64), st.integers(1, 40), st.integers(1, 5))
+def test_equal_values_deviate_by_exactly_nothing(value: float, count: int, pieces: int) -> None:
+    one = logic_for(LaneKind.MOMENTS, DOUBLE)
+    parts = one.lift(Physical(np.full(count, value), None), count)
+    grouped = one.group(parts, np.arange(count) % pieces, pieces)
+    whole = {name: part[None, :] for name, part in grouped.items()}
+    assert one.total(whole, 1)["q"].tolist() == [0.0]
+    assert one.runs(whole, np.array([0]))["q"].tolist() == [[0.0]]
+    halves = one.combine(grouped, grouped)
+    assert not halves["q"].any()
+
+
+@given(st.sampled_from([(k, t) for k in (LaneKind.SUM, LaneKind.MIN, LaneKind.MAX, LaneKind.MOMENTS) for t in (BIGINT, DOUBLE)]),
+       st.lists(st.one_of(st.none(), DYADIC), min_size=1, max_size=20), st.data())  # fmt: skip
+def test_total_runs_and_combine_agree(
+    lane: tuple[LaneKind, SqlType], values: list[Any], data: st.DataObject
+) -> None:
+    kind, type_ = lane
+    values = [None if value is None else value if type_ == DOUBLE else int(value) * 2**40 for value in values]
+    one = logic_for(kind, type_)
+    parts = {name: part[None, :] for name, part in one.lift(physical(values, type_), len(values)).items()}
+    starts = np.array(sorted({0, *data.draw(st.sets(st.integers(0, len(values) - 1), max_size=4))}))
+    by_runs = one.total(one.runs(parts, starts), 1)
+    at_once = one.total(parts, 1)
+    one_by_one = one.zeros((1,))
+    for i in range(len(values)):
+        one_by_one = one.combine(one_by_one, {name: part[:, i] for name, part in parts.items()})
+    for other in (by_runs, one_by_one):
+        for name, part in at_once.items():
+            assert np.allclose(other[name], part, rtol=1e-12, atol=1e-9, equal_nan=True), name
