@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headrace.catalog import faults
 from headrace.catalog.warehouse import open_envelope
 from headrace.engine.records import ResultFile, SegmentFile
 from headrace.model.errors import EngineError, HeadraceError, LogError
@@ -162,6 +163,7 @@ def _scan(spec: dict[str, Any]) -> Iterator[pa.RecordBatch]:
                 shipped += out.nbytes
                 yield out
             pieces = []
+    faults.reach_task("task.map")
     spent = {"map_seconds": time.perf_counter() - started, "bytes_read": read, "bytes_shuffled": shipped}
     yield _shipment(0, "report", "", json.dumps({"metrics": spent}).encode())
 
@@ -236,6 +238,7 @@ def _reduce(control: dict[str, Any], received: dict[str, list[bytes]]) -> dict[s
             report["segments"].append(asdict(_write_segment(task, operator, partition, reduced.segment, level)))
     report["results"] = writers.finish()
     report["metrics"] = {"reduce_seconds": time.perf_counter() - started}
+    faults.reach_task("task.reduce")
     return report
 
 
