@@ -40,7 +40,8 @@ from headrace.log.seal import DEFAULT_MAX_EPOCH_ROWS
 from headrace.log.sources import Source, as_source, source_from
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.errors import CatalogError, EngineError, HeadraceError, SqlError
-from headrace.model.query import QueryPlan, Stream, StreamName
+from headrace.model.plan import SharedPlan
+from headrace.model.query import Query, QueryId, QueryPlan, Stream, StreamName
 from headrace.model.types import Column, Kind, SqlType
 from headrace.planner.explain import explain_plan, explain_query
 from headrace.planner.shared import Member, plan_group
@@ -290,7 +291,8 @@ class Session:
     def _define(self, name: str, schema: str, event_time: str, watermark: Duration) -> Stream:
         sql.check_name(name, "stream")
         try:
-            fields = StructType.fromDDL(schema).fields
+            parsed = StructType.fromDDL(schema)
+            fields = parsed.fields if isinstance(parsed, StructType) else []
         except Exception as error:
             raise CatalogError(
                 "BAD_SCHEMA",
@@ -399,12 +401,10 @@ class Session:
         """The shared plan of all queries that are or will be active; or how one text would run."""
         if text is not None:
             plan = self._parse(text)
-            from headrace.model.query import Query, QueryId
-
             return explain_query(Query(QueryId(0), "(not created)", plan), None)
         return explain_plan(self._current_plan())
 
-    def _current_plan(self):  # type: ignore[no-untyped-def]
+    def _current_plan(self) -> SharedPlan:
         entries = [e for e in self._catalog.entries() if e.live and e.error is None]
         streams = {stream.name: stream for stream in self._catalog.streams()}
         return plan_group((Member(e.query, e.slot or 0) for e in entries), streams)
@@ -423,7 +423,9 @@ class Session:
             try:
                 return self._reader.sql(text)
             except PySparkException as error:
-                raise SqlError("SELECT_FAILED", spark_reason(error), hint="SHOW QUERIES lists the tables") from None
+                raise SqlError(
+                    "SELECT_FAILED", spark_reason(error), hint="SHOW QUERIES lists the tables"
+                ) from None
 
     # running
 
@@ -498,7 +500,9 @@ class Session:
             counts[1] += part.late_rows
         for change in epoch.changes:
             self._deployments.append(max(0.0, commit.committed_at - change.requested_at))
-        ends = [r.max_us for r in commit.results if r.first_epoch == r.last_epoch == commit.epoch and r.max_us]
+        ends = [
+            r.max_us for r in commit.results if r.first_epoch == r.last_epoch == commit.epoch and r.max_us
+        ]
         ends = [end for end in ends if end not in (NEVER_US, FOREVER_US)]
         self._latency = commit.committed_at - max(ends) / 1e6 if ends else None
 
@@ -531,7 +535,9 @@ class Session:
         except HeadraceError as error:
             self._trouble = error
         except Exception as error:
-            self._trouble = EngineError("LOOP_FAILED", "the background run stopped", detail=spark_reason(error))
+            self._trouble = EngineError(
+                "LOOP_FAILED", "the background run stopped", detail=spark_reason(error)
+            )
             self._trouble.__cause__ = error
 
     def _run_sealed(self) -> None:

@@ -40,7 +40,7 @@ def execute(session: Session, text: str) -> str | pa.Table:
             return show_queries(session)
         case Explain(None):
             return session.explain()
-        case Explain(target):
+        case Explain(str(target)):
             return _explain(session, target)
         case Select(query):
             return _select(session, query)
@@ -53,12 +53,20 @@ def _create_stream(session: Session, statement: CreateStream) -> str:
     path, format_ = options.pop("path", None), options.pop("format", "parquet")
     source = None if path is None else files(path, format_, **options)
     if source is None and options:
-        raise SqlError("BAD_OPTION", f"unknown options {', '.join(sorted(options))}", hint="give a path for a source")
+        raise SqlError(
+            "BAD_OPTION", f"unknown options {', '.join(sorted(options))}", hint="give a path for a source"
+        )
+    if statement.event_time is None:
+        raise SqlError(
+            "NO_EVENT_TIME",
+            f"stream `{statement.name}` has no event time",
+            hint="add EVENT TIME and a column",
+        )
     session.create_stream(
         statement.name,
         statement.schema_ddl,
         event_time=statement.event_time,
-        watermark=statement.watermark,
+        watermark=statement.watermark or "0 seconds",
         source=source,
     )
     return f"stream {statement.name} exists"

@@ -52,7 +52,7 @@ def open_warehouse(warehouse: str) -> Iterator[Session]:
         import headrace
 
         _hush_pyspark()
-        session = headrace.open(warehouse)  # type: ignore[attr-defined]
+        session = headrace.open(warehouse)
         try:
             yield session
         finally:

@@ -66,7 +66,7 @@ def run_fallback(
     if part is None:
         return []
     if query.plan.window is None:
-        epochs, ends = (epoch.id, epoch.id + 1), (NEVER_US, FOREVER_US)
+        epochs, ends = (int(epoch.id), epoch.id + 1), (NEVER_US, FOREVER_US)
         nothing = not part.chunks
     else:
         epochs, ends = (first_epoch, epoch.id + 1), (part.closed_us, part.watermark_us)

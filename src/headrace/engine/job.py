@@ -107,7 +107,11 @@ def has_work(operator: Operator, epoch: Epoch, segments: Sequence[SegmentFile]) 
     if part.chunks:
         return True
     moved = part.watermark_us > part.closed_us
-    return isinstance(operator, AggregationOperator) and moved and any(s.operator == operator.id for s in segments)
+    return (
+        isinstance(operator, AggregationOperator)
+        and moved
+        and any(s.operator == operator.id for s in segments)
+    )
 
 
 def _control(

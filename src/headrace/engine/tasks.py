@@ -33,7 +33,9 @@ from headrace.operators.selection import SelectionLogic
 from headrace.operators.tuples import combine_tuples, prepare_tuples, receive_tuples, ship_tuples
 from headrace.planner import shared as _registers_plan_classes  # noqa: F401
 
-SHIPPED = pa.schema([("partition", pa.int32()), ("kind", pa.string()), ("name", pa.string()), ("blob", pa.binary())])
+SHIPPED = pa.schema(
+    [("partition", pa.int32()), ("kind", pa.string()), ("name", pa.string()), ("blob", pa.binary())]
+)
 SHIPPED_DDL = "partition int, kind string, name string, blob binary"
 REPORT = pa.schema([("report", pa.string())])
 REPORT_DDL = "report string"
@@ -93,7 +95,12 @@ def _shipment(partition: int, kind: str, name: str, blob: bytes) -> pa.RecordBat
 
 
 def map_tuples(
-    task: EpochTask, stream: str, path: ScanPath, columns: dict[Operand, pa.ChunkedArray], rows: int, part: str
+    task: EpochTask,
+    stream: str,
+    path: ScanPath,
+    columns: dict[Operand, pa.ChunkedArray],
+    rows: int,
+    part: str,
 ) -> Iterator[pa.RecordBatch]:
     """Run every operator of one stream and scan path over a batch of tuples."""
     prepared = prepared_plan(task.root, task.plan)
@@ -159,7 +166,9 @@ def _scan(spec: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         if number + 1 == len(spec["pieces"]) or sum(p.num_rows for p in pieces) >= MAP_BATCH_ROWS:
             table = pa.concat_tables(pieces)
             columns = {o: table.column(o.sql) for o in wanted}
-            for out in map_tuples(task, stream, ScanPath.FAST, columns, table.num_rows, f"m{spec['number']}-{number}"):
+            for out in map_tuples(
+                task, stream, ScanPath.FAST, columns, table.num_rows, f"m{spec['number']}-{number}"
+            ):
                 shipped += out.nbytes
                 yield out
             pieces = []
@@ -212,7 +221,13 @@ def _reduce(control: dict[str, Any], received: dict[str, list[bytes]]) -> dict[s
     started = time.perf_counter()
     task, partition = EpochTask(**control["task"]), control["partition"]
     prepared = prepared_plan(task.root, task.plan)
-    report: dict[str, Any] = {"partition": partition, "segments": [], "results": [], "failures": {}, "rows": {}}
+    report: dict[str, Any] = {
+        "partition": partition,
+        "segments": [],
+        "results": [],
+        "failures": {},
+        "rows": {},
+    }
     writers = _Results(task, partition)
     for id_ in control["operators"]:
         logic = prepared.aggregations[id_]
@@ -235,7 +250,9 @@ def _reduce(control: dict[str, Any], received: dict[str, list[bytes]]) -> dict[s
             report["rows"][str(query)] = report["rows"].get(str(query), 0) + count
         report["segments"] += [asdict(s) for s in kept]
         if reduced.segment is not None:
-            report["segments"].append(asdict(_write_segment(task, operator, partition, reduced.segment, level)))
+            report["segments"].append(
+                asdict(_write_segment(task, operator, partition, reduced.segment, level))
+            )
     report["results"] = writers.finish()
     report["metrics"] = {"reduce_seconds": time.perf_counter() - started}
     faults.reach_task("task.reduce")
@@ -323,8 +340,17 @@ def _write_result(
 
 def write_results(table: pa.Table, path: Path) -> None:
     """Write result rows as Parquet: repeating columns are dictionaries, so runs cost almost nothing."""
-    repeating = [n for n in table.column_names if n in ("query", "window_start", "window_end", "epoch") or n[:2] == "qs"]
+    repeating = [
+        n
+        for n in table.column_names
+        if n in ("query", "window_start", "window_end", "epoch") or n[:2] == "qs"
+    ]
     repeating += [n for n in table.column_names if n[0] == "k" and n not in repeating]
     pq.write_table(
-        table, path, use_dictionary=repeating, compression="lz4", write_statistics=["query"], row_group_size=1 << 20
+        table,
+        path,
+        use_dictionary=repeating,
+        compression="lz4",
+        write_statistics=["query"],
+        row_group_size=1 << 20,
     )

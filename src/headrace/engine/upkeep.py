@@ -30,6 +30,7 @@ from headrace.engine.tasks import write_results
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
 from headrace.model.query import Fallback
+from headrace.planner.shared import query_signature
 
 SMALL_BYTES = 16 << 20
 SMALL_ROWS = 1 << 20
@@ -108,7 +109,9 @@ class Upkeep:
             self._expire_log(commit.epoch, self._options.log_retention_us)
         waiting = {path for _, path in self._garbage}
         oldest = time.time() - self._options.grace_seconds
-        self._remove(path for path in self._strays(commit) if path not in waiting and self._older(path, oldest))
+        self._remove(
+            path for path in self._strays(commit) if path not in waiting and self._older(path, oldest)
+        )
 
     def sweep(self, commit: Commit) -> None:
         """At open: remove the files of crashed and retried attempts, and what a former writer had no time to."""
@@ -252,7 +255,9 @@ def may_hold(file: ResultFile, entry: QueryEntry) -> bool:
     first, last = entry.first_epoch, entry.last_epoch
     if first is None or file.last_epoch < first or (last is not None and file.first_epoch >= last):
         return False
-    return file.min_query <= entry.query.id <= file.max_query
+    return file.min_query <= entry.query.id <= file.max_query and file.signature == query_signature(
+        entry.query
+    )
 
 
 def plan_path(version: str) -> str:

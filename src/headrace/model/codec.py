@@ -62,7 +62,7 @@ def from_json(data: Any) -> Any:
             cls = _classes()[name]
             if issubclass(cls, Enum):
                 return cls(rest["v"])
-            return cls(**{key: from_json(item) for key, item in rest.items()})
+            return cls(**{str(key): from_json(item) for key, item in rest.items()})
         case dict():
             return {key: from_json(item) for key, item in data.items()}
         case _:

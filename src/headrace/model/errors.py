@@ -76,5 +76,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     if close:
         return f"did you mean `{lowered[close[0]]}`?"
     if names:
-        return "known names: " + ", ".join(f"`{n}`" for n in names[:10]) + (", ..." if len(names) > 10 else "")
+        return (
+            "known names: " + ", ".join(f"`{n}`" for n in names[:10]) + (", ..." if len(names) > 10 else "")
+        )
     return None

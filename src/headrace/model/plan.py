@@ -75,8 +75,8 @@ class Lane:
     """All partials of one kind and domain, whatever their inputs: kernels work them off as one array.
 
     Entry i keeps measure `measures[i]` for state column `columns[i]` (ascending). `ids[i]` is that entry's name for
-    ever (ascending inside a window), so that segments of older plans can be matched. `domain` is `int`, `float`, or `words` and the text of the one
-    input whose strings the partials rank.
+    ever (ascending inside a window), so that segments of older plans can be matched. `domain` is `int`, `float`, or
+    `words` and the text of the one input whose strings the partials rank.
     """
 
     kind: LaneKind

@@ -1,8 +1,8 @@
 """The reduce side of a shared windowed aggregation: one update per tuple and family, one fold per slice.
 
-Partials are grouped per (cell, slice, key), folded into state columns, summed into each window's own slices, joined with
-the segments of earlier epochs, and closed windows are lowered to rows. State is kept per (own slice, key, state column)
-rather than per cell: see docs/decisions/0003-state-per-query-column.md.
+Partials are grouped per (cell, slice, key), folded into state columns, summed into each window's own slices, joined
+with the segments of earlier epochs, and closed windows are lowered to rows. State is kept per (own slice, key, state
+column) rather than per cell: see `docs/decisions/0003-state-per-query-column.md`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.plan import AggregationOperator, LaneKind, Measure, Output
+from headrace.model.types import Kind
 from headrace.model.window import Window
 from headrace.operators.cells import Cells, FamilyIndex, merge_cells
 from headrace.operators.encode import Array, Ints, OrderedStrings, translate_ranks
@@ -24,7 +25,6 @@ from headrace.operators.lower import Closed, Lowered, ReadyOutput, lower_output
 from headrace.operators.segment import LaneBlock, Segment, WindowBlock
 from headrace.operators.slices import closing_windows, last_ends, slice_starts
 from headrace.operators.tuples import Tuples, measure_logics, rerank
-from headrace.model.types import Kind
 
 BLOCK_ELEMENTS = 1 << 24
 """Keys are worked off in blocks so that no array of partials has more elements than about this."""
@@ -146,11 +146,23 @@ def reduce_aggregation(
     """Run one partition of one epoch. `absorbed` segments are merged into the new one, `kept` ones only read."""
     operator = logic.operator
     words = _common_words(logic, tuples, [*absorbed, *kept])
-    blank = tuples.keys.table if tuples else (list(absorbed) + list(kept))[0].keys if absorbed or kept else empty_key(0)
+    blank = (
+        tuples.keys.table
+        if tuples
+        else (list(absorbed) + list(kept))[0].keys
+        if absorbed or kept
+        else empty_key(0)
+    )
     tables = [tuples.keys.table if tuples else blank.slice(0, 0), *(s.keys for s in (*absorbed, *kept))]
     keys, ids = unify_keys(tables)
-    sources = [_Source(s, i, segment_is_new) for (s, i), segment_is_new in zip(
-        zip((*absorbed, *kept), ids[1:], strict=True), [True] * len(absorbed) + [False] * len(kept), strict=True)]
+    sources = [
+        _Source(s, i, segment_is_new)
+        for (s, i), segment_is_new in zip(
+            zip((*absorbed, *kept), ids[1:], strict=True),
+            [True] * len(absorbed) + [False] * len(kept),
+            strict=True,
+        )
+    ]
     reduced = Reduced()
     gathered: dict[int, list[WindowBlock]] = {}
     for block in _key_blocks(logic, tuples, ids[0], keys.num_rows):
@@ -159,6 +171,7 @@ def reduce_aggregation(
         for w, window in enumerate(operator.windows):
             fresh, closing = _window_step(logic, w, block, folded, sources, closed_us, watermark_us)
             for output in logic.outputs[w] if closing is not None else ():
+                assert closing is not None
                 lowered = lower_output(operator, output, closing, key_rows, words)
                 reduced.failures.update(lowered.failures)
                 if lowered.table is not None and lowered.table.num_rows:
@@ -235,7 +248,9 @@ def _fold_block(logic: AggregationLogic, block: _KeyBlock) -> _Folded | None:
     present, row = _occupied(flat, size)
     regions = [r[rows] for r in tuples.regions]
     inputs: list[Parts | None] = [
-        {name: part[rows] for name, part in parts.items()} if measure.kind is not LaneKind.NULLS or parts["v"].any() else None
+        {name: part[rows] for name, part in parts.items()}
+        if measure.kind is not LaneKind.NULLS or parts["v"].any()
+        else None
         for measure, parts in zip(logic.operator.measures, tuples.measures, strict=True)
     ]
     lanes = [
@@ -247,7 +262,9 @@ def _fold_block(logic: AggregationLogic, block: _KeyBlock) -> _Folded | None:
         _fold_family(logic, f, cells, row, len(present), inputs, lanes)
     row_slices = present // block.count
     bounds = np.searchsorted(row_slices, np.arange(len(tuples.slice_starts) + 1))
-    return _Folded(row_slices, present % block.count, bounds, tuples.slice_starts, lanes, len(present) == size)
+    return _Folded(
+        row_slices, present % block.count, bounds, tuples.slice_starts, lanes, len(present) == size
+    )
 
 
 def _occupied(flat: Ints, size: int) -> tuple[Ints, Ints]:
@@ -362,7 +379,9 @@ def _window_step(
     mine = [(s, b) for s in sources if (b := s.block(window)) is not None]
     starts = np.unique(np.concatenate([own[alive], *(b.slices for s, b in mine if s.absorbed)]))
     elsewhere = [b.slices for s, b in mine if not s.absorbed]
-    closing = closing_windows(window, np.unique(np.concatenate([starts, *elsewhere])), closed_us, watermark_us)
+    closing = closing_windows(
+        window, np.unique(np.concatenate([starts, *elsewhere])), closed_us, watermark_us
+    )
     fresh = None
     if len(starts):
         fresh = _Grid(starts, _fresh_lanes(logic, w, starts, folded, own, alive, block.count))
@@ -424,9 +443,7 @@ def _add_slices(
             _accumulate(one, into, (slice(None), int(target[s]), folded.keys[low:high]), piece)
 
 
-def _add_runs(
-    one: LaneLogic, into: Parts, parts: Parts, folded: _Folded, target: Ints, alive: Array
-) -> None:
+def _add_runs(one: LaneLogic, into: Parts, parts: Parts, folded: _Folded, target: Ints, alive: Array) -> None:
     """The same for many slices: order rows by (key, slice) and reduce the runs that share an own slice."""
     live = np.flatnonzero(alive[folded.slices])
     order = live[np.lexsort((folded.slices[live], folded.keys[live]))]
@@ -513,7 +530,10 @@ def _live_rows(
 
 
 def _segment(
-    logic: AggregationLogic, keys: pa.Table, gathered: dict[int, list[WindowBlock]], words: dict[int, pa.Array]
+    logic: AggregationLogic,
+    keys: pa.Table,
+    gathered: dict[int, list[WindowBlock]],
+    words: dict[int, pa.Array],
 ) -> Segment:
     blocks = [_merge_blocks(logic, parts) for parts in gathered.values()]
     used = np.unique(np.concatenate([b.keys for b in blocks]))
@@ -537,14 +557,17 @@ def _merge_blocks(logic: AggregationLogic, parts: list[WindowBlock]) -> WindowBl
         ]
         names = {name for piece in pieces for name in piece}
         merged = {
-            n: np.concatenate([p[n] if n in p else p["v"].astype(np.float64) for p in pieces], axis=1) for n in names
+            n: np.concatenate([p[n] if n in p else p["v"].astype(np.float64) for p in pieces], axis=1)
+            for n in names
         }
         lanes[text] = LaneBlock(ids, merged)
     keys = np.concatenate([p.keys for p in parts])
     return WindowBlock(parts[0].window, keys, np.concatenate([p.slices for p in parts]), lanes)
 
 
-def _common_words(logic: AggregationLogic, tuples: Tuples | None, segments: Sequence[Segment]) -> dict[int, pa.Array]:
+def _common_words(
+    logic: AggregationLogic, tuples: Tuples | None, segments: Sequence[Segment]
+) -> dict[int, pa.Array]:
     """One dictionary per string input for MIN and MAX; ranks in tuples and segments are translated to it."""
     operator = logic.operator
     words: dict[int, pa.Array] = {}

@@ -6,16 +6,21 @@ Arrays are padded to 64 bytes, so a memory-mapped bundle is read without copying
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.encode import Array
-
-Item = Array | pa.Table
+Item = Any
+"""A numpy array or an Arrow table (pyarrow has no types that mypy knows)."""
 VERSION = "1"
 _SCHEMA = pa.schema(
-    [("name", pa.string()), ("dtype", pa.string()), ("shape", pa.list_(pa.int64())), ("data", pa.large_binary())],
+    [
+        ("name", pa.string()),
+        ("dtype", pa.string()),
+        ("shape", pa.list_(pa.int64())),
+        ("data", pa.large_binary()),
+    ],
     metadata={"headrace.bundle": VERSION},
 )
 _TABLE = "arrow"
@@ -70,4 +75,6 @@ def _table_bytes(table: pa.Table) -> pa.Buffer:
 def _row(name: str, dtype: str, shape: list[int], data: pa.Buffer) -> pa.RecordBatch:
     offsets = pa.py_buffer(np.array([0, data.size], np.int64))
     column = pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, data])
-    return pa.RecordBatch.from_arrays([pa.array([name]), pa.array([dtype]), pa.array([shape], pa.list_(pa.int64())), column], schema=_SCHEMA)
+    return pa.RecordBatch.from_arrays(
+        [pa.array([name]), pa.array([dtype]), pa.array([shape], pa.list_(pa.int64())), column], schema=_SCHEMA
+    )

@@ -19,7 +19,10 @@ DENSE_CELLS = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The cell of each tuple (-1: no query of the family wants it) and `member[cell, column]`; `static` if it never changes."""
+    """The cell of each tuple (-1: no query of the family wants it) and `member[cell, column]`.
+
+    `static` says that the membership is the same for every batch.
+    """
 
     ids: Ints
     member: Bools

@@ -16,10 +16,11 @@ import pyarrow.compute as pc
 
 from headrace.model.types import Kind, SqlType
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 Array = npt.NDArray[Any]
+Ints = Array
+Floats = Array
+Bools = Array
+"""What an array holds is said by name only: numpy's element types do not survive indexing and arithmetic in mypy."""
 
 _SIGN = np.int64(-(2**63))
 

@@ -7,8 +7,9 @@ value in one cell cannot spoil a query that does not want it.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-import numpy.typing as npt
 
 from headrace.operators.encode import Array, Bools, Floats, Ints
 
@@ -29,7 +30,7 @@ class Fold:
         self.high = np.where(counts > 0, self.high, self.low)
         self.scattered = np.flatnonzero((counts > 0) & ~self.run)
 
-    def wanted(self, column: int) -> Ints:
+    def wanted(self, column: int | np.integer[Any]) -> Ints:
         return np.flatnonzero(self.member[:, column])
 
 
@@ -123,9 +124,10 @@ def merge_moments(count: Ints, mean: Floats, m2: Floats, axis: int) -> Moments:
 def fold_moments(parts: Moments, fold: Fold) -> Moments:
     """Moments per column, merged from its own cells."""
     rows = parts[0].shape[1]
-    shape: npt.ArrayLike = (fold.columns, rows)
-    count, mean, m2 = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape)  # type: ignore[call-overload]
+    shape = (fold.columns, rows)
+    count, mean, m2 = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape)
     for column in np.flatnonzero(fold.member.any(axis=0)):
         cells = fold.wanted(column)
-        count[column], mean[column], m2[column] = merge_moments(*(p[cells] for p in parts), axis=0)
+        merged = merge_moments(parts[0][cells], parts[1][cells], parts[2][cells], 0)
+        count[column], mean[column], m2[column] = merged
     return count, mean, m2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -52,7 +53,9 @@ def encode_keys(columns: Sequence[pa.ChunkedArray | pa.Array], rows: int) -> Key
 
 def _codes(array: pa.Array) -> tuple[Ints, pa.Array]:
     if pa.types.is_floating(array.type):
-        clean = canonical_floats(array.fill_null(0).to_numpy(zero_copy_only=False)) if len(array) else np.empty(0)
+        clean = (
+            canonical_floats(array.fill_null(0).to_numpy(zero_copy_only=False)) if len(array) else np.empty(0)
+        )
         mask = np.asarray(array.is_null()) if array.null_count else None
         # NaN keys are hashed by their bits: Arrow's own hashing of floats is not asked about NaN
         bits = pa.array(clean.astype(np.float64, copy=False).view(np.int64), mask=mask)
@@ -78,7 +81,7 @@ def unify_keys(tables: Sequence[pa.Table]) -> tuple[pa.Table, list[Ints]]:
         return merged.slice(0, 1), [np.zeros(t.num_rows, np.int64) for t in tables]
     keys = encode_keys(merged.columns, merged.num_rows)
     bounds = np.cumsum([0] + [t.num_rows for t in tables])
-    return keys.table, [keys.ids[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    return keys.table, [keys.ids[a:b] for a, b in pairwise(bounds)]
 
 
 def partition_keys(table: pa.Table, partitions: int, seed: int) -> Ints:

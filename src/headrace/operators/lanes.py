@@ -12,7 +12,15 @@ import numpy as np
 from headrace.model.plan import LaneKind
 from headrace.model.types import Kind, SqlType
 from headrace.operators.encode import Array, Ints, Physical, to_ordered
-from headrace.operators.folds import Fold, accumulate, fold_extremes, fold_floats, fold_ints, fold_moments, merge_moments
+from headrace.operators.folds import (
+    Fold,
+    accumulate,
+    fold_extremes,
+    fold_floats,
+    fold_ints,
+    fold_moments,
+    merge_moments,
+)
 
 Parts = dict[str, Array]
 
@@ -150,7 +158,11 @@ class IntSumLogic:
         return {name: np.add.reduceat(part, starts, axis=-1) for name, part in parts.items()}
 
     def ranges(self, parts: Parts, lows: Ints, highs: Ints) -> Parts:
-        return each_range(self, parts, lows, highs) if "f" in parts else {"v": int_ranges(parts["v"], lows, highs)}
+        return (
+            each_range(self, parts, lows, highs)
+            if "f" in parts
+            else {"v": int_ranges(parts["v"], lows, highs)}
+        )
 
 
 class FloatSumLogic:

@@ -60,7 +60,11 @@ class Lowered:
 
 
 def lower_output(
-    operator: AggregationOperator, ready: ReadyOutput, closed: Closed, keys: pa.Table, words: dict[int, pa.Array]
+    operator: AggregationOperator,
+    ready: ReadyOutput,
+    closed: Closed,
+    keys: pa.Table,
+    words: dict[int, pa.Array],
 ) -> Lowered:
     """Rows of all queries of an output, ordered by query, window, key; groups without a tuple have none."""
     picker = _Picker(ready, closed)
@@ -82,7 +86,7 @@ def lower_output(
         if broken is not None:
             failed = broken | failed if len(failed) else broken
     table = pa.table(columns)
-    rows = dict(zip(output.queries, picker.per_query.tolist(), strict=True))
+    rows: dict[int, int] = dict(zip(output.queries, picker.per_query.tolist(), strict=True))
     if not failed.any():
         return Lowered(table, rows, {})
     bad = set(np.unique(table.column("query").to_numpy()[failed]).tolist())
@@ -160,7 +164,9 @@ def _lower_sum(parts: Parts, some: Bools, aggregate: OutputAggregate) -> tuple[p
     return to_arrow(parts["v"], some, aggregate.type), (carry != 0) & some
 
 
-def _lower_extreme(ordered: Ints, some: Bools, aggregate: OutputAggregate, words: pa.Array | None) -> pa.Array:
+def _lower_extreme(
+    ordered: Ints, some: Bools, aggregate: OutputAggregate, words: pa.Array | None
+) -> pa.Array:
     everywhere = bool(some.all())
     known = ordered if everywhere else np.where(some, ordered, 0)
     if aggregate.type.kind is Kind.STRING:

@@ -8,25 +8,25 @@ everything above (NaN included, as Spark orders it), and region 2k+1 is NULL.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.model.plan import OperandIndex
 from headrace.model.predicate import And, Compare, Const, IsNull, Not, Op, Operand, Or, Predicate, Value
 from headrace.model.types import Kind
-from headrace.operators.encode import Bools, Ints, one_chunk, to_physical
+from headrace.operators.encode import Array, Bools, Ints, one_chunk, to_physical
 
-Regions = npt.NDArray[np.unsignedinteger]
+Regions = Array
 
 
 def region_count(index: OperandIndex) -> int:
     return 2 * len(index.constants) + 2
 
 
-def region_dtype(index: OperandIndex) -> type[np.unsignedinteger]:
+def region_dtype(index: OperandIndex) -> type[np.unsignedinteger[Any]]:
     count = region_count(index)
     return np.uint8 if count <= 2**8 else np.uint16 if count <= 2**16 else np.uint32
 
@@ -72,7 +72,9 @@ def _string_regions(array: pa.Array, index: OperandIndex) -> Regions:
     constants = [str(constant).encode() for constant in index.constants]
     table = np.array(
         [
-            region_count(index) - 1 if text is None else bisect_left(constants, text) + bisect_right(constants, text)
+            region_count(index) - 1
+            if text is None
+            else bisect_left(constants, text) + bisect_right(constants, text)
             for text in encoded.dictionary.cast(pa.binary()).to_pylist()
         ]
         + [region_count(index) - 1],
@@ -121,10 +123,14 @@ class Truth:
                 return no, yes
             case And(children):
                 parts = [self._eval(child) for child in children]
-                return np.logical_and.reduce([p[0] for p in parts]), np.logical_or.reduce([p[1] for p in parts])
+                return np.logical_and.reduce([p[0] for p in parts]), np.logical_or.reduce(
+                    [p[1] for p in parts]
+                )
             case Or(children):
                 parts = [self._eval(child) for child in children]
-                return np.logical_or.reduce([p[0] for p in parts]), np.logical_and.reduce([p[1] for p in parts])
+                return np.logical_or.reduce([p[0] for p in parts]), np.logical_and.reduce(
+                    [p[1] for p in parts]
+                )
             case IsNull(operand):
                 yes = self._cells[operand] == region_count(self._indexes[operand]) - 1
                 return yes, ~yes

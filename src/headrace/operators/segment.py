@@ -48,7 +48,9 @@ class Segment:
     def last_end_us(self) -> int:
         """When the last window that needs this segment ends."""
         return max(
-            int(b.slices.max()) - (int(b.slices.max()) - b.window.offset_us) % b.window.slide_us + b.window.range_us
+            int(b.slices.max())
+            - (int(b.slices.max()) - b.window.offset_us) % b.window.slide_us
+            + b.window.range_us
             for b in self.blocks
         )
 

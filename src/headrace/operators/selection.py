@@ -33,7 +33,11 @@ class SelectionLogic:
             cells = index.locate(regions, rows)
             words = _pack(cells.member, slots, self._words)
             inside = cells.ids >= 0
-            sets |= np.where(inside, words[:, np.where(inside, cells.ids, 0)], np.uint64(0)) if cells.count else sets
+            sets |= (
+                np.where(inside, words[:, np.where(inside, cells.ids, 0)], np.uint64(0))
+                if cells.count
+                else sets
+            )
             sizes = np.bincount(cells.ids[inside], minlength=cells.count)
             counts[list(family.columns)] = sizes @ cells.member
         accepted = np.flatnonzero(sets.any(axis=0))

@@ -56,7 +56,9 @@ def fine_slices(times: Ints, windows: Sequence[Window]) -> tuple[Ints, Ints]:
         grid = gcd(grid, w.slide_us, w.remainder_us)
     for w in windows:
         grid = gcd(grid, w.offset_us - windows[0].offset_us)
-    _, first, index = np.unique((times - windows[0].offset_us) // grid, return_index=True, return_inverse=True)
+    _, first, index = np.unique(
+        (times - windows[0].offset_us) // grid, return_index=True, return_inverse=True
+    )
     return index, _last_edges(times[first], windows)
 
 
@@ -67,7 +69,7 @@ def _last_edges(times: Ints, windows: Sequence[Window]) -> Ints:
 def _edges(window: Window, low: int, high: int) -> Ints:
     """The window's edges in [low's slice start, high]."""
     first = window.last_start(low)
-    starts = np.arange(first, high + 1, window.slide_us, np.int64)
+    starts = np.arange(first, high + 1, window.slide_us, dtype=np.int64)
     return np.concatenate([starts, starts + window.remainder_us]) if window.remainder_us else starts
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.model.plan import AggregationOperator, LaneKind, Measure
 from headrace.model.predicate import Operand
-from headrace.model.types import SqlType, Kind
+from headrace.model.types import Kind, SqlType
 from headrace.operators.bundle import Item, pack_bundle, read_bundle
 from headrace.operators.encode import (
     Array,
@@ -166,13 +166,13 @@ def ship_tuples(operator: AggregationOperator, tuples: Tuples, partitions: int) 
     shipments = []
     for partition in np.unique(home):
         rows = slice(None) if (home == partition).all() else np.flatnonzero(target == partition)
-        shipments.append(Shipment(int(partition), pack_bundle(_items(operator, tuples, rows, home == partition))))
+        shipments.append(
+            Shipment(int(partition), pack_bundle(_items(operator, tuples, rows, home == partition)))
+        )
     return shipments
 
 
-def _items(
-    operator: AggregationOperator, tuples: Tuples, rows: slice | Ints, home: Array
-) -> dict[str, Item]:
+def _items(operator: AggregationOperator, tuples: Tuples, rows: slice | Ints, home: Array) -> dict[str, Item]:
     local = np.cumsum(home) - 1
     items: dict[str, Item] = {
         "keys": tuples.keys.table.filter(pa.array(home)),
@@ -226,7 +226,9 @@ def _received(operator: AggregationOperator, items: dict[str, Item]) -> Tuples:
         found = {name[len(prefix) :]: part for name, part in items.items() if name.startswith(prefix)}
         measures.append({name: _widen(part, rows) for name, part in found.items()})
     words = {
-        i: one_chunk(items[f"words{i}"].column("w")) for i in range(len(operator.inputs)) if f"words{i}" in items
+        i: one_chunk(items[f"words{i}"].column("w"))
+        for i in range(len(operator.inputs))
+        if f"words{i}" in items
     }
     regions = [items[f"r{i}"] for i in range(len(operator.operands))]
     keys = Keys(items["key"].astype(np.int64), items["keys"])

@@ -14,7 +14,9 @@ SHOWN = 8
 
 def explain_plan(plan: SharedPlan) -> str:
     """What a group shares: operators, families, windows, lanes, and what is not shared and why."""
-    lines = [f"shared plan {plan.version}: {len(plan.operators)} operators, {len(plan.fallbacks)} on their own"]
+    lines = [
+        f"shared plan {plan.version}: {len(plan.operators)} operators, {len(plan.fallbacks)} on their own"
+    ]
     for operator in plan.operators:
         lines += _operator_lines(operator)
     for fallback in plan.fallbacks:
@@ -29,11 +31,15 @@ def explain_query(query: Query, plan: SharedPlan | None) -> str:
     match query.plan.body:
         case Aggregation() as body:
             lines.append(f"shared windowed aggregation, {render_window(body.window)}")
-            lines.append("  keys: " + (", ".join(key.sql for key in body.keys) or "none (one group per window)"))
+            lines.append(
+                "  keys: " + (", ".join(key.sql for key in body.keys) or "none (one group per window)")
+            )
             lines.append(f"  where: {render_predicate(body.where)}")
             for aggregate in body.aggregates:
                 what = aggregate.input.sql if aggregate.input else "*"
-                only = "" if aggregate.filter == Const(True) else f" where {render_predicate(aggregate.filter)}"
+                only = (
+                    "" if aggregate.filter == Const(True) else f" where {render_predicate(aggregate.filter)}"
+                )
                 lines.append(f"  {aggregate.function.value}({what}){only}: {aggregate.type.name}")
         case Projection() as body:
             lines.append("shared selection: each accepted tuple is stored once with its query-set")
@@ -62,13 +68,19 @@ def queries_of(operator: Operator) -> frozenset[int]:
 
 def _operator_lines(operator: Operator) -> list[str]:
     kind = "windowed aggregation" if isinstance(operator, AggregationOperator) else "selection"
-    path = "fast (pyarrow reads the columns)" if operator.path.value == "fast" else "Catalyst (Spark evaluates first)"
+    path = (
+        "fast (pyarrow reads the columns)"
+        if operator.path.value == "fast"
+        else "Catalyst (Spark evaluates first)"
+    )
     lines = [f"  {operator.id}: shared {kind} of {operator.stream} for {len(queries_of(operator))} queries"]
     lines.append(f"    scan: {path}, columns {_some(o.sql for o in operator.scanned)}")
     if isinstance(operator, AggregationOperator):
         lines.append(f"    keys: {_some(key.sql for key in operator.keys) or 'none'}")
         lines.append(f"    windows: {len(operator.windows)}: {_some(map(render_window, operator.windows))}")
-        lines.append(f"    lanes: {_some(f'{lane.name} with {len(lane.columns)} entries' for lane in operator.lanes)}")
+        lines.append(
+            f"    lanes: {_some(f'{lane.name} with {len(lane.columns)} entries' for lane in operator.lanes)}"
+        )
     for family in operator.families[:SHOWN]:
         names = [operator.operands[i] for i in family.operands]
         index = ", ".join(f"{i.operand.sql} ({len(i.constants)} constants)" for i in names) or "no predicate"

@@ -15,8 +15,8 @@ from headrace.model.plan import (
     Lane,
     LaneKind,
     Measure,
-    Operator,
     OperandIndex,
+    Operator,
     Output,
     OutputAggregate,
     ScanPath,
@@ -24,8 +24,29 @@ from headrace.model.plan import (
     SharedPlan,
     StateColumn,
 )
-from headrace.model.predicate import And, Compare, Const, IsNull, Not, Operand, Or, Predicate, Value, conjunction, operands_of
-from headrace.model.query import AggregateFunction, Aggregation, Fallback, Projection, Query, QueryId, Stream, StreamName
+from headrace.model.predicate import (
+    And,
+    Compare,
+    Const,
+    IsNull,
+    Not,
+    Operand,
+    Or,
+    Predicate,
+    Value,
+    conjunction,
+    operands_of,
+)
+from headrace.model.query import (
+    AggregateFunction,
+    Aggregation,
+    Fallback,
+    Projection,
+    Query,
+    QueryId,
+    Stream,
+    StreamName,
+)
 from headrace.model.types import Kind
 from headrace.model.window import Window
 from headrace.planner.signatures import result_signature
@@ -77,11 +98,9 @@ def plan_group(members: Iterable[Member], streams: Mapping[StreamName, Stream]) 
                 path = scan_path(_aggregation_operands(body))
                 aggregations[query.plan.stream, body.keys, path].append(query)
             case Projection() as body:
-                path = scan_path((*body.outputs, *operands_of(body.where)))
-                projections[query.plan.stream, path].append(member)
+                projections[query.plan.stream, _selection_path(body)].append(member)
             case Fallback(reason):
-                signature = result_signature((), (column.type for column in query.plan.columns))
-                fallbacks.append(FallbackQuery(query.id, query.plan.stream, reason, "plain-" + signature))
+                fallbacks.append(FallbackQuery(query.id, query.plan.stream, reason, query_signature(query)))
     operators: list[Operator] = [
         plan_aggregation(streams[stream], keys, path, queries)
         for (stream, keys, path), queries in aggregations.items()
@@ -90,6 +109,21 @@ def plan_group(members: Iterable[Member], streams: Mapping[StreamName, Stream]) 
     content = SharedPlan("", tuple(sorted(operators, key=lambda o: o.id)), tuple(fallbacks))
     version = hashlib.sha256(codec.dumps(content)).hexdigest()[:16]
     return SharedPlan(version, content.operators, content.fallbacks)
+
+
+def query_signature(query: Query) -> str:
+    """The result table a query's rows land in, whatever else it shares the plan with."""
+    match query.plan.body:
+        case Aggregation() as body:
+            return result_signature((k.type for k in body.keys), (a.type for a in body.aggregates))
+        case Projection() as body:
+            return _operator_id("tuples", query.plan.stream, _selection_path(body), ())
+        case Fallback():
+            return "plain-" + result_signature((), (column.type for column in query.plan.columns))
+
+
+def _selection_path(body: Projection) -> ScanPath:
+    return scan_path((*body.outputs, *operands_of(body.where)))
 
 
 def scan_path(operands: Iterable[Operand]) -> ScanPath:
@@ -113,7 +147,11 @@ def plan_aggregation(
     bodies = [(query.id, body) for query in queries if isinstance(body := query.plan.body, Aggregation)]
     windows = tuple(sorted({body.window for _, body in bodies}))
     columns, positions = _state_columns(bodies, windows)
-    inputs = tuple(sorted({a.input for _, b in bodies for a in b.aggregates if a.input}, key=lambda o: (o.sql, o.type.name)))
+    inputs = tuple(
+        sorted(
+            {a.input for _, b in bodies for a in b.aggregates if a.input}, key=lambda o: (o.sql, o.type.name)
+        )
+    )
     operands = index_operands(column.predicate for column in columns)
     event_time = stream.column(stream.event_time)
     measures, lanes = plan_lanes(bodies, columns, positions, inputs)
@@ -248,14 +286,14 @@ def plan_lanes(
     number = {measure: i for i, measure in enumerate(measures)}
     ids = tuple(column.id * ENTRIES_PER_COLUMN for column in columns)
     lanes = [Lane(LaneKind.ROWS, "int", tuple(range(len(columns))), (0,) * len(columns), ids)]
-    for kind, domain in sorted({item[:2] for item in wanted}):
+    for name, domain in sorted({item[:2] for item in wanted}):
         found = sorted(
-            (column, entry, number[Measure(LaneKind(kind), input_)])
+            (column, entry, number[Measure(LaneKind(name), input_)])
             for k, d, column, input_, entry in wanted
-            if (k, d) == (kind, domain)
+            if (k, d) == (name, domain)
         )
         at, entries, of = zip(*found, strict=True)
-        lanes.append(Lane(LaneKind(kind), domain, at, of, entries))
+        lanes.append(Lane(LaneKind(name), domain, at, of, entries))
     return tuple(measures), tuple(lanes)
 
 
@@ -270,11 +308,15 @@ def _outputs(
     place = {operand: i for i, operand in enumerate(inputs)}
     order = {window: i for i, window in enumerate(windows)}
     number = {(lane.kind, lane.domain): i for i, lane in enumerate(lanes)}
-    grouped: dict[tuple[int, tuple[OutputAggregate, ...]], list[tuple[QueryId, Aggregation]]] = defaultdict(list)
+    grouped: dict[tuple[int, tuple[OutputAggregate, ...]], list[tuple[QueryId, Aggregation]]] = defaultdict(
+        list
+    )
     for id_, body in bodies:
         aggregates = tuple(
             OutputAggregate(
-                a.function, a.type, tuple(number[k, lane_domain(k, a.input)] for k in lanes_needed(a.function))
+                a.function,
+                a.type,
+                tuple(number[k, lane_domain(k, a.input)] for k in lanes_needed(a.function)),
             )
             for a in body.aggregates
         )
@@ -286,7 +328,10 @@ def _outputs(
             aggregates,
             tuple(id_ for id_, _ in found),
             tuple(positions[id_, conjunction()] for id_, _ in found),
-            tuple(tuple(positions[id_, b.aggregates[j].filter] for id_, b in found) for j in range(len(aggregates))),
+            tuple(
+                tuple(positions[id_, b.aggregates[j].filter] for id_, b in found)
+                for j in range(len(aggregates))
+            ),
             tuple(
                 tuple(-1 if (x := b.aggregates[j].input) is None else place[x] for _, b in found)
                 for j in range(len(aggregates))
