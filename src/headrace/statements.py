@@ -38,10 +38,8 @@ def execute(session: Session, text: str) -> str | pa.Table:
             return show_streams(session)
         case ShowQueries():
             return show_queries(session)
-        case Explain(None):
-            return session.explain()
-        case Explain(str(target)):
-            return _explain(session, target)
+        case Explain(target):
+            return session.explain() if target is None else _explain(session, target)
         case Select(query):
             return _select(session, query)
         case _ as never:

@@ -51,7 +51,7 @@ def fold_ints(parts: Ints, fold: Fold) -> Ints:
     folded = running[fold.high]
     folded -= running[fold.low]
     if len(fold.scattered):
-        top = float(np.abs(parts).max(initial=0)) * fold.cells
+        top = max(int(parts.max(initial=0)), -int(parts.min(initial=0))) * fold.cells
         if top < _EXACT:
             weights = fold.member[:, fold.scattered].T.astype(np.float64)
             folded[fold.scattered] = np.rint(weights @ parts.astype(np.float64)).astype(np.int64)

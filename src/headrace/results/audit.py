@@ -121,7 +121,8 @@ def audit_span(
     """What to compare; None when the query never ran. Raises when the log holds nothing of its life any more.
 
     Results of epochs up to `expired` may be gone, and so may the log before its first epoch. A window counts when all
-    that it was made of is still there: tuples of expired epochs have event times up to the watermark then plus the delay.
+    that it was made of is still there: tuples of expired epochs have event times up to the watermark then plus the
+    delay.
     """
     if entry.first_epoch is None:
         return None
