@@ -455,6 +455,11 @@ class Session:
             self._halt()
             raise
 
+    def warm_up(self) -> None:
+        """Start Spark's Python workers now; otherwise the first epoch waits for them, about ten seconds."""
+        self._check_open()
+        self._runner.warm_up()
+
     def _run_available(self) -> int:
         with self._running:
             for ingest in list(self._ingests.values()):

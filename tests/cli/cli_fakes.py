@@ -114,6 +114,9 @@ class FakeSession:
     def stop(self) -> None:
         self.running = False
 
+    def warm_up(self) -> None:
+        pass
+
     def run_available(self) -> None:
         self.calls.append(("run_available", ""))
 

@@ -219,6 +219,8 @@ def run_demo(opener: Opener, warehouse: str, options: DemoOptions, clock: Clock 
     directory = prepare_directory(warehouse)
     with opened(opener, warehouse, must_exist=False) as session:
         (directory / MARKER).write_text("`headrace demo` empties this directory when it starts again.\n")
+        with consoles.spinner("Starting Spark's workers"):
+            session.warm_up()
         screen.print(
             f"Playing {options.seconds} s: {options.rate:,} purchases/s and {options.queries:,} ad-hoc "
             f"queries of {len(gaming.TEAMS)} teams that come and go.",

@@ -19,7 +19,7 @@ from headrace.engine.catalyst import chunk_frame, find_failing
 from headrace.engine.errors import epoch_cancelled, epoch_failed, query_caused, spark_reason, was_cancelled
 from headrace.engine.fallback import run_fallback
 from headrace.engine.files import check_chunks, check_segments, find_damaged
-from headrace.engine.job import JobResult, run_job
+from headrace.engine.job import JobResult, run_job, warm_up
 from headrace.engine.logview import LogIndex
 from headrace.engine.rebuild import rebuild_commit
 from headrace.engine.records import COMMITS, Commit, Metrics, ResultFile, SegmentFile
@@ -112,6 +112,10 @@ class Group(Delivered):
             while self.behind > 0:
                 done.append(self._run(self._sealer.epoch(self.commit.epoch + 1)))
         return done
+
+    def warm_up(self) -> None:
+        """Start the workers before the first epoch needs them."""
+        warm_up(self._spark, self._partitions)
 
     def cancel(self) -> None:
         """Let the job under way, if any, fail with EPOCH_CANCELLED; nothing is lost. From any thread."""

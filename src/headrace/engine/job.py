@@ -99,6 +99,13 @@ def run_job(
     return result
 
 
+def warm_up(spark: SparkSession, partitions: int) -> None:
+    """Start the Python workers and load the kernels into them, with a job that does nothing else."""
+    idle = spark.createDataFrame(pa.table({"work": ["[]"] * partitions}))
+    shipped = idle.mapInArrow(scan_task, SHIPPED_DDL)
+    shipped.repartitionById(partitions, F.col("partition")).mapInArrow(reduce_task, REPORT_DDL).collect()
+
+
 def has_work(operator: Operator, epoch: Epoch, segments: Sequence[SegmentFile]) -> bool:
     """An operator runs when there are tuples, or when time passed over state it holds."""
     part = epoch.of(operator.stream)
