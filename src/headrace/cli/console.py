@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
 from rich.text import Text
 
 from headrace.model.errors import HeadraceError
@@ -28,7 +30,9 @@ def spinner(message: str, *, plain: bool = True) -> Iterator[None]:
     """Show that something slow goes on; without a terminal as one line, or not at all unless `plain`."""
     console = err()
     if console.is_terminal:
-        with console.status(message):
+        # not `console.status`: that swaps sys.stderr, and whoever swaps it inside would lose the screen
+        turning = Spinner("dots", message)
+        with Live(turning, console=console, transient=True, redirect_stdout=False, redirect_stderr=False):
             yield
         return
     if plain:
