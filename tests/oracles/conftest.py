@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def oracle_session(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One session for all cases."""
+    import headrace
+
+    with headrace.open(tmp_path_factory.mktemp("oracles") / "w", spark=spark, progress=False) as session:
+        yield session
