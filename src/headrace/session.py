@@ -30,7 +30,7 @@ from headrace.engine.files import check_results
 from headrace.engine.group import Delivered, Group, GroupOptions
 from headrace.engine.records import Commit
 from headrace.engine.recovery import check_cursor, last_commit, last_whole_commit
-from headrace.engine.spark import EPOCH_JOBS, READING, child_session, start_session
+from headrace.engine.spark import AUDITING, EPOCH_JOBS, READING, child_session, start_session
 from headrace.engine.upkeep import UpkeepOptions
 from headrace.log.append import append
 from headrace.log.epochs import EpochLog
@@ -253,6 +253,11 @@ class Session:
     def _reader(self) -> SparkSession:
         """The session that results are read in."""
         return child_session(self.spark, READING)
+
+    @cached_property
+    def _auditor(self) -> SparkSession:
+        """The session that the log is read in when results are compared with it."""
+        return child_session(self.spark, AUDITING)
 
     @cached_property
     def _shapes(self) -> sql.ShapeCache:
@@ -610,7 +615,7 @@ class Session:
         stream = self._catalog.stream(entry.query.plan.stream)
         with self._reading:
             return audit_query(
-                self._reader,
+                self._auditor,
                 self._warehouse.root,
                 stream,
                 entry,

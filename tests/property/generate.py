@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pyarrow as pa
 from generate_sql import RandomQuery, Writer
@@ -90,7 +91,7 @@ def _steps(
 
 
 def _time(rng: random.Random, low: int, high: int, watermark: int, late: bool) -> int | None:
-    """An event time: NULL, on a second (where windows begin and end), or anywhere; before `watermark` only if `late`."""
+    """An event time: NULL, on a second (where windows begin and end), or anywhere; late only if `late`."""
     if rng.random() < 0.03:
         return None
     if late and watermark != NEVER and rng.random() < 0.15:
@@ -106,5 +107,5 @@ def _split(rng: random.Random, table: pa.Table) -> tuple[pa.Table, ...]:
         return ()
     cuts = sorted(rng.randint(0, table.num_rows) for _ in range(rng.choice([0, 0, 1, 2])))
     bounds = [0, *cuts, table.num_rows]
-    pieces = [table.slice(a, b - a) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    pieces = [table.slice(a, b - a) for a, b in pairwise(bounds)]
     return tuple(piece for piece in pieces if piece.num_rows)

@@ -34,8 +34,8 @@ def single(value: float) -> float:
 class Field:
     """A column and the pool its values come from.
 
-    `summable`: sums and squares of its values are exact, or fail to be finite, in whatever order they are added. Spark's
-    own sums of other floats depend on the order of its tasks, so only these are compared.
+    `summable`: sums of its values are exact, or not finite, in whatever order they are added. Spark's own sums of
+    other floats depend on the order of its tasks, so only these are compared.
     """
 
     name: str

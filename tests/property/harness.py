@@ -140,9 +140,8 @@ def judge(hr: Any, scenario: Scenario, verdict: Verdict, oracle: Oracle) -> None
                 problem = f"{type(error).__name__}: {error}"[:2000]
             if problem is not None:
                 explained = query.explain()
-                verdict.differences.append(
-                    f"{lived.name} in epochs [{first}, {last}) {info.state}: {problem}\n  {lived.query.text}\n{explained}"
-                )
+                where = f"{lived.name} in epochs [{first}, {last}) {info.state}"
+                verdict.differences.append(f"{where}: {problem}\n  {lived.query.text}\n{explained}")
 
 
 def _judge(
@@ -202,9 +201,9 @@ def check(hr: Any, spark: SparkSession, scenario: Scenario) -> Verdict:
     verdict, oracle = Verdict(), Oracle(spark)
     for _ in play(hr, scenario, verdict, oracle):
         pass
-    fast = hr._reader.conf
-    for key, value in ORACLE.items():
-        fast.set(key, value)
+    for session in (hr._reader, hr._auditor):
+        for key, value in ORACLE.items():
+            session.conf.set(key, value)
     judge(hr, scenario, verdict, oracle)
     return verdict
 

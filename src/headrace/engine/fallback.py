@@ -99,7 +99,9 @@ def _writer(
         path.parent.mkdir(parents=True, exist_ok=True)
         for batch in batches:
             if batch.num_rows:
-                writer = writer or pq.ParquetWriter(path, batch.schema, compression="lz4")
+                writer = writer or pq.ParquetWriter(
+                    path, batch.schema, compression="lz4", use_dictionary=["query", "epoch"], write_statistics=["query"]
+                )
                 writer.write_batch(batch)
                 rows += batch.num_rows
         if writer is not None:

@@ -345,7 +345,7 @@ def write_results(table: pa.Table, path: Path) -> None:
         for n in table.column_names
         if n in ("query", "window_start", "window_end", "epoch") or n[:2] == "qs"
     ]
-    repeating += [n for n in table.column_names if n[0] == "k" and n not in repeating]
+    repeating += [f.name for f in table.schema if f.name[0] == "k" and _exact_dictionary(f.type)]
     pq.write_table(
         table,
         path,
@@ -354,3 +354,8 @@ def write_results(table: pa.Table, path: Path) -> None:
         write_statistics=["query"],
         row_group_size=1 << 20,
     )
+
+
+def _exact_dictionary(type_: pa.DataType) -> bool:
+    """Whether a Parquet reader may look a constant up in a dictionary: not if -0.0 equals 0.0 and is not found."""
+    return not pa.types.is_floating(type_)

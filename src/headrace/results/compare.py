@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 Row = tuple[Any, ...]
@@ -37,7 +37,7 @@ def _group(rows: Iterable[Row]) -> dict[Row, list[Row]]:
         groups[tuple(_exact(value) for value in row)].append(row)
     for group in groups.values():
         if len(group) > 1:
-            group.sort(key=lambda row: [_order(value) for value in row if isinstance(value, float)])
+            group.sort(key=lambda row: [_order(value) for value in _floats(row)])
     return groups
 
 
@@ -45,10 +45,23 @@ def _exact(value: Any) -> Any:
     match value:
         case float():
             return "float"
-        case dict() | list():
-            return repr(value)
+        case dict():
+            return tuple((name, _exact(inner)) for name, inner in value.items())
+        case list() | tuple():
+            return tuple(map(_exact, value))
         case _:
             return value
+
+
+def _floats(value: Any) -> Iterator[float]:
+    match value:
+        case float():
+            yield value
+        case dict():
+            yield from _floats(tuple(value.values()))
+        case list() | tuple():
+            for inner in value:
+                yield from _floats(inner)
 
 
 def _order(value: float) -> tuple[bool, float]:
@@ -60,12 +73,20 @@ def same_row(left: Row, right: Row) -> bool:
 
 
 def same_value(left: Any, right: Any) -> bool:
-    """Equal, or floats within the relative tolerance; NaN equals NaN."""
+    """Equal, or floats within the relative tolerance; NaN equals NaN. Structs, maps and arrays by their parts.
+
+    >>> same_value({"x": [0.1 + 0.2, None]}, {"x": [0.3, None]}), same_value([1.0], [1.0, 2.0])
+    (True, False)
+    """
     if isinstance(left, float) and isinstance(right, float):
         if math.isnan(left) or math.isnan(right):
             return math.isnan(left) and math.isnan(right)
         return left == right or math.isclose(left, right, rel_tol=TOLERANCE, abs_tol=0.0)
-    return bool(left == right) or repr(left) == repr(right)
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same_value(left[name], right[name]) for name in left)
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(same_value, left, right))
+    return bool(left == right)
 
 
 def _match(left: Sequence[Row], right: Sequence[Row]) -> tuple[list[Row], list[Row]]:

@@ -1,0 +1,104 @@
+"""Cases that random scenarios found, each kept as the smallest thing that showed it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from harness import Oracle, rows_of
+
+from headrace.results.compare import compare_rows
+
+pytestmark = pytest.mark.spark
+
+DDL = "x DOUBLE, y FLOAT, n INT, d DECIMAL(9,2), s STRING, ts TIMESTAMP"
+SCHEMA = pa.schema(
+    [
+        ("x", pa.float64()),
+        ("y", pa.float32()),
+        ("n", pa.int32()),
+        ("d", pa.decimal128(9, 2)),
+        ("s", pa.string()),
+        ("ts", pa.timestamp("us", "UTC")),
+    ]
+)
+NOON = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
+FLOATS = (0.0, -0.0, 1.0, math.nan, 2.0, math.inf, None, 0.1, 0.1, 0.1)
+
+Check = Callable[..., None]
+
+
+@pytest.fixture
+def equal(spark: Any, open_session: Callable[..., Any]) -> Check:
+    """Queries over the same tuples must equal plain Spark, and their audit must say so."""
+
+    def check(rows: list[dict[str, Any]], *texts: str) -> None:
+        table = pa.Table.from_pylist(rows, schema=SCHEMA)
+        hr, oracle = open_session(), Oracle(spark)
+        hr.create_stream("t", DDL, event_time="ts")
+        queries = [hr.create_query(text) for text in texts]
+        hr.append("t", table)
+        hr.close_stream("t")
+        hr.run_available()
+        oracle.spark.createDataFrame(table).createOrReplaceTempView("t")
+        for query in queries:
+            assert query.state.value == "active"
+            plain = query._entry().query.plan.plain_sql
+            expected, found = oracle.rows(plain), rows_of(query.results())
+            assert expected, "a comparison of nothing proves nothing"
+            assert compare_rows(expected, found) == ([], []), plain
+            assert query.audit().ok
+
+    return check
+
+
+def tuples(**columns: Any) -> list[dict[str, Any]]:
+    count = max(len(values) for values in columns.values())
+    return [
+        {name: values[i] for name, values in columns.items()} | {"ts": NOON + dt.timedelta(seconds=i)}
+        for i in range(count)
+    ]
+
+
+def test_filters_keep_nan_and_negative_zero(equal: Check) -> None:
+    """Parquet's bounds know nothing of NaN and its dictionaries tell -0.0 from 0.0: no filter may be pushed down."""
+    rows = tuples(x=FLOATS, y=FLOATS)
+    conditions = [
+        "x = double('NaN')",
+        "x > double('Infinity')",
+        "x IN (-0.0D, 9D)",
+        "y <=> float('NaN')",
+        "y <> 0",
+    ]
+    fallbacks = [
+        f"SELECT window.end, count(DISTINCT n) AS c, count(*) FROM t WHERE {c} GROUP BY window(ts, '1 minute')"
+        for c in conditions
+    ]
+    shared = [
+        f"SELECT window.end, count(*) FROM t WHERE {c} GROUP BY window(ts, '1 minute')" for c in conditions
+    ]
+    having = "SELECT x, count(*) FROM t GROUP BY x, window(ts, '1 minute') HAVING x = -0.0D"
+    equal(rows, *fallbacks, *shared, having)
+
+
+def test_equal_values_have_no_variance(equal: Check) -> None:
+    rows = tuples(x=[0.1] * 7, d=["-7.17"] * 7)
+    rows = [row | {"d": pa.scalar(row["d"]).cast(pa.decimal128(9, 2)).as_py()} for row in rows]
+    functions = ("var_pop", "var_samp", "stddev", "stddev_pop")
+    texts = [
+        f"SELECT window.end, {f}({column}) FROM t GROUP BY window(ts, '5 seconds', '2 seconds')"
+        for f in functions
+        for column in ("x", "d")
+    ]
+    equal(rows, *texts)
+
+
+def test_a_lonely_negative_zero_is_an_extreme(equal: Check) -> None:
+    rows = tuples(x=[-0.0, -0.0], y=[-0.0, None])
+    equal(
+        rows, "SELECT CAST(max(x) AS STRING), CAST(min(y) AS STRING) FROM t GROUP BY window(ts, '1 minute')"
+    )
