@@ -1,0 +1,121 @@
+"""A short life of a warehouse, written so that anybody can go on with it wherever it stopped.
+
+Each step asks for queries, drops some, appends one batch and runs. What was done is read from the warehouse: arrivals
+are numbered, queries have names. A step is only begun when the one before has been run, so the last step that has an
+arrival is the one to go on with.
+
+    step      0      1      2      3      4      5      6
+    spend     |-------------------------------------------
+    high      |-------------------------------------------
+    users     |---------------------|
+    late             |---------------------|
+    odd              |-------------------------------------     (Catalyst path)
+    uniq             |----------------------------------        (plain Spark)
+    again                                 |----------------     (takes a free slot)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from headrace.engine.upkeep import UpkeepOptions
+
+BUSY = UpkeepOptions(grace_seconds=0.0, keep_commits=2, every=2, fan_in=2, pack=2)
+"""Upkeep that finds something to do in every other epoch."""
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+STEPS = 7
+ROWS = 30
+
+QUERIES = {
+    "spend": "SELECT gemPackID, window.start AS since, SUM(price) AS spend FROM purchases WHERE price > 1 "
+    "GROUP BY gemPackID, window(ts, '10 seconds', '5 seconds')",
+    "high": "SELECT id, price FROM purchases WHERE price > 5",
+    "users": "SELECT userID, COUNT(*) AS n, MAX(name) AS last FROM purchases GROUP BY userID, window(ts, '7 seconds')",
+    "late": "SELECT COUNT(*) AS n, AVG(price) AS mean, window.end AS til FROM purchases GROUP BY window(ts, '20 seconds')",
+    "odd": "SELECT gemPackID % 2 AS half, MIN(price * 2) AS low FROM purchases "
+    "GROUP BY gemPackID % 2, window(ts, '15 seconds', '5 seconds')",
+    "uniq": "SELECT COUNT(DISTINCT userID) AS users, window.start AS since FROM purchases "
+    "GROUP BY window(ts, '10 seconds')",
+    "again": "SELECT gemPackID, COUNT(*) AS n FROM purchases WHERE userID <> 3 "
+    "GROUP BY gemPackID, window(ts, '10 seconds', '5 seconds')",
+}
+FAST = ("spend", "high", "users", "late", "again")
+CREATES = {0: ("spend", "high", "users"), 1: ("late", "odd", "uniq"), 4: ("again",)}
+DROPS = {3: ("users",), 4: ("late",), 6: ("uniq",)}
+
+
+def batch(step: int) -> list[dict[str, Any]]:
+    """Purchases of about seven seconds; a few are out of order, and some of those late. Prices add up exactly."""
+    rows = []
+    for i in range(ROWS):
+        back = 9 if i % 11 == 0 else 0
+        second = step * 7 + i * 7 / ROWS - back
+        number = step * ROWS + i
+        rows.append(
+            {
+                "id": number,
+                "userID": number % 5,
+                "gemPackID": number % 3,
+                "name": f"user {number * 7 % 13}",
+                "price": number % 32 / 4,
+                "ts": NOON + timedelta(seconds=second),
+            }
+        )
+    return rows
+
+
+def play(hr: Any, names: tuple[str, ...] = tuple(QUERIES), steps: int = STEPS) -> None:
+    """Go on with the scenario to its end."""
+    if not hr.streams():
+        hr.create_stream(
+            "purchases",
+            "id BIGINT, userID BIGINT, gemPackID BIGINT, name STRING, price DOUBLE, ts TIMESTAMP",
+            event_time="ts",
+            watermark="4 seconds",
+        )
+    for step in range(max(0, hr._arrivals.next_number - 1), steps):
+        infos = {info.name: info for info in hr.queries()}
+        for name in CREATES.get(step, ()):
+            if name in names and name not in infos:
+                hr.create_query(QUERIES[name], name=name)
+        for name in DROPS.get(step, ()):
+            if name in names and hr._catalog.entry(name).live:
+                hr.drop_query(name)
+        if hr._arrivals.next_number == step:
+            hr.append("purchases", batch(step))
+        hr.run_available()
+
+
+def delivered(hr: Any) -> dict[str, Counter[tuple[Any, ...]]]:
+    """All rows of all result tables as they are stored, by table: queries, epochs and query-sets included."""
+    found: dict[str, Counter[tuple[Any, ...]]] = {}
+    for file in hr._group.commit.results:
+        rows = pq.read_table(hr._warehouse.root / file.path).to_pylist()
+        found.setdefault(file.signature, Counter()).update(tuple(sorted(row.items())) for row in rows)
+    return found
+
+
+def lifetimes(hr: Any) -> list[tuple[Any, ...]]:
+    return [(i.name, i.state, i.slot, i.first_epoch, i.last_epoch, i.rows, i.error) for i in hr.queries()]
+
+
+def files_of(hr: Any) -> set[str]:
+    """The files of log, state and results that are there."""
+    root = hr._warehouse.root
+    found = {path for folder in ("log/purchases", "groups", "results") for path in (root / folder).rglob("*")}
+    return {path.relative_to(root).as_posix() for path in found if path.is_file()}
+
+
+def named_by(hr: Any) -> set[str]:
+    """The files that should be there."""
+    epochs = hr._sealer.epochs(hr._sealer.first)
+    chunks = {chunk.path for epoch in epochs for part in epoch.streams for chunk in part.chunks}
+    pending = {chunk.path for arrival in hr._arrivals.pending() for chunk in arrival.chunks}
+    last = hr._group.commit.epoch
+    commits = {f"groups/main/commits/{number:012d}.json" for number in range(last - BUSY.keep_commits + 1, last + 1)}
+    return chunks | pending | set(hr._group.commit.files()) | commits
