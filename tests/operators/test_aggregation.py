@@ -27,8 +27,9 @@ from headrace.model.query import (
 )
 from headrace.model.types import Column, SqlType
 from headrace.model.window import Window
-from headrace.operators.aggregation import AggregationLogic, reduce_aggregation
+from headrace.operators.aggregation import reduce_aggregation
 from headrace.operators.bundle import pack_bundle, read_bundle
+from headrace.operators.prepared import AggregationLogic
 from headrace.operators.segment import Segment, segment_from, segment_items
 from headrace.operators.tuples import combine_tuples, prepare_tuples, receive_tuples, ship_tuples
 from headrace.planner.shared import Member, plan_group
@@ -138,9 +139,9 @@ def run_epoch(
         absorb = rng.randint(0, len(segments))
         kept, absorbed = segments[: len(segments) - absorb], segments[len(segments) - absorb :]
         batch = receive_tuples(operator, received)
-        reduced = reduce_aggregation(logic, batch, absorbed, kept, closed, watermark)
+        keep = lambda signature, table: results.append(table)  # noqa: E731
+        reduced = reduce_aggregation(logic, batch, absorbed, kept, closed, watermark, keep)
         assert not reduced.failures
-        results += [table for _, table in reduced.tables]
         new = [reduced.segment] if reduced.segment else []
         stored = [segment_from(read_bundle(pack_bundle(segment_items(s)))) for s in new]
         state[operator.id, partition] = kept + stored

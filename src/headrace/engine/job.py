@@ -42,8 +42,7 @@ class JobResult:
         if "error" in report:
             raise reported_error(report["error"])
         self.segments += [SegmentFile(**s) for s in report.get("segments", ())]
-        results = report.get("results", []) + ([report["result"]] if "result" in report else [])
-        self.results += [ResultFile(**r) for r in results]
+        self.results += [ResultFile(**r) for r in report.get("results", ())]
         self.failures.update({int(q): reason for q, reason in report.get("failures", {}).items()})
         for query, count in report.get("rows", {}).items():
             self.rows[int(query)] = self.rows.get(int(query), 0) + count

@@ -17,17 +17,18 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.catalog import faults
 from headrace.catalog.warehouse import open_envelope
-from headrace.engine.records import ResultFile, SegmentFile
+from headrace.engine.records import SegmentFile
+from headrace.engine.result_files import ResultWriter
 from headrace.model.errors import EngineError, HeadraceError, LogError
 from headrace.model.plan import AggregationOperator, ScanPath, SelectionOperator, SharedPlan
 from headrace.model.predicate import Operand
-from headrace.operators.aggregation import AggregationLogic, reduce_aggregation
+from headrace.operators.aggregation import reduce_aggregation
 from headrace.operators.bundle import read_bundle, write_bundle
+from headrace.operators.prepared import AggregationLogic
 from headrace.operators.segment import Segment, segment_from, segment_items
 from headrace.operators.selection import SelectionLogic
 from headrace.operators.tuples import combine_tuples, prepare_tuples, receive_tuples, ship_tuples
@@ -115,11 +116,11 @@ def map_tuples(
                 logic = prepared.selections[operator.id]
                 table, counts = logic.select(columns, rows, task.epoch)
                 if table.num_rows:
-                    name = _attempt_name(task, f"{operator.id}-{part}")
-                    latest = task.watermark[stream]
-                    file = _write_result(task, operator.signature, name, table, latest, operator.queries)
+                    writer = ResultWriter(task.root, _attempt_name(task, f"{operator.id}-{part}"), task.epoch)
+                    writer.add(operator.signature, table, operator.queries, task.watermark[stream])
                     found = {str(q): int(n) for q, n in zip(operator.queries, counts, strict=True) if n}
-                    yield _shipment(0, "report", "", json.dumps({"result": file, "rows": found}).encode())
+                    report = {"results": writer.finish(), "rows": found}
+                    yield _shipment(0, "report", "", json.dumps(report).encode())
 
 
 def scan_task(specs: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -228,7 +229,7 @@ def _reduce(control: dict[str, Any], received: dict[str, list[bytes]]) -> dict[s
         "failures": {},
         "rows": {},
     }
-    writers = _Results(task, partition)
+    writer = ResultWriter(task.root, _attempt_name(task, f"p{partition}"), task.epoch)
     for id_ in control["operators"]:
         logic = prepared.aggregations[id_]
         operator = logic.operator
@@ -242,10 +243,9 @@ def _reduce(control: dict[str, Any], received: dict[str, list[bytes]]) -> dict[s
             [load_segment(task.root, s) for s in kept],
             task.closed[operator.stream],
             task.watermark[operator.stream],
+            writer.add,
         )
         report["failures"].update({str(q): reason for q, reason in reduced.failures.items()})
-        for signature, table in reduced.tables:
-            writers.add(signature, table)
         for query, count in reduced.rows.items():
             report["rows"][str(query)] = report["rows"].get(str(query), 0) + count
         report["segments"] += [asdict(s) for s in kept]
@@ -253,7 +253,7 @@ def _reduce(control: dict[str, Any], received: dict[str, list[bytes]]) -> dict[s
             report["segments"].append(
                 asdict(_write_segment(task, operator, partition, reduced.segment, level))
             )
-    report["results"] = writers.finish()
+    report["results"] = writer.finish()
     report["metrics"] = {"reduce_seconds": time.perf_counter() - started}
     faults.reach_task("task.reduce")
     return report
@@ -300,62 +300,3 @@ def _write_segment(
     with pa.OSFile(str(path), "wb") as sink:
         write_bundle(segment_items(segment), sink)
     return SegmentFile(operator.id, partition, rel, path.stat().st_size, level, segment.last_end_us)
-
-
-class _Results:
-    """Result tables of one reduce task: one Parquet file per signature, rows in the order they were added."""
-
-    def __init__(self, task: EpochTask, partition: int) -> None:
-        self._task, self._partition = task, partition
-        self._tables: dict[str, list[pa.Table]] = {}
-
-    def add(self, signature: str, table: pa.Table) -> None:
-        self._tables.setdefault(signature, []).append(table)
-
-    def finish(self) -> list[dict[str, Any]]:
-        files = []
-        for signature, tables in self._tables.items():
-            table = pa.concat_tables(tables)
-            name = _attempt_name(self._task, f"p{self._partition}")
-            latest = pc.max(table.column("window_end")).cast(pa.int64()).as_py()
-            bounds = pc.min_max(table.column("query")).as_py()
-            files.append(_write_result(self._task, signature, name, table, latest, list(bounds.values())))
-        return files
-
-
-def _write_result(
-    task: EpochTask, signature: str, name: str, table: pa.Table, max_us: int | None, queries: Sequence[int]
-) -> dict[str, Any]:
-    rel = f"results/{signature}/{name}.parquet"
-    path = Path(task.root, rel)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_results(table, path)
-    size = path.stat().st_size
-    return asdict(
-        ResultFile(
-            signature, rel, table.num_rows, size, task.epoch, task.epoch, min(queries), max(queries), max_us
-        )
-    )
-
-
-def write_results(table: pa.Table, path: Path) -> None:
-    """Write result rows as Parquet: repeating columns are dictionaries, so runs cost almost nothing."""
-    repeating = [
-        n
-        for n in table.column_names
-        if n in ("query", "window_start", "window_end", "epoch") or n[:2] == "qs"
-    ]
-    repeating += [f.name for f in table.schema if f.name[0] == "k" and _exact_dictionary(f.type)]
-    pq.write_table(
-        table,
-        path,
-        use_dictionary=repeating,
-        compression="lz4",
-        write_statistics=["query"],
-        row_group_size=1 << 20,
-    )
-
-
-def _exact_dictionary(type_: pa.DataType) -> bool:
-    """Whether a Parquet reader may look a constant up in a dictionary: not if -0.0 equals 0.0 and is not found."""
-    return not pa.types.is_floating(type_)

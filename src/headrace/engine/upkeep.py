@@ -26,7 +26,7 @@ from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.catalog.warehouse import Warehouse, record_name
 from headrace.engine.logview import LogIndex
 from headrace.engine.records import COMMITS, PLANS, RESULTS, SEGMENTS, Commit, ResultFile
-from headrace.engine.tasks import write_results
+from headrace.engine.result_files import write_results
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
 from headrace.model.query import Fallback

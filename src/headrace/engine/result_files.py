@@ -1,0 +1,103 @@
+"""Result files: rows of many queries in one Parquet file per type signature, written as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headrace.engine.records import ResultFile
+
+FLUSH_ROWS = 1 << 20
+"""So many rows are held back before they are written as a row group."""
+
+
+def write_results(table: pa.Table, path: Path) -> None:
+    """Write result rows as one Parquet file."""
+    pq.write_table(table, path, row_group_size=FLUSH_ROWS, **parquet_options(table.schema))
+
+
+def parquet_options(schema: pa.Schema) -> dict[str, Any]:
+    """Repeating columns are dictionaries, so runs cost almost nothing; statistics only where readers skip by them."""
+    runs = [n for n in schema.names if n in ("query", "window_start", "window_end", "epoch") or n[:2] == "qs"]
+    runs += [f.name for f in schema if f.name[0] == "k" and _exact_dictionary(f.type)]
+    return {"use_dictionary": runs, "compression": "lz4", "write_statistics": ["query"]}
+
+
+def _exact_dictionary(type_: pa.DataType) -> bool:
+    """Whether a Parquet reader may look a constant up in a dictionary: not if -0.0 equals 0.0 and is not found."""
+    return not pa.types.is_floating(type_)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A file being written."""
+
+    rel: str
+    writer: pq.ParquetWriter
+    held: list[pa.Table] = field(default_factory=list)
+    held_rows: int = 0
+    rows: int = 0
+    queries: tuple[int, int] = (2**63 - 1, -1)
+    latest_us: int | None = None
+
+    def flush(self) -> None:
+        if self.held:
+            self.writer.write_table(pa.concat_tables(self.held), row_group_size=FLUSH_ROWS)
+            self.held, self.held_rows = [], 0
+
+
+class ResultWriter:
+    """The result files of one task. Memory holds FLUSH_ROWS rows per signature, however many there are."""
+
+    def __init__(self, root: str, name: str, epoch: int) -> None:
+        self._root, self._name, self._epoch = root, name, epoch
+        self._open: dict[str, _Open] = {}
+
+    def add(
+        self,
+        signature: str,
+        table: pa.Table,
+        queries: Sequence[int] | None = None,
+        latest_us: int | None = None,
+    ) -> None:
+        """Add rows. Without `queries` and `latest_us` these are read off the rows themselves."""
+        file = self._open.get(signature) or self._start(signature, table.schema)
+        if queries is None:
+            bounds = pc.min_max(table.column("query")).as_py()
+            queries = (bounds["min"], bounds["max"])
+            latest_us = pc.max(table.column("window_end")).cast(pa.int64()).as_py()
+        file.queries = (min(file.queries[0], *queries), max(file.queries[1], *queries))
+        file.latest_us = (
+            latest_us if file.latest_us is None or latest_us is None else max(file.latest_us, latest_us)
+        )
+        file.rows += table.num_rows
+        file.held.append(table)
+        file.held_rows += table.num_rows
+        if file.held_rows >= FLUSH_ROWS:
+            file.flush()
+
+    def _start(self, signature: str, schema: pa.Schema) -> _Open:
+        rel = f"results/{signature}/{self._name}.parquet"
+        path = Path(self._root, rel)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._open[signature] = _Open(rel, pq.ParquetWriter(path, schema, **parquet_options(schema)))
+        return self._open[signature]
+
+    def finish(self) -> list[dict[str, Any]]:
+        """Close the files; what the commit should say of each."""
+        found = []
+        for signature, file in self._open.items():
+            file.flush()
+            file.writer.close()
+            size = Path(self._root, file.rel).stat().st_size
+            record = ResultFile(
+                signature, file.rel, file.rows, size, self._epoch, self._epoch, *file.queries, file.latest_us
+            )
+            found.append(asdict(record))
+        return found

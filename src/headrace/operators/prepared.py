@@ -1,0 +1,102 @@
+"""A plan's aggregation operator made ready to run: indexes, fold plans and positions, worked out once per plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.model.plan import AggregationOperator, Measure, Output
+from headrace.operators.cells import Cells, FamilyIndex, merge_cells
+from headrace.operators.encode import Array, Ints
+from headrace.operators.folds import Fold
+from headrace.operators.lanes import LaneLogic
+from headrace.operators.lower import ReadyOutput
+from headrace.operators.tuples import measure_logics
+
+
+class AggregationLogic:
+    """A plan's operator made ready to run: indexes and fold plans are worked out once and reused every epoch."""
+
+    def __init__(self, operator: AggregationOperator) -> None:
+        self.operator = operator
+        self.measures: list[LaneLogic] = measure_logics(operator)
+        self.lanes: list[LaneLogic] = [self.measures[lane.measures[0]] for lane in operator.lanes]
+        self.names = [lane.name for lane in operator.lanes]
+        self.ids = [np.array(lane.ids, np.int64) for lane in operator.lanes]
+        predicates = [column.predicate for column in operator.columns]
+        self.families = [FamilyIndex(f, operator.operands, predicates) for f in operator.families]
+        windows = np.array([column.window for column in operator.columns], np.int64)
+        bounds = np.searchsorted(windows, np.arange(len(operator.windows) + 1))
+        self._columns = [np.array(lane.columns, np.int64) for lane in operator.lanes]
+        self._slices = [np.searchsorted(columns, bounds) for columns in self._columns]
+        self._of_measure = [np.array(lane.measures, np.int64) for lane in operator.lanes]
+        self.shares = _shares(operator)
+        self._folds: dict[tuple[int, int], SharedFold] = {}
+        self.outputs: list[list[ReadyOutput]] = [[] for _ in operator.windows]
+        for output in operator.outputs:
+            self.outputs[output.window].append(self._ready(output))
+
+    def window_entries(self, lane: int, window: int) -> slice:
+        """The entries of one window inside a lane."""
+        return slice(int(self._slices[lane][window]), int(self._slices[lane][window + 1]))
+
+    def _ready(self, output: Output) -> ReadyOutput:
+        """Where in each lane's entries of the window an output's partials are found."""
+        measures = {measure: i for i, measure in enumerate(self.operator.measures)}
+        base = np.array(output.base) - self.window_entries(0, output.window).start
+        rows, lanes = [], []
+        for aggregate, columns, inputs in zip(output.aggregates, output.columns, output.inputs, strict=True):
+            rows.append(np.array(columns) - self.window_entries(0, output.window).start)
+            at = {}
+            for lane in aggregate.lanes:
+                entries = self.window_entries(lane, output.window)
+                kind = self.operator.lanes[lane].kind
+                found = zip(self._columns[lane][entries], self._of_measure[lane][entries], strict=True)
+                place = {pair: i for i, pair in enumerate(found)}
+                wanted = [place[c, measures[Measure(kind, i)]] for c, i in zip(columns, inputs, strict=True)]
+                at[kind] = (lane, np.array(wanted, np.int64))
+            lanes.append(at)
+        return ReadyOutput(output, base, rows, lanes)
+
+    def fold_for(self, family: int, share: int, cells: Cells) -> SharedFold:
+        """How a family's cells fold into the entries of one input; kept while the membership stays."""
+        if (family, share) not in self._folds or not cells.static:
+            columns = np.array(self.operator.families[family].columns, np.int64)
+            self._folds[family, share] = self._plan_fold(columns, self.shares[share], cells.member)
+        return self._folds[family, share]
+
+    def _plan_fold(self, columns: Ints, measures: Sequence[int], member: Array) -> SharedFold:
+        found = []
+        for measure in measures:
+            for lane, of_measure in enumerate(self._of_measure):
+                mine = np.flatnonzero((of_measure == measure) & np.isin(self._columns[lane], columns))
+                if len(mine):
+                    found.append((measure, lane, mine, np.searchsorted(columns, self._columns[lane][mine])))
+        used = np.unique(np.concatenate([at for *_, at in found])) if found else np.empty(0, np.int64)
+        lookup, merged = merge_cells(member[:, used])
+        folds = [(m, lane, mine, Fold(merged[:, np.searchsorted(used, at)])) for m, lane, mine, at in found]
+        trash = np.append(np.where(lookup < 0, len(merged), lookup), len(merged))
+        return SharedFold(trash, len(merged), folds)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedFold:
+    """Cells of a family as the measures of one input see them: fewer, since fewer columns ask.
+
+    `lookup[cell]` is the coarser cell, `count` standing for none; cell -1 finds that entry too, as the last one. A fold
+    is (measure, lane, entries of the lane, how cells fold into these).
+    """
+
+    lookup: Ints
+    count: int
+    folds: list[tuple[int, int, Ints, Fold]]
+
+
+def _shares(operator: AggregationOperator) -> list[list[int]]:
+    """Measures by input: those of one input are grouped over the same bins."""
+    groups: dict[int | None, list[int]] = {}
+    for i, measure in enumerate(operator.measures):
+        groups.setdefault(measure.input, []).append(i)
+    return list(groups.values())
