@@ -6,6 +6,7 @@ import math
 import os
 import random
 from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -186,7 +187,7 @@ def test_matches_slow_evaluator(seed: int) -> None:
         for operator in plan_group(active, {STREAM.name: STREAM}).operators:
             assert isinstance(operator, AggregationOperator)
             for table in run_epoch(operator, tables, state, closed, watermark, rng):
-                for row in result_rows(table, len(operator.keys)):
+                for row in result_rows(table, lambda number: lifetimes[number][0].plan.body):
                     found[row[0]][row[1]] += 1
                     values[row[0], row[1]] = row[2]
     for number, (query, first, last) in lifetimes.items():
@@ -198,10 +199,11 @@ def test_matches_slow_evaluator(seed: int) -> None:
             assert all(close_to(g, w) for g, w in zip(got, wanted, strict=True)), (query, group, got, wanted)
 
 
-def result_rows(table: pa.Table, keys: int) -> list[tuple[int, tuple[Any, ...], list[Any]]]:
-    raw = table.set_column(1, "window_start", table.column("window_start").cast(pa.int64()))
-    raw = raw.set_column(2, "window_end", raw.column("window_end").cast(pa.int64()))
-    return [
-        (row[0], (*row[1:3], *map(canonical, row[3 : 3 + keys])), list(row[3 + keys :]))
-        for row in zip(*(column.to_pylist() for column in raw.columns), strict=True)
-    ]
+def result_rows(
+    table: pa.Table, body: Callable[[int], Aggregation]
+) -> Iterator[tuple[int, tuple[Any, ...], list[Any]]]:
+    """(query, (window start, window end, keys..), aggregates) of stored rows."""
+    raw = table.set_column(1, "window_end", table.column("window_end").cast(pa.int64()))
+    for query, end, *values in zip(*(column.to_pylist() for column in raw.columns), strict=True):
+        keys, start = len(body(query).keys), end - body(query).window.range_us
+        yield query, (start, end, *map(canonical, values[:keys])), values[keys:]

@@ -23,10 +23,19 @@ def write_results(table: pa.Table, path: Path) -> None:
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:
-    """Repeating columns are dictionaries, so runs cost almost nothing; statistics only where readers skip by them."""
-    runs = [n for n in schema.names if n in ("query", "window_start", "window_end", "epoch") or n[:2] == "qs"]
+    """Repeating columns are dictionaries, so runs cost almost nothing; integer aggregates are packed differences.
+
+    Statistics are kept only for the column that readers skip by.
+    """
+    runs = [n for n in schema.names if n in ("query", "window_end", "epoch") or n[:2] == "qs"]
     runs += [f.name for f in schema if f.name[0] == "k" and _exact_dictionary(f.type)]
-    return {"use_dictionary": runs, "compression": "lz4", "write_statistics": ["query"]}
+    packed = [f.name for f in schema if f.name[0] == "a" and f.type == pa.int64()]
+    return {
+        "use_dictionary": runs,
+        "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED") or None,
+        "compression": {name: "none" if name in packed else "lz4" for name in schema.names},
+        "write_statistics": ["query"],
+    }
 
 
 def _exact_dictionary(type_: pa.DataType) -> bool:

@@ -68,9 +68,10 @@ class Aggregate:
 class Aggregation:
     """A windowed aggregation that the shared operator runs.
 
-    A result row is `(window_start, window_end, k0.., a0..)`: keys and aggregates in the order given here. `finish`
-    holds one Spark SQL expression per output column over those names (a `window` struct is named through
-    `named_struct('start', window_start, 'end', window_end)`), and `having` one boolean or None.
+    A result row is `(window_start, window_end, k0.., a0..)`, of which all but the start is stored: keys and
+    aggregates in the order given here. `finish` holds one Spark SQL expression per output column over those names (a
+    `window` struct is named through `named_struct('start', window_start, 'end', window_end)`), and `having` one
+    boolean or None.
     """
 
     window: Window

@@ -147,6 +147,21 @@ class OrderedStrings:
         return Physical(index.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64), valid)
 
 
+def narrow(values: Array) -> Array:
+    """The values in the smallest integer type that holds them; floats as they are.
+
+    >>> narrow(np.array([1, -200])).dtype, narrow(np.array([0.5])).dtype
+    (dtype('int16'), dtype('float64'))
+    """
+    if len(values) == 0 or values.dtype != np.int64:
+        return values
+    low, high = int(values.min(initial=0)), int(values.max(initial=0))
+    for dtype in (np.int8, np.int16, np.int32):
+        if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
+            return values.astype(dtype)
+    return values
+
+
 def translate_ranks(old: Ints, ranks: Ints) -> Ints:
     """Ranks in another dictionary; values that are no rank stand for nothing and stay.
 

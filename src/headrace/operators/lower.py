@@ -1,4 +1,4 @@
-"""Lower: closed windows to result rows, `(query, window_start, window_end, k0.., a0..)`."""
+"""Lower: closed windows to result rows, `(query, window_end, k0.., a0..)`."""
 
 from __future__ import annotations
 
@@ -73,8 +73,7 @@ def lower_output(
         return Lowered(None, {}, {})
     columns: dict[str, pa.Array] = {
         "query": pa.array(np.repeat(np.array(output.queries, np.int64), picker.per_query)),
-        "window_start": to_arrow(picker.window_starts, None, TIMESTAMP),
-        "window_end": to_arrow(picker.window_starts + closed.range_us, None, TIMESTAMP),
+        "window_end": to_arrow(picker.window_ends, None, TIMESTAMP),
     }
     if operator.keys:
         taken = keys.take(pa.array(picker.keys))
@@ -107,7 +106,7 @@ class _Picker:
         self.per_query = per_window.sum(axis=1)
         self.rows = int(self.per_query.sum())
         self.flat: Ints | None = None if self.rows == mask.size else np.flatnonzero(mask)
-        self.window_starts = np.repeat(np.tile(closed.starts, queries), per_window.ravel())
+        self.window_ends = np.repeat(np.tile(closed.starts + closed.range_us, queries), per_window.ravel())
         if self.flat is None:
             self.keys = np.tile(np.arange(keys), queries * windows)
         else:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.model.window import Window
 from headrace.operators.bundle import Item
-from headrace.operators.encode import Ints, one_chunk
+from headrace.operators.encode import Ints, narrow, one_chunk
 from headrace.operators.lanes import Parts
 
 
@@ -66,7 +66,7 @@ def segment_items(segment: Segment) -> dict[str, Item]:
         for j, (text, lane) in enumerate(block.lanes.items()):
             items[f"{i}.{j}.ids"] = lane.ids
             for name, part in lane.parts.items():
-                items[f"{i}.{j}.{name}"] = part
+                items[f"{i}.{j}.{name}"] = narrow(part)
             lanes.append({"lane": text, "parts": list(lane.parts)})
         window = [block.window.range_us, block.window.slide_us, block.window.offset_us]
         blocks.append({"window": window, "lanes": lanes})

@@ -22,6 +22,7 @@ from headrace.operators.encode import (
     Ints,
     OrderedStrings,
     Physical,
+    narrow,
     one_chunk,
     to_physical,
     translate_ranks,
@@ -184,23 +185,15 @@ def _items(operator: AggregationOperator, tuples: Tuples, rows: slice | Ints, ho
         items[f"r{i}"] = regions[rows]
     for measure, parts in zip(operator.measures, tuples.measures, strict=True):
         for name, part in parts.items():
-            items[f"{measure.name}.{name}"] = _narrow(part[rows])
+            items[f"{measure.name}.{name}"] = _shrink(part[rows])
     for i, words in tuples.words.items():
         items[f"words{i}"] = pa.table({"w": words})
     return items
 
 
-def _narrow(values: Array) -> Array:
-    """The values in the smallest integer type that holds them; a constant as one value."""
-    if len(values) == 0 or values.dtype == np.float64:
-        return values if len(values) == 0 or not (values[0] == values).all() else values[:1]
-    low, high = int(values.min()), int(values.max())
-    if low == high:
-        return values[:1]
-    for dtype in (np.int8, np.int16, np.int32):
-        if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
-            return values.astype(dtype)
-    return values
+def _shrink(values: Array) -> Array:
+    """The values in few bytes: a constant as one value, integers in the smallest type that holds them."""
+    return values[:1] if len(values) and (values[0] == values).all() else narrow(values)
 
 
 def receive_tuples(operator: AggregationOperator, blobs: Sequence[bytes]) -> Tuples | None:

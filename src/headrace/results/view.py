@@ -61,12 +61,14 @@ def _windows(
     files: Sequence[ResultFile],
     after_us: int | None,
 ) -> DataFrame:
-    stored = ["query BIGINT", "window_start TIMESTAMP", "window_end TIMESTAMP"]
+    stored = ["query BIGINT", "window_end TIMESTAMP"]
     stored += [f"k{i} {key.type.name}" for i, key in enumerate(body.keys)]
     stored += [f"a{i} {aggregate.type.name}" for i, aggregate in enumerate(body.aggregates)]
     frame = _read(spark, root, ", ".join(stored), files).where(F.col("query") == int(query.id))
     if after_us is not None:
         frame = frame.where(F.unix_micros("window_end") > after_us)
+    began = F.timestamp_micros(F.unix_micros("window_end") - F.lit(body.window.range_us))
+    frame = frame.withColumn("window_start", began)
     if stream.column(stream.event_time).type.kind is Kind.TIMESTAMP_NTZ:
         for name in ("window_start", "window_end"):
             frame = frame.withColumn(name, F.col(name).cast("timestamp_ntz"))
