@@ -37,9 +37,9 @@ from headrace.log.epochs import EpochLog
 from headrace.log.ingest import Ingest
 from headrace.log.open import open_log
 from headrace.log.seal import DEFAULT_MAX_EPOCH_ROWS
-from headrace.log.sources import Source, as_source, source_from
+from headrace.log.sources import FRAME, Source, as_source, source_from
 from headrace.model.epoch import FOREVER_US, NEVER_US
-from headrace.model.errors import CatalogError, EngineError, HeadraceError, SqlError
+from headrace.model.errors import CatalogError, EngineError, HeadraceError, LogError, SqlError
 from headrace.model.plan import SharedPlan
 from headrace.model.query import Query, QueryId, QueryPlan, Stream, StreamName
 from headrace.model.types import Column, Kind, SqlType
@@ -74,7 +74,7 @@ class QueryInfo:
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """One line of `hr.streams()`; `rows` and `late_rows` count what this session sealed and found sealed."""
+    """One line of `hr.streams()`; `rows` and `late_rows` count what epochs have taken in since it was created."""
 
     name: str
     columns: tuple[Column, ...]
@@ -185,11 +185,11 @@ class Session:
     ) -> None:
         upkeep = replace(
             upkeep or UpkeepOptions(),
-            retention_us=_duration(retention),
-            log_retention_us=_duration(log_retention),
+            retention_us=_retention("retention", retention),
+            log_retention_us=_retention("log_retention", log_retention),
         )
         self._options = GroupOptions(partitions, upkeep)
-        delay = sql.parse_duration(changelog_delay) / 1e6
+        delay = _not_negative("changelog_delay", sql.parse_duration(changelog_delay)) / 1e6
         if max_epoch_rows < 1 or changelog_count < 1 or (partitions is not None and partitions < 1):
             raise EngineError(
                 "BAD_OPTION", "max_epoch_rows, changelog_count and partitions must be at least 1"
@@ -217,7 +217,6 @@ class Session:
         self._trouble: HeadraceError | None = None
         self._deployments: deque[float] = deque(maxlen=1000)
         self._totals = {"input": 0, "results": 0, "late": 0}
-        self._stream_rows: dict[str, list[int]] = {}
         self._latency: float | None = None
         self._closed = self._released = False
 
@@ -238,7 +237,7 @@ class Session:
             self._runner.rebuild()
         for stream in self._catalog.streams():
             described = self._catalog.source(stream.name)
-            if described and described.get("kind") != "frame":
+            if described and described["kind"] != FRAME and not self._arrivals.closed(stream.name):
                 source = source_from(described)
                 self._ingests[stream.name] = Ingest(jobs, self._warehouse, self._arrivals, stream, source)
 
@@ -277,24 +276,40 @@ class Session:
         """Define a stream. `schema` is Spark DDL; `source` None means that `append` feeds it."""
         self._check_writable()
         stream = self._define(name, schema, event_time, watermark)
-        given = None if source is None else as_source(source)
-        self._catalog.create_stream(stream, None if given is None else given.describe())
-        if given is not None:
-            self._add_ingest(stream, given)
+        if source is None:
+            self._catalog.create_stream(stream)
+            return
+        given = as_source(source)
+        ingest = self._checked_ingest(stream, given)
+        self._catalog.create_stream(stream, given.describe())
+        self._add_ingest(stream, ingest)
 
     def attach_source(self, name: str, source: Any) -> None:
         """Give a reopened stream its streaming DataFrame again: DataFrames are not kept in the warehouse."""
         self._check_writable()
-        self._add_ingest(self._catalog.stream(name), as_source(source))
+        stream = self._catalog.stream(name)
+        if self._arrivals.closed(stream.name):
+            raise LogError("STREAM_CLOSED", f"stream `{stream.name}` is closed", hint="create another stream")
+        if stream.name in self._ingests:
+            raise LogError("SOURCE_ATTACHED", f"stream `{stream.name}` has its source already")
+        self._add_ingest(stream, self._checked_ingest(stream, as_source(source)))
 
-    def _add_ingest(self, stream: Stream, source: Source) -> None:
+    def _checked_ingest(self, stream: Stream, source: Source) -> Ingest:
         ingest = Ingest(self._runner.spark, self._warehouse, self._arrivals, stream, source)
+        ingest.check()
+        return ingest
+
+    def _add_ingest(self, stream: Stream, ingest: Ingest) -> None:
         self._ingests[stream.name] = ingest
         if self._interval is not None:
             ingest.start(self._interval)
 
     def _define(self, name: str, schema: str, event_time: str, watermark: Duration) -> Stream:
         sql.check_name(name, "stream")
+        if not isinstance(event_time, str):
+            raise CatalogError(
+                "NO_EVENT_TIME", f"stream `{name}` has no event time", hint="name a TIMESTAMP column"
+            )
         try:
             parsed = StructType.fromDDL(schema)
             fields = parsed.fields if isinstance(parsed, StructType) else []
@@ -344,7 +359,7 @@ class Session:
         for stream in self._catalog.streams():
             part = latest.of(stream.name) if latest else None
             mark = None if part is None or part.watermark_us in (NEVER_US, FOREVER_US) else part.watermark_us
-            rows, late = self._stream_rows.get(stream.name, [0, 0])
+            rows, late = self._group.commit.stream_rows.get(stream.name, (0, 0))
             infos.append(
                 StreamInfo(
                     stream.name,
@@ -420,6 +435,7 @@ class Session:
 
     def select(self, text: str) -> DataFrame:
         """Spark SQL over results: every query is visible as a table of its own name."""
+        self._check_open()
         with self._reading:
             for entry in self._catalog.entries():
                 name = entry.query.name
@@ -504,10 +520,6 @@ class Session:
         self._totals["input"] += commit.metrics.input_rows
         self._totals["results"] += commit.metrics.result_rows
         self._totals["late"] += commit.metrics.late_rows
-        for part in epoch.streams:
-            counts = self._stream_rows.setdefault(part.stream, [0, 0])
-            counts[0] += part.rows
-            counts[1] += part.late_rows
         for change in epoch.changes:
             self._deployments.append(max(0.0, commit.committed_at - change.requested_at))
         ends = [
@@ -522,13 +534,24 @@ class Session:
         if self._loop is not None:
             raise EngineError("ALREADY_RUNNING", "the session is running already", hint="call stop() first")
         seconds = sql.parse_duration(interval) / 1e6
+        if seconds <= 0:
+            raise EngineError("BAD_OPTION", "the interval must be longer than nothing", hint="say '1 second'")
         self._stopping.clear()
         self._interrupted.clear()
+        self._start_ingests(seconds)
         self._trouble, self._interval = None, seconds
-        for ingest in list(self._ingests.values()):
-            ingest.start(seconds)
         self._loop = threading.Thread(target=self._run_loop, args=(seconds,), name="headrace", daemon=True)
         self._loop.start()
+
+    def _start_ingests(self, seconds: float) -> None:
+        """All of them, or none when one cannot."""
+        try:
+            for ingest in list(self._ingests.values()):
+                ingest.start(seconds)
+        except HeadraceError:
+            for ingest in list(self._ingests.values()):
+                ingest.stop()
+            raise
 
     def _run_loop(self, seconds: float) -> None:
         due = time.monotonic()
@@ -690,8 +713,14 @@ def open(path: str | Path, **options: Any) -> Session:
     return Session(path, **options)
 
 
-def _duration(value: Duration | None) -> int | None:
-    return None if value is None else sql.parse_duration(value)
+def _retention(option: str, value: Duration | None) -> int | None:
+    return None if value is None else _not_negative(option, sql.parse_duration(value))
+
+
+def _not_negative(option: str, us: int) -> int:
+    if us < 0:
+        raise EngineError("BAD_OPTION", f"{option} is negative")
+    return us
 
 
 __all__ = ["QueryHandle", "QueryInfo", "Session", "SessionMetrics", "SqlError", "StreamInfo", "open"]

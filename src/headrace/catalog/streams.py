@@ -11,6 +11,7 @@ from headrace.model import codec
 from headrace.model.errors import CatalogError, StorageError, did_you_mean
 from headrace.model.query import Stream
 from headrace.model.types import Kind
+from headrace.sql.names import RESERVED_PREFIX
 
 STREAMS = "catalog/streams"
 
@@ -84,6 +85,12 @@ def check_stream(stream: Stream) -> None:
                 stream, f"columns `{other}` and `{column.name}` are the same to Spark", "rename one of them"
             )
         seen[column.name.lower()] = column.name
+        if column.name.lower().startswith(RESERVED_PREFIX):
+            raise _bad(
+                stream,
+                f"column `{column.name}` begins with {RESERVED_PREFIX}, which is reserved",
+                "rename it",
+            )
         try:
             storable = column.type.arrow
         except TypeError:

@@ -100,7 +100,11 @@ def _writer(
         for batch in batches:
             if batch.num_rows:
                 writer = writer or pq.ParquetWriter(
-                    path, batch.schema, compression="lz4", use_dictionary=["query", "epoch"], write_statistics=["query"]
+                    path,
+                    batch.schema,
+                    compression="lz4",
+                    use_dictionary=["query", "epoch"],
+                    write_statistics=["query"],
                 )
                 writer.write_batch(batch)
                 rows += batch.num_rows

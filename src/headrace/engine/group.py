@@ -198,7 +198,9 @@ class Group(Delivered):
         part = epoch.of(stream)
         return part is not None and segment.last_end_us <= part.closed_us
 
-    def _run_fallbacks(self, epoch: Epoch, plan: SharedPlan, result: JobResult, attempt: str) -> dict[int, str]:
+    def _run_fallbacks(
+        self, epoch: Epoch, plan: SharedPlan, result: JobResult, attempt: str
+    ) -> dict[int, str]:
         broken: dict[int, str] = {}
         started = time.perf_counter()
         for fallback in plan.fallbacks:
@@ -222,7 +224,9 @@ class Group(Delivered):
             result.metrics["fallback_seconds"] = time.perf_counter() - started
         return broken
 
-    def _run_fallback(self, entry: QueryEntry, epoch: Epoch, signature: str, attempt: str) -> list[ResultFile]:
+    def _run_fallback(
+        self, entry: QueryEntry, epoch: Epoch, signature: str, attempt: str
+    ) -> list[ResultFile]:
         """Once more when it was not the query's fault; then whatever it is concerns this query only."""
         stream = self._catalog.stream(entry.query.plan.stream)
         for last_try in (False, True):
@@ -315,11 +319,20 @@ class Group(Delivered):
             results=(*self.commit.results, *(replace(file, written_at=now) for file in result.results)),
             quarantined=quarantined,
             rows=rows,
+            stream_rows=self._stream_rows(epoch),
             metrics=metrics,
             committed_at=now,
             partitions=self._partitions,
             expired=self.commit.expired,
         )
+
+    def _stream_rows(self, epoch: Epoch) -> dict[str, tuple[int, int]]:
+        """Tuples and late tuples of every stream, up to and with an epoch."""
+        counts = dict(self.commit.stream_rows)
+        for part in epoch.streams:
+            rows, late = counts.get(part.stream, (0, 0))
+            counts[part.stream] = (rows + part.rows, late + part.late_rows)
+        return counts
 
 
 def _chunks_read(plan: SharedPlan, epoch: Epoch) -> Iterator[Chunk]:
@@ -328,7 +341,11 @@ def _chunks_read(plan: SharedPlan, epoch: Epoch) -> Iterator[Chunk]:
 
 
 def _active(plan: SharedPlan) -> int:
-    shared = {q for o in plan.operators for q in (o.queries if hasattr(o, "queries") else [c.query for c in o.columns])}
+    shared = {
+        q
+        for o in plan.operators
+        for q in (o.queries if hasattr(o, "queries") else [c.query for c in o.columns])
+    }
     return len(shared) + len(plan.fallbacks)
 
 

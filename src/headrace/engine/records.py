@@ -69,7 +69,8 @@ class Commit:
     """The whole state of a group after an epoch: reading the last commit is recovery.
 
     `rows` counts each query's result rows so far (keys are query ids as text). `quarantined` holds the queries that
-    failed, with the epoch and the reason; rows of that epoch are not among the results. Keys are spread over
+    failed, with the epoch and the reason; rows of that epoch are not among the results. `stream_rows` counts each
+    stream's tuples so far, and how many of them were late. Keys are spread over
     `partitions`, which stays while segments live. Results of epochs up to `expired` may be gone.
     """
 
@@ -79,6 +80,7 @@ class Commit:
     results: tuple[ResultFile, ...]
     quarantined: dict[str, tuple[int, str]] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
+    stream_rows: dict[str, tuple[int, int]] = field(default_factory=dict)
     metrics: Metrics = Metrics()
     committed_at: float = 0.0
     partitions: int = 0

@@ -47,7 +47,11 @@ def append(
 
 
 def arrive(
-    warehouse: Warehouse, arrivals: Arrivals, stream: Stream, chunks: Sequence[Chunk], batch: Batch | None = None
+    warehouse: Warehouse,
+    arrivals: Arrivals,
+    stream: Stream,
+    chunks: Sequence[Chunk],
+    batch: Batch | None = None,
 ) -> None:
     """Let chunks count. When that fails they are removed, unless it failed after the arrival was written."""
     try:

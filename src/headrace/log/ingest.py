@@ -53,6 +53,13 @@ class Ingest:
         self._error: LogError | None = None
         self._lock = threading.Lock()
 
+    def check(self) -> None:
+        """LogError when the source cannot even be opened: no such directory, an option Spark does not take."""
+        try:
+            self._source.load(self._spark, self._stream)
+        except Exception as error:
+            raise self._failure(error) from error
+
     @property
     def running(self) -> bool:
         return self._query is not None and self._query.isActive

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+FRAME = "dataframe"
+"""The kind of source that only its maker can build again."""
+
+
 class Source(Protocol):
     @property
     def durable(self) -> bool:
@@ -85,7 +89,7 @@ class FrameSource:
     durable = False
 
     def describe(self) -> dict[str, Any]:
-        return {"kind": "dataframe"}
+        return {"kind": FRAME}
 
     def load(self, spark: SparkSession, stream: Stream) -> DataFrame:
         return self.frame
@@ -131,7 +135,7 @@ def source_from(description: Mapping[str, Any]) -> Source:
             return FileSource(path, FileFormat(form), _texts(options))
         case {"kind": "kafka", "options": dict(options)}:
             return KafkaSource(_texts(options))
-        case {"kind": "dataframe"}:
+        case {"kind": kind} if kind == FRAME:
             raise LogError(
                 "SOURCE_NOT_DURABLE",
                 "the source of this stream is a DataFrame of another session",

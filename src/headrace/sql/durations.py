@@ -40,6 +40,8 @@ def parse_duration(value: str | timedelta) -> int:
     """
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1)
+    if not isinstance(value, str):
+        raise errors.bad_duration(repr(value), "it is neither text nor a timedelta")
     return _parse(value, short=True)
 
 

@@ -15,6 +15,10 @@ def empty_text() -> SqlError:
     )
 
 
+def not_text(found: object) -> SqlError:
+    return SqlError("NOT_TEXT", f"a {type(found).__name__} is not SQL text", hint="give a str")
+
+
 def text_too_long(size: int, limit: int) -> SqlError:
     return SqlError(
         "TEXT_TOO_LONG",

@@ -89,6 +89,8 @@ def statement_tokens(source: str) -> list[Token]:
 
 
 def _tokens(source: str) -> list[Token]:
+    if not isinstance(source, str):
+        raise errors.not_text(source)
     size = len(source) if source.isascii() else len(source.encode("utf-8", "replace"))
     if size > MAX_TEXT_BYTES:
         raise errors.text_too_long(size, MAX_TEXT_BYTES)

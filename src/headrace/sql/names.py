@@ -23,12 +23,14 @@ def check_name(name: str, what: str) -> None:
     """
     problem = _problem(name)
     if problem:
-        shown = name if len(name) <= 40 else name[:40] + "..."
+        shown = name[:40] + "..." if isinstance(name, str) and len(name) > 40 else name
         hint = "use letters, digits, spaces, '_' and '-'"
         raise CatalogError("BAD_NAME", f"the {what} name {shown!r} {problem}", hint=hint)
 
 
 def _problem(name: str) -> str | None:
+    if not isinstance(name, str):
+        return "is not text"
     if not name.strip():
         return "is empty"
     if len(name) > MAX_NAME:
