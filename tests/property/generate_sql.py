@@ -170,7 +170,7 @@ class Writer:
         return RandomQuery(text, True, 0, risky=True)
 
     def fragile(self) -> str:
-        options = ["CAST('x' AS INT)"]
+        options = [f"CAST(CAST({self.stream.event_time.sql} AS STRING) AS INT)"]
         if (text := self.pick(Kind.STRING)) is not None:
             options += [f"CAST({text.sql} AS INT)", f"CAST({text.sql} AS DECIMAL(4,1))"]
         if (number := self.pick(Kind.INTEGER)) is not None:
@@ -469,7 +469,7 @@ class Writer:
             name = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
             return self.rng.choice([f"double('{name}')", f"CAST('{name}' AS FLOAT)", "1e308"])
         whole = [str(int(value))] if abs(value) < 1e15 else []
-        exact = [format(Decimal(value), "f")] if 1e-5 < abs(value) < 1e9 else []
+        exact = [format(Decimal(value), ".20f")] if 1e-5 < abs(value) < 1e9 else []
         return self.rng.choice(
             [f"{value!r}D", f"CAST({value!r}D AS FLOAT)", f"{value:e}", "0", *whole, *exact]
         )

@@ -19,6 +19,7 @@ from headrace.engine.catalyst import chunk_frame, find_failing
 from headrace.engine.errors import epoch_cancelled, epoch_failed, query_caused, spark_reason, was_cancelled
 from headrace.engine.fallback import run_fallback
 from headrace.engine.files import check_chunks, check_segments, find_damaged
+from headrace.engine.finish import find_unfinishable
 from headrace.engine.job import JobResult, run_job, warm_up
 from headrace.engine.logview import LogIndex
 from headrace.engine.rebuild import rebuild_commit
@@ -29,7 +30,7 @@ from headrace.model.epoch import Chunk, Epoch
 from headrace.model.errors import HeadraceError, LogError, StorageError
 from headrace.model.plan import ScanPath, SharedPlan
 from headrace.model.predicate import Operand, operands_of
-from headrace.model.query import Aggregation, Fallback, Projection, Query, QueryId
+from headrace.model.query import Aggregation, Fallback, Projection, Query, QueryId, Stream
 from headrace.planner.shared import Member, plan_group
 
 
@@ -188,9 +189,18 @@ class Group(Delivered):
                 return JobResult(), broken
             raise epoch_failed(epoch.id, error) from error
         faults.reach("job.after")
-        if result.failures:
-            return result, result.failures
-        return result, self._run_fallbacks(epoch, plan, result, attempt)
+        broken = result.failures or self._unfinishable(epoch, result, streams)
+        return result, broken or self._run_fallbacks(epoch, plan, result, attempt)
+
+    def _unfinishable(self, epoch: Epoch, result: JobResult, streams: dict[str, Stream]) -> dict[int, str]:
+        """The queries whose select list or HAVING fails on the rows of this epoch."""
+        queries = (entry.query for entry in self._catalog.active_entries(epoch.id))
+        try:
+            return find_unfinishable(self._spark, self._warehouse.root, streams, queries, result.results)
+        except Exception as error:
+            if was_cancelled(error):
+                raise epoch_cancelled(epoch.id) from error
+            raise epoch_failed(epoch.id, error) from error
 
     @staticmethod
     def _dead(segment: SegmentFile, plan: SharedPlan, epoch: Epoch) -> bool:

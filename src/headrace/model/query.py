@@ -71,7 +71,8 @@ class Aggregation:
     A result row is `(window_start, window_end, k0.., a0..)`, of which all but the start is stored: keys and
     aggregates in the order given here. `finish` holds one Spark SQL expression per output column over those names (a
     `window` struct is named through `named_struct('start', window_start, 'end', window_end)`), and `having` one
-    boolean or None.
+    boolean or None. `fragile` says that one of these may raise for some row: the engine tries them on new rows before
+    an epoch counts.
     """
 
     window: Window
@@ -80,6 +81,7 @@ class Aggregation:
     aggregates: tuple[Aggregate, ...]
     finish: tuple[str, ...]
     having: str | None = None
+    fragile: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.catalog.queries import QueryEntry
+from headrace.engine.finish import finish_rows, read_results, window_rows
 from headrace.engine.records import ResultFile
-from headrace.log.ingest import literal_path
 from headrace.model.query import Aggregation, Fallback, Projection, Query, Stream
-from headrace.model.types import Column, Kind
+from headrace.model.types import Column
 from headrace.operators.selection import WORD
 from headrace.planner.signatures import output_column
 
@@ -48,10 +48,6 @@ def _ddl(columns: Sequence[Column]) -> str:
     return ", ".join(f"`{c.name.replace('`', '``')}` {c.type.name}" for c in columns)
 
 
-def _read(spark: SparkSession, root: Path, ddl: str, files: Sequence[ResultFile]) -> DataFrame:
-    return spark.read.schema(ddl).parquet(*(literal_path(str(root / file.path)) for file in files))
-
-
 def _windows(
     spark: SparkSession,
     root: Path,
@@ -61,20 +57,10 @@ def _windows(
     files: Sequence[ResultFile],
     after_us: int | None,
 ) -> DataFrame:
-    stored = ["query BIGINT", "window_end TIMESTAMP"]
-    stored += [f"k{i} {key.type.name}" for i, key in enumerate(body.keys)]
-    stored += [f"a{i} {aggregate.type.name}" for i, aggregate in enumerate(body.aggregates)]
-    frame = _read(spark, root, ", ".join(stored), files).where(F.col("query") == int(query.id))
+    frame = window_rows(spark, root, stream, body, files).where(F.col("query") == int(query.id))
     if after_us is not None:
-        frame = frame.where(F.unix_micros("window_end") > after_us)
-    began = F.timestamp_micros(F.unix_micros("window_end") - F.lit(body.window.range_us))
-    frame = frame.withColumn("window_start", began)
-    if stream.column(stream.event_time).type.kind is Kind.TIMESTAMP_NTZ:
-        for name in ("window_start", "window_end"):
-            frame = frame.withColumn(name, F.col(name).cast("timestamp_ntz"))
-    if body.having is not None:
-        frame = frame.where(F.expr(body.having))
-    return frame.select(*(F.expr(text).alias(f"c{i}") for i, text in enumerate(body.finish)))
+        frame = frame.where(F.unix_micros(F.col("window_end").cast("timestamp")) > after_us)
+    return finish_rows(frame, body)
 
 
 def _tuples(
@@ -90,7 +76,7 @@ def _tuples(
     columns = {output_column(o): o.type.name for o in body.outputs}
     stored = [f"{name} {type_}" for name, type_ in columns.items()]
     ddl = ", ".join([*stored, "epoch BIGINT", f"qs{word} BIGINT"])
-    frame = _read(spark, root, ddl, files).where(F.getbit(f"qs{word}", F.lit(bit)) == 1)
+    frame = read_results(spark, root, ddl, files).where(F.getbit(f"qs{word}", F.lit(bit)) == 1)
     frame = frame.where(F.col("epoch") >= max(entry.first_epoch, first_epoch or 0))
     if entry.last_epoch is not None:
         frame = frame.where(F.col("epoch") < int(entry.last_epoch))
@@ -101,7 +87,7 @@ def _plain(
     spark: SparkSession, root: Path, query: Query, files: Sequence[ResultFile], first_epoch: int | None
 ) -> DataFrame:
     stored = [f"c{i} {column.type.name}" for i, column in enumerate(query.plan.columns)]
-    frame = _read(spark, root, ", ".join([*stored, "query BIGINT", "epoch BIGINT"]), files)
+    frame = read_results(spark, root, ", ".join([*stored, "query BIGINT", "epoch BIGINT"]), files)
     if first_epoch is not None:
         frame = frame.where(F.col("epoch") >= first_epoch)
     return frame.where(F.col("query") == int(query.id)).drop("query", "epoch")

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from headrace.model.query import AggregateFunction, Stream
-from headrace.model.types import BIGINT, Kind, SqlType
+from headrace.model.query import AggregateFunction, Stream, StreamName
+from headrace.model.types import BIGINT, TIMESTAMP, Column, Kind, SqlType
 from headrace.sql.binding import AggregateShape, AggregationShape, OperandShape
 from headrace.sql.dialect import render
 from headrace.sql.functions import function_name, is_aggregate
 from headrace.sql.resolve import Flat, column, enclosed
+from headrace.sql.safety import cannot_raise
 from headrace.sql.templates import Template
 from headrace.sql.windows import is_window_column, window_edge
 
@@ -127,7 +128,9 @@ class _Collector:
     def _result(self, call: Call) -> exp.Column:
         identity = call.identity
         self.calls.setdefault(identity, call)
-        return column(f"a{list(self.calls).index(identity)}")
+        result = column(f"a{list(self.calls).index(identity)}")
+        result.meta["nonzero"] = call.function is AggregateFunction.COUNT_ALL and call.filter is None
+        return result
 
     def _decimal_average(self, call: Call, type_: SqlType) -> exp.Expr:
         """Spark's AVG over DECIMAL(p,s) is SUM / COUNT, rounded half up to DECIMAL(p+4,s+4)."""
@@ -138,14 +141,18 @@ class _Collector:
             to=exp.DataType.build("DECIMAL(10, 0)"),
         )
         target = exp.DataType.build(f"DECIMAL({type_.precision + 4}, {type_.scale + 4})")
-        return exp.Cast(this=exp.Div(this=total, expression=divisor, typed=False, safe=False), to=target)
+        average = exp.Cast(this=exp.Div(this=total, expression=divisor, typed=False, safe=False), to=target)
+        average.meta["harmless"] = Kind.DECIMAL
+        return average
 
 
 def _window_struct() -> exp.Expr:
     fields: list[exp.Expr] = []
     for edge in ("start", "end"):
         fields += [exp.Literal.string(edge), column(f"window_{edge}")]
-    return exp.Anonymous(this="named_struct", expressions=fields)
+    struct = exp.Anonymous(this="named_struct", expressions=fields)
+    struct.meta["harmless"] = Kind.NESTED
+    return struct
 
 
 TypesOf = Callable[[list[str]], list[SqlType]]
@@ -154,7 +161,7 @@ TypesOf = Callable[[list[str]], list[SqlType]]
 
 def plan_aggregation(
     flat: Flat, types_of: TypesOf, operand: Callable[[exp.Expr, SqlType, exp.Expr | None], OperandShape],
-    guarded: Callable[[exp.Expr], exp.Expr],
+    guarded: Callable[[exp.Expr], exp.Expr], literals: tuple[str, ...],
 ) -> AggregationShape:  # fmt: skip
     """The shared form of a flat aggregation; raises NotShared when there is none.
 
@@ -172,8 +179,8 @@ def plan_aggregation(
             raise NotShared(f"the key {render(node)} is of type {type_.name}")
     of_input = {render(node): type_ for node, type_ in zip(inputs, input_types, strict=True)}
     collector = _Collector([render(key) for key in keys], flat.stream, averages=of_input)
-    finish = tuple(Template.of(render(collector.over_result(item.node))) for item in flat.items)
-    having = [render(collector.over_result(node)) for node in flat.having]
+    finish = [collector.over_result(item.node) for item in flat.items]
+    having = [collector.over_result(node) for node in flat.having]
     calls = [_countable(call, of_input) for call in collector.calls.values()]
     for call in calls:
         _check_input(call, of_input)
@@ -190,9 +197,23 @@ def plan_aggregation(
             )
             for call in calls
         ),
-        finish=finish,
-        having=Template.of(" AND ".join(f"({text})" for text in having)) if having else None,
+        finish=tuple(Template.of(render(node)) for node in finish),
+        having=Template.of(" AND ".join(f"({render(node)})" for node in having)) if having else None,
+        fragile=_may_raise(
+            [*finish, *having], key_types, [_result_type(call, of_input) for call in calls], literals
+        ),
     )
+
+
+def _may_raise(
+    nodes: list[exp.Expr], keys: list[SqlType], aggregates: list[SqlType], literals: tuple[str, ...]
+) -> bool:
+    """Whether an expression over result rows may fail for some row. Patterns are lifted, so each may be a bad one."""
+    columns = [Column(f"k{i}", type_) for i, type_ in enumerate(keys)]
+    columns += [Column(f"a{i}", type_) for i, type_ in enumerate(aggregates)]
+    columns += [Column(f"window_{edge}", TIMESTAMP) for edge in ("start", "end")]
+    rows = Stream(StreamName("results"), tuple(columns), "window_end", 0)
+    return any(node.find(exp.RegexpLike) or not cannot_raise(node, rows, literals) for node in nodes)
 
 
 def _distinct_keys(flat: Flat) -> list[exp.Expr]:

@@ -54,6 +54,7 @@ class AggregationShape:
     aggregates: tuple[AggregateShape, ...]
     finish: tuple[Template, ...]
     having: Template | None
+    fragile: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ def _body(shape: Shape, window: Window | None, compiler: Compiler, fill: Callabl
             return Fallback(reason, window)
         case ProjectionShape(outputs):
             return Projection(predicate(shape.where), tuple(output.bind(fill) for output in outputs))
-        case AggregationShape(keys, aggregates, finish, having):
+        case AggregationShape(keys, aggregates, finish, having, fragile):
             assert window is not None
             return Aggregation(
                 window=window,
@@ -149,4 +150,5 @@ def _body(shape: Shape, window: Window | None, compiler: Compiler, fill: Callabl
                 ),
                 finish=tuple(fill(text) for text in finish),
                 having=None if having is None else fill(having),
+                fragile=fragile,
             )

@@ -197,7 +197,9 @@ class _Build:
     def _body(self, flat: Flat, columns: tuple[Column, ...]) -> BodyShape:
         if flat.group is not None:
             try:
-                return plan_aggregation(flat, self._types_of, self._operand, self._guarded_filter)
+                return plan_aggregation(
+                    flat, self._types_of, self._operand, self._guarded_filter, self.literals
+                )
             except NotShared as reason:
                 return FallbackShape(str(reason))
         if flat.uses_window:

@@ -20,6 +20,8 @@ _TEMPORAL = frozenset((Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ))
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul)
 
+_PRINTABLE = _NUMERIC | _TEMPORAL | {Kind.BOOLEAN, Kind.STRING}
+
 _STRING_TO_STRING = frozenset(
     ("lower", "upper", "lcase", "ucase", "trim", "ltrim", "rtrim", "reverse", "concat")
 )
@@ -51,11 +53,16 @@ def cannot_raise(node: exp.Expr, stream: Stream, literals: tuple[str, ...]) -> b
 
 
 def safe_kind(node: exp.Expr, stream: Stream, literals: tuple[str, ...]) -> Kind | None:
-    """The kind of value a harmless expression has; None when it may raise or is not on the list."""
+    """The kind of value a harmless expression has; None when it may raise or is not on the list.
+
+    `node.meta` may vouch for a part: "harmless" for its kind, "nonzero" for a number that is never 0.
+    """
 
     def kind(inner: exp.Expr) -> Kind | None:
         return safe_kind(inner, stream, literals)
 
+    if "harmless" in node.meta:
+        return node.meta["harmless"]  # type: ignore[no-any-return]
     literal = read_literal(node, literals)
     if literal is not None:
         return _LITERAL_KINDS.get(literal.kind)
@@ -82,6 +89,17 @@ def safe_kind(node: exp.Expr, stream: Stream, literals: tuple[str, ...]) -> Kind
             return Kind.STRING
         case exp.Neg() if kind(node.this) is Kind.FLOATING:
             return Kind.FLOATING
+        case exp.Div() if _nonzero(node.expression, literals):
+            return _quotient_kind(kind(node.this), kind(node.expression))
+        case exp.Case() if node.this is None and _all(
+            Kind.BOOLEAN, *(kind(i.this) for i in node.args["ifs"])
+        ):
+            default = node.args.get("default")
+            return _one_of(
+                *(kind(i.args["true"]) for i in node.args["ifs"]), *([kind(default)] if default else [])
+            )
+        case exp.Cast() if node.to.is_type("string") and kind(node.this) in _PRINTABLE:
+            return Kind.STRING
         case exp.Anonymous():
             return _call_kind(function_name(node) or "", [kind(argument) for argument in node.expressions])
     if isinstance(node, _COMPARISONS) and _comparable(kind(node.this), kind(node.expression)):
@@ -114,6 +132,21 @@ def _arithmetic_kind(left: Kind | None, right: Kind | None) -> Kind | None:
     return None
 
 
+def _nonzero(node: exp.Expr, literals: tuple[str, ...]) -> bool:
+    literal = read_literal(node, literals)
+    return bool(node.meta.get("nonzero")) or (literal is not None and bool(literal.value))
+
+
+def _quotient_kind(left: Kind | None, right: Kind | None) -> Kind | None:
+    """Integers and floats divide as doubles, which only 0 makes raise; decimals may not fit their result."""
+    return Kind.FLOATING if {left, right} <= {Kind.INTEGER, Kind.FLOATING} else None
+
+
+def _one_of(*kinds: Kind | None) -> Kind | None:
+    """The kind of a value that is one of several; None for decimals, which may not fit their common type."""
+    return kinds[0] if kinds[0] in _PRINTABLE - {Kind.DECIMAL} and len(set(kinds)) == 1 else None
+
+
 def _pattern_kind(node: exp.Expr, kind: Kind | None, pattern: str | None) -> Kind | None:
     if kind is not Kind.STRING or pattern is None:
         return None
@@ -132,6 +165,10 @@ def _call_kind(name: str, kinds: list[Kind | None]) -> Kind | None:
         return Kind.STRING
     if name in _FLOATING and kinds == [Kind.FLOATING]:
         return Kind.FLOATING
+    if name in ("coalesce", "ifnull", "nvl") and kinds:
+        return _one_of(*kinds)
+    if name in ("struct", "named_struct") and None not in kinds:
+        return Kind.NESTED
     if name in _FIELDS and len(kinds) == 1 and kinds[0] in _TEMPORAL:
         return Kind.INTEGER
     if name in _TIME_FIELDS and len(kinds) == 1 and kinds[0] in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ):
