@@ -75,7 +75,8 @@ def _steps(
     seen = False
     steps = []
     for number in range(epochs):
-        count = 0 if number == epochs - 1 and closes else rng.choice([0, 3, rows, rows, rows])
+        count = rng.choice([rows, rows, rows, 3, 0]) if number != 1 else rows
+        count = 0 if number == epochs - 1 and closes else count
         low = max(watermark, high - 20 * MICROS)
         times = [_time(rng, low, high, watermark, late) for _ in range(count)]
         known = [time for time in times if time is not None]

@@ -39,7 +39,7 @@ def fine_slices(times: Ints, windows: Sequence[Window]) -> tuple[Ints, Ints]:
     """(slice index per tuple, start of the slice: the last edge of any window before it), slices ascending.
 
     Every slice lies between two consecutive edges of the union of all windows. When edges in the data's span are
-    many, slices are cut on the windows' common grid instead: finer, never wrong, and only those that occur exist.
+    many, slices are found on the windows' common grid instead, and only those that occur exist.
     """
     if len(times) == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -59,7 +59,8 @@ def fine_slices(times: Ints, windows: Sequence[Window]) -> tuple[Ints, Ints]:
     _, first, index = np.unique(
         (times - windows[0].offset_us) // grid, return_index=True, return_inverse=True
     )
-    return index, _last_edges(times[first], windows)
+    starts, slice_of = np.unique(_last_edges(times[first], windows), return_inverse=True)
+    return slice_of[index], starts
 
 
 def _last_edges(times: Ints, windows: Sequence[Window]) -> Ints:

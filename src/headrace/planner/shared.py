@@ -204,7 +204,7 @@ def index_operands(predicates: Iterable[Predicate]) -> tuple[OperandIndex, ...]:
     while stack:
         match stack.pop():
             case Compare(operand, _, value):
-                constants.setdefault(operand, set()).add(value)
+                constants.setdefault(operand, set()).add(value if value == value else _NAN)
             case IsNull(operand):
                 constants.setdefault(operand, set())
             case And(children) | Or(children):
@@ -217,6 +217,10 @@ def index_operands(predicates: Iterable[Predicate]) -> tuple[OperandIndex, ...]:
         OperandIndex(operand, tuple(sorted(values, key=_value_order)))
         for operand, values in sorted(constants.items(), key=lambda item: (item[0].sql, item[0].type.name))
     )
+
+
+_NAN = float("nan")
+"""Equal to no other NaN, so all of them must be this one to be one constant."""
 
 
 def _value_order(value: Value) -> tuple[bool, Value | bytes]:
