@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -135,7 +136,10 @@ class QueryHandle:
     def to_pandas(self) -> pd.DataFrame:
         frame = self.results()
         try:
-            return frame.toPandas()
+            with warnings.catch_warnings():
+                # before it raises, PySpark repeats the error with its Java stack as a warning
+                warnings.filterwarnings("ignore", "toPandas attempted Arrow", UserWarning)
+                return frame.toPandas()
         except Exception as error:
             raise EngineError(
                 "RESULTS_UNREADABLE",

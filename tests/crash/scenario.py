@@ -36,7 +36,8 @@ QUERIES = {
     "GROUP BY gemPackID, window(ts, '10 seconds', '5 seconds')",
     "high": "SELECT id, price FROM purchases WHERE price > 5",
     "users": "SELECT userID, COUNT(*) AS n, MAX(name) AS last FROM purchases GROUP BY userID, window(ts, '7 seconds')",
-    "late": "SELECT COUNT(*) AS n, AVG(price) AS mean, window.end AS til FROM purchases GROUP BY window(ts, '20 seconds')",
+    "late": "SELECT COUNT(*) AS n, AVG(price) AS mean, window.end AS til FROM purchases "
+    "GROUP BY window(ts, '20 seconds')",
     "odd": "SELECT gemPackID % 2 AS half, MIN(price * 2) AS low FROM purchases "
     "GROUP BY gemPackID % 2, window(ts, '15 seconds', '5 seconds')",
     "uniq": "SELECT COUNT(DISTINCT userID) AS users, window.start AS since FROM purchases "
@@ -117,5 +118,7 @@ def named_by(hr: Any) -> set[str]:
     chunks = {chunk.path for epoch in epochs for part in epoch.streams for chunk in part.chunks}
     pending = {chunk.path for arrival in hr._arrivals.pending() for chunk in arrival.chunks}
     last = hr._group.commit.epoch
-    commits = {f"groups/main/commits/{number:012d}.json" for number in range(last - BUSY.keep_commits + 1, last + 1)}
+    commits = {
+        f"groups/main/commits/{number:012d}.json" for number in range(last - BUSY.keep_commits + 1, last + 1)
+    }
     return chunks | pending | set(hr._group.commit.files()) | commits

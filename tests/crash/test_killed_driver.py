@@ -27,7 +27,9 @@ DRIVER = Path(__file__).with_name("driver.py")
 
 @pytest.fixture(scope="module")
 def undisturbed(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with headrace.open(tmp_path_factory.mktemp("undisturbed"), spark=spark, upkeep=BUSY, progress=False) as hr:
+    with headrace.open(
+        tmp_path_factory.mktemp("undisturbed"), spark=spark, upkeep=BUSY, progress=False
+    ) as hr:
         play(hr)
         yield hr
 
@@ -67,7 +69,9 @@ def test_killed(spark: Any, tmp_path: Path, undisturbed: Any, point: str) -> Non
         PYSPARK_GATEWAY_SECRET=gateway.auth_token,
     )
     assert died.returncode == -signal.SIGKILL, died.stderr
-    go_on(spark, warehouse, undisturbed, ("spend", "users", "odd", "uniq") if point == "commit.before:4" else ())
+    go_on(
+        spark, warehouse, undisturbed, ("spend", "users", "odd", "uniq") if point == "commit.before:4" else ()
+    )
 
 
 @pytest.mark.cluster

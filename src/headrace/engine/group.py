@@ -130,7 +130,7 @@ class Group(Delivered):
                 self._spark, self._warehouse, self._catalog, self._sealer, self.commit, self._partitions
             )
             before, self.commit = self.commit, commit
-            self._upkeep.after(before, commit)
+            self._upkeep.discard(before, commit)
 
     def _job_properties(self, description: str) -> None:
         context = self._spark.sparkContext

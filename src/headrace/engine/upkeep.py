@@ -8,6 +8,7 @@ counted in wall-clock time since an epoch was delivered: old events read today s
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import time
 import uuid
@@ -29,8 +30,11 @@ from headrace.engine.records import COMMITS, PLANS, RESULTS, SEGMENTS, Commit, R
 from headrace.engine.result_files import write_results
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
+from headrace.model.errors import HeadraceError
 from headrace.model.query import Fallback
 from headrace.planner.shared import query_signature
+
+_LOGGER = logging.getLogger(__name__)
 
 SMALL_BYTES = 16 << 20
 SMALL_ROWS = 1 << 20
@@ -69,6 +73,7 @@ class Upkeep:
         self._options, self._clock = options, clock
         self._garbage: deque[tuple[float, str]] = deque()
         self._unmergeable: set[str] = set()
+        self._complaint: str | None = None
 
     # around a commit
 
@@ -89,8 +94,7 @@ class Upkeep:
     def after(self, before: Commit, commit: Commit) -> None:
         """What a commit made superfluous goes, after a grace."""
         now = time.monotonic()
-        kept = set(commit.files())
-        self._garbage.extend((now, path) for path in before.files() if path not in kept)
+        self.discard(before, commit)
         if before.plan and commit.plan != before.plan:
             self._garbage.append((now, plan_path(before.plan)))
         while self._garbage and self._garbage[0][0] <= now - self._options.grace_seconds:
@@ -99,7 +103,17 @@ class Upkeep:
                 self._warehouse.delete(path)
         self._warehouse.delete_record(COMMITS, commit.epoch - self._options.keep_commits)
         if commit.epoch % self._options.every == self._options.every - 1:
-            self._slow(commit)
+            try:
+                self._slow(commit)
+            except HeadraceError as error:  # an old record is damaged: that must not keep new epochs from running
+                if str(error) != self._complaint:
+                    _LOGGER.warning("upkeep after epoch %d failed: %s", commit.epoch, error)
+                self._complaint = str(error)
+
+    def discard(self, before: Commit, commit: Commit) -> None:
+        """The files that `before` names and `commit` does not will go."""
+        now, kept = time.monotonic(), set(commit.files())
+        self._garbage.extend((now, path) for path in before.files() if path not in kept)
 
     def _slow(self, commit: Commit) -> None:
         self._forget_queries(commit)
