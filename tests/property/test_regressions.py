@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from harness import Oracle, rows_of
 
+from headrace.model.errors import SqlError
 from headrace.results.compare import compare_rows
 
 pytestmark = pytest.mark.spark
@@ -83,6 +84,33 @@ def test_filters_keep_nan_and_negative_zero(equal: Check) -> None:
     ]
     having = "SELECT x, count(*) FROM t GROUP BY x, window(ts, '1 minute') HAVING x = -0.0D"
     equal(rows, *fallbacks, *shared, having)
+
+
+def test_a_lone_word_is_no_alias(spark: Any, open_session: Callable[..., Any]) -> None:
+    """Spark takes `FROM t WHERE (word)` for an alias with a column list; what we render must not be taken so."""
+    hr = open_session()
+    hr.create_stream("t", "flag BOOLEAN, x DOUBLE, ts TIMESTAMP", event_time="ts")
+    for text in (
+        "SELECT x FROM t WHERE (flag)",
+        "SELECT x FROM t WHERE NULL",
+        "SELECT x FROM t WHERE (NULL)",
+    ):
+        with pytest.raises(SqlError):
+            hr.create_query(text)
+    texts = [
+        "SELECT x FROM t AS a WHERE (flag)",
+        "SELECT x FROM t WHERE flag",
+        "SELECT x FROM t AS a WHERE (true)",
+    ]
+    texts += ["SELECT count(*) FROM t [RANGE 5 SECONDS] WHERE (flag)", "SELECT x FROM t WHERE NULL OR flag"]
+    queries = [hr.create_query(text) for text in texts]
+    rows = [{"flag": i % 3 == 0, "x": float(i), "ts": NOON + dt.timedelta(seconds=i)} for i in range(9)]
+    hr.append("t", rows)
+    hr.close_stream("t")
+    hr.run_available()
+    for query in queries:
+        report = query.audit()
+        assert report.ok and report.actual_rows > 0, report
 
 
 def test_equal_values_have_no_variance(equal: Check) -> None:

@@ -62,6 +62,9 @@ def translate(error: PySparkException, stream: Stream) -> SqlError:
     parameters = error.getMessageParameters() or {}
     code = _CODES.get(condition.split(".")[0], "ANALYSIS")
     hint = _HINTS.get(code)
+    if condition == "ASSIGNMENT_ARITY_MISMATCH":
+        message = "Spark takes WHERE and a name in parentheses for an alias and its columns"
+        return SqlError("SYNTAX", message, hint="leave the parentheses out", detail=f"Spark says {condition}")
     if code == "UNKNOWN_COLUMN" and "objectName" in parameters:
         name = parameters["objectName"].strip("`").split("`.`")[-1]
         known = [column.name for column in stream.columns]

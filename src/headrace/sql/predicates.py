@@ -44,7 +44,7 @@ class Compiler:
         """What `node` means as a predicate; never fails, because Catalyst can take all of it."""
         leaves: list[exp.Expr] = []
         tree = self._tree(node, leaves)
-        return tree if self._harmless(leaves) else self._catalyst(node)
+        return tree if self._harmless(leaves) else self._catalyst(node.unnest())
 
     def only_atoms(self, node: exp.Expr) -> bool:
         """Whether Catalyst has no part in `node`."""

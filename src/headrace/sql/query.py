@@ -167,11 +167,13 @@ class _Build:
 
     def _typed(self, flat: Flat, plain: Template | None) -> tuple[Column, ...]:
         """The query's columns. A WHERE of atoms alone has no say in them, so texts that differ only in predicates and
-        lifted literals share one analysis.
+        lifted literals share one analysis. (Of `WHERE NULL` and `WHERE (word)`, Spark has its own opinion.)
         """
         text = self.lexed.text if plain is None else self._fill(plain)
         where = where_tokens(self.lexed)
-        if where is None or not all(self.compiler.only_atoms(node) for node in flat.where):
+        words = (exp.Column, exp.Null, exp.Boolean)
+        plainly = all(self.compiler.only_atoms(n) and not isinstance(n.unnest(), words) for n in flat.where)
+        if where is None or not plainly:
             return self._schema(text)
         bare = cut_tokens(self.lexed, where) if plain is None else render_plain(replace(flat, where=()))
         sql = bare if plain is None else self._fill(Template.of(bare))

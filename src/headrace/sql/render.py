@@ -69,6 +69,11 @@ def _aliased(node: exp.Expr, name: str) -> str:
 
 
 def _conditions(nodes: Sequence[exp.Expr]) -> list[str]:
-    """Conjuncts as text that AND can join."""
-    bare = (exp.Paren, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Column, exp.And)
-    return [render(node) if isinstance(node, bare) else f"({render(node)})" for node in nodes]
+    """Conjuncts as text that AND can join.
+
+    A word stays without parentheses, because Spark takes `FROM t WHERE (word)` for an alias with a column list.
+    """
+    words = (exp.Column, exp.Null, exp.Boolean)
+    bare = (exp.Paren, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.And, *words)
+    inner = [node.unnest() if isinstance(node.unnest(), words) else node for node in nodes]
+    return [render(node) if isinstance(node, bare) else f"({render(node)})" for node in inner]
