@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,28 +17,38 @@ from pyspark.sql import functions as F
 from headrace.engine.errors import query_caused, spark_reason
 from headrace.engine.records import ResultFile
 from headrace.log.ingest import literal_path
-from headrace.model.query import Aggregation, Query, QueryId, Stream
+from headrace.model.query import Aggregation, Query, Stream
 from headrace.model.types import Kind
-from headrace.planner.signatures import result_signature
+from headrace.planner.shared import query_signature
 
 
 def read_results(spark: SparkSession, root: Path, ddl: str, files: Iterable[ResultFile]) -> DataFrame:
     return spark.read.schema(ddl).parquet(*(literal_path(str(root / file.path)) for file in files))
 
 
+def stored_rows(spark: SparkSession, root: Path, body: Aggregation, files: Iterable[ResultFile]) -> DataFrame:
+    """Rows as they are stored: `(query, window_end, k0.., a0..)`."""
+    stored = ["query BIGINT", "window_end TIMESTAMP"]
+    stored += [f"k{i} {key.type.name}" for i, key in enumerate(body.keys)]
+    stored += [f"a{i} {aggregate.type.name}" for i, aggregate in enumerate(body.aggregates)]
+    return read_results(spark, root, ", ".join(stored), files)
+
+
 def window_rows(
     spark: SparkSession, root: Path, stream: Stream, body: Aggregation, files: Iterable[ResultFile]
 ) -> DataFrame:
     """Unfinished rows `(query, window_end, k0.., a0.., window_start)`; right for queries with the window of `body`."""
-    stored = ["query BIGINT", "window_end TIMESTAMP"]
-    stored += [f"k{i} {key.type.name}" for i, key in enumerate(body.keys)]
-    stored += [f"a{i} {aggregate.type.name}" for i, aggregate in enumerate(body.aggregates)]
-    began = F.timestamp_micros(F.unix_micros("window_end") - F.lit(body.window.range_us))
-    frame = read_results(spark, root, ", ".join(stored), files).withColumn("window_start", began)
+    began = f"timestamp_micros(unix_micros(window_end) - {body.window.range_us}L)"
+    return with_window(stored_rows(spark, root, body, files), began, stream)
+
+
+def with_window(rows: DataFrame, began: str, stream: Stream) -> DataFrame:
+    """Stored rows with `window_start`, and both edges of the type that the stream's event time has."""
+    rows = rows.withColumn("window_start", F.expr(began))
     if stream.column(stream.event_time).type.kind is Kind.TIMESTAMP_NTZ:
         for name in ("window_start", "window_end"):
-            frame = frame.withColumn(name, F.col(name).cast("timestamp_ntz"))
-    return frame
+            rows = rows.withColumn(name, F.col(name).cast("timestamp_ntz"))
+    return rows
 
 
 def finish_rows(frame: DataFrame, body: Aggregation) -> DataFrame:
@@ -48,17 +58,6 @@ def finish_rows(frame: DataFrame, body: Aggregation) -> DataFrame:
     return frame.select(*(F.expr(text).alias(f"c{i}") for i, text in enumerate(body.finish)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Finishing:
-    """What queries that can be tried together have in common."""
-
-    stream: str
-    range_us: int
-    signature: str
-    finish: tuple[str, ...]
-    having: str | None
-
-
 def find_unfinishable(
     spark: SparkSession,
     root: Path,
@@ -66,40 +65,71 @@ def find_unfinishable(
     queries: Iterable[Query],
     files: Sequence[ResultFile],
 ) -> dict[int, str]:
-    """Which fragile queries cannot be finished over these new files, and why. One small job per kind of finishing.
+    """Which fragile queries cannot be finished over these new files, and why: one small job when all is well.
 
     Raises Spark's exception when it is not an expression that fails.
     """
-    groups: dict[_Finishing, list[tuple[QueryId, Aggregation]]] = defaultdict(list)
+    fragile = [
+        query for query in queries if isinstance(query.plan.body, Aggregation) and query.plan.body.fragile
+    ]
+    touched = [query for query in fragile if _files_of(query, files)]
+    return _try(spark, root, streams, touched, files) if touched else {}
+
+
+def _files_of(query: Query, files: Iterable[ResultFile]) -> list[ResultFile]:
+    signature = query_signature(query)
+    return [f for f in files if f.signature == signature and f.min_query <= query.id <= f.max_query]
+
+
+def _try(
+    spark: SparkSession,
+    root: Path,
+    streams: dict[str, Stream],
+    queries: Sequence[Query],
+    files: Sequence[ResultFile],
+) -> dict[int, str]:
+    """The queries that fail, found by halving."""
+    tables: dict[tuple[str, str], list[Query]] = defaultdict(list)
     for query in queries:
-        body = query.plan.body
-        if isinstance(body, Aggregation) and body.fragile:
-            signature = result_signature((k.type for k in body.keys), (a.type for a in body.aggregates))
-            finishing = _Finishing(
-                query.plan.stream, body.window.range_us, signature, body.finish, body.having
-            )
-            groups[finishing].append((query.id, body))
-    broken: dict[int, str] = {}
-    for finishing, members in groups.items():
-        found = [file for file in files if file.signature == finishing.signature]
-        ids = [id_ for id_, _ in members if any(file.min_query <= id_ <= file.max_query for file in found)]
-        if ids:
-            body = members[0][1]
-            frame = window_rows(spark, root, streams[finishing.stream], body, found)
-            broken |= _try(frame, body, ids)
-    return broken
-
-
-def _try(frame: DataFrame, body: Aggregation, ids: list[QueryId]) -> dict[int, str]:
-    """The queries among `ids` that fail, found by halving."""
-    mine = frame.where(F.col("query").isin([int(id_) for id_ in ids]))
+        tables[query_signature(query), query.plan.stream].append(query)
     try:
-        finish_rows(mine, body).write.format("noop").mode("overwrite").save()
+        finished = [
+            _finish_all(spark, root, streams[stream], members, [f for f in files if f.signature == signature])
+            for (signature, stream), members in tables.items()
+        ]
+        reduce(DataFrame.unionAll, finished).write.format("noop").mode("overwrite").save()
     except Exception as error:
         if not query_caused(error):
             raise
-        if len(ids) == 1:
-            return {int(ids[0]): spark_reason(error)}
-        half = len(ids) // 2
-        return _try(frame, body, ids[:half]) | _try(frame, body, ids[half:])
+        if len(queries) == 1:
+            return {int(queries[0].id): spark_reason(error)}
+        half = len(queries) // 2
+        left = _try(spark, root, streams, queries[:half], files)
+        return left | _try(spark, root, streams, queries[half:], files)
     return {}
+
+
+def _finish_all(
+    spark: SparkSession, root: Path, stream: Stream, queries: Sequence[Query], files: Sequence[ResultFile]
+) -> DataFrame:
+    """One number per row that cannot be had without finishing it: each row the way of its own query.
+
+    CASE evaluates a branch only for the rows that take it, so a query meets its own expressions only.
+    """
+    ways: dict[str, list[int]] = defaultdict(list)
+    ranges: dict[str, list[int]] = defaultdict(list)
+    bodies = {int(query.id): body for query in queries if isinstance(body := query.plan.body, Aggregation)}
+    for id_, body in bodies.items():
+        finished = f"xxhash64({', '.join(f'({text})' for text in body.finish)})"
+        ways[finished if body.having is None else f"CASE WHEN {body.having} THEN {finished} END"].append(id_)
+        ranges[f"{body.window.range_us}L"].append(id_)
+    rows = stored_rows(spark, root, next(iter(bodies.values())), files)
+    rows = rows.where(F.col("query").isin(list(bodies)))
+    framed = with_window(rows, f"timestamp_micros(unix_micros(window_end) - {_by_query(ranges)})", stream)
+    return framed.selectExpr(f"{_by_query(ways)} AS finished")
+
+
+def _by_query(cases: dict[str, list[int]]) -> str:
+    """CASE that picks an expression by the row's query."""
+    branches = (f"WHEN query IN ({', '.join(map(str, ids))}) THEN {text}" for text, ids in cases.items())
+    return f"CASE {' '.join(branches)} END"
