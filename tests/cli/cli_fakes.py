@@ -81,7 +81,7 @@ class FakeSession:
     epoch: int = -1
 
     @contextmanager
-    def open(self, warehouse: str) -> Iterator[FakeSession]:
+    def open(self, warehouse: str, *, read_only: bool = False) -> Iterator[FakeSession]:
         """An `Opener`: the directory becomes a warehouse, as a real session would make it."""
         Warehouse(warehouse)
         self.opened += 1

@@ -37,7 +37,7 @@ class Noisy:
 def noisy(monkeypatch, tmp_path):
     sessions = []
     monkeypatch.setattr(
-        headrace, "open", lambda path: sessions.append(Noisy()) or sessions[-1], raising=False
+        headrace, "open", lambda path, **options: sessions.append(Noisy()) or sessions[-1], raising=False
     )
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     return sessions

@@ -217,7 +217,7 @@ def run_demo(opener: Opener, warehouse: str, options: DemoOptions, clock: Clock 
     clock = clock or WallClock()
     screen = consoles.out()
     directory = prepare_directory(warehouse)
-    with opened(opener, warehouse, must_exist=False) as session:
+    with opened(opener, warehouse) as session:
         (directory / MARKER).write_text("`headrace demo` empties this directory when it starts again.\n")
         with consoles.spinner("Starting Spark's workers"):
             session.warm_up()

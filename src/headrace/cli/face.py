@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -99,5 +99,7 @@ class Session(Protocol):
     def execute(self, statement: str) -> str | pa.Table: ...
 
 
-Opener = Callable[[str], AbstractContextManager[Session]]
-"""Opens a warehouse for the length of a `with` block."""
+class Opener(Protocol):
+    """Opens a warehouse for the length of a `with` block."""
+
+    def __call__(self, warehouse: str, *, read_only: bool = False) -> AbstractContextManager[Session]: ...

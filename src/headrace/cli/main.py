@@ -147,7 +147,7 @@ def sql(
     found = None if script is None else statements.split_statements(script)
     if found == ():
         raise click.UsageError("there is no statement to run")
-    with opened(opener, warehouse, must_exist=False) as session:
+    with opened(opener, warehouse) as session:
         if found is None:
             _prompt(session, show)
         else:
@@ -215,7 +215,7 @@ def _print_result(result: str | pa.Table, form: tables.Format, max_rows: int) ->
 @click.pass_obj
 def queries(opener: Opener, warehouse: str, state: str | None) -> None:
     """List the queries: name, state, stream, first epoch, rows delivered, error."""
-    with opened(opener, warehouse) as session:
+    with opened(opener, warehouse, read_only=True) as session:
         infos = [info for info in session.queries() if state in (None, tables.state_name(info.state))]
         console.out().print(tables.render_queries(infos))
 
@@ -228,7 +228,7 @@ def queries(opener: Opener, warehouse: str, state: str | None) -> None:
 def explain(opener: Opener, warehouse: str, everything: bool, names: tuple[str, ...]) -> None:
     """Show how queries run: what they share, and the plain Spark SQL they are equal to."""
     _need_names(names, everything)
-    with opened(opener, warehouse) as session:
+    with opened(opener, warehouse, read_only=True) as session:
         if everything:
             click.echo(session.explain())
             return
@@ -248,7 +248,7 @@ def audit(opener: Opener, warehouse: str, everything: bool, names: tuple[str, ..
     Prints the verdict and the first differing rows. The exit code is 1 when a query differs.
     """
     _need_names(names, everything)
-    with opened(opener, warehouse) as session:
+    with opened(opener, warehouse, read_only=True) as session:
         known = session.queries()
         chosen = [info.name for info in known] if everything else [_known(name, known).name for name in names]
         audits: list[tuple[str, AuditReport]] = []

@@ -29,12 +29,15 @@ def check_is_warehouse(path: str) -> None:
 
 
 @contextmanager
-def opened(opener: Opener, warehouse: str, *, must_exist: bool = True) -> Iterator[Session]:
-    """A session on `warehouse`, with a spinner while Spark starts; closed however the block ends."""
-    if must_exist:
+def opened(opener: Opener, warehouse: str, *, read_only: bool = False) -> Iterator[Session]:
+    """A session on `warehouse`, with a spinner while Spark starts; closed however the block ends.
+
+    One that only reads needs a warehouse that exists, may be used beside a writer, and starts Spark when it must.
+    """
+    if read_only:
         check_is_warehouse(warehouse)
-    opening = opener(warehouse)
-    with spinner("Starting Spark (a few seconds)"):
+    opening = opener(warehouse, read_only=read_only)
+    with spinner("Reading the warehouse" if read_only else "Starting Spark (a few seconds)"):
         session = opening.__enter__()
     try:
         yield session
@@ -46,13 +49,13 @@ def opened(opener: Opener, warehouse: str, *, must_exist: bool = True) -> Iterat
 
 
 @contextmanager
-def open_warehouse(warehouse: str) -> Iterator[Session]:
+def open_warehouse(warehouse: str, *, read_only: bool = False) -> Iterator[Session]:
     """The real `Opener`."""
     with _spark_chatter_in_a_file():
         import headrace
 
         _hush_pyspark()
-        session = headrace.open(warehouse)
+        session = headrace.open(warehouse, read_only=read_only)
         try:
             yield session
         finally:
