@@ -56,9 +56,8 @@ def main() -> None:
             medians.append(statistics.median(m.seconds for m in seen))
             table.add_row(*figures(count, seen, created, peak, options.rows))
         console.print(table)
-        console.print(
-            f"time per epoch, {options.queries[-1]} queries against {options.queries[0]}: {medians[-1] / medians[0]:.2f}"
-        )
+        most, least = options.queries[-1], options.queries[0]
+        console.print(f"time per epoch, {most} queries against {least}: {medians[-1] / medians[0]:.2f}")
     finally:
         spark.stop()
 

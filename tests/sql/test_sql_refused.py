@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - a query stays on one line
 """Everything that is refused: with a stable code, a message that names the thing, and nothing asked of Spark twice."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - a query stays on one line
 """Statements, durations and names."""
 
 from __future__ import annotations
