@@ -31,7 +31,15 @@ from headrace.engine.files import check_results
 from headrace.engine.group import Delivered, Group, GroupOptions
 from headrace.engine.records import Commit
 from headrace.engine.recovery import check_cursor, last_commit, last_whole_commit
-from headrace.engine.spark import AUDITING, EPOCH_JOBS, READING, child_session, start_session
+from headrace.engine.spark import (
+    AUDITING,
+    EPOCH_JOBS,
+    READING,
+    active,
+    child_session,
+    running_session,
+    start_session,
+)
 from headrace.engine.upkeep import UpkeepOptions
 from headrace.log.append import append
 from headrace.log.epochs import EpochLog
@@ -49,7 +57,7 @@ from headrace.planner.shared import Member, plan_group
 from headrace.progress import progress_of
 from headrace.results.audit import AuditReport, audit_query
 from headrace.results.view import query_frame
-from headrace.statements import execute
+from headrace.statements import execute, select_failed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -249,8 +257,9 @@ class Session:
     def spark(self) -> SparkSession:
         """The SparkSession in use."""
         with self._reading:
-            self._owns_spark = self._given is None and SparkSession.getActiveSession() is None
-            return self._given or start_session(self._master, self._config)
+            found = self._given or running_session()
+            self._owns_spark = found is None
+            return found or start_session(self._master, self._config)
 
     @cached_property
     def _reader(self) -> SparkSession:
@@ -300,7 +309,8 @@ class Session:
 
     def _checked_ingest(self, stream: Stream, source: Source) -> Ingest:
         ingest = Ingest(self._runner.spark, self._warehouse, self._arrivals, stream, source)
-        ingest.check()
+        with active(self._runner.spark):
+            ingest.check()
         return ingest
 
     def _add_ingest(self, stream: Stream, ingest: Ingest) -> None:
@@ -315,7 +325,8 @@ class Session:
                 "NO_EVENT_TIME", f"stream `{name}` has no event time", hint="name a TIMESTAMP column"
             )
         try:
-            parsed = StructType.fromDDL(schema)
+            with active(self._runner.spark):
+                parsed = StructType.fromDDL(schema)
             fields = parsed.fields if isinstance(parsed, StructType) else []
         except Exception as error:
             raise CatalogError(
@@ -446,11 +457,11 @@ class Session:
                 if name.lower() in text.lower():
                     self._results(entry).createOrReplaceTempView(sql.quote_name(name))
             try:
+                # only a query can stand in FROM; anything else Spark would run at once
+                self._reader.sql(f"SELECT 1 FROM ({text.rstrip().rstrip(';')}\n)")
                 return self._reader.sql(text)
             except PySparkException as error:
-                raise SqlError(
-                    "SELECT_FAILED", spark_reason(error), hint="SHOW QUERIES lists the tables"
-                ) from None
+                raise select_failed(error) from None
 
     # running
 
@@ -483,10 +494,11 @@ class Session:
     def warm_up(self) -> None:
         """Start Spark's Python workers now; otherwise the first epoch waits for them, about ten seconds."""
         self._check_open()
-        self._runner.warm_up()
+        with active(self._runner.spark):
+            self._runner.warm_up()
 
     def _run_available(self) -> int:
-        with self._running:
+        with self._running, active(self._runner.spark):
             for ingest in list(self._ingests.values()):
                 if not self._interrupted.is_set():
                     ingest.run_available()
@@ -542,7 +554,8 @@ class Session:
             raise EngineError("BAD_OPTION", "the interval must be longer than nothing", hint="say '1 second'")
         self._stopping.clear()
         self._interrupted.clear()
-        self._start_ingests(seconds)
+        with active(self._runner.spark):
+            self._start_ingests(seconds)
         self._trouble, self._interval = None, seconds
         self._loop = threading.Thread(target=self._run_loop, args=(seconds,), name="headrace", daemon=True)
         self._loop.start()
@@ -565,7 +578,7 @@ class Session:
                     if (trouble := ingest.health()) is not None:
                         raise trouble
                 self._catalog.tick()
-                with self._running:
+                with self._running, active(self._runner.spark):
                     self._run_sealed()
                 due = max(due + seconds, time.monotonic())
                 self._stopping.wait(max(0.0, due - time.monotonic()))
@@ -632,7 +645,8 @@ class Session:
         self._check_open()
         stream, files = self._catalog.stream(entry.query.plan.stream), self._group.results(entry)
         check_results(self._warehouse.root, files)
-        return query_frame(self._reader, self._warehouse.root, stream, entry, files)
+        with active(self._reader):
+            return query_frame(self._reader, self._warehouse.root, stream, entry, files)
 
     def _explain_query(self, entry: QueryEntry) -> str:
         return explain_query(entry.query, self._current_plan())
@@ -640,7 +654,7 @@ class Session:
     def _audit(self, entry: QueryEntry) -> AuditReport:
         self._check_open()
         stream = self._catalog.stream(entry.query.plan.stream)
-        with self._reading:
+        with self._reading, active(self._auditor):
             return audit_query(
                 self._auditor,
                 self._warehouse.root,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 import pyarrow as pa
 
 from headrace import sql
+from headrace.engine.errors import spark_reason
 from headrace.model.errors import CatalogError, SqlError
 from headrace.sources import files
 from headrace.sql.statements import (
@@ -111,4 +112,14 @@ def _explain(session: Session, target: str) -> str:
 
 def _select(session: Session, text: str) -> pa.Table:
     """SELECT over results: every query is visible as a table of its own name."""
-    return session.select(text).toArrow()
+    frame = session.select(text)
+    try:
+        return frame.toArrow()
+    except Exception as error:
+        raise select_failed(error) from error
+
+
+def select_failed(error: Exception) -> SqlError:
+    reason = spark_reason(error)
+    hint = "SHOW QUERIES lists the tables" if "TABLE_OR_VIEW_NOT_FOUND" in reason else None
+    return SqlError("SELECT_FAILED", reason, hint=hint)

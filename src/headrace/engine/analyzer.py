@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from headrace.engine.spark import MEANING, child_session
 from headrace.model.errors import SqlError, did_you_mean
 from headrace.model.query import Stream
 from headrace.model.types import Column, SqlType
@@ -33,7 +34,7 @@ class SparkAnalyzer:
     """Analyses texts in a session of its own, so that no view of ours shows up in the user's catalog."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark.newSession()
+        self._spark = child_session(spark, MEANING)
         self._views: dict[str, Stream] = {}
 
     def schema(self, sql: str, stream: Stream) -> tuple[Column, ...]:

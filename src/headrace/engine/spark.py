@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from weakref import WeakKeyDictionary
 
+from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -24,19 +27,40 @@ LOCAL = {
     "spark.ui.showConsoleProgress": "false",
 }
 
-EPOCH_JOBS = {
+MEANING = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+    # Spark computes what occurs twice in advance, and takes `b` of `a AND b` for something that is always computed:
+    # `n <> 0 AND (1 / n > 2 OR 1 / n < 1)`, or two queries that guard `1 / n` like this, would fail on 0
+    "spark.sql.subexpressionElimination.enabled": "false",
+}
+"""What a query means must not depend on the session that somebody brings."""
+
+EPOCH_JOBS = {
+    **MEANING,
     # epoch jobs are two short stages of known width: re-planning between them only costs time
     "spark.sql.adaptive.enabled": "false",
     # past 8 kB the JIT leaves a generated method to the interpreter; let Spark split it instead
     "spark.sql.codegen.hugeMethodLimit": "8000",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "131072",
-    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
     "spark.sql.files.openCostInBytes": "262144",
     # Parquet's bounds leave NaN out, so filters that are pushed down lose tuples that Spark's own would keep
     "spark.sql.parquet.filterPushdown": "false",
 }
+
+
+_PARENTS: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
+"""The session that somebody brought, by the children that were made of it."""
+
+
+def running_session() -> SparkSession | None:
+    """The Spark session of this process as it is, if there is one."""
+    if SparkContext._active_spark_context is None:
+        return None
+    return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
 
 
 def start_session(master: str = "local[*]", config: Mapping[str, str] | None = None) -> SparkSession:
@@ -53,11 +77,7 @@ def start_session(master: str = "local[*]", config: Mapping[str, str] | None = N
     return builder.getOrCreate()
 
 
-READING = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
-}
+READING = MEANING
 """For results: their files have bounds of the query's number only, which are safe to push filters down to."""
 
 AUDITING = {**READING, "spark.sql.parquet.filterPushdown": EPOCH_JOBS["spark.sql.parquet.filterPushdown"]}
@@ -66,7 +86,33 @@ AUDITING = {**READING, "spark.sql.parquet.filterPushdown": EPOCH_JOBS["spark.sql
 def child_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
     """A child of `spark` with its own settings and temporary views; the given session is left as it is."""
     child = spark.newSession()
+    _PARENTS[child] = _PARENTS.get(spark, spark)
     for key, value in settings.items():
         child.conf.set(key, value)
     child.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))
     return child
+
+
+@contextmanager
+def active(session: SparkSession) -> Iterator[None]:
+    """Let Spark take the settings of `session` for what this thread parses (types in DDL, say) in the block.
+
+    PySpark makes whichever session last created a DataFrame the active one, of the whole process; after the block that
+    is no child of ours.
+    """
+    sessions = SparkSession._get_j_spark_session_class(session._jvm)
+    before, theirs = sessions.getActiveSession(), _theirs(SparkSession._activeSession)
+    sessions.setActiveSession(session._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+        if SparkSession._activeSession in _PARENTS:
+            SparkSession._activeSession = theirs
+
+
+def _theirs(session: SparkSession | None) -> SparkSession | None:
+    return session if session is None else _PARENTS.get(session, session)
