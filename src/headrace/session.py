@@ -40,7 +40,7 @@ from headrace.engine.spark import (
     running_session,
     start_session,
 )
-from headrace.engine.upkeep import UpkeepOptions
+from headrace.engine.upkeep import UpkeepOptions, may_hold
 from headrace.log.append import append
 from headrace.log.epochs import EpochLog
 from headrace.log.ingest import Ingest
@@ -654,17 +654,20 @@ class Session:
     def _audit(self, entry: QueryEntry) -> AuditReport:
         self._check_open()
         stream = self._catalog.stream(entry.query.plan.stream)
+        # the background run may commit meanwhile: judge by one commit, and by what is known of the query after it
+        commit = self._group.commit
+        entry = self._catalog.entry_of(entry.query.id)
         with self._reading, active(self._auditor):
             return audit_query(
                 self._auditor,
                 self._warehouse.root,
                 stream,
                 entry,
-                self._group.results(entry),
+                [file for file in commit.results if may_hold(file, entry)],
                 self._sealer,
                 self._group.index,
-                self._group.commit.epoch,
-                self._group.commit.expired,
+                commit.epoch,
+                commit.expired,
             )
 
     # closing

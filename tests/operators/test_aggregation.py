@@ -207,3 +207,38 @@ def result_rows(
     for query, end, *values in zip(*(column.to_pylist() for column in raw.columns), strict=True):
         keys, start = len(body(query).keys), end - body(query).window.range_us
         yield query, (start, end, *map(canonical, values[:keys])), values[keys:]
+
+
+class AbsorbAll(random.Random):
+    """Lets `run_epoch` merge every older segment."""
+
+    def randint(self, a: int, b: int) -> int:
+        return b
+
+
+def test_segments_keep_only_the_strings_that_live_partials_need() -> None:
+    query = Aggregation(
+        Window(10, 10),
+        TRUE,
+        (),
+        (Aggregate(AggregateFunction.MAX, OPERANDS["t"], TRUE, SqlType("string")),),
+        (),
+        None,
+    )
+    member = Member(Query(QueryId(1), "q", QueryPlan("", STREAM.name, query, (), "", "")), 0)
+    (operator,) = plan_group([member], {STREAM.name: STREAM}).operators
+    assert isinstance(operator, AggregationOperator)
+    schema = pa.schema([(c.name, c.type.arrow) for c in STREAM.columns])
+    state: dict[tuple[str, int], list[Segment]] = {}
+    rng, closed, found = AbsorbAll(1), NEVER_US, []
+    for epoch in range(20):
+        rows = [{"ts": 10 * epoch + i % 10, "t": f"{epoch:02}-{i:02}"} for i in range(50)]
+        watermark = 10 * epoch + 5
+        table = pa.Table.from_pylist(rows, schema=schema)
+        found += run_epoch(operator, [table], state, closed, watermark, rng)
+        closed = watermark
+    assert [row for table in found for row in table.column("a0").to_pylist()] == [
+        f"{e:02}-49" for e in range(19)
+    ]
+    words = [len(text) for segments in state.values() for s in segments for text in s.words.values()]
+    assert max(words) <= 20

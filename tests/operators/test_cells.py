@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from brute import truth
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.model.predicate import Compare, Op
+from headrace.model.plan import Family, OperandIndex
+from headrace.model.predicate import And, Compare, Op, Operand
+from headrace.model.types import SqlType
 from headrace.operators import cells, regions
 from headrace.operators.cells import FamilyIndex
 from headrace.operators.regions import region_count, regions_of
@@ -63,3 +66,24 @@ def test_regions_do_not_depend_on_how_they_are_found(operand: Any, data: st.Data
     assert many.tolist() == short.tolist() * 700 + short.tolist()[:1]
     assert int(many.max()) < region_count(index)
     assert many.dtype == regions.region_dtype(index)
+
+
+def test_codes_do_not_outgrow_64_bits() -> None:
+    """More operands, or more constants on them, than one integer can number."""
+    wide = [Operand(f"c{i:02}", SqlType("bigint")) for i in range(33)]
+    assert_accepts(wide, dict.fromkeys(wide, (5,)), 5)
+    deep = [Operand(f"d{i}", SqlType("bigint")) for i in range(6)]
+    assert_accepts(deep, {operand: tuple(range(0, 2200, 2)) for operand in deep}, 500)
+
+
+def assert_accepts(operands: list[Operand], constants: dict[Operand, tuple[int, ...]], limit: int) -> None:
+    """The index answers `every operand > limit` as numpy does."""
+    rng = np.random.default_rng(7)
+    indexes = [OperandIndex(operand, constants[operand]) for operand in operands]
+    predicate = And(tuple(Compare(operand, Op.GT, limit) for operand in operands))
+    family = FamilyIndex(Family(tuple(range(len(operands))), (0,)), indexes, [predicate])
+    drawn = [rng.choice([limit - 1, limit + 1, 2 * limit], 5_000, p=[0.02, 0.49, 0.49]) for _ in operands]
+    placed = [regions_of(pa.array(v), index) for v, index in zip(drawn, indexes, strict=True)]
+    located = family.locate(placed, 5_000)
+    taken = np.array([cell >= 0 and bool(located.member[cell, 0]) for cell in located.ids])
+    assert (taken == np.logical_and.reduce([v > limit for v in drawn])).all()

@@ -161,7 +161,7 @@ def _scan(spec: dict[str, Any]) -> Iterator[pa.RecordBatch]:
     pieces: list[pa.Table] = []
     read = shipped = 0
     for number, (path, groups) in enumerate(spec["pieces"]):
-        piece = read_piece(task.root, path, groups, [o.sql for o in wanted])
+        piece = _as_stream(read_piece(task.root, path, groups, [o.sql for o in wanted]), wanted)
         read += piece.nbytes
         pieces.append(piece)
         if number + 1 == len(spec["pieces"]) or sum(p.num_rows for p in pieces) >= MAP_BATCH_ROWS:
@@ -176,6 +176,15 @@ def _scan(spec: dict[str, Any]) -> Iterator[pa.RecordBatch]:
     faults.reach_task("task.map")
     spent = {"map_seconds": time.perf_counter() - started, "bytes_read": read, "bytes_shuffled": shipped}
     yield _shipment(0, "report", "", json.dumps({"metrics": spent}).encode())
+
+
+def _as_stream(piece: pa.Table, operands: Sequence[Operand]) -> pa.Table:
+    """The columns in the stream's own types: adopted files may differ in what is nullable, or in names inside."""
+    columns = [piece.column(o.sql) for o in operands]
+    typed = [
+        c if c.type == o.type.arrow else c.cast(o.type.arrow) for c, o in zip(columns, operands, strict=True)
+    ]
+    return pa.table(typed, names=[o.sql for o in operands])
 
 
 def read_piece(root: str, path: str, groups: Sequence[int] | None, columns: Sequence[str]) -> pa.Table:

@@ -125,8 +125,22 @@ def _segment(
     used = np.unique(np.concatenate([b.keys for b in blocks]))
     for block in blocks:
         block.keys = np.searchsorted(used, block.keys)
-    texts = {logic.operator.inputs[i].sql: array for i, array in words.items()}
+    named = {logic.operator.inputs[i].sql: array for i, array in words.items()}
+    texts = {sql: _prune_words(blocks, sql, array) for sql, array in named.items()}
     return Segment(keys.take(pa.array(used)), blocks, texts)
+
+
+def _prune_words(blocks: Sequence[WindowBlock], sql: str, words: pa.Array) -> pa.Array:
+    """The strings that live partials still rank; the ranks are translated to them."""
+    lanes = [lane for b in blocks for name, lane in b.lanes.items() if name.endswith(f":words:{sql}")]
+    ranks = [lane.parts["v"].ravel() for lane in lanes]
+    live = np.unique(np.concatenate(ranks)) if ranks else np.empty(0, np.int64)
+    live = live[(live >= 0) & (live < len(words))]
+    places = np.zeros(len(words), np.int64)
+    places[live] = np.arange(len(live))
+    for lane in lanes:
+        lane.parts = {"v": translate_ranks(lane.parts["v"], places)}
+    return words.take(pa.array(live))
 
 
 def _merge_blocks(logic: AggregationLogic, parts: list[WindowBlock]) -> WindowBlock:
@@ -172,6 +186,7 @@ def _common_words(
         for segment in segments:
             if operand.sql in segment.words:
                 _rerank_segment(logic, segment, i, ordered.ranks(segment.words[operand.sql]).values)
+                segment.words[operand.sql] = ordered.values
     return words
 
 

@@ -48,33 +48,36 @@ class FamilyIndex:
 
     def locate(self, regions: Sequence[Regions], rows: int) -> Cells:
         """Cells of `rows` tuples, given the operator's regions per operand."""
-        codes = np.zeros(rows, np.int64)
-        for operand, radix in zip(self._operands, self._radices, strict=True):
-            codes *= radix
-            codes += regions[operand]
+        mine = [regions[operand] for operand in self._operands]
+        codes = _mixed_radix(mine, self._radices, rows)
         if self._size <= DENSE_CELLS:
             if self._static is None:
-                self._static = self._compress(np.arange(self._size))
+                every = np.unravel_index(np.arange(self._size), self._radices) if self._radices else ()
+                self._static = self._membership(every, self._size)
             lookup, member = self._static
             return Cells(lookup[codes], member, static=True)
-        occurring, inverse = np.unique(codes, return_inverse=True)
-        lookup, member = self._compress(occurring)
+        _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+        lookup, member = self._membership([part[first] for part in mine], len(first))
         return Cells(lookup[inverse], member, static=False)
 
-    def _compress(self, codes: Ints) -> tuple[Ints, Bools]:
+    def _membership(self, regions: Sequence[Regions], count: int) -> tuple[Ints, Bools]:
         """Drop cells nobody wants and merge neighbours that the same columns want."""
-        parts: list[Ints] = []
-        rest = codes
-        for radix in reversed(self._radices):
-            parts.append(rest % radix)
-            rest = rest // radix
-        truth = Truth(self._indexes, tuple(reversed(parts)), len(codes))
-        member = (
-            np.stack([truth.of(p) for p in self._predicates], axis=1)
-            if self._predicates
-            else np.zeros((len(codes), 0), bool)
-        )
-        return merge_cells(member)
+        truth = Truth(self._indexes, tuple(regions), count)
+        if not self._predicates:
+            return merge_cells(np.zeros((count, 0), bool))
+        return merge_cells(np.stack([truth.of(p) for p in self._predicates], axis=1))
+
+
+def _mixed_radix(regions: Sequence[Regions], radices: Sequence[int], rows: int) -> Ints:
+    """One code per combination of regions. Codes are made dense before they could outgrow 64 bits."""
+    codes, size = np.zeros(rows, np.int64), 1
+    for part, radix in zip(regions, radices, strict=True):
+        if size * radix >= 2**62:
+            found, codes = np.unique(codes, return_inverse=True)
+            size = len(found)
+        codes = codes * radix + part
+        size *= radix
+    return codes
 
 
 def merge_cells(member: Bools) -> tuple[Ints, Bools]:
