@@ -1,5 +1,6 @@
 """The smallest whole use of Headrace: a stream, a query, a few purchases, proof that the rows are right."""
 
+import tempfile
 from datetime import UTC, datetime, timedelta
 
 import headrace
@@ -11,7 +12,7 @@ def purchase(second: int, pack: int, price: float) -> dict[str, object]:
     return {"userID": 1, "gemPackID": pack, "price": price, "ts": noon + timedelta(seconds=second)}
 
 
-with headrace.open("quickstart-warehouse") as hr:
+with headrace.open(tempfile.mkdtemp(prefix="headrace-")) as hr:
     hr.create_stream(
         "purchases",
         "userID BIGINT, gemPackID BIGINT, price DOUBLE, ts TIMESTAMP",

@@ -50,7 +50,7 @@ from headrace.log.sources import FRAME, Source, as_source, source_from
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.errors import CatalogError, EngineError, HeadraceError, LogError, SqlError
 from headrace.model.plan import SharedPlan
-from headrace.model.query import Query, QueryId, QueryPlan, Stream, StreamName
+from headrace.model.query import Fallback, Query, QueryId, QueryPlan, Stream, StreamName
 from headrace.model.types import Column, Kind, SqlType
 from headrace.planner.explain import explain_plan, explain_query
 from headrace.planner.shared import Member, plan_group
@@ -427,7 +427,7 @@ class Session:
                 rows.get(str(entry.query.id), 0),
                 entry.error,
                 entry.slot,
-                not hasattr(entry.query.plan.body, "reason"),
+                not isinstance(entry.query.plan.body, Fallback),
             )
             for entry in self._catalog.entries()
         ]

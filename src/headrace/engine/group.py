@@ -31,6 +31,7 @@ from headrace.model.errors import HeadraceError, LogError, StorageError
 from headrace.model.plan import ScanPath, SharedPlan
 from headrace.model.predicate import Operand, operands_of
 from headrace.model.query import Aggregation, Fallback, Projection, Query, QueryId, Stream
+from headrace.planner.explain import queries_of
 from headrace.planner.shared import Member, plan_group
 
 
@@ -351,12 +352,7 @@ def _chunks_read(plan: SharedPlan, epoch: Epoch) -> Iterator[Chunk]:
 
 
 def _active(plan: SharedPlan) -> int:
-    shared = {
-        q
-        for o in plan.operators
-        for q in (o.queries if hasattr(o, "queries") else [c.query for c in o.columns])
-    }
-    return len(shared) + len(plan.fallbacks)
+    return sum(len(queries_of(operator)) for operator in plan.operators) + len(plan.fallbacks)
 
 
 def _expressions(query: Query) -> tuple[Operand, ...]:
