@@ -2,8 +2,8 @@
 
 A set is a Python integer, bit k for slot k. Integers have as many leading ones as anybody asks for, so "all
 ones" is -1 and a slot that nobody ever held counts as unchanged; no tuple carries its bit. Sets follow from the sealed
-epochs, so they are as durable as these. Aggregation needs none (`docs/decisions/0003-state-per-query-column.md`); joins of
-tuples from different epochs will.
+epochs, so they are as durable as these. Aggregation needs none (`docs/decisions/0003-state-per-query-column.md`);
+joins of tuples from different epochs will.
 """
 
 from __future__ import annotations
