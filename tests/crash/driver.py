@@ -1,7 +1,6 @@
 """A process that plays the scenario and may be killed: python driver.py WAREHOUSE [MASTER].
 
-Without a master it drives the JVM of the process that started it, through PYSPARK_GATEWAY_PORT: then a driver costs a
-second, not fifteen, and can be killed for real while the JVM, and the tasks it runs, live on.
+Without a master it drives the JVM of the process that started it.
 """
 
 from __future__ import annotations
@@ -11,21 +10,9 @@ import sys
 from typing import Any
 
 import scenario
+from attached import attach
 
 import headrace
-
-
-def attach() -> Any:
-    """A session on the JVM whose gateway the environment names."""
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
-    from pyspark.sql import SparkSession
-
-    gateway = launch_gateway()
-    context = gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
-    java = gateway.jvm.org.apache.spark.api.java.JavaSparkContext.fromSparkContext(context)
-    conf = SparkConf(_jconf=java.getConf())
-    return SparkSession(SparkContext(gateway=gateway, jsc=java, conf=conf))
 
 
 def main(warehouse: str, master: str | None = None) -> None:

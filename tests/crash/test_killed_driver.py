@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attached import gateway_of
 from scenario import BUSY, QUERIES, delivered, files_of, lifetimes, named_by, play
 
 import headrace
@@ -60,14 +61,8 @@ def go_on(spark: Any, warehouse: Path, undisturbed: Any, audited: tuple[str, ...
 
 @pytest.mark.parametrize("point", ["seal.after:3", "fallback.after:3", "commit.before:4", "commit.after:5"])
 def test_killed(spark: Any, tmp_path: Path, undisturbed: Any, point: str) -> None:
-    gateway = spark.sparkContext._gateway.gateway_parameters
     warehouse = tmp_path / "warehouse"
-    died = drive(
-        warehouse,
-        HEADRACE_KILL_AT=point,
-        PYSPARK_GATEWAY_PORT=str(gateway.port),
-        PYSPARK_GATEWAY_SECRET=gateway.auth_token,
-    )
+    died = drive(warehouse, **gateway_of(spark), **{faults.VARIABLE: point})
     assert died.returncode == -signal.SIGKILL, died.stderr
     go_on(
         spark, warehouse, undisturbed, ("spend", "users", "odd", "uniq") if point == "commit.before:4" else ()

@@ -1,0 +1,216 @@
+"""start() and stop(): trouble surfaces, cancelled jobs are run again, and many threads may ask for things at once."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attached import run_attached
+from scenario import BUSY, FAST, QUERIES, batch, play
+
+from headrace.catalog import faults
+from headrace.catalog.queries import QueryState
+from headrace.model.errors import CatalogError, HeadraceError
+from headrace.sources import files
+
+pytestmark = [pytest.mark.crash, pytest.mark.spark]
+
+SCHEMA = "id BIGINT, userID BIGINT, gemPackID BIGINT, name STRING, price DOUBLE, ts TIMESTAMP"
+
+
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
+def test_start_twice_is_refused(open_session: Any) -> None:
+    hr = open_session()
+    hr.stop()
+    hr.start("50 milliseconds")
+    with pytest.raises(HeadraceError, match="ALREADY_RUNNING"):
+        hr.start()
+    hr.stop()
+    hr.stop()
+    hr.start("50 milliseconds")
+    hr.close()
+    with pytest.raises(HeadraceError, match="SESSION_CLOSED"):
+        hr.start()
+
+
+@pytest.mark.parametrize("surface", ["metrics", "stop", "close"])
+def test_trouble_surfaces_and_can_be_mended(open_session: Any, surface: str) -> None:
+    hr = open_session()
+    play(hr, ("spend",), steps=1)
+    hr.append("purchases", batch(1))
+    chunk = hr._warehouse.path(hr._arrivals.pending()[0].chunks[0].path)
+    kept = chunk.read_bytes()
+    chunk.unlink()
+    hr.start("50 milliseconds")
+    until(lambda: not hr._loop.is_alive())
+    with pytest.raises(HeadraceError) as raised:
+        getattr(hr, surface)()
+    assert str(chunk) in str(raised.value)
+    chunk.write_bytes(kept)
+    if surface == "close":
+        hr = open_session()
+    hr.stop()
+    hr.start("50 milliseconds")
+    until(lambda: hr.metrics().epoch == 1)
+    hr.stop()
+    assert hr.query("spend").audit().ok
+
+
+def test_cancelled_jobs_are_run_again(open_session: Any) -> None:
+    """As when somebody presses Ctrl-C in a notebook: PySpark then cancels every job there is."""
+    hr = open_session(upkeep=BUSY)
+    play(hr, steps=2)
+    cancelled = 0
+
+    def cancel(point: str) -> None:
+        nonlocal cancelled
+        if point == "job.before" and cancelled < 3:
+            cancelled += 1
+            threading.Timer(0.1, hr.spark.sparkContext.cancelAllJobs).start()
+
+    with faults.hooked(cancel):
+        hr.start("20 milliseconds")
+        for step in range(2, 6):
+            hr.append("purchases", batch(step))
+            until(lambda step=step: hr.metrics().input_rows >= 30 * (step + 1) - 60)
+        hr.stop()
+    hr.run_available()
+    assert all(info.error is None for info in hr.queries())
+    for name in ("spend", "odd", "uniq"):
+        report = hr.query(name).audit()
+        assert report.ok and report.actual_rows, report
+
+
+def test_stream_with_a_source_created_while_running(open_session: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    hr = open_session()
+    hr.start("50 milliseconds")
+    hr.create_stream("t", "k BIGINT, ts TIMESTAMP", event_time="ts", source=files(folder, "json"))
+    hr.create_query("SELECT k FROM t WHERE k > 1", name="q")
+    until(lambda: hr.query("q").state is QueryState.ACTIVE)
+    lines = [json.dumps({"k": k, "ts": f"2026-01-01T00:00:0{k}Z"}) for k in range(5)]
+    (tmp_path / "rows.json").write_text("\n".join(lines))
+    (tmp_path / "rows.json").rename(folder / "rows.json")
+    until(lambda: hr.query("q").metrics().rows == 3)
+    hr.stop()
+    assert hr.query("q").audit().ok
+
+
+def test_stress(open_session: Any) -> None:
+    """Threads append, create, drop and read while epochs run; then every query equals plain Spark."""
+    hr = open_session(upkeep=BUSY, changelog_delay="50 milliseconds", changelog_count=5, max_epoch_rows=200)
+    hr.create_stream("purchases", SCHEMA, event_time="ts", watermark="4 seconds")
+    end = time.monotonic() + 12
+    trouble: list[BaseException] = []
+    appended: list[int] = []
+    taking = threading.Lock()
+
+    def guarded(work: Callable[[random.Random], None], seed: int) -> threading.Thread:
+        def run() -> None:
+            chance = random.Random(seed)
+            try:
+                while time.monotonic() < end and not trouble:
+                    work(chance)
+            except BaseException as error:
+                trouble.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+    def appends(chance: random.Random) -> None:
+        with taking:
+            step = len(appended)
+            appended.append(step)
+        hr.append("purchases", batch(step))
+        time.sleep(chance.uniform(0.0, 0.4))
+
+    def asks(chance: random.Random) -> None:
+        name = f"{chance.choice(FAST)}{chance.randrange(4)}"
+        try:
+            if chance.random() < 0.6:
+                hr.create_query(QUERIES[name[:-1]], name=name)
+            else:
+                hr.drop_query(name)
+        except CatalogError as error:
+            assert error.code in ("QUERY_EXISTS", "QUERY_NOT_FOUND", "QUERY_DROPPED")
+        time.sleep(chance.uniform(0.0, 0.2))
+
+    def looks(chance: random.Random) -> None:
+        infos = hr.queries()
+        hr.metrics()
+        if infos:
+            hr.query(chance.choice(infos).name).to_pandas()
+        time.sleep(chance.uniform(0.0, 1.0))
+
+    hr.start("20 milliseconds")
+    threads = [guarded(work, seed) for seed, work in enumerate((appends, appends, asks, asks, looks))]
+    for thread in threads:
+        thread.join()
+    assert not trouble, trouble
+    hr.stop()
+    hr.run_available()
+    assert sum(info.rows for info in hr.streams()) == 30 * len(appended)
+    infos = hr.queries()
+    assert len(infos) > 10
+    assert all(info.error is None for info in infos)
+    newest = {info.name: info for info in infos}
+    for info in random.Random(7).sample(sorted(newest.values(), key=lambda i: i.name), 8):
+        report = hr.query(info.name).audit()
+        assert report.ok, report
+
+
+INTERRUPTED = """
+import os, signal, sys, time
+sys.path.insert(0, {here!r})
+import attached, scenario
+import headrace
+
+caught = 0
+try:
+    with headrace.open({warehouse!r}, spark=attached.attach(), upkeep=scenario.BUSY, progress=False) as hr:
+        scenario.play(hr, steps=2)
+        hr.start("20 milliseconds")
+        for step in range(2, 6):
+            hr.append("purchases", scenario.batch(step))
+            try:
+                time.sleep(0.15 * step)
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(5)
+            except KeyboardInterrupt:
+                caught += 1
+        hr.append("purchases", scenario.batch(6))
+        time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+except KeyboardInterrupt:
+    caught += 1
+print("caught", caught, flush=True)
+"""
+
+
+def test_interrupted_while_running_in_the_background(spark: Any, open_session: Any, tmp_path: Path) -> None:
+    """Ctrl-C ends what the main thread waits for; the background run survives it, and closing is clean."""
+    script = INTERRUPTED.format(here=str(Path(__file__).parent), warehouse=str(tmp_path / "warehouse"))
+    done = run_attached(spark, script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "caught 5\n"
+    hr = open_session()
+    hr.run_available()
+    assert sum(part.rows for epoch in hr._sealer.epochs() for part in epoch.streams) == 30 * 7
+    assert all(info.error is None for info in hr.queries())
+    for name in ("spend", "high", "odd", "uniq"):
+        report = hr.query(name).audit()
+        assert report.ok and report.actual_rows, report
