@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # machines are shared, so time is no property; HEADRACE_EXAMPLES=1000 looks harder
 settings.register_profile(
-    "headrace", deadline=None, max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "50"))
+    "headrace",
+    deadline=None,
+    max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "50")),
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("headrace")
 
