@@ -370,7 +370,7 @@ def test_start_runs_what_comes_and_stop_ends_it(open_session: Open) -> None:
 
 
 def test_run_available_beside_the_background_run(open_session: Open) -> None:
-    hr = with_sales(open_session())
+    hr = with_sales(open_session(changelog_delay="0 seconds"))
     query = hr.create_query("SELECT id FROM sales", name="q")
     hr.start(interval="1 hour")
     hr.append("sales", [sale(1)])
