@@ -105,7 +105,9 @@ class Upkeep:
         if commit.epoch % self._options.every == self._options.every - 1:
             try:
                 self._slow(commit)
-            except HeadraceError as error:  # an old record is damaged: that must not keep new epochs from running
+            except (
+                HeadraceError
+            ) as error:  # an old record is damaged: that must not keep new epochs from running
                 if str(error) != self._complaint:
                     _LOGGER.warning("upkeep after epoch %d failed: %s", commit.epoch, error)
                 self._complaint = str(error)
