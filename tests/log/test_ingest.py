@@ -207,6 +207,20 @@ def test_appending_a_spark_dataframe(spark: Any, log: Opened) -> None:
     assert times(log) == list(range(10))
 
 
+def test_appending_a_spark_dataframe_with_odd_column_names(spark: Any, log: Opened) -> None:
+    names = ("dot", "dot.ted", "tick`ed", "a b", "größe")
+    columns = tuple(Column(name, SqlType("bigint")) for name in names)
+    stream = Stream(StreamName("odd"), (*columns, Column("ts", SqlType("timestamp"))), "ts", 0)
+    log.catalog.create_stream(stream, None)
+    quoted = ", ".join(f"id + {i} AS `{name.replace('`', '``')}`" for i, name in enumerate(names))
+    frame = spark.sql(f"SELECT timestamp_micros(id) AS ts, {quoted} FROM range(0, 3, 1, 1)")
+    assert append(log.warehouse, log.arrivals, stream, frame) == 3
+    (chunk,) = log.arrivals.pending()[0].chunks
+    back = pq.read_table(log.warehouse.path(chunk.path))
+    assert back.column_names == [*names, "ts"]
+    assert [back.column(name).to_pylist() for name in names] == [[i, i + 1, i + 2] for i in range(5)]
+
+
 def test_a_spark_dataframe_that_does_not_fit(spark: Any, log: Opened) -> None:
     good = spark.range(10).selectExpr("timestamp_micros(id) AS ts", "id AS userID", "1.5D AS price")
     for frame, message in [

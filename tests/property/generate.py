@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
 from generate_sql import RandomQuery, Writer
@@ -39,7 +40,11 @@ class Lived:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`steps[stream][epoch]`; a stream in `closes` is closed in the last epoch."""
+    """`steps[stream][epoch]`; a stream in `closes` is closed in the last epoch.
+
+    The warehouse is closed and opened again before the epochs in `reopens`. With `max_epoch_rows`, a step becomes
+    several epochs.
+    """
 
     seed: int
     streams: tuple[RandomStream, ...]
@@ -47,6 +52,14 @@ class Scenario:
     queries: tuple[Lived, ...]
     closes: frozenset[str]
     epochs: int
+    reopens: frozenset[int]
+    partitions: int | None
+    max_epoch_rows: int | None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        chosen = {"partitions": self.partitions, "max_epoch_rows": self.max_epoch_rows}
+        return {name: value for name, value in chosen.items() if value is not None}
 
 
 def random_scenario(seed: int, queries: int, epochs: int = 5, rows: int = 150) -> Scenario:
@@ -64,7 +77,9 @@ def random_scenario(seed: int, queries: int, epochs: int = 5, rows: int = 150) -
         first = min(rng.choice([0, 0, 0, rng.randrange(epochs)]), epochs - 1)
         last = rng.choice([epochs, epochs, epochs, rng.randint(first + 1, epochs)])
         lived.append(Lived(f"q{number}", writers[stream.name].query(), stream, first, last))
-    return Scenario(seed, streams, steps, tuple(lived), closes, epochs)
+    reopens = frozenset(epoch for epoch in range(1, epochs) if rng.random() < 0.2)
+    partitions, max_rows = rng.choice([None, None, 1, 3, 5]), rng.choice([None, None, None, 60])
+    return Scenario(seed, streams, steps, tuple(lived), closes, epochs, reopens, partitions, max_rows)
 
 
 def _steps(

@@ -215,7 +215,9 @@ class Writer:
         return list(found)
 
     def where(self, often: float = 0.8) -> str:
-        return f" WHERE {self.predicate()}" if self.maybe(often) else ""
+        predicate = self.predicate()
+        whole = "NULL OR false" if predicate == "NULL" else predicate  # WHERE NULL is no query to Spark
+        return f" WHERE {whole}" if self.maybe(often) else ""
 
     def having(self) -> str:
         if not self.maybe(0.2):

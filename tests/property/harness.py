@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import random
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from headrace.catalog.queries import QueryState
 from headrace.model.errors import HeadraceError, SqlError
 from headrace.model.window import Window
 from headrace.results.compare import compare_rows
@@ -30,6 +30,8 @@ AUDIT_EVERY = 3
 """Of the queries that plain Spark has confirmed already, so many are audited as well; the others all are."""
 
 Rows = list[tuple[Any, ...]]
+Opens = Callable[..., Any]
+"""Opens the scenario's warehouse, with the options given."""
 
 
 @dataclass(slots=True)
@@ -58,10 +60,12 @@ class Oracle:
         for key, value in ORACLE.items():
             self.spark.conf.set(key, value)
 
-    def show(self, stream: RandomStream, tables: Iterable[pa.Table]) -> None:
+    def frame(self, stream: RandomStream, tables: Iterable[pa.Table]) -> DataFrame:
         table = pa.concat_tables([*tables, stream.schema.empty_table()])
-        frame = self.spark.createDataFrame(table, StructType.fromDDL(stream.ddl))
-        frame.coalesce(1).createOrReplaceTempView(stream.name)
+        return self.spark.createDataFrame(table, StructType.fromDDL(stream.ddl)).coalesce(1)
+
+    def show(self, stream: RandomStream, tables: Iterable[pa.Table]) -> None:
+        self.frame(stream, tables).createOrReplaceTempView(stream.name)
 
     def rows(self, sql: str) -> Rows:
         return rows_of(self.spark.sql(sql))
@@ -81,43 +85,68 @@ def rows_of(frame: DataFrame) -> Rows:
     )
 
 
-def play(
-    hr: Any, scenario: Scenario, verdict: Verdict, oracle: Oracle, until: int | None = None
-) -> Iterator[int]:
-    """Run the epochs, yielding each one's number after it has run."""
-    for stream in scenario.streams:
-        hr.create_stream(
-            stream.name,
-            stream.ddl,
-            event_time=stream.event_time.name,
-            watermark=f"{stream.delay_us} microseconds",
-        )
-        oracle.show(stream, ())
-    for epoch in range(scenario.epochs):
+class Run:
+    """A scenario under way. `compiled` runs epochs with Spark's code generation, as people do."""
+
+    def __init__(self, opens: Opens, spark: SparkSession, scenario: Scenario, compiled: bool = False) -> None:
+        self._opens, self.scenario, self._compiled = opens, scenario, compiled
+        self.verdict, self.oracle = Verdict(), Oracle(spark)
+        self._rng = random.Random(scenario.seed)
+        self.hr = self._open()
+
+    def _open(self) -> Any:
+        hr = self._opens(**self.scenario.options)
+        interpret(hr._reader, hr._auditor, *([] if self._compiled else [hr._runner.spark]))
+        return hr
+
+    def play(self) -> None:
+        """Run all epochs."""
+        for stream in self.scenario.streams:
+            delay = f"{stream.delay_us} microseconds"
+            self.hr.create_stream(stream.name, stream.ddl, event_time=stream.event_time.name, watermark=delay)
+            self.oracle.show(stream, ())
+        for epoch in range(self.scenario.epochs):
+            if epoch in self.scenario.reopens:
+                self.hr.close()
+                self.hr = self._open()
+            self._step(epoch)
+
+    def _step(self, epoch: int) -> None:
+        scenario = self.scenario
         for stream in scenario.streams:
             for table in scenario.steps[stream.name][epoch].tables:
-                hr.append(stream.name, table)
+                self.hr.append(stream.name, self._given(stream, table))
             if epoch == scenario.epochs - 1 and stream.name in scenario.closes:
-                hr.close_stream(stream.name)
+                self.hr.close_stream(stream.name)
+        known = {info.name for info in self.hr.queries()}
         for lived in scenario.queries:
             if lived.first == epoch:
-                _create(hr, lived, verdict, oracle)
-            if lived.last == epoch and lived.name in {info.name for info in hr.queries()}:
-                hr.drop_query(lived.name)
-        hr.run_available()
-        yield epoch
+                self._create(lived)
+            elif lived.last == epoch and lived.name in known:
+                self.hr.drop_query(lived.name)
+        self.hr.run_available()
 
+    def _given(self, stream: RandomStream, table: pa.Table) -> Any:
+        """The table as one of the things that `append` takes."""
+        match self._rng.randrange(8):
+            case 0:
+                return table.to_pylist()
+            case 1:
+                return self.oracle.frame(stream, [table])
+            case _:
+                return table
 
-def _create(hr: Any, lived: Lived, verdict: Verdict, oracle: Oracle) -> None:
-    try:
-        hr.create_query(lived.query.text, name=lived.name)
-    except SqlError as error:
-        if "[RANGE" not in lived.query.text and oracle.refuses(lived.query.text):
-            verdict.refused += 1
-        else:
-            verdict.differences.append(f"{lived.name}: refused: {error}\n  {lived.query.text}")
-    except Exception as error:
-        verdict.differences.append(f"{lived.name}: cannot be created: {error!r}\n  {lived.query.text}")
+    def _create(self, lived: Lived) -> None:
+        text = lived.query.text
+        try:
+            self.hr.create_query(text, name=lived.name)
+        except SqlError as error:
+            if "[RANGE" not in text and self.oracle.refuses(text):
+                self.verdict.refused += 1
+            else:
+                self.verdict.differences.append(f"{lived.name}: refused: {error}\n  {text}")
+        except Exception as error:
+            self.verdict.differences.append(f"{lived.name}: cannot be created: {error!r}\n  {text}")
 
 
 def judge(hr: Any, scenario: Scenario, verdict: Verdict, oracle: Oracle) -> None:
@@ -134,7 +163,7 @@ def judge(hr: Any, scenario: Scenario, verdict: Verdict, oracle: Oracle) -> None
         for lived in members:
             info, query = known[lived.name], hr.query(lived.name)
             try:
-                problem = _judge(query, info, lived, steps, verdict, oracle)
+                problem = _judge(query, info, lived, steps, scenario, verdict, oracle)
             except HeadraceError as error:
                 problem = f"{error.render()} {error.__cause__!r}"[:2000]
             except Exception as error:
@@ -146,10 +175,17 @@ def judge(hr: Any, scenario: Scenario, verdict: Verdict, oracle: Oracle) -> None
 
 
 def _judge(
-    query: Any, info: Any, lived: Lived, steps: tuple[Step, ...], verdict: Verdict, oracle: Oracle
+    query: Any,
+    info: Any,
+    lived: Lived,
+    steps: tuple[Step, ...],
+    scenario: Scenario,
+    verdict: Verdict,
+    oracle: Oracle,
 ) -> str | None:
     plan = query._entry().query.plan
-    comparable = not lived.query.windowed or not late_for(plan.window, steps, lived.stream)
+    whole_steps = scenario.max_epoch_rows is None
+    comparable = not lived.query.windowed or (whole_steps and not late_for(plan.window, steps, lived.stream))
     try:
         expected = oracle.rows(plan.plain_sql)
     except PySparkException as error:
@@ -199,14 +235,12 @@ def _micros(end: Any) -> int:
     return pa.scalar(moment, pa.timestamp("us", None if moment.tzinfo is None else "UTC")).value
 
 
-def check(hr: Any, spark: SparkSession, scenario: Scenario, compiled: bool = False) -> Verdict:
-    """The whole of it: run, compare, audit. `compiled` runs epochs with Spark's code generation, as people do."""
-    verdict, oracle = Verdict(), Oracle(spark)
-    interpret(hr._reader, hr._auditor, *([] if compiled else [hr._runner.spark]))
-    for _ in play(hr, scenario, verdict, oracle):
-        pass
-    judge(hr, scenario, verdict, oracle)
-    return verdict
+def check(opens: Opens, spark: SparkSession, scenario: Scenario, compiled: bool = False) -> Verdict:
+    """The whole of it: run, compare, audit."""
+    run = Run(opens, spark, scenario, compiled)
+    run.play()
+    judge(run.hr, scenario, run.verdict, run.oracle)
+    return run.verdict
 
 
 def interpret(*sessions: SparkSession) -> None:
@@ -214,6 +248,3 @@ def interpret(*sessions: SparkSession) -> None:
     for session in sessions:
         for key, value in INTERPRETED.items():
             session.conf.set(key, value)
-
-
-__all__ = ["Oracle", "QueryState", "Verdict", "check", "judge", "play"]

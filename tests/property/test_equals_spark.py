@@ -21,6 +21,6 @@ FIRST = int(os.environ.get("HEADRACE_PROPERTY_SEED", "1"))
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + ROUNDS))
 def test_random_queries_equal_spark(seed: int, spark: Any, open_session: Callable[..., Any]) -> None:
     print(f"HEADRACE_PROPERTY_SEED={seed}")
-    verdict = check(open_session(), spark, random_scenario(seed, QUERIES), compiled=seed % 4 == 0)
+    verdict = check(open_session, spark, random_scenario(seed, QUERIES), compiled=seed % 4 == 0)
     print(verdict)
     assert not verdict.differences, "\n\n".join(verdict.differences)

@@ -47,8 +47,10 @@ def write_dataframe(
         )
     writer = _writer(str(warehouse.root), warehouse.stream_dir(stream.name), stream, arrival, max_chunk_rows)
     columns = [f"`{column.name.replace('`', '``')}`" for column in stream.columns]
+    # mapInArrow looks its columns up by name, and takes dots and backticks in a name for syntax
+    numbered = frame.select(*columns).toDF(*(f"c{i}" for i in range(len(columns))))
     try:
-        reports = frame.select(*columns).mapInArrow(writer, _REPORT).collect()
+        reports = numbered.mapInArrow(writer, _REPORT).collect()
     except Exception as error:
         raise spark_error(error, f"cannot write to the log of stream `{stream.name}`") from error
     reports.sort(key=lambda row: (row.part, row.number))
@@ -99,8 +101,9 @@ def _writer(
 
         context = TaskContext.get()
         part = context.partitionId() if context is not None else 0
+        named = (batch.rename_columns([column.name for column in stream.columns]) for batch in batches)
         try:
-            for number, table in enumerate(gather(batches, stream, max_chunk_rows)):
+            for number, table in enumerate(gather(named, stream, max_chunk_rows)):
                 chunk = write_chunk(root, directory, table, stream.event_time, arrival)
                 yield _report(part, number, chunk=dataclasses.asdict(chunk))
         except LogError as error:
