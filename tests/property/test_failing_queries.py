@@ -14,13 +14,14 @@ from headrace.results.compare import compare_rows
 
 pytestmark = pytest.mark.spark
 
-DDL = "k INT, n INT, big BIGINT, s STRING, ts TIMESTAMP"
+DDL = "k INT, n INT, big BIGINT, s STRING, v STRING, ts TIMESTAMP"
 SCHEMA = pa.schema(
     [
         ("k", pa.int32()),
         ("n", pa.int32()),
         ("big", pa.int64()),
         ("s", pa.string()),
+        ("v", pa.string()),
         ("ts", pa.timestamp("us", "UTC")),
     ]
 )
@@ -47,6 +48,9 @@ SOUND = {
     "guarded by filter": f"SELECT window.end, sum(1 / n) FILTER (WHERE n <> 0) FROM t GROUP BY {W}",
     "guarded by case": f"SELECT window.end, sum(CASE WHEN n <> 0 THEN 10 % n END) FROM t GROUP BY {W}",
     "guarded result": f"SELECT window.end, CASE WHEN sum(n) <> 0 THEN 1 / sum(n) END FROM t GROUP BY {W}",
+    "guarded by what may be NULL": f"SELECT window.end, sum(1 / n) FROM t WHERE length(v) = 5 AND 1 / n > 0 GROUP BY {W}",
+    "guarded by a negated OR": f"SELECT window.end, max(n) FROM t WHERE NOT (v IS NULL OR 10 % n > 3) GROUP BY {W}",
+    "guarded, stateless": "SELECT n, 1 / n AS x FROM t WHERE v <> '' AND (k >= 0 AND 1 / n > 0)",
     "guarded having": f"SELECT window.end FROM t GROUP BY {W} HAVING sum(n) <> 0 AND 1 / sum(n) < 5",
     "try": "SELECT try_cast(s AS INT) AS i FROM t WHERE k > 0",
     "average": f"SELECT window.end, sum(big / 4) / count(*) FROM t GROUP BY {W}",
@@ -55,18 +59,13 @@ SOUND = {
 
 
 def good(second: int) -> dict[str, Any]:
-    return {
-        "k": second % 2,
-        "n": 1 + second % 3,
-        "big": second,
-        "s": "7",
-        "ts": NOON + dt.timedelta(seconds=second),
-    }
+    numbers = {"k": second % 2, "n": 1 + second % 3, "big": second}
+    return numbers | {"s": "7", "v": "seven", "ts": NOON + dt.timedelta(seconds=second)}
 
 
 def bad(second: int) -> list[dict[str, Any]]:
     """Tuples of one window: none is good for much, and their sums overflow or are 0."""
-    odd = {"n": 0, "big": 2**63 - 1, "s": "seven"}
+    odd = {"n": 0, "big": 2**63 - 1, "s": "seven", "v": None}
     return [good(second) | odd, good(second) | odd]
 
 

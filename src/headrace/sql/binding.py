@@ -74,14 +74,15 @@ BodyShape = AggregationShape | ProjectionShape | FallbackShape
 class Shape:
     """Everything about a query that does not depend on its lifted literals.
 
-    `calls` are its `window(...)` calls, `windowed` says that results come per window, `plain` is None when
-    the text itself is plain Spark SQL.
+    `calls` are its `window(...)` calls, `windowed` says that results come per window, `ordered` is WHERE with its
+    conjuncts in order (see `conjuncts`), `plain` is None when the text itself is plain Spark SQL.
     """
 
     stream: Stream
     calls: tuple[WindowCall, ...]
     windowed: bool
     where: exp.Expr | None
+    ordered: exp.Expr | None
     body: BodyShape
     columns: tuple[Column, ...]
     plain: Template | None
@@ -131,16 +132,21 @@ def _body(shape: Shape, window: Window | None, compiler: Compiler, fill: Callabl
     def predicate(node: exp.Expr | None) -> Predicate:
         return TRUE if node is None else compiler.predicate(node)
 
+    def condition() -> Predicate:
+        if shape.where is None or shape.ordered is None:
+            return TRUE
+        return compiler.predicate(shape.where, shape.ordered)
+
     match shape.body:
         case FallbackShape(reason):
             return Fallback(reason, window)
         case ProjectionShape(outputs):
-            return Projection(predicate(shape.where), tuple(output.bind(fill) for output in outputs))
+            return Projection(condition(), tuple(output.bind(fill) for output in outputs))
         case AggregationShape(keys, aggregates, finish, having, fragile):
             assert window is not None
             return Aggregation(
                 window=window,
-                where=predicate(shape.where),
+                where=condition(),
                 keys=tuple(key.bind(fill) for key in keys),
                 aggregates=tuple(
                     Aggregate(

@@ -40,11 +40,14 @@ class Compiler:
     timezone: str
     text_of: Callable[[exp.Expr], str]
 
-    def predicate(self, node: exp.Expr) -> Predicate:
-        """What `node` means as a predicate; never fails, because Catalyst can take all of it."""
+    def predicate(self, node: exp.Expr, ordered: exp.Expr | None = None) -> Predicate:
+        """What `node` means as a predicate; never fails, because Catalyst can take all of it.
+
+        `ordered` is what Catalyst takes when `node` may raise and only its truth matters.
+        """
         leaves: list[exp.Expr] = []
         tree = self._tree(node, leaves)
-        return tree if self._harmless(leaves) else self._catalyst(node.unnest())
+        return tree if self._harmless(leaves) else self._catalyst((node if ordered is None else ordered).unnest())
 
     def only_atoms(self, node: exp.Expr) -> bool:
         """Whether Catalyst has no part in `node`."""

@@ -15,6 +15,7 @@ from headrace.sql.aggregates import NotShared, plan_aggregation
 from headrace.sql.analysis import Analyzer
 from headrace.sql.binding import BodyShape, FallbackShape, OperandShape, ProjectionShape, Shape, bind
 from headrace.sql.cache import ShapeCache
+from headrace.sql.conjuncts import in_order
 from headrace.sql.cql import span_of
 from headrace.sql.dialect import TokenType, parse, render
 from headrace.sql.flatten import find_stream, flatten, inline_ctes, innermost
@@ -125,11 +126,13 @@ class _Build:
         plain = None if self.lexed.cql is None else Template.of(render_plain(flat))
         columns = self._columns(flat, plain)
         self.where = _conjunction(flat.where)
+        self.ordered = None if self.where is None else in_order(self.where, self._harmless)
         return Shape(
             stream=self.stream,
             calls=flat.calls,
             windowed=windowed,
             where=self.where,
+            ordered=self.ordered,
             body=self._body(flat, columns),
             columns=columns,
             plain=plain,
@@ -143,7 +146,7 @@ class _Build:
         reason = "analytic functions" if over is not None else "the rows of each window"
         body = FallbackShape(f"{reason} have no shared form yet")
         columns = self._schema(self._fill(plain))
-        return Shape(self.stream, (), True, None, body, columns, plain, log)
+        return Shape(self.stream, (), True, None, None, body, columns, plain, log)
 
     def _check_window(self, flat: Flat) -> bool:
         """Whether results come per window; raises SqlError when they should and cannot."""
@@ -220,15 +223,22 @@ class _Build:
             node = node.this
         if isinstance(node, exp.Column):
             return OperandShape(Template.of(node.name), type_, plain=True)
-        guard = _conjunction(tuple(part for part in (self.where, condition) if part is not None))
-        if guard is not None and not cannot_raise(node, self.stream, self.literals):
-            node = _case(guard, node)
+        if not cannot_raise(node, self.stream, self.literals):
+            for guard in (condition, self.ordered):
+                node = node if guard is None else _case(guard, node)
         return OperandShape(Template.of(render(node)), type_, plain=False)
 
     def _guarded_filter(self, condition: exp.Expr) -> exp.Expr:
-        if self.where is not None and self.compiler.may_raise(condition):
-            return _case(self.where, condition)
+        if self.ordered is not None and self.compiler.may_raise(condition):
+            return _case(self.ordered, condition)
         return condition
+
+    def _harmless(self, node: exp.Expr) -> bool:
+        """Whether `node` cannot raise, whatever literals other texts of the shape put in place of this one's."""
+        if self.compiler.only_atoms(node):
+            return True
+        telling = node.find(exp.RegexpLike, exp.Div)
+        return telling is None and cannot_raise(node, self.stream, self.literals)
 
 
 def _with_window(flat: Flat) -> Flat:
