@@ -175,15 +175,8 @@ def undisturbed(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             "commit.after": 0.0,
             "snapshot.after": 0.0,
         },
-        {
-            "arrival.after": 0.0,
-            "seal.before": 0.0,
-            "job.before": 0.1,
-            "commit.before": 0.0,
-            "job.after": 0.05,
-        },
     ],
-    ids=["durable steps", "jobs"],
+    ids=["durable steps"],
 )
 def test_interrupted_again_and_again(
     spark: Any, tmp_path: Path, undisturbed: Any, points: dict[str, float]
