@@ -48,7 +48,9 @@ SOUND = {
     "guarded by filter": f"SELECT window.end, sum(1 / n) FILTER (WHERE n <> 0) FROM t GROUP BY {W}",
     "guarded by case": f"SELECT window.end, sum(CASE WHEN n <> 0 THEN 10 % n END) FROM t GROUP BY {W}",
     "guarded result": f"SELECT window.end, CASE WHEN sum(n) <> 0 THEN 1 / sum(n) END FROM t GROUP BY {W}",
-    "guarded by what may be NULL": f"SELECT window.end, sum(1 / n) FROM t WHERE length(v) = 5 AND 1 / n > 0 GROUP BY {W}",
+    "guarded by what may be NULL": (
+        f"SELECT window.end, sum(1 / n) FROM t WHERE length(v) = 5 AND 1 / n > 0 GROUP BY {W}"
+    ),
     "guarded by a negated OR": f"SELECT window.end, max(n) FROM t WHERE NOT (v IS NULL OR 10 % n > 3) GROUP BY {W}",
     "guarded, stateless": "SELECT n, 1 / n AS x FROM t WHERE v <> '' AND (k >= 0 AND 1 / n > 0)",
     "guarded having": f"SELECT window.end FROM t GROUP BY {W} HAVING sum(n) <> 0 AND 1 / sum(n) < 5",
