@@ -40,7 +40,7 @@ def test_no_window_edge_crosses_a_fine_slice(some: list[Window], times: list[int
         index, starts = fine_slices(array(times), some)
     finally:
         slices.EDGE_BUDGET = before
-    assert (np.diff(starts) > 0).all()
+    assert (starts[1:] > starts[:-1]).all()
     for time, position in zip(times, index.tolist(), strict=True):
         start = int(starts[position])
         assert start <= time
