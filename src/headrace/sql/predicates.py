@@ -47,7 +47,11 @@ class Compiler:
         """
         leaves: list[exp.Expr] = []
         tree = self._tree(node, leaves)
-        return tree if self._harmless(leaves) else self._catalyst((node if ordered is None else ordered).unnest())
+        return (
+            tree
+            if self._harmless(leaves)
+            else self._catalyst((node if ordered is None else ordered).unnest())
+        )
 
     def only_atoms(self, node: exp.Expr) -> bool:
         """Whether Catalyst has no part in `node`."""
