@@ -6,7 +6,6 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -223,8 +222,7 @@ class Session:
         self._max_epoch_rows, self._progress = max_epoch_rows, progress
         self._running = threading.Lock()
         self._loop: threading.Thread | None = None
-        self._worker: threading.Thread | None = None
-        self._stopping, self._interrupted = threading.Event(), threading.Event()
+        self._stopping = threading.Event()
         self._interval: float | None = None
         self._trouble: HeadraceError | None = None
         self._deployments: deque[float] = deque(maxlen=1000)
@@ -468,27 +466,29 @@ class Session:
     def run_available(self) -> int:
         """Flush query changes, seal everything pending and run it; how many epochs that took."""
         self._check_writable()
+        interrupted = threading.Event()
         if threading.current_thread() is not threading.main_thread():
-            return self._run_available()
-        return self._in_a_thread(self._run_available)
-
-    def _in_a_thread(self, work: Callable[[], int]) -> int:
-        """Run `work` where no Ctrl-C can tear a call to Spark; one that comes cancels the job and waits for the end."""
+            return self._run_available(interrupted)
         done: Future[int] = Future()
 
         def run() -> None:
             try:
-                done.set_result(work())
+                done.set_result(self._run_available(interrupted))
             except BaseException as error:
                 done.set_exception(error)
 
-        self._interrupted.clear()
-        self._worker = threading.Thread(target=run, name="headrace-run", daemon=True)
-        self._worker.start()
+        # In a thread of its own, where no Ctrl-C can tear a call to Spark.
+        worker = threading.Thread(target=run, name="headrace-run", daemon=True)
+        worker.start()
         try:
             return done.result()
         except KeyboardInterrupt:
-            self._halt()
+            interrupted.set()
+            if self._interval is None:
+                self._stop_ingests()
+            while worker.is_alive():
+                self._cancel()
+                worker.join(0.5)
             raise
 
     def warm_up(self) -> None:
@@ -497,18 +497,19 @@ class Session:
         with active(self._runner.spark):
             self._runner.warm_up()
 
-    def _run_available(self) -> int:
+    def _run_available(self, interrupted: threading.Event) -> int:
         with self._running, active(self._runner.spark):
+            self._check_open()
             for ingest in list(self._ingests.values()):
-                if not self._interrupted.is_set():
+                if not interrupted.is_set():
                     ingest.run_available()
             self._catalog.flush()
-            return self._seal_and_run()
+            return self._seal_and_run(interrupted)
 
-    def _seal_and_run(self) -> int:
+    def _seal_and_run(self, interrupted: threading.Event) -> int:
         done = 0
         with progress_of(self._progress) as show:
-            while not self._interrupted.is_set():
+            while not (interrupted.is_set() or self._closed):
                 waiting = sum(c.rows for a in self._arrivals.pending() for c in a.chunks)
                 if self._runner.behind == 0 and self._sealer.seal(self._max_epoch_rows) is None:
                     break
@@ -518,18 +519,14 @@ class Session:
                     show(commit, waiting)
         return done
 
-    def _halt(self) -> None:
-        """Cancel whatever `run_available` or the background run is at, and wait until it is over."""
-        self._interrupted.set()
-        threads = [thread for thread in (self._worker, self._loop) if thread is not None]
-        for ingest in list(self._ingests.values()) if self._worker in threads else ():
+    def _stop_ingests(self) -> None:
+        for ingest in list(self._ingests.values()):
             with suppress(Exception):
                 ingest.stop()
-        for thread in threads:
-            while thread.is_alive():
-                with suppress(Exception):
-                    self._runner.cancel()
-                thread.join(0.5)
+
+    def _cancel(self) -> None:
+        with suppress(Exception):
+            self._runner.cancel()
 
     def _note(self, commit: Commit) -> None:
         epoch = self._sealer.epoch(commit.epoch)
@@ -553,7 +550,6 @@ class Session:
         if seconds <= 0:
             raise EngineError("BAD_OPTION", "the interval must be longer than nothing", hint="say '1 second'")
         self._stopping.clear()
-        self._interrupted.clear()
         with active(self._runner.spark):
             self._start_ingests(seconds)
         self._trouble, self._interval = None, seconds
@@ -595,7 +591,7 @@ class Session:
 
         Ctrl-C anywhere in the process cancels all Spark jobs; an epoch it hit is simply run again.
         """
-        while self._runner.behind or self._sealer.seal(self._max_epoch_rows) is not None:
+        while not self._released and (self._runner.behind or self._sealer.seal(self._max_epoch_rows)):
             try:
                 for commit in self._runner.run_pending():
                     self._note(commit)
@@ -692,8 +688,13 @@ class Session:
             self.stop()
         finally:
             self._stopping.set()
-            self._halt()
-            self._let_go()
+            self._stop_ingests()
+            while not self._running.acquire(timeout=0.5):
+                self._cancel()
+            try:
+                self._let_go()
+            finally:
+                self._running.release()
 
     def _let_go(self) -> None:
         with uninterrupted():
@@ -707,7 +708,7 @@ class Session:
                 self._stop_spark()
 
     def _stop_spark(self) -> None:
-        if self._owns_spark:
+        if self._owns_spark and "spark" in vars(self):
             with suppress(Exception):
                 self.spark.stop()
 
@@ -727,9 +728,10 @@ class Session:
 def open(path: str | Path, **options: Any) -> Session:
     """Open a warehouse for writing, creating it when absent.
 
-    Options: `spark` (a session to use; else one is started with `master` and `config`), `max_epoch_rows`,
-    `changelog_count`, `changelog_delay`, `partitions`, `retention` (results), `log_retention`, `progress`. With
-    `read_only` it reads beside any writer. With `rebuild` it derives the state anew from the log.
+    Options: `spark` (a session to use; else the running one; else one is started with `master` and `config`, and
+    stopped in the end), `max_epoch_rows`, `changelog_count`, `changelog_delay`, `partitions`, `retention` (results),
+    `log_retention`, `progress`. With `read_only` it reads beside any writer. With `rebuild` it derives the state anew
+    from the log. Rows do not depend on the settings of the Spark session, which stay as they are.
     """
     return Session(path, **options)
 

@@ -105,8 +105,50 @@ def test_stream_with_a_source_created_while_running(open_session: Any, tmp_path:
     (tmp_path / "rows.json").write_text("\n".join(lines))
     (tmp_path / "rows.json").rename(folder / "rows.json")
     until(lambda: hr.query("q").metrics().rows == 3)
+
+    (tmp_path / "more.json").write_text("\n".join(lines))
+    (tmp_path / "more.json").rename(folder / "more.json")
+    for _ in range(40):  # the source's jobs are hit as well; the source starts again where it was
+        hr.spark.sparkContext.cancelAllJobs()
+        time.sleep(0.02)
+    until(lambda: hr.metrics().input_rows == 10)
     hr.stop()
+    hr.run_available()
+    assert hr.query("q").metrics().rows == 6
     assert hr.query("q").audit().ok
+
+
+@pytest.mark.parametrize("point", ["job.before", "commit.before"])
+def test_close_while_another_thread_runs(open_session: Any, point: str) -> None:
+    """Closing waits for the epoch under way, or cancels it; the warehouse is let go after that, not before."""
+    hr = open_session()
+    play(hr, ("spend",), steps=2)
+    hr.append("purchases", batch(2))
+    reached, ended = threading.Event(), []
+
+    def slow(here: str) -> None:
+        if here == point:
+            reached.set()
+            time.sleep(0.7)
+            assert hr._warehouse.held
+
+    def run() -> None:
+        try:
+            hr.run_available()
+        except HeadraceError as error:
+            ended.append(error.code)
+
+    with faults.hooked(slow):
+        thread = threading.Thread(target=run)
+        thread.start()
+        reached.wait()
+        hr.close()
+        thread.join()
+    assert ended in ([], ["EPOCH_CANCELLED"])
+    again = open_session()
+    again.run_available()
+    assert again.metrics().epoch == 2
+    assert again.query("spend").audit().ok
 
 
 def test_stress(open_session: Any) -> None:

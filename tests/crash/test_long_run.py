@@ -108,4 +108,5 @@ def test_bounded(spark: Any, tmp_path: Path) -> None:
             hr.run_available()
         for name in ("long", "plain", alive[-1]):
             report = hr.query(name).audit()
-            assert report.ok and report.note, report
+            assert report.ok, report
+            assert report.note or name != "long", "the log of its first epochs is gone"

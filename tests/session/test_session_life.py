@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -210,18 +211,13 @@ def test_metrics_count_what_happened(open_session: Open) -> None:
     mine = query.metrics()
     assert (mine.rows, mine.first_epoch, mine.last_epoch) == (2, 0, None)
     assert mine.deployment_latency is not None and mine.deployment_latency >= 0
-
-
-def test_event_time_latency_is_that_of_the_newest_result(open_session: Open) -> None:
-    hr = with_sales(open_session())
-    hr.create_query(PER_COUNTRY, name="q")
-    hr.append("sales", [sale(1), sale(11)])
+    hr.create_query(PER_COUNTRY, name="windows")
+    hr.append("sales", [sale(5), sale(11)])
     hr.run_available()
     latency = hr.metrics().event_time_latency
-    assert latency is not None
-    import time
-
-    assert latency == pytest.approx(time.time() - at(10).timestamp(), abs=60)
+    assert latency == pytest.approx(time.time() - at(10).timestamp(), abs=60), (
+        "since the newest result's window ended"
+    )
 
 
 def test_streams_tell_rows_watermark_and_late_tuples(open_session: Open) -> None:
@@ -312,6 +308,63 @@ def test_two_warehouses_at_a_time_do_not_mix(open_session: Open) -> None:
     assert (rows(left.query("q")), rows(right.query("q"))) == ([(1,), (21,)], [(2,), (22,)])
     assert (rows(left.query("alone")), rows(right.query("alone"))) == ([("c1", 1)], [("c2", 1)])
     assert left.query("alone").audit().ok and right.query("alone").audit().ok
+
+
+def test_a_reader_beside_the_writer(open_session: Open) -> None:
+    hr = with_sales(open_session())
+    hr.create_query(PER_COUNTRY, name="q")
+    hr.append("sales", [sale(1), sale(11)])
+    hr.run_available()
+    reader = open_session(read_only=True)
+    hr.append("sales", [sale(25)])
+    hr.run_available()
+    query = reader.query("q")
+    assert rows(query) == [("DE", 1)], "it sees what was committed when it was opened"
+    assert query.audit().ok
+    assert "window(ts, '10 seconds')" in query.explain()
+    assert reader.execute("SELECT n FROM q").to_pylist() == [{"n": 1}]
+    assert stream_info(reader).rows == 2
+    writes: list[Callable[[], Any]] = [
+        reader.run_available,
+        reader.start,
+        lambda: reader.append("sales", []),
+        lambda: reader.create_query("SELECT id FROM sales"),
+        lambda: reader.drop_query("q"),
+        lambda: reader.create_stream("t", "ts TIMESTAMP", event_time="ts"),
+        lambda: reader.close_stream("sales"),
+        lambda: reader.execute("DROP QUERY q"),
+    ]
+    for write in writes:
+        with pytest.raises(EngineError, match="READ_ONLY"):
+            write()
+    reader.close()
+    assert rows(hr.query("q")) == [("DE", 1), ("DE", 1)]
+
+
+def test_columns_have_the_names_that_spark_gives_them(open_session: Open, spark: Any) -> None:
+    hr = open_session()
+    schema = "`user id` BIGINT, `a.b` INT, `select` STRING, `Grüße` DOUBLE, `window` INT, ts TIMESTAMP"
+    hr.create_stream("s", schema, event_time="ts")
+    values = {"user id": 1, "a.b": 2, "select": "x", "Grüße": 0.5, "window": 7}
+    hr.append("s", [values | {"ts": at(1)}, values | {"ts": at(2)}])
+    texts = {
+        "all": "SELECT * FROM s",
+        "twice": "SELECT `user id`, `user id`, `USER ID` + 1, `a.b` AS `it's ``mine```, `window` FROM s",
+        "keys": "SELECT `select`, COUNT(*), SUM(`Grüße`) FROM s GROUP BY `select`, window(ts, '10 seconds')",
+        "alone": "SELECT `a.b`, COUNT(DISTINCT `user id`) FROM s GROUP BY `a.b`, window(ts, '10 seconds')",
+    }
+    queries = {name: hr.create_query(text, name=name) for name, text in texts.items()}
+    hr.close_stream("s")
+    hr.run_available()
+    spark.createDataFrame([], schema).createOrReplaceTempView("s")
+    for name, query in queries.items():
+        assert query.results().columns == spark.sql(texts[name]).columns, name
+        assert query.audit().ok, name
+    spark.catalog.dropTempView("s")
+    assert rows(queries["twice"]) == [(1, 1, 2, 2, 7)] * 2
+    assert rows(queries["keys"]) == [("x", 2, 1.0)]
+    assert rows(queries["alone"]) == [(2, 1)]
+    assert len(queries["twice"].to_pandas().columns) == 5
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from headrace.planner.shared import query_signature
 _LOGGER = logging.getLogger(__name__)
 
 SMALL_BYTES = 16 << 20
-SMALL_ROWS = 1 << 20
+SMALL_ROWS = 1 << 18
 """Result files below both limits are merged; merging must fit into the driver's memory."""
 
 
@@ -105,9 +105,7 @@ class Upkeep:
         if commit.epoch % self._options.every == self._options.every - 1:
             try:
                 self._slow(commit)
-            except (
-                HeadraceError
-            ) as error:  # an old record is damaged: that must not keep new epochs from running
+            except HeadraceError as error:  # an old record is damaged: new epochs run all the same
                 if str(error) != self._complaint:
                     _LOGGER.warning("upkeep after epoch %d failed: %s", commit.epoch, error)
                 self._complaint = str(error)

@@ -19,7 +19,7 @@ from headrace.log.append import arrive
 from headrace.log.arrivals import Arrivals, Batch
 from headrace.log.chunks import DEFAULT_MAX_CHUNK_ROWS, describe_chunk, misfit
 from headrace.log.sources import FileFormat, FileSource, FrameSource, Source, ddl
-from headrace.log.spark_write import check_frame, spark_error, write_dataframe
+from headrace.log.spark_write import check_frame, job_cancelled, spark_error, write_dataframe
 from headrace.model.epoch import Chunk
 from headrace.model.errors import LogError
 from headrace.model.query import Stream
@@ -50,6 +50,8 @@ class Ingest:
         self._stream, self._source, self._max_chunk_rows = stream, source, max_chunk_rows
         self._checkpoint = warehouse.path(f"{warehouse.stream_dir(stream.name)}/checkpoint")
         self._query: StreamingQuery | None = None
+        self._passing: StreamingQuery | None = None
+        self._period = "1 second"
         self._error: LogError | None = None
         self._lock = threading.Lock()
 
@@ -70,7 +72,7 @@ class Ingest:
             query = self._query
             background = query is not None and query.isActive
             if query is None or not background:
-                query = self._start({"availableNow": True})
+                query = self._passing = self._start({"availableNow": True})
         try:
             if background:
                 query.processAllAvailable()
@@ -78,6 +80,8 @@ class Ingest:
                 query.awaitTermination()
         except Exception as error:
             raise self._failure(error) from error
+        finally:
+            self._passing = None
         if self._error is not None:
             raise self._error
 
@@ -85,13 +89,18 @@ class Ingest:
         """Read in the background, a batch per interval (seconds, or as Spark writes it); harmless when
         running.
         """
-        period = interval if isinstance(interval, str) else f"{max(int(interval * 1000), 0)} milliseconds"
+        self._period = (
+            interval if isinstance(interval, str) else f"{max(int(interval * 1000), 0)} milliseconds"
+        )
         with self._lock:
             if not self.running:
-                self._query = self._start({"processingTime": period})
+                self._query = self._start({"processingTime": self._period})
 
     def stop(self) -> None:
         """Stop reading; what was read stays. Harmless when it is not running."""
+        passing = self._passing
+        if passing is not None:
+            passing.stop()
         with self._lock:
             query, self._query = self._query, None
         if query is not None:
@@ -100,10 +109,14 @@ class Ingest:
             query.stop()
 
     def health(self) -> LogError | None:
-        """Why the ingest stopped by itself; None while all is well."""
+        """Why the ingest stopped by itself; None while all is well. One whose job was cancelled is started again."""
         query = self._query
-        if self._error is None and query is not None and query.exception() is not None:
-            self._error = self._failure(query.exception())
+        found = None if query is None else query.exception()
+        if self._error is None and found is not None:
+            if job_cancelled(found):
+                self.start(self._period)
+            else:
+                self._error = self._failure(found)
         return self._error
 
     def _failure(self, error: Any) -> LogError:
@@ -133,7 +146,8 @@ class Ingest:
         try:
             self._take_batch(frame, number)
         except LogError as error:
-            self._error = error
+            if not job_cancelled(error):
+                self._error = error
             raise
 
     def _take_batch(self, frame: DataFrame, number: int) -> None:

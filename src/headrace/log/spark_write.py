@@ -84,9 +84,16 @@ def check_frame(frame: DataFrame, stream: Stream) -> None:
 
 
 def spark_error(error: Exception, what: str) -> LogError:
-    """A Spark exception as ours: its first line is the detail, the rest stays the cause."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return LogError("SPARK_FAILED", what, detail=lines[0].strip()[:500] if lines else repr(error))
+    """A Spark exception as ours: the line that tells what happened is the detail, the rest stays the cause."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        del lines[0]  # Py4J's own line; the exception follows
+    return LogError("SPARK_FAILED", what, detail=lines[0].lstrip(": ")[:500] if lines else repr(error))
+
+
+def job_cancelled(error: object) -> bool:
+    """Whether an exception, ours or Spark's, says that somebody cancelled the job."""
+    return "[SPARK_JOB_CANCELLED]" in str(error)
 
 
 def _writer(

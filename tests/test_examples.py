@@ -1,0 +1,74 @@
+"""What the README and the examples show works as it is shown."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.session import QueryHandle, Session
+from headrace.sql import Select, parse_statement
+from headrace.workloads import gaming
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def snippets(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.spark
+def test_the_quickstart_runs_and_prints_the_rows(tmp_path: Path) -> None:
+    example = ROOT / "examples" / "quickstart.py"
+    done = subprocess.run(
+        [sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    header, *lines, verdict = done.stdout.splitlines()
+    assert header.split() == ["gemPackID", "since", "spend"]
+    rows = {(int(pack), f"{day} {time}"): float(spend) for _, pack, day, time, spend in map(str.split, lines)}
+    assert rows == {
+        (7, "2026-01-01 11:59:55"): 14.98,
+        (7, "2026-01-01 12:00:00"): 14.98,
+        (8, "2026-01-01 12:00:05"): 19.99,
+        (8, "2026-01-01 12:00:10"): 19.99,
+    }
+    assert verdict == "equal to plain Spark: True"
+
+
+@pytest.mark.spark
+def test_the_readme_s_queries_are_queries(open_session: Callable[..., Any]) -> None:
+    hr = open_session()
+    hr.create_stream(gaming.STREAM, gaming.DDL, event_time=gaming.EVENT_TIME, watermark=gaming.WATERMARK)
+    texts = snippets("sql")
+    assert len(texts) >= 2
+    for text in texts:
+        assert isinstance(parse_statement(text), Select)
+        assert "shared" in hr.explain(text), text
+        hr.create_query(text)
+
+
+def test_the_readme_s_calls_exist() -> None:
+    called = set()
+    for text in snippets("python"):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                called.add((node.value.id, node.attr))
+    faces = {"hr": Session, "q": QueryHandle, "spend": QueryHandle}
+    ours = {(name, attribute) for name, attribute in called if name in faces}
+    assert len(ours) > 15
+    assert [pair for pair in sorted(ours) if not hasattr(faces[pair[0]], pair[1])] == []
+
+
+def test_the_readme_s_commands_exist() -> None:
+    from headrace.cli.main import cli
+
+    named = set(re.findall(r"`headrace ([a-z]+)", README))
+    assert named and named <= set(cli.commands)
