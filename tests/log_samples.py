@@ -16,7 +16,7 @@ from headrace.log.append import append
 from headrace.log.arrivals import Arrivals
 from headrace.log.seal import Sealer
 from headrace.model.predicate import TRUE
-from headrace.model.query import Projection, QueryPlan, Stream, StreamName
+from headrace.model.query import Projection, Query, QueryPlan, Stream, StreamName
 from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, Column
 
 PURCHASES = Stream(
@@ -81,3 +81,7 @@ def run_script(
         environment["HEADRACE_KILL_AT"] = kill_at
     command = [sys.executable, "-c", script, *map(str, arguments)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def active(log: Opened, epoch: int) -> tuple[Query, ...]:
+    return tuple(entry.query for entry in log.catalog.active_entries(epoch))

@@ -23,7 +23,7 @@ LAYERS = (
     ("operators",),
     ("engine",),
     ("results",),
-    ("sources", "session", "statements", "progress", "__init__"),
+    ("sources", "session", "running", "statements", "progress", "__init__"),
     ("service", "cli"),
 )
 """The design's layout, top to bottom; a module imports from its own layer and those above it."""

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
 import warnings
-from collections import deque
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -28,7 +25,6 @@ from headrace.engine.analyzer import SparkAnalyzer
 from headrace.engine.errors import spark_reason
 from headrace.engine.files import check_results
 from headrace.engine.group import Delivered, Group, GroupOptions
-from headrace.engine.records import Commit
 from headrace.engine.recovery import check_cursor, last_commit, last_whole_commit
 from headrace.engine.spark import (
     AUDITING,
@@ -53,9 +49,9 @@ from headrace.model.query import Fallback, Query, QueryId, QueryPlan, Stream, St
 from headrace.model.types import Column, Kind, SqlType
 from headrace.planner.explain import explain_plan, explain_query
 from headrace.planner.shared import Member, plan_group
-from headrace.progress import progress_of
 from headrace.results.audit import AuditReport, audit_query
 from headrace.results.view import query_frame
+from headrace.running import Running, Totals, session_closed
 from headrace.statements import execute, select_failed
 
 if TYPE_CHECKING:
@@ -213,43 +209,43 @@ class Session:
         self._given, self._master, self._config = spark, master, config
         self._owns_spark = False
         self._reading = threading.RLock()
+        self._closed = self._released = False
         try:
-            self._recover(rebuild, changelog_count, delay)
+            self._recover(rebuild, changelog_count, delay, max_epoch_rows, progress)
         except BaseException:
             self._stop_spark()
             self._warehouse.release()
             raise
-        self._max_epoch_rows, self._progress = max_epoch_rows, progress
-        self._running = threading.Lock()
-        self._loop: threading.Thread | None = None
-        self._stopping = threading.Event()
-        self._interval: float | None = None
-        self._trouble: HeadraceError | None = None
-        self._deployments: deque[float] = deque(maxlen=1000)
-        self._totals = {"input": 0, "results": 0, "late": 0}
-        self._latency: float | None = None
-        self._closed = self._released = False
 
-    def _recover(self, rebuild: bool, changelog_count: int, changelog_delay: float) -> None:
+    def _recover(
+        self,
+        rebuild: bool,
+        changelog_count: int,
+        changelog_delay: float,
+        max_epoch_rows: int,
+        progress: bool | None,
+    ) -> None:
         """Find where the last writer stopped. The commit comes first: what is read later can only be newer."""
         commit = last_whole_commit(self._warehouse) if rebuild else last_commit(self._warehouse)
         check_cursor(commit, EpochLog(self._warehouse))
         log = open_log(self._warehouse, batch_count=changelog_count, batch_delay=changelog_delay)
         self._catalog, self._arrivals, self._sealer = log.catalog, log.arrivals, log.sealer
-        self._ingests: dict[str, Ingest] = {}
         self._group = Delivered(self._catalog, self._sealer, commit)
+        self._running: Running | None = None
         if self._warehouse.read_only:
             return
         jobs = child_session(self.spark, EPOCH_JOBS)
-        self._runner = Group(jobs, self._warehouse, self._catalog, self._sealer, commit, self._options)
-        self._group = self._runner
+        group = Group(jobs, self._warehouse, self._catalog, self._sealer, commit, self._options)
+        self._group = group
         if rebuild:
-            self._runner.rebuild()
+            group.rebuild()
+        self._running = Running(group, self._catalog, self._arrivals, self._sealer, max_epoch_rows, progress)
         for stream in self._catalog.streams():
             described = self._catalog.source(stream.name)
             if described and described["kind"] != FRAME and not self._arrivals.closed(stream.name):
                 source = source_from(described)
-                self._ingests[stream.name] = Ingest(jobs, self._warehouse, self._arrivals, stream, source)
+                ingest = Ingest(jobs, self._warehouse, self._arrivals, stream, source)
+                self._running.add_ingest(stream.name, ingest)
 
     @cached_property
     def spark(self) -> SparkSession:
@@ -285,7 +281,7 @@ class Session:
         source: Any = None,
     ) -> None:
         """Define a stream. `schema` is Spark DDL; `source` None means that `append` feeds it."""
-        self._check_writable()
+        running = self._runs()
         stream = self._define(name, schema, event_time, watermark)
         if source is None:
             self._catalog.create_stream(stream)
@@ -293,28 +289,24 @@ class Session:
         given = as_source(source)
         ingest = self._checked_ingest(stream, given)
         self._catalog.create_stream(stream, given.describe())
-        self._add_ingest(stream, ingest)
+        running.add_ingest(stream.name, ingest)
 
     def attach_source(self, name: str, source: Any) -> None:
         """Give a reopened stream its streaming DataFrame again: DataFrames are not kept in the warehouse."""
-        self._check_writable()
+        running = self._runs()
         stream = self._catalog.stream(name)
         if self._arrivals.closed(stream.name):
             raise LogError("STREAM_CLOSED", f"stream `{stream.name}` is closed", hint="create another stream")
-        if stream.name in self._ingests:
+        if stream.name in running.ingests:
             raise LogError("SOURCE_ATTACHED", f"stream `{stream.name}` has its source already")
-        self._add_ingest(stream, self._checked_ingest(stream, as_source(source)))
+        running.add_ingest(stream.name, self._checked_ingest(stream, as_source(source)))
 
     def _checked_ingest(self, stream: Stream, source: Source) -> Ingest:
-        ingest = Ingest(self._runner.spark, self._warehouse, self._arrivals, stream, source)
-        with active(self._runner.spark):
+        jobs = self._runs().group.spark
+        ingest = Ingest(jobs, self._warehouse, self._arrivals, stream, source)
+        with active(jobs):
             ingest.check()
         return ingest
-
-    def _add_ingest(self, stream: Stream, ingest: Ingest) -> None:
-        self._ingests[stream.name] = ingest
-        if self._interval is not None:
-            ingest.start(self._interval)
 
     def _define(self, name: str, schema: str, event_time: str, watermark: Duration) -> Stream:
         sql.check_name(name, "stream")
@@ -323,7 +315,7 @@ class Session:
                 "NO_EVENT_TIME", f"stream `{name}` has no event time", hint="name a TIMESTAMP column"
             )
         try:
-            with active(self._runner.spark):
+            with active(self._runs().group.spark):
                 parsed = StructType.fromDDL(schema)
             fields = parsed.fields if isinstance(parsed, StructType) else []
         except Exception as error:
@@ -354,14 +346,13 @@ class Session:
 
     def append(self, stream: str, data: Any) -> int:
         """Add rows (pandas, pyarrow, Spark DataFrame, list of dicts) durably; the next epoch takes them in."""
-        self._check_writable()
+        self._runs()
         return append(self._warehouse, self._arrivals, self._catalog.stream(stream), data)
 
     def close_stream(self, name: str) -> None:
         """No more input: with the next epoch the watermark goes to infinity and every window closes."""
-        self._check_writable()
-        stream = self._catalog.stream(name)
-        ingest = self._ingests.pop(stream.name, None)
+        running, stream = self._runs(), self._catalog.stream(name)
+        ingest = running.ingests.pop(stream.name, None)
         if ingest is not None:
             ingest.stop()
         self._arrivals.close(stream.name)
@@ -391,7 +382,7 @@ class Session:
 
     def create_query(self, text: str, name: str | None = None) -> QueryHandle:
         """Ask for a query; returns at once. It is active from the next epoch on."""
-        self._check_writable()
+        self._runs()
         if name is not None:
             sql.check_name(name, "query")
         query = self._catalog.request_create(name, self._parse(text))
@@ -404,7 +395,7 @@ class Session:
 
     def drop_query(self, name: str) -> None:
         """Ask for a query to end with the current epoch; its results stay."""
-        self._check_writable()
+        self._runs()
         self._catalog.request_drop(name)
 
     def query(self, name: str) -> QueryHandle:
@@ -465,173 +456,36 @@ class Session:
 
     def run_available(self) -> int:
         """Flush query changes, seal everything pending and run it; how many epochs that took."""
-        self._check_writable()
-        interrupted = threading.Event()
-        if threading.current_thread() is not threading.main_thread():
-            return self._run_available(interrupted)
-        done: Future[int] = Future()
-
-        def run() -> None:
-            try:
-                done.set_result(self._run_available(interrupted))
-            except BaseException as error:
-                done.set_exception(error)
-
-        # In a thread of its own, where no Ctrl-C can tear a call to Spark.
-        worker = threading.Thread(target=run, name="headrace-run", daemon=True)
-        worker.start()
-        try:
-            return done.result()
-        except KeyboardInterrupt:
-            interrupted.set()
-            if self._interval is None:
-                self._stop_ingests()
-            while worker.is_alive():
-                self._cancel()
-                worker.join(0.5)
-            raise
+        return self._runs().run_available()
 
     def warm_up(self) -> None:
         """Start Spark's Python workers now; otherwise the first epoch waits for them, about ten seconds."""
-        self._check_open()
-        with active(self._runner.spark):
-            self._runner.warm_up()
-
-    def _run_available(self, interrupted: threading.Event) -> int:
-        with self._running, active(self._runner.spark):
-            self._check_open()
-            for ingest in list(self._ingests.values()):
-                if not interrupted.is_set():
-                    ingest.run_available()
-            self._catalog.flush()
-            return self._seal_and_run(interrupted)
-
-    def _seal_and_run(self, interrupted: threading.Event) -> int:
-        done = 0
-        with progress_of(self._progress) as show:
-            while not (interrupted.is_set() or self._closed):
-                waiting = sum(c.rows for a in self._arrivals.pending() for c in a.chunks)
-                if self._runner.behind == 0 and self._sealer.seal(self._max_epoch_rows) is None:
-                    break
-                for commit in self._runner.run_pending():
-                    self._note(commit)
-                    done += 1
-                    show(commit, waiting)
-        return done
-
-    def _stop_ingests(self) -> None:
-        for ingest in list(self._ingests.values()):
-            with suppress(Exception):
-                ingest.stop()
-
-    def _cancel(self) -> None:
-        with suppress(Exception):
-            self._runner.cancel()
-
-    def _note(self, commit: Commit) -> None:
-        epoch = self._sealer.epoch(commit.epoch)
-        self._totals["input"] += commit.metrics.input_rows
-        self._totals["results"] += commit.metrics.result_rows
-        self._totals["late"] += commit.metrics.late_rows
-        for change in epoch.changes:
-            self._deployments.append(max(0.0, commit.committed_at - change.requested_at))
-        ends = [
-            r.max_us for r in commit.results if r.first_epoch == r.last_epoch == commit.epoch and r.max_us
-        ]
-        ends = [end for end in ends if end not in (NEVER_US, FOREVER_US)]
-        self._latency = commit.committed_at - max(ends) / 1e6 if ends else None
+        self._runs().warm_up()
 
     def start(self, interval: Duration = "1 second") -> None:
         """Run in the background: every interval, whatever has arrived becomes an epoch."""
-        self._check_writable()
-        if self._loop is not None:
-            raise EngineError("ALREADY_RUNNING", "the session is running already", hint="call stop() first")
-        seconds = sql.parse_duration(interval) / 1e6
-        if seconds <= 0:
-            raise EngineError("BAD_OPTION", "the interval must be longer than nothing", hint="say '1 second'")
-        self._stopping.clear()
-        with active(self._runner.spark):
-            self._start_ingests(seconds)
-        self._trouble, self._interval = None, seconds
-        self._loop = threading.Thread(target=self._run_loop, args=(seconds,), name="headrace", daemon=True)
-        self._loop.start()
-
-    def _start_ingests(self, seconds: float) -> None:
-        """All of them, or none when one cannot."""
-        try:
-            for ingest in list(self._ingests.values()):
-                ingest.start(seconds)
-        except HeadraceError:
-            for ingest in list(self._ingests.values()):
-                ingest.stop()
-            raise
-
-    def _run_loop(self, seconds: float) -> None:
-        due = time.monotonic()
-        try:
-            while not self._stopping.is_set():
-                for ingest in list(self._ingests.values()):
-                    if (trouble := ingest.health()) is not None:
-                        raise trouble
-                self._catalog.tick()
-                with self._running, active(self._runner.spark):
-                    self._run_sealed()
-                due = max(due + seconds, time.monotonic())
-                self._stopping.wait(max(0.0, due - time.monotonic()))
-        except HeadraceError as error:
-            self._trouble = error
-        except Exception as error:
-            self._trouble = EngineError(
-                "LOOP_FAILED", "the background run stopped", detail=spark_reason(error)
-            )
-            self._trouble.__cause__ = error
-
-    def _run_sealed(self) -> None:
-        """Seal and run until nothing is pending or somebody wants to stop.
-
-        Ctrl-C anywhere in the process cancels all Spark jobs; an epoch it hit is simply run again.
-        """
-        while not self._released and (self._runner.behind or self._sealer.seal(self._max_epoch_rows)):
-            try:
-                for commit in self._runner.run_pending():
-                    self._note(commit)
-            except EngineError as error:
-                if error.code != "EPOCH_CANCELLED":
-                    raise
-            if self._stopping.is_set():
-                return
+        self._runs().start(sql.parse_duration(interval) / 1e6)
 
     def stop(self) -> None:
         """Stop running in the background; the epoch under way is finished first."""
-        if self._loop is None:
-            return
-        self._stopping.set()
-        self._loop.join()
-        self._loop = self._interval = None
-        for ingest in list(self._ingests.values()):
-            ingest.stop()
-        self._raise_trouble()
-
-    def _raise_trouble(self) -> None:
-        trouble, self._trouble = self._trouble, None
-        if trouble is not None:
-            raise trouble
+        if self._running is not None:
+            self._running.stop()
 
     def metrics(self) -> SessionMetrics:
         """Counters for a live view; cheap. Raises what stopped a background run."""
-        if self._trouble is not None and self._loop is not None and not self._loop.is_alive():
-            self._raise_trouble()
-        commit = self._group.commit
+        if self._running is not None:
+            self._running.check()
+        commit, totals = self._group.commit, self._running.totals if self._running else Totals()
         return SessionMetrics(
             epoch=commit.epoch,
             active_queries=commit.metrics.active_queries,
-            input_rows=self._totals["input"],
-            result_rows=self._totals["results"],
-            late_rows=self._totals["late"],
+            input_rows=totals.input_rows,
+            result_rows=totals.result_rows,
+            late_rows=totals.late_rows,
             last_epoch_seconds=commit.metrics.seconds,
             last_epoch_rows=commit.metrics.input_rows,
-            event_time_latency=self._latency,
-            deployment_latencies=tuple(self._deployments),
+            event_time_latency=totals.event_time_latency,
+            deployment_latencies=tuple(totals.deployments),
             behind=self._group.behind,
         )
 
@@ -670,14 +524,16 @@ class Session:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise EngineError("SESSION_CLOSED", "this session is closed", hint="open the warehouse again")
+            raise session_closed()
 
-    def _check_writable(self) -> None:
+    def _runs(self) -> Running:
+        """What only a session that may write has."""
         self._check_open()
-        if self._warehouse.read_only:
+        if self._running is None:
             raise EngineError(
                 "READ_ONLY", "this session was opened to read", hint="open the warehouse without read_only"
             )
+        return self._running
 
     def close(self) -> None:
         """Stop, keep everything that was asked for, and let the warehouse go. Harmless when closed."""
@@ -685,16 +541,10 @@ class Session:
             return
         self._closed = True
         try:
-            self.stop()
+            if self._running is not None:
+                self._running.close()
         finally:
-            self._stopping.set()
-            self._stop_ingests()
-            while not self._running.acquire(timeout=0.5):
-                self._cancel()
-            try:
-                self._let_go()
-            finally:
-                self._running.release()
+            self._let_go()
 
     def _let_go(self) -> None:
         with uninterrupted():

@@ -15,7 +15,7 @@ from headrace.model.epoch import Create, Drop
 from headrace.model.errors import CatalogError, StorageError
 from headrace.model.query import EpochId, StreamName
 from headrace.model.types import BIGINT, Column, SqlType
-from log_samples import PLAN, PURCHASES, FakeClock, Opened, open_log
+from log_samples import PLAN, PURCHASES, FakeClock, Opened, active, open_log
 
 
 @pytest.fixture
@@ -179,13 +179,13 @@ def test_a_query_lives_from_the_epoch_that_takes_it_in(log: Opened) -> None:
     log.sealer.seal()
     query = log.catalog.request_create("a", PLAN)
     assert log.catalog.entry("a").state is QueryState.PENDING
-    assert log.catalog.active(1) == ()
+    assert active(log, 1) == ()
     step(log)
     log.catalog.request_drop("a")
     step(log)
     entry = log.catalog.entry("a")
     assert (entry.first_epoch, entry.last_epoch, entry.state) == (1, 2, QueryState.DROPPED)
-    assert [log.catalog.active(epoch) for epoch in range(4)] == [(), (query,), (), ()]
+    assert [active(log, epoch) for epoch in range(4)] == [(), (query,), (), ()]
     assert entry.active_at is not None
 
 
@@ -197,7 +197,7 @@ def test_dropped_while_pending_it_never_sees_a_row(log: Opened) -> None:
     entry = log.catalog.entry("a")
     assert (entry.state, entry.slot) == (QueryState.DROPPED, None)
     assert entry.first_epoch == entry.last_epoch == 0
-    assert log.catalog.active(0) == ()
+    assert active(log, 0) == ()
 
 
 def test_slots_are_reused_lowest_first(log: Opened) -> None:
@@ -222,8 +222,8 @@ def test_quarantine_ends_a_query_and_keeps_its_slot_until_it_is_dropped(log: Ope
     log.catalog.quarantine(query.id, EpochId(1), "overflow")
     entry = log.catalog.entry("a")
     assert (entry.state, entry.last_epoch, entry.error) == (QueryState.QUARANTINED, 1, "overflow")
-    assert log.catalog.active(0) == (query,)
-    assert log.catalog.active(1) == ()
+    assert active(log, 0) == (query,)
+    assert active(log, 1) == ()
     log.catalog.quarantine(query.id, EpochId(3), "again")
     assert log.catalog.entry("a") == entry
     log.catalog.request_create("b", PLAN)

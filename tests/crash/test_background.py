@@ -54,7 +54,7 @@ def test_trouble_surfaces_and_can_be_mended(open_session: Any, surface: str) -> 
     kept = chunk.read_bytes()
     chunk.unlink()
     hr.start("50 milliseconds")
-    until(lambda: not hr._loop.is_alive())
+    until(lambda: not hr._running._loop.is_alive())
     with pytest.raises(HeadraceError) as raised:
         getattr(hr, surface)()
     assert str(chunk) in str(raised.value)

@@ -47,7 +47,7 @@ def held(hr: Any) -> dict[str, int]:
     return {
         "entries": len(hr._catalog.entries()),
         "logged": sum(map(len, hr._group.index._streams.values())),
-        "garbage": len(hr._runner._upkeep._garbage),
+        "garbage": len(hr._group._upkeep._garbage),
         "results": len(hr._group.commit.results),
         "counted": len(hr._group.commit.rows),
         "slots": hr._catalog._queries.slots,

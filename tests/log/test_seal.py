@@ -17,7 +17,7 @@ from headrace.log.epochs import EPOCHS
 from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk, Epoch, StreamEpoch
 from headrace.model.errors import LogError, StorageError
 from headrace.model.query import StreamName
-from log_samples import PLAN, PURCHASES, Opened, open_log, rows_at
+from log_samples import PLAN, PURCHASES, Opened, active, open_log, rows_at
 
 ADS = dataclasses.replace(PURCHASES, name=StreamName("ads"), watermark_us=0)
 
@@ -110,7 +110,7 @@ def test_changes_take_effect_with_the_first_chunk_epoch(log: Opened) -> None:
     log.catalog.flush()
     first, second = seal_all(log, 1)
     assert (len(first.changes), len(second.changes)) == (1, 0)
-    assert log.catalog.active(first.id) == log.catalog.active(second.id) == (query,)
+    assert active(log, first.id) == active(log, second.id) == (query,)
 
 
 def test_a_sealed_arrival_leaves_no_record(log: Opened) -> None:
@@ -210,7 +210,7 @@ def test_expiry_removes_chunks_and_records(log: Opened, tmp_path: Path) -> None:
     assert {f"log/purchases/{path.name}" for path in tmp_path.glob("log/purchases/*.parquet")} == kept
     assert adopted.exists()
     again = reopened(log)
-    assert again.catalog.active(8) == (query,)
+    assert active(again, 8) == (query,)
     assert list(again.sealer.epochs(again.sealer.first)) == epochs[4:]
 
 

@@ -28,6 +28,7 @@ from headrace.model.query import (
 )
 from headrace.model.types import Column, SqlType
 from headrace.model.window import Window
+from headrace.operators import aggregation, cells, folding, grid
 from headrace.operators.aggregation import reduce_aggregation
 from headrace.operators.bundle import pack_bundle, read_bundle
 from headrace.operators.prepared import AggregationLogic
@@ -50,7 +51,7 @@ STREAM = Stream(
 )
 OPERANDS = {column.name: Operand(column.name, column.type) for column in STREAM.columns}
 PARTITIONS = 3
-SEEDS = int(os.environ.get("HEADRACE_SEEDS", "8"))
+SEEDS = int(os.environ.get("HEADRACE_SEEDS", "5"))
 """A seed costs most of a second; before a release, run hundreds."""
 
 RESULT_TYPES = {
@@ -159,6 +160,21 @@ def close_to(left: Any, right: Any) -> bool:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_matches_slow_evaluator(seed: int) -> None:
+    check_against_slow_evaluator(seed)
+
+
+@pytest.mark.parametrize("seed", range(100, 100 + max(1, SEEDS // 4)))
+def test_matches_slow_evaluator_in_small_blocks(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What only large batches meet otherwise: cells that occur, blocks of tuples and of keys, sparse folds."""
+    monkeypatch.setattr(cells, "DENSE_CELLS", 2)
+    monkeypatch.setattr(cells, "MEMBER_ELEMENTS", 50)
+    monkeypatch.setattr(folding, "BLOCK_ELEMENTS", random.Random(seed).choice([8, 200]))
+    monkeypatch.setattr(aggregation, "BLOCK_ELEMENTS", 100)
+    monkeypatch.setattr(grid, "DENSE_SLICES", 4)
+    check_against_slow_evaluator(seed)
+
+
+def check_against_slow_evaluator(seed: int) -> None:
     print(f"seed {seed}")
     rng = random.Random(seed)
     epochs, watermark, high, base = [], NEVER_US, -(10**9), rng.choice([0, 10**15])

@@ -283,19 +283,10 @@ class Catalog:
         """The newest query of that name."""
         return self.entry(name).query
 
-    def active(self, epoch: EpochId | int) -> tuple[Query, ...]:
-        """The queries that see the tuples of `epoch`, oldest first."""
-        return tuple(entry.query for entry in self.active_entries(epoch))
-
     def active_entries(self, epoch: EpochId | int) -> tuple[QueryEntry, ...]:
-        """As `active`, with slots."""
+        """The queries that see the tuples of `epoch`, oldest first."""
         with self._lock:
             return tuple(entry for entry in self._queries.entries() if entry.active_in(epoch))
-
-    def slots(self, epoch: EpochId | int) -> dict[int, QueryId]:
-        """Which query holds which slot in `epoch`."""
-        active = self.active_entries(epoch)
-        return {entry.slot: entry.query.id for entry in active if entry.slot is not None}
 
     def forget(self, query_id: QueryId) -> None:
         """Stop listing a dropped query, when its results are gone too. Durable with the next checkpoint."""

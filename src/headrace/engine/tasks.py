@@ -56,9 +56,6 @@ class EpochTask:
     watermark: dict[str, int]
     attempt: str
 
-    def dumps(self) -> str:
-        return json.dumps(asdict(self))
-
 
 @dataclass(frozen=True, slots=True)
 class PreparedPlan:

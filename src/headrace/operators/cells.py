@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -15,6 +15,9 @@ from headrace.operators.regions import Regions, Truth, region_count
 
 DENSE_CELLS = 1 << 14
 """Families with at most this many possible cells use the mixed-radix code itself as the cell id."""
+
+MEMBER_ELEMENTS = 1 << 25
+"""Tuples of any other family are worked off in blocks, so that no membership has more elements than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,15 @@ class FamilyIndex:
         self._radices = [region_count(index) for index in self._indexes]
         self._size = prod(self._radices)
         self._static: tuple[Ints, Bools] | None = None
+
+    def blocks(self, regions: Sequence[Regions], rows: int) -> Iterator[tuple[slice, Cells]]:
+        """The tuples in as many blocks as memory asks for, each with its cells: one where these are few."""
+        step = max(rows, 1)
+        if self._size > DENSE_CELLS:
+            step = max(MEMBER_ELEMENTS // len(self._predicates), 1)
+        for low in range(0, rows, step):
+            block = slice(low, min(low + step, rows))
+            yield block, self.locate([r[block] for r in regions], block.stop - low)
 
     def locate(self, regions: Sequence[Regions], rows: int) -> Cells:
         """Cells of `rows` tuples, given the operator's regions per operand."""

@@ -61,8 +61,9 @@ def fold_block(logic: AggregationLogic, block: KeyBlock) -> Folded | None:
         for one, ids, lane in zip(logic.lanes, logic.ids, logic.operator.lanes, strict=True)
     ]
     for f, family in enumerate(logic.families):
-        cells = family.locate(regions, len(row))
-        _fold_family(logic, f, cells, row, len(present), inputs, lanes)
+        for part, cells in family.blocks(regions, len(row)):
+            some = [parts and {name: values[part] for name, values in parts.items()} for parts in inputs]
+            _fold_family(logic, f, cells, row[part], len(present), some, lanes, first=part.start == 0)
     row_slices = present // block.count
     bounds = np.searchsorted(row_slices, np.arange(len(tuples.slice_starts) + 1))
     return Folded(row_slices, present % block.count, bounds, tuples.slice_starts, lanes, len(present) == size)
@@ -90,8 +91,9 @@ def _fold_family(
     rows: int,
     inputs: list[Parts | None],
     lanes: list[Parts | None],
+    first: bool,
 ) -> None:
-    """Group one family's tuples into cells and fold these into the family's entries of every lane."""
+    """Group some of one family's tuples into cells and fold these into the family's entries of every lane."""
     if cells.count == 0:
         return
     for share in range(len(logic.shares)):
@@ -102,7 +104,7 @@ def _fold_family(
         ids = shared.lookup[cells.ids]
         size = (shared.count + 1) * rows
         if size > max(4 * BLOCK_ELEMENTS, 8 * len(ids)):
-            _fold_sparse(logic, shared, ids, row, rows, inputs, lanes)
+            _fold_sparse(logic, shared, ids, row, rows, inputs, lanes, first)
             continue
         ids *= rows
         ids += row
@@ -111,7 +113,7 @@ def _fold_family(
             assert parts is not None and into is not None
             grouped = logic.measures[measure].group(parts, ids, size)
             wanted = {n: p.reshape(-1, rows)[: shared.count] for n, p in grouped.items()}
-            assign(into, entries, logic.measures[measure].fold(wanted, fold))
+            _put(logic.lanes[lane], into, entries, logic.measures[measure].fold(wanted, fold), first)
 
 
 def _fold_sparse(
@@ -122,6 +124,7 @@ def _fold_sparse(
     rows: int,
     inputs: list[Parts | None],
     lanes: list[Parts | None],
+    first: bool,
 ) -> None:
     """The same when cells times rows is far more than there are tuples: one pass over the tuples per entry."""
     for measure, lane, entries, fold in shared.folds:
@@ -132,7 +135,15 @@ def _fold_sparse(
         for column, entry in enumerate(entries):
             hit = np.flatnonzero(member[ids, column])
             found = logic.measures[measure].group({n: p[hit] for n, p in parts.items()}, row[hit], rows)
-            assign(into, np.array([entry]), {n: p[None, :] for n, p in found.items()})
+            _put(logic.lanes[lane], into, np.array([entry]), {n: p[None, :] for n, p in found.items()}, first)
+
+
+def _put(one: LaneLogic, into: Parts, entries: Ints, parts: Parts, first: bool) -> None:
+    """A family's first tuples set its entries; what comes after is added."""
+    if first:
+        assign(into, entries, parts)
+    else:
+        accumulate_at(one, into, (entries,), parts)
 
 
 def shadow(parts: Parts, other: Parts) -> Parts:

@@ -12,17 +12,7 @@ from headrace.model.query import AggregateFunction
 from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, Kind
 from headrace.operators.encode import Array, Bools, Ints, decimals, from_ordered, to_arrow
 from headrace.operators.lanes import Parts
-
-_LANE_OF = {
-    AggregateFunction.SUM: LaneKind.SUM,
-    AggregateFunction.AVG: LaneKind.SUM,
-    AggregateFunction.MIN: LaneKind.MIN,
-    AggregateFunction.MAX: LaneKind.MAX,
-    AggregateFunction.VAR_POP: LaneKind.MOMENTS,
-    AggregateFunction.VAR_SAMP: LaneKind.MOMENTS,
-    AggregateFunction.STDDEV_POP: LaneKind.MOMENTS,
-    AggregateFunction.STDDEV_SAMP: LaneKind.MOMENTS,
-}
+from headrace.planner.shared import lanes_needed
 
 
 @dataclass(slots=True)
@@ -134,12 +124,13 @@ def _lower(
     function = aggregate.function
     if function is AggregateFunction.COUNT_ALL:
         return to_arrow(picker.counts(index), None, BIGINT), None
-    if _LANE_OF.get(function) is LaneKind.MOMENTS:
+    *_, kind = lanes_needed(function)
+    if kind is LaneKind.MOMENTS:
         return _lower_moments(picker.lane(LaneKind.MOMENTS, index), function), None
     count = picker.counts(index) - picker.lane(LaneKind.NULLS, index)["v"]
     if function is AggregateFunction.COUNT:
         return to_arrow(count, None, BIGINT), None
-    parts = picker.lane(_LANE_OF[function], index)
+    parts = picker.lane(kind, index)
     some = count > 0
     match function:
         case AggregateFunction.AVG:

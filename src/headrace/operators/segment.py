@@ -16,6 +16,7 @@ from headrace.model.window import Window
 from headrace.operators.bundle import Item
 from headrace.operators.encode import Ints, narrow, one_chunk
 from headrace.operators.lanes import Parts
+from headrace.operators.slices import last_ends
 
 
 @dataclass(slots=True)
@@ -47,12 +48,7 @@ class Segment:
     @property
     def last_end_us(self) -> int:
         """When the last window that needs this segment ends."""
-        return max(
-            int(b.slices.max())
-            - (int(b.slices.max()) - b.window.offset_us) % b.window.slide_us
-            + b.window.range_us
-            for b in self.blocks
-        )
+        return max(int(last_ends(block.window, block.slices).max()) for block in self.blocks)
 
 
 def segment_items(segment: Segment) -> dict[str, Item]:

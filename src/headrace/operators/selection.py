@@ -22,6 +22,7 @@ class SelectionLogic:
         self._families = [FamilyIndex(f, operator.operands, operator.predicates) for f in operator.families]
         self._slots = [np.array([operator.slots[c] for c in f.columns]) for f in operator.families]
         self._words = max(operator.slots, default=0) // WORD + 1
+        self._nobody = np.zeros((self._words, 1), np.uint64)
 
     def select(self, columns: Columns, rows: int, epoch: int) -> tuple[pa.Table, np.ndarray]:
         """(accepted tuples with their query-set words `qs0..`, accepted tuples per query of the operator)."""
@@ -30,16 +31,11 @@ class SelectionLogic:
         sets = np.zeros((self._words, rows), np.uint64)
         counts = np.zeros(len(operator.queries), np.int64)
         for family, index, slots in zip(operator.families, self._families, self._slots, strict=True):
-            cells = index.locate(regions, rows)
-            words = _pack(cells.member, slots, self._words)
-            inside = cells.ids >= 0
-            sets |= (
-                np.where(inside, words[:, np.where(inside, cells.ids, 0)], np.uint64(0))
-                if cells.count
-                else sets
-            )
-            sizes = np.bincount(cells.ids[inside], minlength=cells.count)
-            counts[list(family.columns)] = sizes @ cells.member
+            for block, cells in index.blocks(regions, rows):
+                words = np.append(_pack(cells.member, slots, self._words), self._nobody, axis=1)
+                sets[:, block] |= words[:, cells.ids]
+                sizes = np.bincount(cells.ids[cells.ids >= 0], minlength=cells.count)
+                counts[list(family.columns)] += sizes @ cells.member
         accepted = np.flatnonzero(sets.any(axis=0))
         taken = pa.array(accepted)
         data = {output_column(o): columns[o].take(taken) for o in operator.outputs}

@@ -351,11 +351,12 @@ def plan_selection(stream: StreamName, path: ScanPath, members: Sequence[Member]
     predicates = tuple(body.where for body in bodies)
     operands = index_operands(predicates)
     outputs = sorted({o for body in bodies for o in body.outputs}, key=lambda o: (o.sql, o.type.name))
+    id_ = _operator_id("tuples", stream, path, ())
     return SelectionOperator(
-        id=_operator_id("tuples", stream, path, ()),
+        id=id_,
         stream=stream,
         path=path,
-        signature=_operator_id("tuples", stream, path, ()),
+        signature=id_,
         outputs=tuple(outputs),
         operands=operands,
         queries=tuple(member.query.id for member in members),

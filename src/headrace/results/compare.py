@@ -22,9 +22,7 @@ def compare_rows(expected: Iterable[Row], actual: Iterable[Row]) -> tuple[list[R
     unexpected: list[Row] = []
     for key in wanted.keys() | found.keys():
         left, right = wanted.get(key, []), found.get(key, [])
-        if len(left) == len(right) and all(map(same_row, left, right)):
-            continue
-        lost, extra = _match(left, right)
+        lost, extra = _match(*_merge(left, right))
         missing += lost
         unexpected += extra
     return missing, unexpected
@@ -37,7 +35,7 @@ def _group(rows: Iterable[Row]) -> dict[Row, list[Row]]:
         groups[tuple(_exact(value) for value in row)].append(row)
     for group in groups.values():
         if len(group) > 1:
-            group.sort(key=lambda row: [_order(value) for value in _floats(row)])
+            group.sort(key=_place)
     return groups
 
 
@@ -89,7 +87,26 @@ def same_value(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
+def _merge(left: Sequence[Row], right: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """What is left of each side when rows that meet in order are struck out."""
+    lost, extra, r = [], [], 0
+    for row in left:
+        while r < len(right) and not same_row(row, right[r]) and _place(right[r]) < _place(row):
+            extra.append(right[r])
+            r += 1
+        if r < len(right) and same_row(row, right[r]):
+            r += 1
+        else:
+            lost.append(row)
+    return lost, [*extra, *right[r:]]
+
+
+def _place(row: Row) -> list[tuple[bool, float]]:
+    return [_order(value) for value in _floats(row)]
+
+
 def _match(left: Sequence[Row], right: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """The same in any order: rounding may have put rows of several floats in another."""
     rest = list(right)
     lost = []
     for row in left:
