@@ -89,7 +89,8 @@ def run(spark, count, options, advance):  # type: ignore[no-untyped-def]
             )
             started = time.perf_counter()
             for _ in range(count):
-                hr.create_query(astream.mixed_aggregation_query(rng, options.window_max))
+                query = astream.aggregation(rng, options.window_max, mixed=True)
+                hr.create_query(astream.aggregation_text(query, rng))
             created = time.perf_counter() - started
             for epoch in range(options.epochs + WARM_UP):
                 data = astream.tuples(

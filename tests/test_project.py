@@ -24,13 +24,13 @@ LAYERS = (
     ("engine",),
     ("results",),
     ("sources", "session", "running", "statements", "progress", "__init__"),
-    ("service", "cli"),
+    ("service", "cli", "bench"),
 )
 """The design's layout, top to bottom; a module imports from its own layer and those above it."""
 
 RANK = {name: i for i, names in enumerate(LAYERS) for name in names}
 
-MAY_IMPORT_SPARK = {"engine", "log", "results", "session", "sources", "cli", "service"}
+MAY_IMPORT_SPARK = {"engine", "log", "results", "session", "sources", "bench", "cli", "service"}
 
 STANDALONE = "workloads"
 """Generators import `model` at most, and only front doors import them."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from headrace.catalog.catalog import Catalog
 from headrace.engine.errors import spark_reason
 from headrace.engine.group import Group
-from headrace.engine.records import Commit
+from headrace.engine.records import Commit, Metrics
 from headrace.engine.spark import active
 from headrace.log.arrivals import Arrivals
 from headrace.log.ingest import Ingest
@@ -20,6 +20,17 @@ from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.progress import progress_of
+
+
+@dataclass(frozen=True, slots=True)
+class EpochInfo:
+    """One epoch as `hr.recent_epochs()` tells it. `newest_end_us` is the end of the last window it delivered."""
+
+    epoch: int
+    committed_at: float
+    newest_end_us: int | None
+    changes: int
+    cost: Metrics
 
 
 @dataclass(slots=True)
@@ -31,6 +42,7 @@ class Totals:
     late_rows: int = 0
     event_time_latency: float | None = None
     deployments: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
+    recent: deque[EpochInfo] = field(default_factory=lambda: deque(maxlen=1000))
 
     def add(self, epoch: Epoch, commit: Commit) -> None:
         self.input_rows += commit.metrics.input_rows
@@ -41,6 +53,10 @@ class Totals:
         new = [file for file in commit.results if file.first_epoch == file.last_epoch == commit.epoch]
         ends = [file.max_us for file in new if file.max_us and file.max_us not in (NEVER_US, FOREVER_US)]
         self.event_time_latency = commit.committed_at - max(ends) / 1e6 if ends else None
+        newest = max(ends, default=None)
+        self.recent.append(
+            EpochInfo(commit.epoch, commit.committed_at, newest, len(epoch.changes), commit.metrics)
+        )
 
 
 class Running:

@@ -51,7 +51,7 @@ from headrace.planner.explain import explain_plan, explain_query
 from headrace.planner.shared import Member, plan_group
 from headrace.results.audit import AuditReport, audit_query
 from headrace.results.view import query_frame
-from headrace.running import Running, Totals, session_closed
+from headrace.running import EpochInfo, Running, Totals, session_closed
 from headrace.statements import execute, select_failed
 
 if TYPE_CHECKING:
@@ -488,6 +488,10 @@ class Session:
             deployment_latencies=tuple(totals.deployments),
             behind=self._group.behind,
         )
+
+    def recent_epochs(self) -> list[EpochInfo]:
+        """What each of the last 1,000 epochs since opening cost and delivered, oldest first."""
+        return list(self._running.totals.recent) if self._running else []
 
     # looking
 

@@ -1,0 +1,68 @@
+"""Headrace itself: all queries as one shared job per epoch over the Parquet files, adopted where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+import headrace
+from headrace import sources
+from headrace.engine.spark import start_session
+from headrace.workloads import astream
+from headrace.workloads.astream import AggregationQuery
+
+INTERVAL = "100 milliseconds"
+
+
+class Shared:
+    """Query texts alternate between CQL and Spark's form, as people would write them."""
+
+    name = "headrace"
+
+    def open(self, feed: Path, work: Path) -> None:
+        self._spark = start_session("local[2]")
+        self._hr = headrace.open(work / "warehouse", spark=self._spark, progress=False)
+        files = sources.files(feed, "parquet")
+        self._hr.create_stream(astream.STREAM, astream.DDL, event_time=astream.EVENT_TIME, source=files)
+        self._hr.warm_up()
+
+    def create(self, queries: Sequence[AggregationQuery]) -> None:
+        for number, query in enumerate(queries):
+            text = query.spark_sql() if number % 2 else query.cql()
+            self._hr.create_query(text, name=f"q{number}")
+        self._hr.run_available()
+        self._hr.start(INTERVAL)
+
+    def done(self) -> int:
+        return self._hr.metrics().input_rows
+
+    def stop(self) -> None:
+        self._hr.stop()
+        self._hr.run_available()
+
+    def rows(self, number: int) -> list[tuple[int, int, Any]]:
+        found = self._hr.query(f"q{number}").results().toArrow()
+        end = "window_end" if "window_end" in found.column_names else "end"
+        ends = found[end].cast("int64").to_pylist()
+        return list(zip(ends, found["key"].to_pylist(), found["value"].to_pylist(), strict=True))
+
+    def facts(self) -> dict[str, Any]:
+        found = [epoch.cost for epoch in self._hr.recent_epochs()]
+        return {
+            "result_rows": self._hr.metrics().result_rows,
+            "bytes_read": sum(m.bytes_read for m in found),
+            "bytes_shuffled": sum(m.bytes_shuffled for m in found),
+            "bytes_written": sum(m.bytes_written for m in found),
+            "phases_s": {
+                name: round(sum(getattr(m, f"{name}_seconds") for m in found), 3)
+                for name in ("plan", "map", "reduce", "fallback")
+            },
+            "versions": {"headrace": headrace.__version__, "spark": pyspark.__version__},
+        }
+
+    def close(self) -> None:
+        self._hr.close()
+        self._spark.stop()

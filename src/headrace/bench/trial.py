@@ -1,0 +1,124 @@
+"""What one measurement is of, and what came of it: plain data that goes to worker processes and reports as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.workloads import astream
+from headrace.workloads.astream import AggregationQuery
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One system, one set of queries, one stream of AStream's tuples.
+
+    `warm_up` files are fed before the clock starts, `files` after it; each has `rows` tuples. `rate` is the stream's
+    density: events per second of event time.
+    """
+
+    system: str
+    queries: int
+    rows: int = 500_000
+    files: int = 6
+    warm_up: int = 2
+    rate: int = 50_000
+    keys: int = 1_000
+    skew: float = 0.0
+    columns: int = 1
+    window_max_s: int = 10
+    mixed: bool = True
+    seed: int = 1
+    sample: int = 5
+    limit_s: float = 120.0
+
+    def drawn(self) -> list[AggregationQuery]:
+        rng = Random(self.seed)
+        return [
+            astream.aggregation(rng, self.window_max_s, mixed=self.mixed, columns=self.columns)
+            for _ in range(self.queries)
+        ]
+
+    def sampled(self) -> list[int]:
+        """The queries whose rows are compared across systems: drawn evenly, the same for everybody."""
+        step = max(1, self.queries // self.sample)
+        return list(range(0, self.queries, step))[: self.sample]
+
+    def table(self, number: int) -> pa.Table:
+        """File `number` of the stream."""
+        first = number * self.rows
+        return astream.tuples(
+            self.rows, START, self.rate, self.keys, seed=self.seed, first=first, skew=self.skew
+        )
+
+    def write_files(self, folder: Path) -> list[Path]:
+        """All files of the trial, written where no system looks; `feed` puts them before one."""
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = []
+        for number in range(self.warm_up + self.files):
+            path = folder / f"{number:06}.parquet"
+            if not path.exists():
+                pq.write_table(self.table(number), path, compression="zstd", row_group_size=self.rows // 2)
+            paths.append(path)
+        return paths
+
+    def last_closed_us(self) -> int:
+        """Windows that end by then are closed when the stream has been read: the watermark has no delay."""
+        last = (self.warm_up + self.files) * self.rows - 1
+        return int(START.timestamp() * 1_000_000) + last * 1_000_000 // self.rate
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a system did in one trial. A failed one says why and has no figures.
+
+    `progress` is (seconds since the clock started, tuples done) as they were seen; `sample` is the number and the rows
+    of some queries, (window end in microseconds, key, value); windows that close later than the stream are left out.
+    """
+
+    trial: Trial
+    seconds: float = 0.0
+    setup_s: float = 0.0
+    deploy_s: float = 0.0
+    progress: list[tuple[float, int]] = field(default_factory=list)
+    result_rows: int = 0
+    bytes_read: int | None = None
+    bytes_shuffled: int | None = None
+    bytes_written: int | None = None
+    cpu_s: float = 0.0
+    peak_mb: dict[str, float] = field(default_factory=dict)
+    phases_s: dict[str, float] = field(default_factory=dict)
+    sample: dict[int, list[tuple[int, int, Any]]] = field(default_factory=dict)
+    failure: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def throughput(self) -> float:
+        """Tuples per second: what the slowest query sees."""
+        return self.trial.files * self.trial.rows / self.seconds if self.seconds else 0.0
+
+    @property
+    def overall(self) -> float:
+        """Tuples per second, summed over the queries."""
+        return self.throughput * self.trial.queries
+
+
+def feed(paths: list[Path], folder: Path) -> None:
+    """Put files before a system: they appear whole, under their own names."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in paths:
+        (folder / path.name).hardlink_to(path)
+
+
+def named(queries: list[AggregationQuery]) -> Iterator[tuple[str, AggregationQuery]]:
+    for number, query in enumerate(queries):
+        yield f"q{number}", query

@@ -1,0 +1,136 @@
+"""One trial in a process of its own: `python -m headrace.bench.worker TRIAL.json FOLDER`.
+
+The folder gets `outcome.json`; lines of JSON on standard output tell how far it is. A process of its own makes CPU and
+memory the system's, and can be ended when a system comes to no end.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from headrace.bench.meters import Meter
+from headrace.bench.systems.system import System
+from headrace.bench.trial import Outcome, Trial, feed
+
+SYSTEMS = {
+    "headrace": "headrace.bench.systems.shared:Shared",
+    "spark": "headrace.bench.systems.isolated:Isolated",
+    "fused": "headrace.bench.systems.fused:Fused",
+    "flink": "headrace.bench.systems.flink:Flink",
+}
+POLL_S = 0.02
+
+Report = Callable[..., None]
+
+
+class TooSlow(Exception):
+    """A trial's time is over."""
+
+
+def make_system(name: str) -> System:
+    module, _, kind = SYSTEMS[name].partition(":")
+    system: System = getattr(import_module(module), kind)()
+    return system
+
+
+def run_trial(system: System, trial: Trial, folder: Path, report: Report) -> Outcome:
+    """Warm up, feed everything else at once, and time until the last tuple's results are written."""
+    outcome, paths = Outcome(trial), trial.write_files(folder.parent / "data")
+    source = folder / "feed"
+    shutil.rmtree(source, ignore_errors=True)
+    source.mkdir(parents=True)
+    with Meter() as meter:
+        started = time.perf_counter()
+        report(phase="starting")
+        system.open(source, folder / "work")
+        try:
+            outcome.setup_s = time.perf_counter() - started
+            started = time.perf_counter()
+            report(phase="creating queries")
+            system.create(trial.drawn())
+            outcome.deploy_s = time.perf_counter() - started
+            measure(system, trial, paths, source, outcome, meter, report)
+            system.stop()
+            report(phase="checking")
+            outcome.sample = {n: cut(system.rows(n), trial.last_closed_us()) for n in trial.sampled()}
+            for name, value in system.facts().items():
+                setattr(outcome, name, value)
+        finally:
+            system.close()
+    outcome.peak_mb = {kind: round(size) for kind, size in meter.peak_mb.items()}
+    return outcome
+
+
+def measure(
+    system: System,
+    trial: Trial,
+    paths: list[Path],
+    source: Path,
+    outcome: Outcome,
+    meter: Meter,
+    report: Report,
+) -> None:
+    done = 0
+    for path in paths[: trial.warm_up]:  # one by one: the first batches are small for everybody
+        feed([path], source)
+        done += trial.rows
+        wait(system, done, time.perf_counter() + trial.limit_s, lambda n: report(phase="warming up", done=n))
+    cpu, started = meter.cpu_s, time.perf_counter()
+    feed(paths[trial.warm_up :], source)
+
+    def note(rows: int) -> None:
+        outcome.progress.append((round(time.perf_counter() - started, 3), rows - done))
+        report(phase="running", done=rows - done)
+
+    wait(system, done + trial.files * trial.rows, started + trial.limit_s, note)
+    outcome.seconds = time.perf_counter() - started
+    outcome.cpu_s = round(meter.cpu_s - cpu, 2)
+
+
+def wait(system: System, rows: int, deadline: float, note: Callable[[int], None]) -> None:
+    """Until the slowest query has done so many tuples."""
+    seen = -1
+    while (done := system.done()) < rows:
+        if done != seen:
+            note(done)
+            seen = done
+        if time.perf_counter() > deadline:
+            raise TooSlow(f"{done:,} of {rows:,} tuples were done when its time was over")
+        time.sleep(POLL_S)
+    note(done)
+
+
+def cut(rows: list[tuple[int, int, Any]], last_us: int) -> list[tuple[int, int, Any]]:
+    return sorted(row for row in rows if row[0] <= last_us)
+
+
+def main(arguments: list[str]) -> None:
+    spec, folder = Path(arguments[0]), Path(arguments[1])
+    trial = Trial(**json.loads(spec.read_text()))
+
+    def report(**news: Any) -> None:
+        print(json.dumps(news), flush=True)
+
+    try:
+        outcome = run_trial(make_system(trial.system), trial, folder, report)
+    except Exception as error:
+        outcome = Outcome(
+            trial, failure=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        )
+        if not isinstance(error, TooSlow):
+            import traceback
+
+            traceback.print_exc()
+    (folder / "outcome.json").write_text(json.dumps(asdict(outcome)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
