@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 from session_samples import SALES, at, rows, sale, with_sales
 
@@ -26,6 +27,25 @@ ODD = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.legacy.timeParserPolicy": "LEGACY",
 }
+
+
+def test_a_thread_that_runs_epochs_keeps_its_job_group(spark: Any, tmp_path: Path) -> None:
+    """Opening with rebuild=True and running outside the main thread are done in the caller's own thread."""
+    context, found = spark.sparkContext, []
+
+    def run() -> None:
+        context.setJobGroup("mine", "my own jobs")
+        with headrace.open(tmp_path, spark=spark, progress=False) as hr:
+            with_sales(hr)
+            hr.append("sales", [sale(1)])
+            hr.run_available()
+        headrace.open(tmp_path, spark=spark, rebuild=True, progress=False).close()
+        found.extend(map(context.getLocalProperty, ("spark.jobGroup.id", "spark.scheduler.pool")))
+
+    thread = InheritableThread(target=run)
+    thread.start()
+    thread.join()
+    assert found == ["mine", None]
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
@@ -24,6 +25,7 @@ from headrace.engine.job import JobResult, run_job, warm_up
 from headrace.engine.logview import LogIndex
 from headrace.engine.rebuild import rebuild_commit
 from headrace.engine.records import COMMITS, Commit, Metrics, ResultFile, SegmentFile
+from headrace.engine.spark import jobs_of
 from headrace.engine.upkeep import Upkeep, UpkeepOptions, may_hold, plan_path
 from headrace.log.seal import Sealer
 from headrace.model.epoch import Chunk, Epoch
@@ -33,6 +35,9 @@ from headrace.model.predicate import Operand, operands_of
 from headrace.model.query import Aggregation, Fallback, Projection, Query, QueryId, Stream
 from headrace.planner.explain import queries_of
 from headrace.planner.shared import Member, plan_group
+
+POOL = "headrace-main"
+"""The FAIR pool that epochs run in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +117,9 @@ class Group(Delivered):
         done = []
         with self._lock:
             while self.behind > 0:
-                done.append(self._run(self._sealer.epoch(self.commit.epoch + 1)))
+                epoch = self._sealer.epoch(self.commit.epoch + 1)
+                with self._jobs(f"headrace epoch {epoch.id}"):
+                    done.append(self._run(epoch))
         return done
 
     def warm_up(self) -> None:
@@ -125,22 +132,18 @@ class Group(Delivered):
 
     def rebuild(self) -> None:
         """Derive the state anew from the log, and let it count in place of the segments of the last commit."""
-        with self._lock:
-            self._job_properties(f"headrace rebuilds the state after epoch {self.commit.epoch}")
+        with self._lock, self._jobs(f"headrace rebuilds the state after epoch {self.commit.epoch}"):
             commit = rebuild_commit(
                 self._spark, self._warehouse, self._catalog, self._sealer, self.commit, self._partitions
             )
             before, self.commit = self.commit, commit
             self._upkeep.discard(before, commit)
 
-    def _job_properties(self, description: str) -> None:
-        context = self._spark.sparkContext
-        context.setLocalProperty("spark.scheduler.pool", "headrace-main")
-        context.setJobGroup(self._job_group, description)
+    def _jobs(self, description: str) -> AbstractContextManager[None]:
+        return jobs_of(self._spark.sparkContext, self._job_group, description, POOL)
 
     def _run(self, epoch: Epoch) -> Commit:
         started = time.perf_counter()
-        self._job_properties(f"headrace epoch {epoch.id}")
         attempt = uuid.uuid4().hex[:8]
         while True:
             planned = time.perf_counter()

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from weakref import WeakKeyDictionary
 
 from pyspark import SparkContext
@@ -112,6 +112,28 @@ def active(session: SparkSession) -> Iterator[None]:
             sessions.clearActiveSession()
         if SparkSession._activeSession in _PARENTS:
             SparkSession._activeSession = theirs
+
+
+_JOB_PROPERTIES = (
+    "spark.jobGroup.id",
+    "spark.job.description",
+    "spark.job.interruptOnCancel",
+    "spark.scheduler.pool",
+)
+
+
+@contextmanager
+def jobs_of(context: SparkContext, group: str, description: str, pool: str) -> Iterator[None]:
+    """Let this thread's jobs be of a group and a pool in the block; afterwards all is as it was."""
+    before = {name: context.getLocalProperty(name) for name in _JOB_PROPERTIES}
+    context.setLocalProperty("spark.scheduler.pool", pool)
+    context.setJobGroup(group, description)
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # Spark may have died, and that is not the news here
+            for name, value in before.items():
+                context.setLocalProperty(name, value)  # type: ignore[arg-type]
 
 
 def _theirs(session: SparkSession | None) -> SparkSession | None:
