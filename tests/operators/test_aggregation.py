@@ -141,7 +141,7 @@ def run_epoch(
         absorb = rng.randint(0, len(segments))
         kept, absorbed = segments[: len(segments) - absorb], segments[len(segments) - absorb :]
         batch = receive_tuples(operator, received)
-        keep = lambda signature, table: results.append(table)  # noqa: E731
+        keep = lambda signature, table, queries, latest: results.append(table)  # noqa: E731
         reduced = reduce_aggregation(logic, batch, absorbed, kept, closed, watermark, keep)
         assert not reduced.failures
         new = [reduced.segment] if reduced.segment else []

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.engine.records import ResultFile
@@ -72,15 +71,11 @@ class ResultWriter:
         self,
         signature: str,
         table: pa.Table,
-        queries: Sequence[int] | None = None,
+        queries: Sequence[int],
         latest_us: int | None = None,
     ) -> None:
-        """Add rows. Without `queries` and `latest_us` these are read off the rows themselves."""
+        """Add rows of these queries; `latest_us` is the end of the last window among them."""
         file = self._open.get(signature) or self._start(signature, table.schema)
-        if queries is None:
-            bounds = pc.min_max(table.column("query")).as_py()
-            queries = (bounds["min"], bounds["max"])
-            latest_us = pc.max(table.column("window_end")).cast(pa.int64()).as_py()
         file.queries = (min(file.queries[0], *queries), max(file.queries[1], *queries))
         file.latest_us = (
             latest_us if file.latest_us is None or latest_us is None else max(file.latest_us, latest_us)

@@ -19,13 +19,13 @@ from headrace.operators.encode import Ints, OrderedStrings, translate_ranks
 from headrace.operators.folding import BLOCK_ELEMENTS, KeyBlock, fold_block
 from headrace.operators.grid import Source, live_rows, window_step
 from headrace.operators.keys import empty_key, unify_keys
-from headrace.operators.lower import Lowered, lower_output
+from headrace.operators.lower import Lowered, lower_table
 from headrace.operators.prepared import AggregationLogic
 from headrace.operators.segment import LaneBlock, Segment, WindowBlock
 from headrace.operators.tuples import Tuples, rerank
 
-Emit = Callable[[str, pa.Table], None]
-"""Takes result rows for a signature."""
+Emit = Callable[[str, pa.Table, Sequence[int], int], None]
+"""Takes result rows for a signature, with the queries they are of and the end of their last window."""
 
 
 @dataclass(slots=True)
@@ -67,12 +67,12 @@ def reduce_aggregation(
         key_rows = keys.slice(block.first, block.count)
         for w, window in enumerate(logic.operator.windows):
             fresh, closing = window_step(logic, w, block, folded, sources, closed_us, watermark_us)
-            for output in () if closing is None else logic.outputs[w]:
+            for ready in () if closing is None else logic.tables[w]:
                 assert closing is not None
-                lowered = lower_output(logic.operator, output, closing, key_rows, words)
+                lowered = lower_table(logic.operator, ready, closing, key_rows, words)
                 reduced.note(lowered)
                 if lowered.table is not None and lowered.table.num_rows:
-                    emit(output.output.signature, lowered.table)
+                    emit(ready.signature, lowered.table, list(lowered.rows), lowered.latest_us)
             rest = live_rows(logic, w, window, fresh, block, watermark_us)
             if rest is not None:
                 gathered.setdefault(w, []).append(rest)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.model.plan import AggregationOperator, LaneKind, Output, OutputAggregate
 from headrace.model.query import AggregateFunction
-from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, Kind
+from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, Kind, SqlType
 from headrace.operators.encode import Array, Bools, Ints, decimals, from_ordered, to_arrow
 from headrace.operators.lanes import Parts
 from headrace.planner.shared import lanes_needed
@@ -40,97 +42,156 @@ class ReadyOutput:
     lanes: list[dict[LaneKind, tuple[int, Ints]]]
 
 
+@dataclass(frozen=True, slots=True)
+class ReadyTable:
+    """The outputs of one window whose rows land in the same result table: they are made together.
+
+    `bounds[i]` is the first query of output i among `queries`; `base` is where each query's ROWS are.
+    """
+
+    signature: str
+    outputs: tuple[ReadyOutput, ...]
+    queries: Ints
+    base: Ints
+    bounds: tuple[int, ...]
+
+
+def ready_tables(outputs: Iterable[ReadyOutput]) -> list[ReadyTable]:
+    """Outputs by where their rows land."""
+    grouped: dict[tuple[str, tuple[SqlType, ...]], list[ReadyOutput]] = {}
+    for ready in outputs:
+        types = tuple(aggregate.type for aggregate in ready.output.aggregates)
+        grouped.setdefault((ready.output.signature, types), []).append(ready)
+    return [
+        ReadyTable(
+            signature,
+            tuple(found),
+            np.concatenate([np.array(ready.output.queries, np.int64) for ready in found]),
+            np.concatenate([ready.base for ready in found]),
+            tuple(accumulate((len(ready.base) for ready in found), initial=0)),
+        )
+        for (signature, _), found in grouped.items()
+    ]
+
+
 @dataclass(slots=True)
 class Lowered:
-    """Result rows of one output, how many each query got, and the queries that failed with the reason."""
+    """Result rows of one table, how many each query got, when the last window ended, and the queries that failed."""
 
     table: pa.Table | None
     rows: dict[int, int]
+    latest_us: int
     failures: dict[int, str]
 
 
-def lower_output(
+def lower_table(
     operator: AggregationOperator,
-    ready: ReadyOutput,
+    ready: ReadyTable,
     closed: Closed,
     keys: pa.Table,
     words: dict[int, pa.Array],
 ) -> Lowered:
-    """Rows of all queries of an output, ordered by query, window, key; groups without a tuple have none."""
-    picker = _Picker(ready, closed)
-    output = ready.output
+    """Rows of all queries of a table, ordered by query, window, key; groups without a tuple have none."""
+    picker = _Picker(ready.base, closed)
     if picker.rows == 0:
-        return Lowered(None, {}, {})
+        return Lowered(None, {}, 0, {})
     columns: dict[str, pa.Array] = {
-        "query": pa.array(np.repeat(np.array(output.queries, np.int64), picker.per_query)),
+        "query": pa.array(np.repeat(ready.queries, picker.per_query)),
         "window_end": to_arrow(picker.window_ends, None, TIMESTAMP),
     }
     if operator.keys:
         taken = keys.take(pa.array(picker.keys))
         for i in range(len(operator.keys)):
             columns[f"k{i}"] = taken.column(f"k{i}")
+    parts = [
+        picker.part(output, low, high)
+        for output, (low, high) in zip(ready.outputs, pairwise(ready.bounds), strict=True)
+    ]
     failed = np.zeros(0, bool)
-    for i, aggregate in enumerate(output.aggregates):
-        columns[f"a{i}"], broken = _lower(picker, i, aggregate, output.inputs[i][0], words)
-        if broken is not None:
-            failed = broken | failed if len(failed) else broken
+    for i in range(len(ready.outputs[0].output.aggregates)):
+        pieces = [_lower(part, i, words) for part in parts if part.rows]
+        columns[f"a{i}"] = pieces[0][0] if len(pieces) == 1 else pa.concat_arrays([p for p, _ in pieces])
+        if any(broken is not None for _, broken in pieces):
+            flags = [np.zeros(len(p), bool) if broken is None else broken for p, broken in pieces]
+            broken_rows = np.concatenate(flags)
+            failed = failed | broken_rows if len(failed) else broken_rows
     table = pa.table(columns)
-    rows: dict[int, int] = dict(zip(output.queries, picker.per_query.tolist(), strict=True))
+    rows: dict[int, int] = dict(zip(ready.queries.tolist(), picker.per_query.tolist(), strict=True))
     if not failed.any():
-        return Lowered(table, rows, {})
+        return Lowered(table, rows, picker.latest_us, {})
     bad = set(np.unique(table.column("query").to_numpy()[failed]).tolist())
     kept = ~np.isin(table.column("query").to_numpy(), list(bad))
     reason = "[ARITHMETIC_OVERFLOW] a SUM does not fit its BIGINT result"
     rows = {query: count for query, count in rows.items() if query not in bad}
-    return Lowered(table.filter(pa.array(kept)), rows, dict.fromkeys(bad, reason))
+    return Lowered(table.filter(pa.array(kept)), rows, picker.latest_us, dict.fromkeys(bad, reason))
 
 
 class _Picker:
-    """Which (query, window, key) entries have a row, and the partials found there."""
+    """Which (query, window, key) entries have a row."""
 
-    def __init__(self, ready: ReadyOutput, closed: Closed) -> None:
-        self._ready, self._closed = ready, closed
-        mask = closed.lanes[0]["v"][ready.base] > 0
+    def __init__(self, base: Ints, closed: Closed) -> None:
+        self._closed = closed
+        mask = closed.lanes[0]["v"][base] > 0
         queries, windows, keys = mask.shape
         per_window = mask.sum(axis=2)
         self.per_query = per_window.sum(axis=1)
-        self.rows = int(self.per_query.sum())
-        self.flat: Ints | None = None if self.rows == mask.size else np.flatnonzero(mask)
-        self.window_ends = np.repeat(np.tile(closed.starts + closed.range_us, queries), per_window.ravel())
-        if self.flat is None:
+        self._ends = np.append(0, np.cumsum(self.per_query))
+        self.rows = int(self._ends[-1])
+        self._stride = windows * keys
+        self._flat: Ints | None = None if self.rows == mask.size else np.flatnonzero(mask)
+        ends = closed.starts + closed.range_us
+        self.window_ends = np.repeat(np.tile(ends, queries), per_window.ravel())
+        self.latest_us = int(ends[per_window.any(axis=0)].max(initial=0))
+        if self._flat is None:
             self.keys = np.tile(np.arange(keys), queries * windows)
         else:
-            self.keys = self.flat % max(keys, 1)
+            self.keys = self._flat % max(keys, 1)
+
+    def part(self, ready: ReadyOutput, low: int, high: int) -> _Part:
+        """The rows of the queries [low, high), which are those of one output."""
+        first, last = int(self._ends[low]), int(self._ends[high])
+        flat = None if self._flat is None else self._flat[first:last] - low * self._stride
+        return _Part(ready, self._closed, last - first, flat)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The partials found at an output's rows; `flat` is where these are (None: everywhere)."""
+
+    ready: ReadyOutput
+    closed: Closed
+    rows: int
+    flat: Ints | None
 
     def counts(self, aggregate: int) -> Ints:
         """Tuples that an aggregate's filter accepted, at every row."""
-        return self._at(self._closed.lanes[0]["v"][self._ready.rows[aggregate]])
+        return self._at(self.closed.lanes[0]["v"][self.ready.rows[aggregate]])
 
     def lane(self, kind: LaneKind, aggregate: int) -> Parts:
         """Partials of a kind at every row, from each query's own entry."""
-        lane, positions = self._ready.lanes[aggregate][kind]
-        if lane not in self._closed.lanes:  # nobody had a NULL
+        lane, positions = self.ready.lanes[aggregate][kind]
+        if lane not in self.closed.lanes:  # nobody had a NULL
             return {"v": np.zeros(self.rows, np.int64)}
-        return {name: self._at(part[positions]) for name, part in self._closed.lanes[lane].items()}
+        return {name: self._at(part[positions]) for name, part in self.closed.lanes[lane].items()}
 
     def _at(self, part: Array) -> Array:
         return part.ravel() if self.flat is None else part.ravel()[self.flat]
 
 
-def _lower(
-    picker: _Picker, index: int, aggregate: OutputAggregate, input_: int, words: dict[int, pa.Array]
-) -> tuple[pa.Array, Bools | None]:
+def _lower(part: _Part, index: int, words: dict[int, pa.Array]) -> tuple[pa.Array, Bools | None]:
     """One aggregate's values, and where its result does not fit (None: nowhere)."""
+    output = part.ready.output
+    aggregate = output.aggregates[index]
     function = aggregate.function
     if function is AggregateFunction.COUNT_ALL:
-        return to_arrow(picker.counts(index), None, BIGINT), None
+        return to_arrow(part.counts(index), None, BIGINT), None
     *_, kind = lanes_needed(function)
     if kind is LaneKind.MOMENTS:
-        return _lower_moments(picker.lane(LaneKind.MOMENTS, index), function), None
-    count = picker.counts(index) - picker.lane(LaneKind.NULLS, index)["v"]
+        return _lower_moments(part.lane(LaneKind.MOMENTS, index), function), None
+    count = part.counts(index) - part.lane(LaneKind.NULLS, index)["v"]
     if function is AggregateFunction.COUNT:
         return to_arrow(count, None, BIGINT), None
-    parts = picker.lane(kind, index)
+    parts = part.lane(kind, index)
     some = count > 0
     match function:
         case AggregateFunction.AVG:
@@ -138,7 +199,7 @@ def _lower(
         case AggregateFunction.SUM:
             return _lower_sum(parts, some, aggregate)
         case _:
-            return _lower_extreme(parts["v"], some, aggregate, words.get(input_)), None
+            return _lower_extreme(parts["v"], some, aggregate, words.get(output.inputs[index][0])), None
 
 
 def _number(parts: Parts) -> Array:

@@ -12,7 +12,7 @@ from headrace.operators.cells import Cells, FamilyIndex, merge_cells
 from headrace.operators.encode import Array, Ints
 from headrace.operators.folds import Fold
 from headrace.operators.lanes import LaneLogic
-from headrace.operators.lower import ReadyOutput
+from headrace.operators.lower import ReadyOutput, ready_tables
 from headrace.operators.tuples import measure_logics
 
 
@@ -34,9 +34,10 @@ class AggregationLogic:
         self._of_measure = [np.array(lane.measures, np.int64) for lane in operator.lanes]
         self.shares = _shares(operator)
         self._folds: dict[tuple[int, int], SharedFold] = {}
-        self.outputs: list[list[ReadyOutput]] = [[] for _ in operator.windows]
+        ready: list[list[ReadyOutput]] = [[] for _ in operator.windows]
         for output in operator.outputs:
-            self.outputs[output.window].append(self._ready(output))
+            ready[output.window].append(self._ready(output))
+        self.tables = [ready_tables(outputs) for outputs in ready]
 
     def window_entries(self, lane: int, window: int) -> slice:
         """The entries of one window inside a lane."""
