@@ -40,6 +40,7 @@ class Totals:
     input_rows: int = 0
     result_rows: int = 0
     late_rows: int = 0
+    query_changes: int = 0
     event_time_latency: float | None = None
     deployments: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
     recent: deque[EpochInfo] = field(default_factory=lambda: deque(maxlen=1000))
@@ -48,6 +49,7 @@ class Totals:
         self.input_rows += commit.metrics.input_rows
         self.result_rows += commit.metrics.result_rows
         self.late_rows += commit.metrics.late_rows
+        self.query_changes += len(epoch.changes)
         for change in epoch.changes:
             self.deployments.append(max(0.0, commit.committed_at - change.requested_at))
         new = [file for file in commit.results if file.first_epoch == file.last_epoch == commit.epoch]

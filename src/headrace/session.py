@@ -102,13 +102,17 @@ class QueryMetrics:
 
 @dataclass(frozen=True, slots=True)
 class SessionMetrics:
-    """Counters since the session opened; latencies and seconds are wall-clock seconds."""
+    """Counters since the session opened; latencies and seconds are wall-clock seconds.
+
+    `query_changes` counts creations and deletions that have taken effect.
+    """
 
     epoch: int
     active_queries: int
     input_rows: int
     result_rows: int
     late_rows: int
+    query_changes: int
     last_epoch_seconds: float
     last_epoch_rows: int
     event_time_latency: float | None
@@ -482,6 +486,7 @@ class Session:
             input_rows=totals.input_rows,
             result_rows=totals.result_rows,
             late_rows=totals.late_rows,
+            query_changes=totals.query_changes,
             last_epoch_seconds=commit.metrics.seconds,
             last_epoch_rows=commit.metrics.input_rows,
             event_time_latency=totals.event_time_latency,

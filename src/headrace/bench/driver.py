@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.bench.systems.system import System
-from headrace.bench.trial import Trial
+from headrace.bench.trial import Probe, Trial
 from headrace.workloads import astream
 from headrace.workloads.astream import AggregationQuery, Request
 
@@ -47,24 +47,6 @@ class LiveSystem(System, Protocol):
 
     def delivered(self) -> list[tuple[float, int]]:
         """(wall-clock time, end in microseconds of the newest window whose rows were there by then)."""
-
-
-@dataclass(slots=True)
-class Probe:
-    """What was seen at one rate. Ages and latencies are seconds."""
-
-    rate: int
-    seconds: float = 0.0
-    fed_rows: int = 0
-    done_rows: int = 0
-    growth: float = 0.0
-    sustained: bool = False
-    latencies: dict[str, float] = field(default_factory=dict)
-    deployments: dict[str, float] = field(default_factory=dict)
-    requests: int = 0
-    requests_per_s: float = 0.0
-    most_queries: int = 0
-    ages: list[tuple[float, float]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -165,10 +147,10 @@ def run_probe(
     probe.seconds, probe.fed_rows, probe.done_rows = time.time() - started, fed, system.done() - before
     probe.growth = growth(probe.ages, probe.seconds)
     probe.sustained = probe.growth < GROWTH
+    probe.ages = probe.ages[:: max(1, len(probe.ages) // 200)]
     probe.latencies = percentiles(window_latencies(system.delivered(), started, probe.seconds))
     probe.deployments = percentiles(waiting.latencies)
-    probe.requests = waiting.asked
-    probe.requests_per_s = round(len(waiting.latencies) and waiting.asked / probe.seconds, 2)
+    probe.requests, probe.acknowledged = waiting.asked, system.acknowledged() - acknowledged
     _drain(system, before + fed)
     return probe
 
@@ -245,8 +227,3 @@ def find_sustainable(
             step /= 2
             rate = best + estimate * step if best else found[-1].rate * (1 - 2 * step)
     return found
-
-
-def best_rate(probes: Iterable[Probe]) -> int:
-    """The highest rate that was sustained; 0 when none was."""
-    return max((probe.rate for probe in probes if probe.sustained), default=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,8 @@ class Trial:
     """One system, one set of queries, one stream of AStream's tuples.
 
     `warm_up` files are fed before the clock starts, `files` after it; each has `rows` tuples. `rate` is the stream's
-    density: events per second of event time.
+    density: events per second of event time. `probes` rates are tried afterwards, `probe_s` seconds each, to find the
+    highest one that is sustainable.
     """
 
     system: str
@@ -40,6 +41,8 @@ class Trial:
     seed: int = 1
     sample: int = 5
     limit_s: float = 120.0
+    probes: int = 0
+    probe_s: float = 15.0
 
     def drawn(self) -> list[AggregationQuery]:
         rng = Random(self.seed)
@@ -78,11 +81,31 @@ class Trial:
 
 
 @dataclass(slots=True)
+class Probe:
+    """What was seen at one rate. Ages and latencies are seconds."""
+
+    rate: int
+    seconds: float = 0.0
+    fed_rows: int = 0
+    done_rows: int = 0
+    growth: float = 0.0
+    sustained: bool = False
+    latencies: dict[str, float] = field(default_factory=dict)
+    deployments: dict[str, float] = field(default_factory=dict)
+    requests: int = 0
+    acknowledged: int = 0
+    most_queries: int = 0
+    ages: list[tuple[float, float]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Outcome:
     """What a system did in one trial. A failed one says why and has no figures.
 
     `progress` is (seconds since the clock started, tuples done) as they were seen; `sample` is the number and the rows
     of some queries, (window end in microseconds, key, value); windows that close later than the stream are left out.
+    `half` is a probe at half the sustainable rate, `churn` one with queries that come and go (SC2), `burst` one with
+    1,000 queries that come at once.
     """
 
     trial: Trial
@@ -98,8 +121,17 @@ class Outcome:
     peak_mb: dict[str, float] = field(default_factory=dict)
     phases_s: dict[str, float] = field(default_factory=dict)
     sample: dict[int, list[tuple[int, int, Any]]] = field(default_factory=dict)
+    probes: list[Probe] = field(default_factory=list)
+    half: Probe | None = None
+    churn: Probe | None = None
+    burst: Probe | None = None
     failure: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def sustainable(self) -> int:
+        """The highest rate that was sustained; 0 when none was, or none was tried."""
+        return max((probe.rate for probe in self.probes if probe.sustained), default=0)
 
     @property
     def throughput(self) -> float:
@@ -111,14 +143,24 @@ class Outcome:
         """Tuples per second, summed over the queries."""
         return self.throughput * self.trial.queries
 
+    @classmethod
+    def read(cls, path: Path) -> Outcome:
+        found = json.loads(path.read_text())
+        return cls.of(found)
+
+    @classmethod
+    def of(cls, found: dict[str, Any]) -> Outcome:
+        """From its JSON."""
+        plain = found | {"trial": Trial(**found["trial"])}
+        plain["sample"] = {int(n): [tuple(row) for row in rows] for n, rows in found["sample"].items()}
+        plain["probes"] = [Probe(**probe) for probe in found["probes"]]
+        for name in ("half", "churn", "burst"):
+            plain[name] = Probe(**found[name]) if found[name] else None
+        return cls(**plain)
+
 
 def feed(paths: list[Path], folder: Path) -> None:
     """Put files before a system: they appear whole, under their own names."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in paths:
         (folder / path.name).hardlink_to(path)
-
-
-def named(queries: list[AggregationQuery]) -> Iterator[tuple[str, AggregationQuery]]:
-    for number, query in enumerate(queries):
-        yield f"q{number}", query

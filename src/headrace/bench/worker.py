@@ -10,15 +10,18 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from headrace.bench.driver import LiveSystem, find_sustainable, run_probe
 from headrace.bench.meters import Meter
 from headrace.bench.systems.system import System
-from headrace.bench.trial import Outcome, Trial, feed
+from headrace.bench.trial import Outcome, Probe, Trial, feed
+from headrace.workloads import astream
+from headrace.workloads.astream import Request
 
 SYSTEMS = {
     "headrace": "headrace.bench.systems.shared:Shared",
@@ -58,6 +61,8 @@ def run_trial(system: System, trial: Trial, folder: Path, report: Report) -> Out
             system.create(trial.drawn())
             outcome.deploy_s = time.perf_counter() - started
             measure(system, trial, paths, source, outcome, meter, report)
+            if trial.probes:
+                probe_rates(system, trial, source, outcome, report)
             system.stop()
             report(phase="checking")
             outcome.sample = {n: cut(system.rows(n), trial.last_closed_us()) for n in trial.sampled()}
@@ -93,6 +98,28 @@ def measure(
     wait(system, done + trial.files * trial.rows, started + trial.limit_s, note)
     outcome.seconds = time.perf_counter() - started
     outcome.cpu_s = round(meter.cpu_s - cpu, 2)
+
+
+def probe_rates(system: System, trial: Trial, source: Path, outcome: Outcome, report: Report) -> None:
+    """The highest sustainable rate; then, at half of it, latencies alone, with churn, and with a burst of queries."""
+    if not hasattr(system, "request"):
+        return
+    live: LiveSystem = system  # type: ignore[assignment]
+
+    def run(rate: int, what: str, requests: Iterable[Request] = ()) -> Probe:
+        def note(probe: Probe) -> None:
+            age = probe.ages[-1][1] if probe.ages else 0.0
+            report(phase=f"{what} at {rate:,}/s", age=age)
+
+        return run_probe(live, trial, source, rate, trial.probe_s, requests, note)
+
+    outcome.probes = find_sustainable(
+        lambda rate: run(rate, "probing"), 0.8 * outcome.throughput, trial.probes
+    )
+    half = max(1, (outcome.sustainable or round(outcome.throughput / 2)) // 2)
+    outcome.half = run(half, "half the rate")
+    outcome.churn = run(half, "queries come and go", astream.sc2(20, 2, trial.probe_s - 4))
+    outcome.burst = run(half, "1,000 queries at once", [Request(2.0, 1_000, 0)])
 
 
 def wait(system: System, rows: int, deadline: float, note: Callable[[int], None]) -> None:

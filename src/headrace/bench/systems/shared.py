@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,19 @@ class Shared:
 
     def done(self) -> int:
         return self._hr.metrics().input_rows
+
+    def request(self, create: Iterable[tuple[int, AggregationQuery]], drop: Iterable[int]) -> None:
+        for number, query in create:
+            self._hr.create_query(query.spark_sql() if number % 2 else query.cql(), name=f"live{number}")
+        for number in drop:
+            self._hr.drop_query(f"live{number}")
+
+    def acknowledged(self) -> int:
+        return self._hr.metrics().query_changes
+
+    def delivered(self) -> list[tuple[float, int]]:
+        epochs = self._hr.recent_epochs()
+        return [(epoch.committed_at, epoch.newest_end_us) for epoch in epochs if epoch.newest_end_us]
 
     def stop(self) -> None:
         self._hr.stop()
