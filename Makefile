@@ -58,8 +58,8 @@ check: lint type test ## lint, types and all tests: what CI runs
 demo: java setup ## a minute of several hundred ad-hoc queries over one stream, audited at the end
 	$(BIN)/headrace demo
 
-bench: java setup ## time per epoch at 1, 100 and 1,000 queries
-	$(BIN)/python bench/spine.py
+bench: java setup ## measure Headrace against Spark, quickly; `headrace bench --help` tells of more
+	$(BIN)/headrace bench --quick
 
 clean: ## remove caches and the demo's warehouse (keeps .venv)
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist spark-warehouse demo-warehouse

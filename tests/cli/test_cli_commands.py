@@ -29,13 +29,15 @@ def test_every_command_explains_itself(command):
     assert "Usage: " in result.output
 
 
-def test_bench_says_that_it_is_not_there_yet(run):
-    result = run("bench")
-    assert result.exit_code == 2
-    assert "not part of this release" in result.stderr
-
-
-# sql
+def test_bench_refuses_what_it_does_not_know(run):
+    for arguments, words in (
+        (("bench", "--systems", "headrace,sparc"), "sparc is not one of headrace, spark"),
+        (("bench", "--curves", "moon"), "moon is not one of queries, keys"),
+        (("bench", "--with", "storm"), "storm"),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 2
+        assert words in result.output
 
 
 def test_sql_runs_each_statement_and_prints_rows(run, session):

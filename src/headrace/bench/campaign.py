@@ -1,0 +1,90 @@
+"""Which trials a benchmark run is made of: the comparison, the scaling curves, the probes; pure data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from headrace.bench.trial import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One parameter varied while everything else stays; `unit` is what the axis says."""
+
+    name: str
+    field: str
+    values: tuple[int | float, ...]
+    unit: str
+
+
+CURVES = (
+    Curve("queries", "queries", (1, 4, 16, 64, 256, 1_000, 4_000), "queries"),
+    Curve("keys", "keys", (10, 100, 1_000, 10_000, 100_000, 1_000_000), "distinct keys"),
+    Curve("columns", "columns", (1, 2, 3, 4, 5), "columns compared per predicate"),
+    Curve("skew", "skew", (0.0, 0.5, 1.0, 1.5), "Zipf exponent of the keys"),
+    Curve("density", "rate", (5_000, 50_000, 500_000, 5_000_000), "events per second of event time"),
+    Curve("epoch", "rows", (5_000, 50_000, 500_000), "tuples per epoch"),
+)
+
+BASELINES = {"spark": (1, 4, 16), "fused": (16, 100), "flink": (1, 16, 100)}
+"""The numbers of queries an alternative is measured at; beyond these it takes minutes."""
+
+HEADRACE = (1, 4, 16, 100, 1_000)
+QUICK_HEADRACE, QUICK_BASELINES = (1, 100, 1_000), {"spark": (1, 4), "fused": (16,), "flink": (1, 16)}
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Trials that belong together: one table and one plot of the report. A curve has a `curve`."""
+
+    name: str
+    trials: tuple[Trial, ...]
+    curve: Curve | None = None
+
+
+def comparison(base: Trial, systems: Sequence[str], quick: bool) -> Section:
+    """Every system at the numbers of queries it can take. Those that several take have their rows compared."""
+    others = QUICK_BASELINES if quick else BASELINES
+    trials = [
+        replace(base, system=name, queries=count)
+        for name in systems
+        if name != "headrace"
+        for count in others[name]
+    ]
+    counts = sorted({*(QUICK_HEADRACE if quick else HEADRACE), *(trial.queries for trial in trials)})
+    if "headrace" in systems:
+        trials = [replace(base, system="headrace", queries=count) for count in counts] + trials
+    return Section("comparison", tuple(trials))
+
+
+def curve_section(base: Trial, curve: Curve) -> Section:
+    """One curve of Headrace alone: its rows are compared with plain Spark over the same files."""
+    trials = tuple(
+        fitted(replace(base, system="headrace", **{curve.field: value}), curve)  # type: ignore[arg-type]
+        for value in curve.values
+    )
+    return Section(curve.name, trials, curve)
+
+
+def fitted(trial: Trial, curve: Curve) -> Trial:
+    """As many tuples in all as elsewhere when epochs are small, and less where every tuple makes many rows.
+
+    >>> fitted(Trial("headrace", 100, rows=5_000), CURVES[5]).files
+    12
+    """
+    if curve.name == "epoch":
+        return replace(trial, files=12)
+    return trial
+
+
+def campaign(
+    base: Trial, systems: Sequence[str], curves: Sequence[str], quick: bool, probes: int
+) -> Iterator[Section]:
+    """All sections of a run, the most telling first."""
+    yield comparison(base, systems, quick)
+    if probes and "headrace" in systems:
+        yield Section("sustainable", (replace(base, system="headrace", queries=1_000, probes=probes),))
+    for curve in CURVES:
+        if curve.name in curves and "headrace" in systems:
+            yield curve_section(replace(base, queries=1_000, files=3, warm_up=1, sample=1), curve)

@@ -1,0 +1,123 @@
+"""A campaign's trials, the check of rows, and the report: no system is run here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.bench.campaign import CURVES, campaign
+from headrace.bench.report import read_report, render, write_report
+from headrace.bench.run import Finished, differences
+from headrace.bench.trial import Outcome, Probe, Trial
+
+BASE = Trial("headrace", 1, rows=1_000, files=2)
+FACTS = {
+    "command": "headrace bench",
+    "seconds": 12.3,
+    "seed": 1,
+    "started": "2026-01-01T00:00:00+00:00",
+    "versions": {"spark": "4.3.0"},
+    "machine": {
+        "cores": 2,
+        "processor": "a processor",
+        "memory_gb": 24,
+        "system": "Linux",
+        "python": "3.11",
+        "load": [0.1, 0.1, 0.1],
+    },
+}
+
+
+def outcome(
+    system: str, queries: int, seconds: float, rows: list[tuple[int, int, float]] | None = None
+) -> Outcome:
+    trial = replace(BASE, system=system, queries=queries)
+    sample = {0: [(10, 1, 2.0)] if rows is None else rows}
+    return Outcome(
+        trial, seconds, sample=sample, peak_mb={"driver": 100.0}, phases_s={"map": 1.0, "reduce": 2.0}
+    )
+
+
+def test_a_campaign_measures_headrace_wherever_it_measures_others() -> None:
+    comparison, probes, *curves = campaign(BASE, ("headrace", "spark", "fused"), ("keys", "skew"), False, 4)
+    by_system = {
+        name: [t.queries for t in comparison.trials if t.system == name]
+        for name in ("headrace", "spark", "fused")
+    }
+    assert {*by_system["spark"], *by_system["fused"]} <= set(by_system["headrace"])
+    assert by_system["spark"] == [1, 4, 16] and 1_000 in by_system["headrace"]
+    assert probes.trials[0].probes == 4
+    assert [section.name for section in curves] == ["keys", "skew"]
+    assert [trial.keys for trial in curves[0].trials] == list(CURVES[1].values)
+    assert all(trial.skew == 0 for trial in curves[0].trials)
+
+
+def test_a_quick_campaign_is_short() -> None:
+    sections = list(campaign(BASE, ("headrace", "spark", "fused"), (), True, 1))
+    assert sum(len(section.trials) for section in sections) <= 9
+
+
+def test_figures_of_other_rows_are_taken_back() -> None:
+    same = outcome("spark", 4, 2.0, [(10, 1, 2.0 + 1e-13)])
+    other = outcome("fused", 4, 2.0, [(10, 1, 2.5)])
+    unlike = outcome("spark", 16, 2.0, [(10, 1, 7.0)])
+    found = list(differences([outcome("headrace", 4, 1.0), same, other, unlike]))
+    assert len(found) == 1 and "fused lacks 1 rows of headrace" in found[0]
+    assert other.failure == "its rows differ from those of headrace"
+    assert same.failure is None and unlike.failure is None
+
+
+def test_a_report_names_ratios_failures_and_differences(tmp_path: Path) -> None:
+    outcomes = [outcome("headrace", n, s) for n, s in ((1, 1.0), (4, 1.0), (100, 2.0))]
+    outcomes += [
+        outcome("spark", 1, 1.0),
+        outcome("spark", 4, 4.0),
+        Outcome(replace(BASE, system="fused", queries=16), failure="too slow"),
+    ]
+    probes = [
+        Probe(1_000, 10, sustained=True, latencies={"p50": 0.5}, ages=[(0.0, 0.1), (1.0, 0.2)]),
+        Probe(2_000, ages=[(0.0, 1.0), (1.0, 3.0)]),
+    ]
+    sustained = outcome("headrace", 1_000, 1.0)
+    sustained.probes, sustained.half = probes, probes[0]
+    sections = list(campaign(BASE, ("headrace", "spark", "fused"), ("skew",), False, 2))
+    curve = [replace_trial(outcome("headrace", 100, 1.0), skew) for skew in (0.0, 1.0)]
+    finished = [
+        Finished(sections[0], outcomes, ["query 0 of 16: ..."]),
+        Finished(sections[1], [sustained]),
+        Finished(sections[2], curve),
+    ]
+    page = write_report(tmp_path, "run", FACTS, finished)
+    text = page.read_text()
+    assert "| Headrace | 100 | 1,000 | 100,000 |" in text
+    assert "(at 1 queries): 50 times" in text
+    assert "plain Spark with one query: 1.0 times" in text
+    assert "too slow" in text and "**Rows differ:** query 0 of 16" in text
+    assert "**1,000 events/s**" in text
+    for plot in ("comparison", "phases", "ages", "skew"):
+        assert (tmp_path / f"run-{plot}.png").stat().st_size > 1_000
+        assert f"(run-{plot}.png)" in text
+    facts, again = read_report(tmp_path / "run.json")
+    plots = {"sustainable": "run-ages.png", "skew": "run-skew.png"}
+    plots |= {"comparison": "run-comparison.png", "comparison-phases": "run-phases.png"}
+    assert render("run", facts, again, plots) == text
+
+
+def replace_trial(found: Outcome, skew: float) -> Outcome:
+    found.trial = replace(found.trial, skew=skew)
+    return found
+
+
+def test_a_trial_draws_the_same_queries_and_tuples_for_everybody() -> None:
+    mine, theirs = replace(BASE, queries=20), replace(BASE, queries=20, system="spark")
+    assert mine.drawn() == theirs.drawn()
+    assert mine.table(1).equals(theirs.table(1))
+    assert mine.sampled() == [0, 4, 8, 12, 16]
+    assert mine.last_closed_us() == int(mine.table(3)["ts"][-1].value)
+
+
+@pytest.mark.parametrize("queries", [1, 3])
+def test_few_queries_are_all_sampled(queries: int) -> None:
+    assert replace(BASE, queries=queries).sampled() == list(range(queries))
