@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from datetime import UTC, datetime
@@ -46,7 +47,7 @@ def main() -> None:
         "MB written",
         "peak MB",
     )
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 150)
     medians: list[float] = []
     try:
         for count in options.queries:

@@ -26,6 +26,7 @@ class Fake:
     name: str = "fake"
     asked: list[tuple[float, int]] = field(default_factory=list)
     alive: set[int] = field(default_factory=set)
+    seen: set[int] = field(default_factory=set)
     started: float = field(default_factory=time.time)
     worked: float = 0.0
     before: float = field(default_factory=time.time)
@@ -51,6 +52,7 @@ class Fake:
     def request(self, create: Iterable[tuple[int, AggregationQuery]], drop: Iterable[int]) -> None:
         for number, _ in create:
             self.alive.add(number)
+            self.seen.add(number)
             self.asked.append((time.time(), 1))
         for number in drop:
             self.alive.remove(number)
@@ -86,6 +88,6 @@ def test_requests_wait_for_the_one_before(tmp_path: Path) -> None:
     requests = [Request(0.0, 3, 0), Request(0.05, 2, 1), Request(0.1, 1, 2)]
     probe = run_probe(fake, TRIAL, tmp_path, 1_000, 1.0, requests)
     assert probe.requests == probe.acknowledged == 9
-    assert fake.alive == {3, 4, 5}
+    assert fake.seen == {0, 1, 2, 3, 4, 5} and fake.alive == set()
     assert probe.most_queries == 4
     assert probe.deployments["max"] > 0.4, "the third waited for two others"

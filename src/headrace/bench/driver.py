@@ -151,6 +151,7 @@ def run_probe(
     probe.latencies = percentiles(window_latencies(system.delivered(), started, probe.seconds))
     probe.deployments = percentiles(waiting.latencies)
     probe.requests, probe.acknowledged = waiting.asked, system.acknowledged() - acknowledged
+    system.request([], waiting.alive)  # the next probe begins with the queries this one began with
     _drain(system, before + fed)
     return probe
 

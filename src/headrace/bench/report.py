@@ -180,7 +180,7 @@ def _ratios(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """What the comparison was made for, against the aims where there are some."""
     good = [outcome for outcome in outcomes if not outcome.failure]
     most = max((o for o in good if o.trial.system == "headrace"), key=lambda o: o.trial.queries, default=None)
-    if most is None:
+    if most is None or all(o.trial.system == "headrace" for o in good):
         return
     yield f"Overall throughput of Headrace at {most.trial.queries:,} queries against the best of:"
     yield ""

@@ -23,6 +23,7 @@ class Shared:
     name = "headrace"
 
     def open(self, feed: Path, work: Path) -> None:
+        self._live: dict[int, str] = {}
         self._spark = start_session("local[2]")
         self._hr = headrace.open(work / "warehouse", spark=self._spark, progress=False)
         files = sources.files(feed, "parquet")
@@ -41,9 +42,10 @@ class Shared:
 
     def request(self, create: Iterable[tuple[int, AggregationQuery]], drop: Iterable[int]) -> None:
         for number, query in create:
-            self._hr.create_query(query.spark_sql() if number % 2 else query.cql(), name=f"live{number}")
+            text = query.spark_sql() if number % 2 else query.cql()
+            self._live[number] = self._hr.create_query(text).name
         for number in drop:
-            self._hr.drop_query(f"live{number}")
+            self._hr.drop_query(self._live.pop(number))
 
     def acknowledged(self) -> int:
         return self._hr.metrics().query_changes
