@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup java lint format type unit test check demo bench clean
+.PHONY: help setup java lint format type unit test check demo bench kernels clean
 
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -60,6 +60,9 @@ demo: java setup ## a minute of several hundred ad-hoc queries over one stream, 
 
 bench: java setup ## measure Headrace against Spark, quickly; `headrace bench --help` tells of more
 	$(BIN)/headrace bench --quick
+
+kernels: setup ## time each kernel by itself (pytest-benchmark)
+	$(BIN)/pytest bench/kernels --benchmark-sort=name --benchmark-columns=median,stddev,rounds
 
 clean: ## remove caches and the demo's warehouse (keeps .venv)
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist spark-warehouse demo-warehouse

@@ -1,0 +1,171 @@
+"""Each kernel timed by itself, so that a regression is seen where it happens. Off by default: `make kernels`.
+
+    .venv/bin/pytest bench/kernels --benchmark-autosave          # keep a run
+    .venv/bin/pytest bench/kernels --benchmark-compare           # and compare with it
+
+AStream's tuples, 250,000 of them as one task gets them, 1,000 keys, 1 and 1,000 mixed aggregation queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.model.epoch import NEVER_US
+from headrace.model.plan import AggregationOperator
+from headrace.model.predicate import TRUE, Compare, Op, Operand
+from headrace.model.query import (
+    Aggregate,
+    AggregateFunction,
+    Aggregation,
+    Query,
+    QueryId,
+    QueryPlan,
+    Stream,
+    StreamName,
+)
+from headrace.model.types import BIGINT, DOUBLE, Column, SqlType
+from headrace.model.window import Window
+from headrace.operators.aggregation import reduce_aggregation
+from headrace.operators.folding import KeyBlock, fold_block
+from headrace.operators.prepared import AggregationLogic
+from headrace.operators.regions import regions_of
+from headrace.operators.segment import Segment
+from headrace.operators.tuples import Tuples, combine_tuples, prepare_tuples, receive_tuples, ship_tuples
+from headrace.planner.shared import Member, plan_group
+from headrace.workloads import astream
+
+ROWS, KEYS, RATE = 250_000, 1_000, 50_000
+START = datetime(2026, 1, 1, tzinfo=UTC)
+FIELDS = ("key", *(f"field{i}" for i in range(1, astream.FIELDS + 1)))
+STREAM = Stream(
+    StreamName(astream.STREAM),
+    (*(Column(name, BIGINT) for name in FIELDS), Column("ts", SqlType("timestamp"))),
+    "ts",
+    0,
+)
+
+
+def as_query(found: astream.AggregationQuery, number: int) -> Query:
+    """What the parser makes of the query's text, without Spark."""
+    ((field, operator, value),) = found.predicates
+    function = AggregateFunction(found.aggregate.lower())
+    aggregate = Aggregate(
+        function, Operand(f"field{found.field}", BIGINT), TRUE, DOUBLE if found.aggregate == "AVG" else BIGINT
+    )
+    where = Compare(Operand(f"field{field}", BIGINT), Op(operator), value)
+    window = Window(found.range_s * 1_000_000, found.slide_s * 1_000_000)
+    body = Aggregation(window, where, (Operand("key", BIGINT),), (aggregate,), (), None)
+    return Query(QueryId(number), f"q{number}", QueryPlan("", STREAM.name, body, (), "", ""))
+
+
+@dataclass
+class Case:
+    """An operator in the middle of a stream: the next epoch's tuples are there, and the segment of those before."""
+
+    operator: AggregationOperator
+    logic: AggregationLogic
+    columns: dict[Operand, pa.ChunkedArray]
+    tuples: Tuples
+    blobs: list[bytes]
+    segment: Segment
+    closed_us: int
+    watermark_us: int
+
+
+def make_case(queries: int) -> Case:
+    rng = Random(1)
+    members = [Member(as_query(astream.aggregation(rng, mixed=True), n + 1), n) for n in range(queries)]
+    (operator,) = plan_group(members, {STREAM.name: STREAM}).operators
+    assert isinstance(operator, AggregationOperator)
+    logic, segments, marks = AggregationLogic(operator), [], [NEVER_US]
+    for epoch in range(2):
+        table = astream.tuples(ROWS, START, RATE, KEYS, first=epoch * ROWS)
+        columns = {o: table.column(o.sql) for o in operator.scanned}
+        tuples = prepare_tuples(operator, columns, marks[-1])
+        assert tuples is not None
+        combined = combine_tuples(operator, tuples)
+        blobs = [shipment.blob for shipment in ship_tuples(operator, combined, 1)]
+        marks.append(table["ts"][-1].value)
+        if epoch == 0:
+            received = receive_tuples(operator, blobs)
+            reduced = reduce_aggregation(logic, received, [], [], marks[0], marks[1], lambda *_: None)
+            assert reduced.segment is not None
+            segments.append(reduced.segment)
+    return Case(operator, logic, columns, tuples, blobs, segments[0], marks[1], marks[2])
+
+
+@pytest.fixture(scope="module", params=[1, 1_000], ids=["1 query", "1,000 queries"])
+def case(request: pytest.FixtureRequest) -> Case:
+    return make_case(request.param)
+
+
+Benchmark = Callable[..., Any]
+
+
+def test_plan(benchmark: Benchmark) -> None:
+    rng = Random(1)
+    members = [Member(as_query(astream.aggregation(rng, mixed=True), n + 1), n) for n in range(1_000)]
+    benchmark(lambda: plan_group(members, {STREAM.name: STREAM}))
+
+
+def test_regions(benchmark: Benchmark, case: Case) -> None:
+    index = case.operator.operands[0]
+    benchmark(lambda: regions_of(case.columns[index.operand], index))
+
+
+def test_cells(benchmark: Benchmark, case: Case) -> None:
+    family, regions = case.logic.families[0], case.tuples.regions
+    benchmark(lambda: list(family.blocks(regions, len(case.tuples.slice))))
+
+
+def test_partials(benchmark: Benchmark, case: Case) -> None:
+    benchmark(
+        lambda: combine_tuples(case.operator, prepare_tuples(case.operator, case.columns, case.closed_us))
+    )
+
+
+def test_shipping(benchmark: Benchmark, case: Case) -> None:
+    benchmark(
+        lambda: receive_tuples(case.operator, [s.blob for s in ship_tuples(case.operator, case.tuples, 2)])
+    )
+
+
+def test_fold(benchmark: Benchmark, case: Case) -> None:
+    tuples = receive_tuples(case.operator, case.blobs)
+    assert tuples is not None
+    block = KeyBlock(0, KEYS, tuples, tuples.keys.ids, slice(None))
+    benchmark(lambda: fold_block(case.logic, block))
+
+
+def test_windows(benchmark: Benchmark, case: Case) -> None:
+    """No new tuple: what is stored is combined into the windows that close, and lowered to rows."""
+    rows: list[int] = []
+
+    def keep(signature: str, table: pa.Table, queries: Any, latest_us: int) -> None:
+        rows.append(table.num_rows)
+
+    benchmark(
+        lambda: reduce_aggregation(
+            case.logic, None, [case.segment], [], case.closed_us, case.watermark_us, keep
+        )
+    )
+    assert sum(rows)
+
+
+def test_epoch(benchmark: Benchmark, case: Case) -> None:
+    """Everything a reduce task does but writing."""
+
+    def run() -> None:
+        received = receive_tuples(case.operator, case.blobs)
+        reduce_aggregation(
+            case.logic, received, [case.segment], [], case.closed_us, case.watermark_us, lambda *_: None
+        )
+
+    benchmark(run)
