@@ -84,7 +84,8 @@ def campaign(
     """All sections of a run, the most telling first."""
     yield comparison(base, systems, quick)
     if probes and "headrace" in systems:
-        yield Section("sustainable", (replace(base, system="headrace", queries=1_000, probes=probes),))
+        probed = replace(base, system="headrace", queries=1_000, sample=1, probes=probes)
+        yield Section("sustainable", (replace(probed, probe_s=7.0) if quick else probed,))
     for curve in CURVES:
         if curve.name in curves and "headrace" in systems:
             yield curve_section(replace(base, queries=1_000, files=3, warm_up=1, sample=1), curve)

@@ -142,17 +142,7 @@ def _comparison(one: Finished) -> Iterator[str]:
     )
     yield ""
     yield from _table(
-        (
-            "system",
-            "queries",
-            "events/s",
-            "overall/s",
-            "CPU s",
-            "MB written",
-            "result rows",
-            "peak MB",
-            "deployed in s",
-        ),
+        COMPARED,
         (_row(outcome) for outcome in one.outcomes),
     )
     yield from _ratios(one.outcomes)
@@ -222,17 +212,7 @@ def _sustainable(one: Finished) -> Iterator[str]:
         (text, p) for text, p in (*named, ("1,000 queries more at once", outcome.burst)) if p is not None
     ]
     yield from _table(
-        (
-            "",
-            "events/s",
-            "latency p50 s",
-            "p95",
-            "max",
-            "age grows s/s",
-            "requests acknowledged",
-            "deployed p50 s",
-            "max",
-        ),
+        PROBED,
         (_probe_row(text, probe) for text, probe in probes),
     )
     yield f"Highest rate that was sustained: **{outcome.sustainable:,} events/s**."
@@ -268,16 +248,7 @@ def _curve(one: Finished) -> Iterator[str]:
         yield f"{first.queries:,} queries."
         yield ""
     yield from _table(
-        (
-            curve.unit,
-            "events/s",
-            "overall/s",
-            "result rows/s",
-            "CPU s per M events",
-            "MB shuffled",
-            "MB written",
-            "worker MB",
-        ),
+        (curve.unit, *ALONE),
         (_curve_row(getattr(o.trial, curve.field), o) for o in one.outcomes),
     )
 
@@ -304,6 +275,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
     yield "| " + " | ".join(heads) + " |"
     yield "|" + "---|" * len(heads)
     for row in rows:
+        assert len(row) == len(heads), (row, heads)
         yield "| " + " | ".join(row) + " |"
     yield ""
 

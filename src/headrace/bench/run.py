@@ -56,7 +56,7 @@ def run_sections(
 def run_one(trial: Trial, folder: Path, show: Show, left_s: float | None) -> Outcome:
     """One trial in a process of its own, ended when its time is over."""
     if left_s is not None and left_s < 10:
-        return Outcome(trial, failure="left out: the time for this run was over")
+        return Outcome(trial, failure="left out: this run's time was over")
     place = folder / "trial"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
