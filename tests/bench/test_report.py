@@ -118,6 +118,14 @@ def test_a_trial_draws_the_same_queries_and_tuples_for_everybody() -> None:
     assert mine.last_closed_us() == int(mine.table(3)["ts"][-1].value)
 
 
+def test_trials_share_files_of_the_same_tuples_only(tmp_path: Path) -> None:
+    small = replace(BASE, rows=10, files=1, warm_up=1)
+    first = small.write_files(tmp_path)
+    assert replace(small, system="spark", queries=9).write_files(tmp_path) == first
+    for other in (replace(small, rows=20), replace(small, skew=1.0), replace(small, keys=3)):
+        assert not {*other.write_files(tmp_path)} & {*first}
+
+
 @pytest.mark.parametrize("queries", [1, 3])
 def test_few_queries_are_all_sampled(queries: int) -> None:
     assert replace(BASE, queries=queries).sampled() == list(range(queries))

@@ -63,8 +63,9 @@ class Trial:
             self.rows, START, self.rate, self.keys, seed=self.seed, first=first, skew=self.skew
         )
 
-    def write_files(self, folder: Path) -> list[Path]:
-        """All files of the trial, written where no system looks; `feed` puts them before one."""
+    def write_files(self, place: Path) -> list[Path]:
+        """All files of the trial, written where no system looks; `feed` puts them before one. Trials share them."""
+        folder = place / f"{self.rows}-{self.rate}-{self.keys}-{self.skew}-{self.seed}"
         folder.mkdir(parents=True, exist_ok=True)
         paths = []
         for number in range(self.warm_up + self.files):

@@ -119,14 +119,20 @@ def _finish_all(
     ways: dict[str, list[int]] = defaultdict(list)
     ranges: dict[str, list[int]] = defaultdict(list)
     bodies = {int(query.id): body for query in queries if isinstance(body := query.plan.body, Aggregation)}
+    types = {int(query.id): [column.type.kind for column in query.plan.columns] for query in queries}
     for id_, body in bodies.items():
-        finished = f"xxhash64({', '.join(f'({text})' for text in body.finish)})"
+        finished = f"xxhash64({', '.join(map(_hashable, body.finish, types[id_]))})"
         ways[finished if body.having is None else f"CASE WHEN {body.having} THEN {finished} END"].append(id_)
         ranges[f"{body.window.range_us}L"].append(id_)
     rows = stored_rows(spark, root, next(iter(bodies.values())), files)
     rows = rows.where(F.col("query").isin(list(bodies)))
     framed = with_window(rows, f"timestamp_micros(unix_micros(window_end) - {_by_query(ranges)})", stream)
     return framed.selectExpr(f"{_by_query(ways)} AS finished")
+
+
+def _hashable(text: str, kind: Kind) -> str:
+    """Maps and what holds them have no hash of their own."""
+    return f"CAST(({text}) AS STRING)" if kind is Kind.NESTED else f"({text})"
 
 
 def _by_query(cases: dict[str, list[int]]) -> str:

@@ -126,12 +126,26 @@ class SqlType:
             return pa.decimal128(self.precision, self.scale)
         if self.kind is Kind.STRING:
             return pa.string()
-        if self.kind is Kind.INTERVAL:
-            return pa.int32() if "month" in self.name or "year" in self.name else pa.duration("us")
+        if self.kind is Kind.INTERVAL and self.travels:
+            return pa.duration("us")
         if nested := _NESTED.fullmatch(self.name):
             return _nested_arrow(nested.group(1), _split(nested.group(2)))
         raise TypeError(f"no Arrow type for {self.name}")
 
+    @property
+    def travels(self) -> bool:
+        """Whether values can pass between Spark and Python.
+
+        >>> SqlType("interval day to second").travels, SqlType("array<interval month>").travels
+        (True, False)
+        >>> SqlType("struct<interval:int>").travels
+        True
+        """
+        return not _CALENDAR.search(self.name)
+
+
+_CALENDAR = re.compile(r"\binterval\b(?! (day|hour|minute|second)|:)")
+"""Intervals that count months: Python has no Arrow array for them."""
 
 _NESTED = re.compile(r"(array|map|struct)<(.*)>", re.DOTALL)
 

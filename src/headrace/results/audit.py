@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.catalog.queries import QueryEntry
@@ -169,4 +170,19 @@ def _watermark(sealer: Sealer, epoch: int, stream: Stream) -> int:
 
 def _rows(frame: DataFrame) -> Iterator[tuple[Any, ...]]:
     table = frame.toDF(*(f"c{i}" for i in range(len(frame.columns)))).toArrow()
-    return zip(*(column.to_pylist() for column in table.columns), strict=True)
+    return zip(*map(_values, table.columns), strict=True)
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """A column's values; moments beyond the years that Python knows stay Arrow scalars, which can be compared."""
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        return [_value(scalar) for scalar in column]
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        return scalar

@@ -170,12 +170,13 @@ def plan_aggregation(
     """
     if flat.grouping_sets:
         raise NotShared("grouping sets have no shared form")
+    _refuse_windowed_tuples(flat)
     keys = _distinct_keys(flat)
     inputs = _aggregate_inputs(flat)
     types = types_of([f"any_value({render(node)})" for node in (*keys, *inputs)])
     key_types, input_types = types[: len(keys)], types[len(keys) :]
     for node, type_ in zip(keys, key_types, strict=True):
-        if type_.kind in _NO_KEY:
+        if type_.kind in _NO_KEY or not type_.travels:
             raise NotShared(f"the key {render(node)} is of type {type_.name}")
     of_input = {render(node): type_ for node, type_ in zip(inputs, input_types, strict=True)}
     collector = _Collector([render(key) for key in keys], flat.stream, averages=of_input)
@@ -225,6 +226,20 @@ def _distinct_keys(flat: Flat) -> list[exp.Expr]:
             raise NotShared(f"the key {render(node)} is computed from the window")
         keys.setdefault(render(node), node)
     return list(keys.values())
+
+
+def _refuse_windowed_tuples(flat: Flat) -> None:
+    """A tuple may be in many windows, and the shared operator asks for its operands once."""
+    asked = list(flat.where)
+    for expression in flat.expressions():
+        asked += [node for node in expression.find_all(exp.Filter, exp.Anonymous) if _over_tuples(node)]
+    for node in asked:
+        if any(is_window_column(found) for found in node.find_all(exp.Column)):
+            raise NotShared(f"{render(node)} asks each tuple for its window")
+
+
+def _over_tuples(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Filter) or is_aggregate(node)
 
 
 def _aggregate_inputs(flat: Flat) -> list[exp.Expr]:

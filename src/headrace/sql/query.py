@@ -145,7 +145,7 @@ class _Build:
         over = select.find(exp.Window)
         reason = "analytic functions" if over is not None else "the rows of each window"
         body = FallbackShape(f"{reason} have no shared form yet")
-        columns = self._schema(self._fill(plain))
+        columns = self._check_types(self._schema(self._fill(plain)))
         return Shape(self.stream, (), True, None, None, body, columns, plain, log)
 
     def _check_window(self, flat: Flat) -> bool:
@@ -161,7 +161,7 @@ class _Build:
         for call in flat.calls:
             if call.window(self.literals) != window:
                 raise errors.two_windows()
-        columns = self._typed(flat, plain)
+        columns = self._check_types(self._typed(flat, plain))
         if len(columns) != len(flat.items):
             raise errors.unsupported(
                 "the select list is not one that can be told apart", hint="name each column"
@@ -189,6 +189,16 @@ class _Build:
 
     def _schema(self, sql: str) -> tuple[Column, ...]:
         return self.analyzer.schema(sql, self.stream)
+
+    @staticmethod
+    def _check_types(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+        for column in columns:
+            if not column.type.travels:
+                raise errors.unsupported(
+                    f"the column {column.name} is of type {column.type.name}, which no result can hold",
+                    hint="CAST it to STRING",
+                )
+        return columns
 
     def _types_of(self, expressions: list[str]) -> list[SqlType]:
         """Spark's types of aggregate expressions; plain columns need no analysis."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from headrace.model.query import Stream
+from headrace.model.types import Kind
 from headrace.sql import errors
 from headrace.sql.dialect import render
 from headrace.sql.functions import function_name, is_aggregate
@@ -68,6 +69,8 @@ class Resolver:
                 return self._column(node)
             case exp.Anonymous() if function_name(node) == "window":
                 return self._window(node)
+            case exp.Anonymous():
+                return self._call(node)
             case exp.Dot():
                 return self._dot(node)
             case _:
@@ -101,6 +104,28 @@ class Resolver:
         self.calls.append(call)
         return window_column()
 
+    def _call(self, node: exp.Anonymous) -> exp.Expr:
+        """A call with `*` among its arguments written out and fields named as Spark names them; changes `node`.
+
+        Spark names the fields of `struct(a)` after the columns as they are written, and those are about to change.
+        """
+        name, arguments = function_name(node), list(node.expressions)
+        if name != "count" and any(isinstance(argument, exp.Star) for argument in arguments):
+            arguments = [found for argument in arguments for found in self._spread(argument)]
+            node.set("expressions", arguments)
+        if name == "struct":
+            node.set("this", "named_struct")
+            fields = (_field(argument, place) for place, argument in enumerate(arguments, 1))
+            node.set("expressions", [part for field in fields for part in field])
+        return node
+
+    def _spread(self, node: exp.Expr) -> list[exp.Expr]:
+        if not isinstance(node, exp.Star):
+            return [node]
+        if any(node.args.values()) or None in (item.name for item in self.scope.items):
+            raise errors.unsupported("* in a call stands for columns without a name", hint="write them out")
+        return [column(name) for name in self.scope.names()]
+
     def _dot(self, node: exp.Dot) -> exp.Expr:
         """A field of an expression; the field's name is not a column."""
         return exp.Dot(this=self.resolve(node.this), expression=node.expression.copy())
@@ -110,6 +135,19 @@ def _fields(base: exp.Expr, names: Iterable[exp.Expr]) -> exp.Expr:
     for name in names:
         base = exp.Dot(this=base, expression=identifier(name.name))
     return base
+
+
+def _field(node: exp.Expr, place: int) -> tuple[exp.Expr, exp.Expr]:
+    """(name, value) of the argument at a 1-based place of `struct(...)`."""
+    if isinstance(node, exp.Alias):
+        return _text(str(node.alias)), node.this
+    return _text(node.name if isinstance(node, exp.Column | exp.Dot) else f"col{place}"), node
+
+
+def _text(value: str) -> exp.Expr:
+    literal = exp.Literal.string(value)
+    literal.meta["harmless"] = Kind.STRING
+    return literal
 
 
 def identifier(name: str) -> exp.Identifier:
