@@ -264,7 +264,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(EVENTS, st.integers(1, 3))
 def test_every_chunk_is_in_one_epoch_in_arrival_order(
     events: list[tuple[str, object]], chunk_rows: int

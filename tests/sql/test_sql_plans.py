@@ -177,7 +177,7 @@ _CONDITIONS = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(_CONDITIONS, st.integers(1, 100))
 def test_parsing_is_deterministic_and_rendering_reads_back(condition: str, seconds: int) -> None:
     text = AGGREGATE.format(condition, f"{seconds} seconds")
