@@ -48,7 +48,8 @@ def run_trial(system: System, trial: Trial, folder: Path, report: Report) -> Out
     """Warm up, feed everything else at once, and time until the last tuple's results are written."""
     outcome, paths = Outcome(trial), trial.write_files(folder.parent / "data")
     source = folder / "feed"
-    shutil.rmtree(source, ignore_errors=True)
+    for used in (source, folder / "work"):
+        shutil.rmtree(used, ignore_errors=True)
     source.mkdir(parents=True)
     with Meter() as meter:
         started = time.perf_counter()
