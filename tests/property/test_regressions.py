@@ -130,3 +130,70 @@ def test_a_lonely_negative_zero_is_an_extreme(equal: Check) -> None:
     equal(
         rows, "SELECT CAST(max(x) AS STRING), CAST(min(y) AS STRING) FROM t GROUP BY window(ts, '1 minute')"
     )
+
+
+def test_fields_keep_the_names_that_the_text_gives_them(equal: Check) -> None:
+    """Spark names the fields of a struct after its arguments as written, whatever they are resolved to."""
+    rows = tuples(n=[1, 1, 2, None], s=["a", "b", "a", "c"])
+    equal(
+        rows,
+        "SELECT struct(n, count(*)) FROM t GROUP BY n, window(ts, '1 minute')",
+        "SELECT to_json(struct(n, N AS z, max(s), window.end)) FROM t GROUP BY n, window(ts, '1 minute')",
+        "SELECT (n, count(*)) AS pair FROM t GROUP BY n, window(ts, '1 minute')",
+        "SELECT struct(z) AS r, (z, 1) AS pair FROM (SELECT n AS z FROM t)",
+        "SELECT to_json(struct(*)), hash(*) FROM (SELECT n AS z, s FROM t)",
+        "SELECT struct(t.*) AS r FROM t",
+        "SELECT n FROM t WHERE (n, s) IN ((1, 'a'), (2, 'a'))",
+    )
+
+
+def test_tuples_may_be_asked_for_their_window(equal: Check) -> None:
+    rows = tuples(n=range(40))
+    windowed = "window(ts, '10 seconds', '5 seconds')"
+    late = "start > TIMESTAMP'2024-01-01 12:00:10'"
+    equal(
+        rows,
+        f"SELECT count(*) FILTER (WHERE {windowed}.{late}) AS c, sum(n) FROM t GROUP BY {windowed}",
+        f"SELECT max({windowed}.start) AS m FROM t GROUP BY {windowed}",
+        f"SELECT w.start, sum(n) FROM (SELECT n, {windowed} AS w FROM t) WHERE w.{late} GROUP BY w",
+    )
+
+
+def test_maps_of_aggregates_are_delivered(equal: Check) -> None:
+    equal(
+        tuples(n=[1, 2, 2]),
+        "SELECT map('c', count(*)) AS m, array(n) FROM t GROUP BY n, window(ts, '1 minute')",
+    )
+
+
+def test_intervals_of_months_stay_in_spark(equal: Check) -> None:
+    """Python has no Arrow array for them: one query with such a key must not stop the epoch of all."""
+    months = "INTERVAL '1' MONTH * n"
+    equal(
+        tuples(n=[1, 2, 2, None], s=["a"] * 4),
+        f"SELECT CAST({months} AS STRING) AS m, count(*) FROM t GROUP BY {months}, window(ts, '1 minute')",
+        f"SELECT CAST(max({months}) AS STRING) AS m, count({months}) FROM t GROUP BY window(ts, '1 minute')",
+        f"SELECT n FROM t WHERE {months} > INTERVAL '1' MONTH",
+        "SELECT s, count(*) FROM t GROUP BY s, window(ts, '1 minute')",
+    )
+
+
+@pytest.mark.parametrize("value", ["INTERVAL '1' MONTH * n", "make_interval(0, n)", "TIME'12:00:00'"])
+def test_a_column_that_no_result_can_hold_is_refused(value: str, open_session: Callable[..., Any]) -> None:
+    hr = open_session()
+    hr.create_stream("t", DDL, event_time="ts")
+    with pytest.raises(SqlError, match="no result can hold"):
+        hr.create_query(f"SELECT {value} AS v FROM t")
+    assert hr.queries() == []
+
+
+def test_windows_beyond_the_years_of_python_can_be_audited(open_session: Callable[..., Any]) -> None:
+    hr = open_session()
+    hr.create_stream("t", DDL, event_time="ts")
+    before = dt.datetime(1960, 1, 1, tzinfo=dt.UTC)
+    query = hr.create_query("SELECT window.start, count(*) FROM t GROUP BY window(ts, '1000000 days')")
+    hr.append("t", [row | {"ts": before} for row in tuples(x=[1.0], y=[1.0], n=[1], d=[None], s=["a"])])
+    hr.close_stream("t")
+    hr.run_available()
+    report = query.audit()
+    assert report.ok and report.actual_rows == 1

@@ -64,6 +64,12 @@ REFUSED = [
     ),
     ("SELECT COUNT(*) FROM purchases GROUP BY window(ts)", "BAD_WINDOW", "arguments"),
     ("SELECT COUNT(*) FROM purchases GROUP BY window(ts, level)", "BAD_WINDOW", "level"),
+    (
+        "SELECT COUNT(*) FROM purchases WHERE window(ts, '2 hours', '1 hour').start > ts "
+        "GROUP BY window(ts, '2 hours', '1 hour')",
+        "UNSUPPORTED",
+        "two places",
+    ),
     ("SELECT COUNT(*) FROM purchases GROUP BY window(ts, INTERVAL '1' HOUR)", "BAD_WINDOW", "INTERVAL"),
     ("SELECT COUNT(*) FROM purchases [RANGE 0 SECONDS]", "BAD_WINDOW", "range"),
     ("SELECT COUNT(*) FROM purchases [RANGE 5 SECONDS SLIDE 10 SECONDS]", "BAD_WINDOW", "slide"),

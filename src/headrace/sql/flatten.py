@@ -105,6 +105,11 @@ def flatten(select: exp.Select, stream: Stream, *, cql: bool) -> Flat:
 
     With `cql` the aggregation is grouped by the bracket's window, so it may not name another one.
     """
+    if sum(map(_window_places, select.find_all(exp.Select))) > 1:
+        raise errors.unsupported(
+            "window() is called in two places: Spark takes each tuple once per pair of their windows",
+            hint="call it once, FROM (SELECT *, window(...) AS w FROM stream), and use w outside",
+        )
     calls: list[WindowCall] = []
     flat = _flatten(select, stream, calls, cql)
     return replace(flat, calls=tuple(calls))
@@ -131,8 +136,16 @@ def _flatten(select: exp.Select, stream: Stream, calls: list[WindowCall], cql: b
 
 def _names_window(select: exp.Select) -> bool:
     """Whether this SELECT itself calls `window(...)`, so that `window` is a column of it."""
-    nodes = [*select.expressions, *([select.args["group"]] if select.args.get("group") else [])]
-    return any(function_name(found) == "window" for node in nodes for found in node.find_all(exp.Anonymous))
+    return any(map(_calls_window, (*select.expressions, select.args.get("group"))))
+
+
+def _window_places(select: exp.Select) -> int:
+    """In how many of Spark's operators this SELECT itself calls `window(...)`."""
+    return _names_window(select) + _calls_window(select.args.get("where"))
+
+
+def _calls_window(node: exp.Expr | None) -> bool:
+    return node is not None and any(function_name(call) == "window" for call in node.find_all(exp.Anonymous))
 
 
 def _where(select: exp.Select, resolver: Resolver) -> tuple[exp.Expr, ...]:

@@ -22,6 +22,9 @@ from headrace.sql.windows import WindowCall, is_window_column, window_call, wind
 
 _ATOMIC = (exp.Column, exp.Literal, exp.Anonymous, exp.Paren, exp.Null, exp.Boolean, exp.Dot, exp.Cast)
 
+_LISTS = (exp.In, exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)
+"""Where `(a, b)` is a list; anywhere else it is a struct."""
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -71,6 +74,8 @@ class Resolver:
                 return self._window(node)
             case exp.Anonymous():
                 return self._call(node)
+            case exp.Tuple() if not isinstance(node.parent, _LISTS):
+                return self.resolve(exp.Anonymous(this="struct", expressions=node.expressions))
             case exp.Dot():
                 return self._dot(node)
             case _:
@@ -110,7 +115,7 @@ class Resolver:
         Spark names the fields of `struct(a)` after the columns as they are written, and those are about to change.
         """
         name, arguments = function_name(node), list(node.expressions)
-        if name != "count" and any(isinstance(argument, exp.Star) for argument in arguments):
+        if name != "count" and any(map(_is_star, arguments)):
             arguments = [found for argument in arguments for found in self._spread(argument)]
             node.set("expressions", arguments)
         if name == "struct":
@@ -120,11 +125,12 @@ class Resolver:
         return node
 
     def _spread(self, node: exp.Expr) -> list[exp.Expr]:
-        if not isinstance(node, exp.Star):
+        if not _is_star(node):
             return [node]
-        if any(node.args.values()) or None in (item.name for item in self.scope.items):
-            raise errors.unsupported("* in a call stands for columns without a name", hint="write them out")
-        return [column(name) for name in self.scope.names()]
+        items = list(_star(node, self.scope))
+        if any(item.name is None for item in items):
+            raise errors.unsupported("* in a call stands for a column without a name", hint="write it out")
+        return [column(item.name) for item in items if item.name is not None]
 
     def _dot(self, node: exp.Dot) -> exp.Expr:
         """A field of an expression; the field's name is not a column."""
@@ -170,7 +176,7 @@ def stream_scope(stream: Stream, qualifier: str) -> Scope:
 def output_items(select: exp.Select, resolver: Resolver) -> Iterator[Item]:
     """The resolved select list with `*` expanded; an alias is visible to the items after it, as in Spark."""
     for node in select.expressions:
-        if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
+        if _is_star(node):
             yield from _star(node, resolver.scope)
             continue
         name = output_name(node)
@@ -178,6 +184,10 @@ def output_items(select: exp.Select, resolver: Resolver) -> Iterator[Item]:
         if isinstance(node, exp.Alias):
             resolver.aliases.append(item)
         yield item
+
+
+def _is_star(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
 
 
 def _star(node: exp.Expr, scope: Scope) -> Iterator[Item]:
