@@ -1,0 +1,84 @@
+"""Every system that is measured gives the same rows: figures of wrong results mean nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.bench.systems.fused import closed_windows
+from headrace.bench.trial import Trial
+from headrace.workloads.astream import AggregationQuery
+
+SPARK_BASED = ("headrace", "spark", "fused")
+QUERIES = 3
+TINY = {"queries": QUERIES, "rows": 2_000, "files": 2, "warm_up": 1, "rate": 500, "keys": 10}
+
+
+@pytest.mark.cluster
+def test_spark_alone_and_fused_by_hand_give_the_rows_of_headrace(tmp_path: Path) -> None:
+    outcomes = {system: run_worker(system, tmp_path / system) for system in SPARK_BASED}
+    expected = outcomes["headrace"]["sample"]
+    assert list(expected) == [str(number) for number in Trial("headrace", QUERIES).sampled()]
+    assert all(expected.values()), "a query without rows compares nothing"
+    for system, outcome in outcomes.items():
+        assert {number: close(rows) for number, rows in outcome["sample"].items()} == expected, system
+        assert outcome["result_rows"] >= sum(map(len, expected.values())), system
+
+
+def run_worker(system: str, folder: Path) -> dict[str, Any]:
+    """The outcome of a tiny trial, in a process of its own because every system starts its own Spark session."""
+    folder.mkdir()
+    spec = folder / "trial.json"
+    spec.write_text(json.dumps({"system": system, **TINY}))
+    command = [sys.executable, "-m", "headrace.bench.worker", str(spec), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-5_000:]
+    outcome: dict[str, Any] = json.loads((folder / "outcome.json").read_text())
+    assert outcome["failure"] is None, f"{system}: {outcome['failure']}\n{done.stderr[-5_000:]}"
+    return outcome
+
+
+def close(rows: list[list[Any]]) -> list[list[Any]]:
+    return [[end, key, pytest.approx(value, rel=1e-9)] for end, key, value in rows]
+
+
+def test_slices_become_windows_when_the_watermark_reaches_their_end() -> None:
+    #  slice        0  1  2  3  4  5        one key; a window of 3 s every 2 s
+    #  sum          1  2  4  -  8  16
+    #  windows   [-----)[...                ends 1, 3, 5, 7; 1 holds slice 0
+    chunk = [(7, AggregationQuery("SUM", 1, ((1, ">=", 0),), 3, 2))]
+    slices = pa.table({"slice_s": [0, 1, 2, 4, 5], "key": [9] * 5, "v7": [1, 2, 4, 8, 16]})
+
+    def closed(after_s: int, until_s: int) -> list[tuple[int, int]]:
+        rows = pa.concat_tables(closed_windows(chunk, slices, after_s, until_s))
+        assert set(rows["query"].to_pylist()) == {7}
+        return sorted(zip(rows["end_s"].to_pylist(), rows["value"].to_pylist(), strict=True))
+
+    assert closed(-100, 5) == [(1, 1), (3, 7), (5, 12)]
+    assert closed(3, 6) == [(5, 12)]
+    assert closed(5, 9) == [(7, 24)]
+
+
+def test_a_window_in_which_nothing_has_matched_has_no_row() -> None:
+    chunk = [
+        (number, AggregationQuery(aggregate, 1, ((1, ">=", 0),), 1, 1))
+        for number, aggregate in enumerate(("SUM", "COUNT", "AVG", "MIN", "MAX"))
+    ]
+    columns = {"v0": [None, 6], "v1": [0, 2], "v2": [None, 6], "n2": [0, 2], "v3": [None, 2], "v4": [None, 4]}
+    slices = pa.table(
+        {"slice_s": [0, 0], "key": [1, 2], **{k: pa.array(v, pa.int64()) for k, v in columns.items()}}
+    )
+    rows = pa.concat_tables(closed_windows(chunk, slices, -100, 1)).select(["query", "key", "value", "mean"])
+    assert [tuple(row.values()) for row in rows.to_pylist()] == [
+        (0, 2, 6, None),
+        (1, 2, 2, None),
+        (2, 2, None, 3.0),
+        (3, 2, 2, None),
+        (4, 2, 4, None),
+    ]
