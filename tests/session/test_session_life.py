@@ -367,6 +367,23 @@ def test_columns_have_the_names_that_spark_gives_them(open_session: Open, spark:
     assert len(queries["twice"].to_pandas().columns) == 5
 
 
+def test_a_thousand_queries_of_a_few_shapes_are_created_in_three_seconds(open_session: Open) -> None:
+    """Counted in this process's CPU seconds, since machines are shared; Spark is asked once per shape."""
+    hr = with_sales(open_session())
+    shapes = (
+        PER_COUNTRY,
+        "SELECT id FROM sales WHERE id > 7",
+        "SELECT country, id + 7 AS n FROM sales WHERE id = 7",
+    )
+    for text in shapes:
+        hr.create_query(text)
+    started = time.process_time()
+    for number in range(1_000):
+        hr.create_query(shapes[number % len(shapes)].replace("7", str(number)))
+    assert time.process_time() - started < 3
+    assert len(hr.queries()) == 1_000 + len(shapes)
+
+
 @pytest.mark.parametrize(
     "options",
     [
