@@ -151,15 +151,16 @@ def run_probe(
     probe.latencies = percentiles(window_latencies(system.delivered(), started, probe.seconds))
     probe.deployments = percentiles(waiting.latencies)
     probe.requests, probe.acknowledged = waiting.asked, system.acknowledged() - acknowledged
+    asked = acknowledged + waiting.asked + len(waiting.alive)
     system.request([], waiting.alive)  # the next probe begins with the queries this one began with
-    _drain(system, before + fed)
+    _drain(system, before + fed, asked)
     return probe
 
 
-def _drain(system: System, rows: int, patience_s: float = 120.0) -> None:
-    """What was fed is worked off before anything else is measured."""
+def _drain(system: LiveSystem, rows: int, requests: int, patience_s: float = 120.0) -> None:
+    """What was fed and asked is worked off before anything else is measured."""
     deadline = time.time() + patience_s
-    while system.done() < rows and time.time() < deadline:
+    while (system.done() < rows or system.acknowledged() < requests) and time.time() < deadline:
         time.sleep(TICK_S)
 
 
