@@ -6,7 +6,7 @@ import operator
 import os
 from collections import defaultdict
 from pathlib import Path
-from statistics import mean
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -149,11 +149,11 @@ def test_flink_gives_the_rows_of_the_definition(tmp_path: Path) -> None:
     for number, rows in outcome.sample.items():
         query = trial.drawn()[number]
         assert compare_rows(windows(query, trial), rows) == ([], []), query
-    assert sum(map(len, outcome.sample.values())) == outcome.result_rows > 1_000
+    assert 1_000 < sum(map(len, outcome.sample.values())) <= outcome.result_rows
 
 
 OPERATORS = {"=": operator.eq, ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}
-AGGREGATES = {"SUM": sum, "COUNT": len, "AVG": mean, "MIN": min, "MAX": max}
+AGGREGATES = {"SUM": sum, "COUNT": len, "AVG": fmean, "MIN": min, "MAX": max}
 
 
 def windows(query: AggregationQuery, trial: Trial) -> list[tuple[int, int, Any]]:

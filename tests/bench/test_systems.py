@@ -49,9 +49,11 @@ def close(rows: list[list[Any]]) -> list[list[Any]]:
 
 
 def test_slices_become_windows_when_the_watermark_reaches_their_end() -> None:
-    #  slice        0  1  2  3  4  5        one key; a window of 3 s every 2 s
-    #  sum          1  2  4  -  8  16
-    #  windows   [-----)[...                ends 1, 3, 5, 7; 1 holds slice 0
+    # slice   0   1   2   3   4   5      one key, a window of 3 s every 2 s
+    # sum     1   2   4       8   16
+    #         |---------)                ends 3: 7; the one before it ends 1 and holds slice 0 only
+    #                 |---------)        ends 5: 12
+    #                         |--------- ends 7: 24
     chunk = [(7, AggregationQuery("SUM", 1, ((1, ">=", 0),), 3, 2))]
     slices = pa.table({"slice_s": [0, 1, 2, 4, 5], "key": [9] * 5, "v7": [1, 2, 4, 8, 16]})
 

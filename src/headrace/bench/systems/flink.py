@@ -14,7 +14,7 @@ How the same rows come out, and what was done for Flink's sake:
   faster than the group window over all rows. TUMBLE and HOP aggregate before the shuffle and after it.
 * The job runs from the first file to the last, so state spans warm-up and measurement. A file is done when every
   writer's watermark has passed it: its results are written, though to files that are open until the job stops.
-* There are no checkpoints, objects are reused, heap is on the heap, the reading of columns is shared by all queries.
+* There are no checkpoints, state is on the heap, objects are reused, and the files are read once for all queries.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import queue
 import subprocess
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ class Flink:
         with (work / "job.log").open("w") as log:
             self._job = subprocess.Popen(
                 [str(python_of(self._venv)), "-I", str(JOB), str(feed), str(work)],
-                env=os.environ | environment(self._venv, work),
+                env=environment(self._venv, work),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -133,8 +134,9 @@ class Flink:
     def close(self) -> None:
         """The job's process ends when its standard input does, and the JVM with it."""
         assert self._job.stdin is not None
-        self._job.stdin.close()
         try:
+            with suppress(BrokenPipeError):
+                self._job.stdin.close()
             self._job.wait(END_S)
         except subprocess.TimeoutExpired:
             self._job.kill()
@@ -148,7 +150,7 @@ class Flink:
             self._job.stdin.write(json.dumps(what) + "\n")
             self._job.stdin.flush()
         except BrokenPipeError:
-            self._await("error", END_S)
+            self._await("an answer", END_S)
 
     def _listen(self) -> None:
         """What is no JSON object is the JVM's talk."""
@@ -198,7 +200,11 @@ def settings(queries: int) -> dict[str, str]:
 
 
 def environment(venv: Path, work: Path) -> dict[str, str]:
-    """What pyflink makes its JVM from. Everything it does not bring is on the path for Hadoop's classes."""
+    """What pyflink makes its JVM from. What it does not bring is on the path for Hadoop's classes.
+
+    Another Flink that somebody works with here is no concern of ours.
+    """
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("FLINK_")}
     spark = Path(pyspark.__file__).parent / "jars"
     flink = pyflink_of(venv)
     jars = [
@@ -206,7 +212,7 @@ def environment(venv: Path, work: Path) -> dict[str, str]:
         *sorted(flink.glob("plugins/metrics-jmx/*.jar")),
         *(jar for pattern in HADOOP_JARS for jar in sorted(spark.glob(pattern))),
     ]
-    return {
+    return ours | {
         "HADOOP_CLASSPATH": os.pathsep.join(map(str, jars)),
         "JVM_ARGS": f"-Xms{HEAP} -Xmx{HEAP} {EXPORTS}",
         "FLINK_LOG_DIR": str(work),
