@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.catalog import faults
 from headrace.engine.errors import query_caused
-from headrace.engine.tasks import MAP_BATCH_ROWS, EpochTask, map_tuples, reporting
+from headrace.engine.tasks import MAP_BATCH_ROWS, EpochTask, Shipped, map_tuples, reporting
 from headrace.log.ingest import literal_path
 from headrace.log.sources import ddl
 from headrace.model.epoch import Chunk
@@ -23,6 +24,11 @@ from headrace.model.plan import ScanPath
 from headrace.model.predicate import Operand
 from headrace.model.query import Stream
 from headrace.model.types import Kind
+
+SHIPPED = pa.schema(
+    [("partition", pa.int32()), ("kind", pa.string()), ("name", pa.string()), ("blob", pa.binary())]
+)
+SHIPPED_DDL = "partition int, kind string, name string, blob binary"
 
 PACKED = 31
 PACK_FROM = 4
@@ -76,11 +82,14 @@ def chunk_frame(spark: SparkSession, root: Path, stream: Stream, chunks: Sequenc
 
 
 def scan_catalyst(
-    frame: DataFrame, task: EpochTask, stream: str, operands: Sequence[Operand], ddl_out: str
-) -> DataFrame:
+    frame: DataFrame, task: EpochTask, stream: str, operands: Sequence[Operand]
+) -> RDD[Shipped]:
     """Shipments of the Catalyst operators of one stream."""
     selected = select_operands(operands)
-    return frame.selectExpr(*selected.expressions()).mapInArrow(_mapper(task, stream, selected), ddl_out)
+    shipped = frame.selectExpr(*selected.expressions()).mapInArrow(
+        _mapper(task, stream, selected), SHIPPED_DDL
+    )
+    return shipped.rdd.map(lambda row: (row[0], (row[1], row[2], bytes(row[3]))))
 
 
 def _mapper(
@@ -90,7 +99,10 @@ def _mapper(
         for number, table in enumerate(_gather(batches)):
             columns = selected.unpack(table)
             part = f"c{number}"
-            yield from reporting(map_tuples(task, stream, ScanPath.CATALYST, columns, table.num_rows, part))
+            shipped = map_tuples(task, stream, ScanPath.CATALYST, columns, table.num_rows, part)
+            for partition, (kind, name, blob) in reporting(shipped):
+                row = {"partition": [partition], "kind": [kind], "name": [name], "blob": [blob]}
+                yield pa.RecordBatch.from_pydict(row, schema=SHIPPED)
             faults.reach_task("task.catalyst")
 
     return run

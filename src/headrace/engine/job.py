@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark import RDD
+from pyspark.sql import SparkSession
 
 from headrace.engine.catalyst import chunk_frame, scan_catalyst
 from headrace.engine.errors import reported_error
 from headrace.engine.records import ResultFile, SegmentFile
-from headrace.engine.tasks import REPORT_DDL, SHIPPED_DDL, EpochTask, reduce_task, scan_task
+from headrace.engine.tasks import EpochTask, Shipped, reduce_task, scan_task
 from headrace.model.epoch import Chunk, Epoch
 from headrace.model.plan import AggregationOperator, Operator, ScanPath, SharedPlan
 from headrace.model.query import Stream
@@ -78,7 +78,7 @@ def run_job(
         attempt=attempt,
     )
     work = _control(task, busy, segments, partitions)
-    scans: list[DataFrame] = []
+    scans: list[RDD[Shipped]] = []
     for name in dict.fromkeys(operator.stream for operator in busy):
         part = epoch.of(name)
         chunks = part.chunks if part else ()
@@ -88,21 +88,29 @@ def run_job(
         if chunks and slow:
             operands = list(dict.fromkeys(operand for o in slow for operand in o.scanned))
             frame = chunk_frame(spark, root, streams[name], chunks)
-            scans.append(scan_catalyst(frame, task, name, operands, SHIPPED_DDL))
-    shipped = _work_frame(spark, work).mapInArrow(scan_task, SHIPPED_DDL)
-    for scan in scans:
-        shipped = shipped.unionAll(scan)
-    reduced = shipped.repartitionById(partitions, F.col("partition")).mapInArrow(reduce_task, REPORT_DDL)
-    for row in reduced.collect():
-        result.add(json.loads(row["report"]))
+            scans.append(scan_catalyst(frame, task, name, operands))
+    for report in _run_stages(spark, _loads(work, spark.sparkContext.defaultParallelism), scans, partitions):
+        result.add(json.loads(report))
     return result
+
+
+def _run_stages(
+    spark: SparkSession, loads: Sequence[str], scans: Sequence[RDD[Shipped]], partitions: int
+) -> list[str]:
+    """Map tasks, the shuffle of a few blobs, reduce tasks; the reports.
+
+    RDDs, because there is nothing for Catalyst to plan here and it costs 0.1 s per epoch to find that out.
+    """
+    context = spark.sparkContext
+    shipped = context.parallelize(loads, len(loads)).flatMap(scan_task)
+    if scans:
+        shipped = context.union([shipped, *scans])
+    return shipped.partitionBy(partitions, int).mapPartitions(reduce_task).collect()
 
 
 def warm_up(spark: SparkSession, partitions: int) -> None:
     """Start the Python workers and load the kernels into them, with a job that does nothing else."""
-    idle = spark.createDataFrame(pa.table({"work": ["[]"] * partitions}))
-    shipped = idle.mapInArrow(scan_task, SHIPPED_DDL)
-    shipped.repartitionById(partitions, F.col("partition")).mapInArrow(reduce_task, REPORT_DDL).collect()
+    _run_stages(spark, ["[]"] * partitions, (), partitions)
 
 
 def has_work(operator: Operator, epoch: Epoch, segments: Sequence[SegmentFile]) -> bool:
@@ -172,13 +180,12 @@ def _pieces(root: Path, chunk: Chunk) -> list[tuple[int, tuple[str, list[int] | 
     return [(metadata.row_group(i).num_rows, (chunk.path, [i])) for i in groups]
 
 
-def _work_frame(spark: SparkSession, work: Sequence[tuple[int, dict[str, Any]]]) -> DataFrame:
-    """The work list as a DataFrame with one row, and so one task, per core."""
-    width = max(1, min(spark.sparkContext.defaultParallelism, len(work)))
+def _loads(work: Sequence[tuple[int, dict[str, Any]]], cores: int) -> list[str]:
+    """The work list as one JSON text, and so one task, per core."""
+    width = max(1, min(cores, len(work)))
     loads: list[tuple[list[int], list[dict[str, Any]]]] = [([0], []) for _ in range(width)]
     for rows, spec in sorted(work, key=lambda item: -item[0]):
         total, specs = min(loads, key=lambda load: load[0][0])
         total[0] += rows + 1
         specs.append(spec)
-    texts = [json.dumps(specs) for _, specs in loads]
-    return spark.createDataFrame(pa.table({"work": texts}))
+    return [json.dumps(specs) for _, specs in loads]

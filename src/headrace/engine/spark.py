@@ -22,6 +22,10 @@ LOCAL = {
     "spark.sql.session.timeZone": "UTC",
     "spark.executorEnv.OMP_NUM_THREADS": "1",
     "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
+    # over TCP each answer of a Python worker waits 40 ms for an acknowledgement
+    "spark.python.unix.domain.socket.enabled": "true",
+    # what is shuffled is packed already, and stays on this machine
+    "spark.shuffle.compress": "false",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.log.level": "FATAL",
     "spark.ui.showConsoleProgress": "false",

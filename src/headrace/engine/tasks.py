@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -34,10 +34,9 @@ from headrace.operators.selection import SelectionLogic
 from headrace.operators.tuples import combine_tuples, prepare_tuples, receive_tuples, ship_tuples
 from headrace.planner import shared as _registers_plan_classes  # noqa: F401
 
-SHIPPED = pa.schema(
-    [("partition", pa.int32()), ("kind", pa.string()), ("name", pa.string()), ("blob", pa.binary())]
-)
-SHIPPED_DDL = "partition int, kind string, name string, blob binary"
+Shipped = tuple[int, tuple[str, str, bytes]]
+"""(reduce partition, (kind, name, blob)): what map tasks send."""
+
 REPORT = pa.schema([("report", pa.string())])
 REPORT_DDL = "report string"
 
@@ -87,9 +86,9 @@ def _attempt_name(task: EpochTask, part: str) -> str:
     return f"e{task.epoch:012d}-{part}-{task.attempt}-{attempt}"
 
 
-def _shipment(partition: int, kind: str, name: str, blob: bytes) -> pa.RecordBatch:
-    row = {"partition": [partition], "kind": [kind], "name": [name], "blob": [blob]}
-    return pa.RecordBatch.from_pydict(row, schema=SHIPPED)
+def _report(fields: dict[str, Any]) -> Shipped:
+    """What a map task tells the driver, by way of reduce partition 0."""
+    return 0, ("report", "", json.dumps(fields).encode())
 
 
 def map_tuples(
@@ -99,7 +98,7 @@ def map_tuples(
     columns: dict[Operand, pa.ChunkedArray],
     rows: int,
     part: str,
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[Shipped]:
     """Run every operator of one stream and scan path over a batch of tuples."""
     prepared = prepared_plan(task.root, task.plan)
     for operator in prepared.scanning(stream, path):
@@ -108,7 +107,7 @@ def map_tuples(
                 tuples = prepare_tuples(operator, columns, task.closed[stream])
                 if tuples is not None:
                     for shipment in ship_tuples(operator, combine_tuples(operator, tuples), task.partitions):
-                        yield _shipment(shipment.partition, "tuples", operator.id, shipment.blob)
+                        yield shipment.partition, ("tuples", operator.id, shipment.blob)
             case SelectionOperator():
                 logic = prepared.selections[operator.id]
                 table, counts = logic.select(columns, rows, task.epoch)
@@ -116,27 +115,24 @@ def map_tuples(
                     writer = ResultWriter(task.root, _attempt_name(task, f"{operator.id}-{part}"), task.epoch)
                     writer.add(operator.signature, table, operator.queries, task.watermark[stream])
                     found = {str(q): int(n) for q, n in zip(operator.queries, counts, strict=True) if n}
-                    report = {"results": writer.finish(), "rows": found}
-                    yield _shipment(0, "report", "", json.dumps(report).encode())
+                    yield _report({"results": writer.finish(), "rows": found})
 
 
-def scan_task(specs: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Fast path: read the needed columns of chunks with pyarrow. Rows of `specs` are JSON lists of work."""
-    for batch in specs:
-        for text in batch.column(0).to_pylist():
-            for spec in json.loads(text):
-                if spec["kind"] == "control":
-                    yield _shipment(spec["partition"], "control", "", json.dumps(spec).encode())
-                else:
-                    yield from reporting(_scan(spec))
+def scan_task(work: str) -> Iterator[Shipped]:
+    """Fast path: read the needed columns of chunks with pyarrow. `work` is a JSON list of things to do."""
+    for spec in json.loads(work):
+        if spec["kind"] == "control":
+            yield spec["partition"], ("control", "", json.dumps(spec).encode())
+        else:
+            yield from reporting(_scan(spec))
 
 
-def reporting(work: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def reporting(work: Iterator[Shipped]) -> Iterator[Shipped]:
     """Send our own errors to the driver as reports: Spark need not retry what will fail again."""
     try:
         yield from work
     except HeadraceError as error:
-        yield _shipment(0, "report", "", json.dumps({"error": error_fields(error)}).encode())
+        yield _report({"error": error_fields(error)})
 
 
 def error_fields(error: HeadraceError) -> dict[str, str | None]:
@@ -149,7 +145,7 @@ def error_fields(error: HeadraceError) -> dict[str, str | None]:
     }
 
 
-def _scan(spec: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+def _scan(spec: dict[str, Any]) -> Iterator[Shipped]:
     started = time.perf_counter()
     task, stream = EpochTask(**spec["task"]), spec["stream"]
     prepared = prepared_plan(task.root, task.plan)
@@ -167,12 +163,12 @@ def _scan(spec: dict[str, Any]) -> Iterator[pa.RecordBatch]:
             for out in map_tuples(
                 task, stream, ScanPath.FAST, columns, table.num_rows, f"m{spec['number']}-{number}"
             ):
-                shipped += out.nbytes
+                shipped += len(out[1][2])
                 yield out
             pieces = []
     faults.reach_task("task.map")
     spent = {"map_seconds": time.perf_counter() - started, "bytes_read": read, "bytes_shuffled": shipped}
-    yield _shipment(0, "report", "", json.dumps({"metrics": spent}).encode())
+    yield _report({"metrics": spent})
 
 
 def _as_stream(piece: pa.Table, operands: Sequence[Operand]) -> pa.Table:
@@ -201,27 +197,23 @@ def read_piece(root: str, path: str, groups: Sequence[int] | None, columns: Sequ
         ) from error
 
 
-def reduce_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def reduce_task(shipped: Iterable[Shipped]) -> Iterator[str]:
     """Everything one partition received: fold it, write segments and results, report."""
     received: dict[str, list[bytes]] = {}
-    reports: list[str] = []
     control: dict[str, Any] | None = None
-    for batch in batches:
-        for kind, name, blob in zip(*(batch.column(c).to_pylist() for c in (1, 2, 3)), strict=True):
-            match kind:
-                case "tuples":
-                    received.setdefault(name, []).append(blob)
-                case "report":
-                    reports.append(blob.decode())
-                case "control":
-                    control = json.loads(blob)
+    for _, (kind, name, blob) in shipped:
+        match kind:
+            case "tuples":
+                received.setdefault(name, []).append(blob)
+            case "report":
+                yield blob.decode()
+            case "control":
+                control = json.loads(blob)
     if control is not None:
         try:
-            reports.append(json.dumps(_reduce(control, received)))
+            yield json.dumps(_reduce(control, received))
         except HeadraceError as error:
-            reports.append(json.dumps({"error": error_fields(error)}))
-    if reports:
-        yield pa.RecordBatch.from_pydict({"report": reports}, schema=REPORT)
+            yield json.dumps({"error": error_fields(error)})
 
 
 def _reduce(control: dict[str, Any], received: dict[str, list[bytes]]) -> dict[str, Any]:

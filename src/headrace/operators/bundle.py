@@ -1,6 +1,7 @@
 """Bundles: named numpy arrays and Arrow tables as one Arrow IPC file, for shuffle blobs and segments alike.
 
-Arrays are padded to 64 bytes, so a memory-mapped bundle is read without copying.
+Arrays are padded to 64 bytes, so a memory-mapped bundle is read without copying. The same array under several names
+is written once, and read as the same array.
 """
 
 from __future__ import annotations
@@ -24,15 +25,21 @@ _SCHEMA = pa.schema(
     metadata={"headrace.bundle": VERSION},
 )
 _TABLE = "arrow"
+_SAME = "same"
 _ALIGN = 64
 
 
 def write_bundle(items: Mapping[str, Item], sink: pa.NativeFile) -> None:
     """Write the items to an open Arrow output file, one record batch each."""
+    written: dict[int, str] = {}
     with pa.ipc.new_file(sink, _SCHEMA) as writer:
         for name, item in items.items():
-            if isinstance(item, pa.Table):
-                dtype, shape, data = _TABLE, [], _table_bytes(item)
+            shape: list[int] = []
+            same = written.setdefault(id(item), name)
+            if same != name:
+                dtype, data = _SAME, pa.py_buffer(same.encode())
+            elif isinstance(item, pa.Table):
+                dtype, data = _TABLE, _table_bytes(item)
             else:
                 array = np.ascontiguousarray(item)
                 dtype, shape, data = array.dtype.str, list(array.shape), pa.py_buffer(array)
@@ -57,7 +64,9 @@ def read_bundle(source: pa.NativeFile | pa.Buffer | bytes) -> dict[str, Item]:
         batch = reader.get_batch(i)
         name, dtype, shape = (batch.column(c)[0].as_py() for c in range(3))
         data = batch.column(3)[0].as_buffer()
-        if dtype == _TABLE:
+        if dtype == _SAME:
+            items[name] = items[data.to_pybytes().decode()]
+        elif dtype == _TABLE:
             items[name] = pa.ipc.open_stream(data).read_all()
         else:
             count = int(np.prod(shape)) if shape else 1

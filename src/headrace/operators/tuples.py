@@ -177,15 +177,18 @@ def _items(operator: AggregationOperator, tuples: Tuples, rows: slice | Ints, ho
     local = np.cumsum(home) - 1
     items: dict[str, Item] = {
         "keys": tuples.keys.table.filter(pa.array(home)),
-        "key": local[tuples.keys.ids[rows]].astype(np.int32),
+        "key": narrow(local[tuples.keys.ids[rows]]),
         "slices": tuples.slice_starts,
-        "slice": tuples.slice[rows].astype(np.int32),
+        "slice": narrow(tuples.slice[rows]),
     }
     for i, regions in enumerate(tuples.regions):
         items[f"r{i}"] = regions[rows]
+    shrunk: dict[int, Array] = {}  # SUM, MIN and MAX of an input that was not combined are the same array
     for measure, parts in zip(operator.measures, tuples.measures, strict=True):
         for name, part in parts.items():
-            items[f"{measure.name}.{name}"] = _shrink(part[rows])
+            if id(part) not in shrunk:
+                shrunk[id(part)] = _shrink(part[rows])
+            items[f"{measure.name}.{name}"] = shrunk[id(part)]
     for i, words in tuples.words.items():
         items[f"words{i}"] = pa.table({"w": words})
     return items
@@ -207,17 +210,24 @@ def receive_tuples(operator: AggregationOperator, blobs: Sequence[bytes]) -> Tup
     slices = [np.searchsorted(starts, part.slice_starts)[part.slice] for part in parts]
     keys = np.concatenate([i[part.keys.ids] for i, part in zip(ids, parts, strict=True)])
     regions = [np.concatenate([p.regions[i] for p in parts]) for i in range(len(operator.operands))]
-    measures = [_concat_parts([part.measures[i] for part in parts]) for i in range(len(operator.measures))]
+    joined: dict[tuple[int, ...], Array] = {}
+    measures = [
+        _concat_parts([part.measures[i] for part in parts], joined) for i in range(len(operator.measures))
+    ]
     return Tuples(Keys(keys, table), np.concatenate(slices), starts, regions, measures, words)
 
 
 def _received(operator: AggregationOperator, items: dict[str, Item]) -> Tuples:
     rows = len(items["key"])
     measures: list[Parts] = []
+    wide: dict[int, Array] = {}
     for measure in operator.measures:
         prefix = f"{measure.name}."
         found = {name[len(prefix) :]: part for name, part in items.items() if name.startswith(prefix)}
-        measures.append({name: _widen(part, rows) for name, part in found.items()})
+        for part in found.values():
+            if id(part) not in wide:
+                wide[id(part)] = _widen(part, rows)
+        measures.append({name: wide[id(part)] for name, part in found.items()})
     words = {
         i: one_chunk(items[f"words{i}"].column("w"))
         for i in range(len(operator.inputs))
@@ -233,9 +243,19 @@ def _widen(part: Array, rows: int) -> Array:
     return np.repeat(wide, rows) if len(wide) == 1 and rows != 1 else wide
 
 
-def _concat_parts(parts: list[Parts]) -> Parts:
-    names = {name for part in parts for name in part}
-    return {n: np.concatenate([p[n] if n in p else p["v"].astype(np.float64) for p in parts]) for n in names}
+def _concat_parts(parts: list[Parts], joined: dict[tuple[int, ...], Array]) -> Parts:
+    """The batches' parts of one measure, one after the other; arrays that are the same stay the same."""
+    found: Parts = {}
+    for name in {name for part in parts for name in part}:
+        if any(name not in part for part in parts):
+            found[name] = np.concatenate([p[name] if name in p else p["v"].astype(np.float64) for p in parts])
+            continue
+        pieces = [part[name] for part in parts]
+        same = tuple(map(id, pieces))
+        if same not in joined:
+            joined[same] = np.concatenate(pieces)
+        found[name] = joined[same]
+    return found
 
 
 def _unify_words(operator: AggregationOperator, parts: list[Tuples]) -> dict[int, pa.Array]:
