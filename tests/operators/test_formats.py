@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -91,6 +92,20 @@ def test_bundles_come_back(tmp_path_factory: Any, items: dict[str, Any]) -> None
                 else:
                     assert found[name].dtype == item.dtype and found[name].shape == item.shape
                     assert found[name].tobytes() == item.tobytes()
+
+
+def test_a_bundle_holds_an_array_once_whatever_its_names() -> None:
+    values = np.arange(1000)
+    once, twice = pack_bundle({"a": values}), pack_bundle({"a": values, "b": values, "empty": values[:0]})
+    assert len(twice) < len(once) + 500
+    found = read_bundle(twice)
+    assert found["a"] is found["b"] and len(found["empty"]) == 0
+
+
+@pytest.mark.parametrize("keep", [0, 10, 24, 100, -1])
+def test_a_torn_bundle_is_refused(keep: int) -> None:
+    with pytest.raises(ValueError):
+        read_bundle(pack_bundle({"a": np.arange(1000)})[:keep])
 
 
 @given(key_tables())

@@ -73,7 +73,7 @@ def reduce_aggregation(
                 reduced.note(lowered)
                 if lowered.table is not None and lowered.table.num_rows:
                     emit(ready.signature, lowered.table, list(lowered.rows), lowered.latest_us)
-            rest = live_rows(logic, w, window, fresh, block, watermark_us)
+            rest = live_rows(logic, w, window, fresh, block)
             if rest is not None:
                 gathered.setdefault(w, []).append(rest)
     if gathered:

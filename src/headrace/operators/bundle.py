@@ -1,11 +1,12 @@
-"""Bundles: named numpy arrays and Arrow tables as one Arrow IPC file, for shuffle blobs and segments alike.
+"""Bundles: named numpy arrays and Arrow tables as one run of bytes, for shuffle blobs and segments alike.
 
-Arrays are padded to 64 bytes, so a memory-mapped bundle is read without copying. The same array under several names
-is written once, and read as the same array.
+A line of JSON says what lies where; arrays begin at multiples of 64 bytes, so a memory-mapped bundle is read without
+copying. The same array under several names is written once, and read as the same array.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,64 +15,78 @@ import pyarrow as pa
 
 Item = Any
 """A numpy array or an Arrow table (pyarrow has no types that mypy knows)."""
-VERSION = "1"
-_SCHEMA = pa.schema(
-    [
-        ("name", pa.string()),
-        ("dtype", pa.string()),
-        ("shape", pa.list_(pa.int64())),
-        ("data", pa.large_binary()),
-    ],
-    metadata={"headrace.bundle": VERSION},
-)
+
+_MAGIC = b"HEADRACE-BUNDLE2"
 _TABLE = "arrow"
-_SAME = "same"
 _ALIGN = 64
 
 
 def write_bundle(items: Mapping[str, Item], sink: pa.NativeFile) -> None:
-    """Write the items to an open Arrow output file, one record batch each."""
-    written: dict[int, str] = {}
-    with pa.ipc.new_file(sink, _SCHEMA) as writer:
-        for name, item in items.items():
-            shape: list[int] = []
-            same = written.setdefault(id(item), name)
-            if same != name:
-                dtype, data = _SAME, pa.py_buffer(same.encode())
-            elif isinstance(item, pa.Table):
-                dtype, data = _TABLE, _table_bytes(item)
-            else:
-                array = np.ascontiguousarray(item)
-                dtype, shape, data = array.dtype.str, list(array.shape), pa.py_buffer(array)
-            writer.write_batch(_row(name, dtype, shape, data))
+    """Write the items to an open Arrow output file."""
+    for piece in _pieces(items):
+        sink.write(piece)
 
 
 def pack_bundle(items: Mapping[str, Item]) -> bytes:
     """The items as bytes."""
-    sink = pa.BufferOutputStream()
-    write_bundle(items, sink)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+    return b"".join(_pieces(items))
+
+
+def _pieces(items: Mapping[str, Item]) -> list[Any]:
+    contents: list[list[Any]] = []
+    pieces: list[Any] = []
+    placed: dict[int, list[Any]] = {}
+    at = 0
+    for name, item in items.items():
+        if id(item) not in placed:
+            dtype, shape, data = _encoded(item)
+            placed[id(item)] = [dtype, shape, at, len(data)]
+            padding = -len(data) % _ALIGN
+            pieces += [data, bytes(padding)]
+            at += len(data) + padding
+        contents.append([name, *placed[id(item)]])
+    header = json.dumps({"bytes": at, "items": contents}).encode()
+    header += b" " * (-(len(_MAGIC) + 8 + len(header)) % _ALIGN)
+    return [_MAGIC, len(header).to_bytes(8, "little"), header, *pieces]
+
+
+def _encoded(item: Item) -> tuple[str, list[int], memoryview]:
+    if isinstance(item, pa.Table):
+        return _TABLE, [], memoryview(_table_bytes(item))
+    array = np.ascontiguousarray(item)
+    return array.dtype.str, list(array.shape), array.reshape(-1).view(np.uint8).data
 
 
 def read_bundle(source: pa.NativeFile | pa.Buffer | bytes) -> dict[str, Item]:
-    """The items of a bundle; arrays are views of the source where it is in memory or memory-mapped."""
-    reader = pa.ipc.open_file(pa.py_buffer(source) if isinstance(source, bytes) else source)
-    version = (reader.schema.metadata or {}).get(b"headrace.bundle", b"?").decode()
-    if version != VERSION:
-        raise ValueError(f"bundle version {version}, expected {VERSION}")
+    """The items of a bundle; arrays are views of the source where it is in memory or memory-mapped.
+
+    Raises ValueError for anything that is not a whole bundle.
+    """
+    whole = source.read_buffer() if isinstance(source, pa.NativeFile) else pa.py_buffer(source)
+    view = memoryview(whole)
+    start = len(_MAGIC) + 8
+    if bytes(view[: len(_MAGIC)]) != _MAGIC or len(view) < start:
+        raise ValueError("not a bundle, or one of another version")
+    first = start + int.from_bytes(view[len(_MAGIC) : start], "little")
+    header = json.loads(bytes(view[start:first]))
+    if len(view) != first + header["bytes"]:
+        raise ValueError(f"a bundle of {first + header['bytes']} bytes, of which {len(view)} are here")
     items: dict[str, Item] = {}
-    for i in range(reader.num_record_batches):
-        batch = reader.get_batch(i)
-        name, dtype, shape = (batch.column(c)[0].as_py() for c in range(3))
-        data = batch.column(3)[0].as_buffer()
-        if dtype == _SAME:
-            items[name] = items[data.to_pybytes().decode()]
-        elif dtype == _TABLE:
-            items[name] = pa.ipc.open_stream(data).read_all()
-        else:
-            count = int(np.prod(shape)) if shape else 1
-            items[name] = np.frombuffer(data, np.dtype(dtype), count).reshape(shape)
+    placed: dict[tuple[int, int], Item] = {}
+    for name, dtype, shape, at, length in header["items"]:
+        if length == 0 or (at, length) not in placed:
+            placed[at, length] = _decoded(whole, dtype, shape, first + at, length)
+        items[name] = placed[at, length]
     return items
+
+
+def _decoded(whole: pa.Buffer, dtype: str, shape: list[int], at: int, length: int) -> Item:
+    if dtype == _TABLE:
+        return pa.ipc.open_stream(whole.slice(at, length)).read_all()
+    if length == 0:
+        return np.empty(shape, np.dtype(dtype))
+    kind = np.dtype(dtype)
+    return np.frombuffer(whole, kind, length // kind.itemsize, at).reshape(shape)
 
 
 def _table_bytes(table: pa.Table) -> pa.Buffer:
@@ -79,11 +94,3 @@ def _table_bytes(table: pa.Table) -> pa.Buffer:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue()
-
-
-def _row(name: str, dtype: str, shape: list[int], data: pa.Buffer) -> pa.RecordBatch:
-    offsets = pa.py_buffer(np.array([0, data.size], np.int64))
-    column = pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, data])
-    return pa.RecordBatch.from_arrays(
-        [pa.array([name]), pa.array([dtype]), pa.array([shape], pa.list_(pa.int64())), column], schema=_SCHEMA
-    )

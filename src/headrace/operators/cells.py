@@ -49,10 +49,15 @@ class FamilyIndex:
         self._size = prod(self._radices)
         self._static: tuple[Ints, Bools] | None = None
 
+    @property
+    def static(self) -> bool:
+        """Whether the membership is the same for every batch."""
+        return self._size <= DENSE_CELLS
+
     def blocks(self, regions: Sequence[Regions], rows: int) -> Iterator[tuple[slice, Cells]]:
         """The tuples in as many blocks as memory asks for, each with its cells: one where these are few."""
         step = max(rows, 1)
-        if self._size > DENSE_CELLS:
+        if not self.static:
             step = max(MEMBER_ELEMENTS // len(self._predicates), 1)
         for low in range(0, rows, step):
             block = slice(low, min(low + step, rows))
@@ -62,7 +67,7 @@ class FamilyIndex:
         """Cells of `rows` tuples, given the operator's regions per operand."""
         mine = [regions[operand] for operand in self._operands]
         codes = _mixed_radix(mine, self._radices, rows)
-        if self._size <= DENSE_CELLS:
+        if self.static:
             if self._static is None:
                 every = np.unravel_index(np.arange(self._size), self._radices) if self._radices else ()
                 self._static = self._membership(every, self._size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +10,9 @@ import numpy as np
 from headrace.model.plan import LaneKind
 from headrace.operators.cells import Cells
 from headrace.operators.encode import Array, Ints
-from headrace.operators.lanes import LaneLogic, Parts
+from headrace.operators.lanes import CountLogic, IntSumLogic, LaneLogic, Parts
 from headrace.operators.prepared import AggregationLogic, SharedFold
+from headrace.operators.sums import SliceSums
 from headrace.operators.tuples import Tuples
 
 BLOCK_ELEMENTS = 1 << 24
@@ -30,13 +32,16 @@ class KeyBlock:
 
 @dataclass(slots=True)
 class Folded:
-    """Partials [entry, row] per lane (None: all zero); rows are the occupied (slice, key) pairs in that order."""
+    """Partials of fine slices: per lane as [entry, row] (None: all zero) or as sums, read for any run of slices.
+
+    Rows are (slice, key) pairs in that order, all of them when `dense`, else the occupied ones.
+    """
 
     slices: Ints
     keys: Ints
     bounds: Ints
     starts: Ints
-    lanes: list[Parts | None]
+    lanes: list[Parts | SliceSums | None]
     dense: bool
 
 
@@ -56,26 +61,74 @@ def fold_block(logic: AggregationLogic, block: KeyBlock) -> Folded | None:
         else None
         for measure, parts in zip(logic.operator.measures, tuples.measures, strict=True)
     ]
-    lanes = [
-        one.zeros((len(ids), len(present))) if any(inputs[m] is not None for m in lane.measures) else None
-        for one, ids, lane in zip(logic.lanes, logic.ids, logic.operator.lanes, strict=True)
-    ]
-    for f, family in enumerate(logic.families):
-        for part, cells in family.blocks(regions, len(row)):
+    located = [family.locate(regions, len(row)) if family.static else None for family in logic.families]
+    lanes: list[Parts | SliceSums | None] = []
+    for i, one in enumerate(logic.lanes):
+        mine = [parts for m in set(logic.operator.lanes[i].measures) if (parts := inputs[m]) is not None]
+        needed = _sums_rows(logic, i, located, inputs, len(row), size) if len(present) == size else None
+        if not mine:
+            lanes.append(None)
+        elif needed is not None:
+            most = max(_most(parts["v"]) for parts in mine)
+            lanes.append(SliceSums(len(logic.ids[i]), needed, len(tuples.slice_starts), block.count, most))
+        else:
+            lanes.append(one.zeros((len(logic.ids[i]), len(present))))
+    for f, (family, known) in enumerate(zip(logic.families, located, strict=True)):
+        blocks = family.blocks(regions, len(row)) if known is None else [(slice(0, len(row)), known)]
+        for part, cells in blocks:
             some = [parts and {name: values[part] for name, values in parts.items()} for parts in inputs]
             _fold_family(logic, f, cells, row[part], len(present), some, lanes, first=part.start == 0)
+    for lane in lanes:
+        if isinstance(lane, SliceSums):
+            lane.finish()
     row_slices = present // block.count
     bounds = np.searchsorted(row_slices, np.arange(len(tuples.slice_starts) + 1))
     return Folded(row_slices, present % block.count, bounds, tuples.slice_starts, lanes, len(present) == size)
 
 
+def _sums_rows(
+    logic: AggregationLogic,
+    lane: int,
+    located: Sequence[Cells | None],
+    inputs: Sequence[Parts | None],
+    tuples: int,
+    rows: int,
+) -> int | None:
+    """How many rows of running totals a lane needs; None when its partials are better kept one by one."""
+    if not isinstance(logic.lanes[lane], CountLogic | IntSumLogic):
+        return None
+    if any("f" in parts for m in logic.operator.lanes[lane].measures if (parts := inputs[m]) is not None):
+        return None
+    needed = 0
+    for f, cells in enumerate(located):
+        if cells is None:
+            return None
+        for share in range(len(logic.shares)) if cells.count else ():
+            shared = logic.fold_for(f, share, cells)
+            mine = [fold for m, i, _, fold in shared.folds if i == lane and inputs[m] is not None]
+            if mine and _too_sparse(shared, tuples, rows):
+                return None
+            needed += sum(SliceSums.rows_for(fold) for fold in mine)
+    return needed
+
+
+def _most(values: Ints) -> int:
+    """No sum of some of these is further from 0."""
+    return max(int(values.max(initial=0)), -int(values.min(initial=0))) * len(values)
+
+
+def _too_sparse(shared: SharedFold, tuples: int, rows: int) -> bool:
+    """Whether cells times rows is so much more than there are tuples that a grid of it does not pay."""
+    return (shared.count + 1) * rows > max(4 * BLOCK_ELEMENTS, 8 * tuples)
+
+
 def _occupied(flat: Ints, size: int) -> tuple[Ints, Ints]:
-    """(codes that occur, ascending; position of each element's code among them)."""
+    """(codes that occur, ascending; position of each element's code among them). If most occur, all of them."""
     if size <= 4 * len(flat) + (1 << 20):
         counts = np.bincount(flat, minlength=size)
-        if counts.all():
-            return np.arange(size), flat
         present = np.flatnonzero(counts)
+        if 2 * len(present) >= size:
+            return np.arange(size), flat
         lookup = np.empty(size, np.int64)
         lookup[present] = np.arange(len(present))
         return present, lookup[flat]
@@ -90,7 +143,7 @@ def _fold_family(
     row: Ints,
     rows: int,
     inputs: list[Parts | None],
-    lanes: list[Parts | None],
+    lanes: list[Parts | SliceSums | None],
     first: bool,
 ) -> None:
     """Group some of one family's tuples into cells and fold these into the family's entries of every lane."""
@@ -103,7 +156,7 @@ def _fold_family(
             continue
         ids = shared.lookup[cells.ids]
         size = (shared.count + 1) * rows
-        if size > max(4 * BLOCK_ELEMENTS, 8 * len(ids)):
+        if _too_sparse(shared, len(ids), rows):
             _fold_sparse(logic, shared, ids, row, rows, inputs, lanes, first)
             continue
         ids *= rows
@@ -113,6 +166,9 @@ def _fold_family(
             assert parts is not None and into is not None
             grouped = logic.measures[measure].group(parts, ids, size)
             wanted = {n: p.reshape(-1, rows)[: shared.count] for n, p in grouped.items()}
+            if isinstance(into, SliceSums):
+                into.add_cells(wanted["v"], fold, entries)
+                continue
             _put(logic.lanes[lane], into, entries, logic.measures[measure].fold(wanted, fold), first)
 
 
@@ -123,7 +179,7 @@ def _fold_sparse(
     row: Ints,
     rows: int,
     inputs: list[Parts | None],
-    lanes: list[Parts | None],
+    lanes: list[Parts | SliceSums | None],
     first: bool,
 ) -> None:
     """The same when cells times rows is far more than there are tuples: one pass over the tuples per entry."""
@@ -131,6 +187,7 @@ def _fold_sparse(
         parts, into = inputs[measure], lanes[lane]
         if parts is None or into is None:
             continue
+        assert not isinstance(into, SliceSums)
         member = np.append(fold.member, np.zeros((1, fold.columns), bool), axis=0)
         for column, entry in enumerate(entries):
             hit = np.flatnonzero(member[ids, column])

@@ -51,14 +51,17 @@ def fold_ints(parts: Ints, fold: Fold) -> Ints:
     folded = running[fold.high]
     folded -= running[fold.low]
     if len(fold.scattered):
-        top = max(int(parts.max(initial=0)), -int(parts.min(initial=0))) * fold.cells
-        if top < _EXACT:
-            weights = fold.member[:, fold.scattered].T.astype(np.float64)
-            folded[fold.scattered] = np.rint(weights @ parts.astype(np.float64)).astype(np.int64)
-        else:
-            for column in fold.scattered:
-                folded[column] = parts[fold.wanted(column)].sum(axis=0)
+        folded[fold.scattered] = fold_scattered(parts, fold)
     return folded
+
+
+def fold_scattered(parts: Ints, fold: Fold) -> Ints:
+    """The same for the columns whose cells are no neighbours only."""
+    top = max(int(parts.max(initial=0)), -int(parts.min(initial=0))) * fold.cells
+    if top < _EXACT:
+        weights = fold.member[:, fold.scattered].T.astype(np.float64)
+        return np.rint(weights @ parts.astype(np.float64)).astype(np.int64)
+    return np.stack([parts[fold.wanted(column)].sum(axis=0) for column in fold.scattered])
 
 
 def _running(ufunc: np.ufunc, parts: Array) -> Array:

@@ -15,6 +15,7 @@ from headrace.operators.lower import Closed
 from headrace.operators.prepared import AggregationLogic
 from headrace.operators.segment import LaneBlock, Segment, WindowBlock
 from headrace.operators.slices import closing_windows, last_ends, slice_starts
+from headrace.operators.sums import SliceSums
 
 DENSE_SLICES = 512
 """Up to so many fine slices are added to own slices one by one; beyond that, runs of rows are reduced."""
@@ -49,66 +50,99 @@ def window_step(
     closed_us: int,
     watermark_us: int,
 ) -> tuple[Grid | None, Closed | None]:
-    """(the grid of new and absorbed partials, the windows that closed) for one window and block of keys."""
+    """(new and absorbed partials that later epochs need, the windows that closed) for one window and block of keys."""
     window = logic.operator.windows[w]
-    own, alive = np.empty(0, np.int64), np.empty(0, bool)
-    if folded is not None:
-        own = slice_starts(window, folded.starts)
-        alive = last_ends(window, own) > closed_us
     mine = [(s, b) for s in sources if (b := s.block(window)) is not None]
-    starts = np.unique(np.concatenate([own[alive], *(b.slices for s, b in mine if s.absorbed)]))
-    elsewhere = [b.slices for s, b in mine if not s.absorbed]
+    fresh = None if folded is None else _Fresh(logic, w, window, folded, closed_us, block.count)
+    own = np.empty(0, np.int64) if fresh is None else fresh.starts
     closing = closing_windows(
-        window, np.unique(np.concatenate([starts, *elsewhere])), closed_us, watermark_us
+        window, np.unique(np.concatenate([own, *(b.slices for _, b in mine)])), closed_us, watermark_us
     )
-    fresh = None
-    if len(starts):
-        fresh = Grid(starts, _fresh_lanes(logic, w, starts, folded, own, alive, block.count))
+    live = np.unique(np.concatenate([own, *(b.slices for s, b in mine if s.absorbed)]))
+    live = live[last_ends(window, live) > watermark_us]
+    rest = None
+    if len(live):
+        rest = Grid(live, [None if fresh is None else fresh.at(i, live) for i in range(len(logic.lanes))])
         for source, stored in mine:
             if source.absorbed:
-                _add_stored(logic, w, fresh, source, stored, block)
+                _add_stored(logic, w, rest, source, stored, block)
     if len(closing) == 0:
-        return fresh, None
+        return rest, None
     old = None
-    if elsewhere:
-        needed = np.unique(np.concatenate(elsewhere))
-        needed = needed[(needed >= closing[0]) & (needed < closing[-1] + window.range_us)]
-        if len(needed):
-            old = Grid(needed, [None] * len(logic.lanes))
-            for source, stored in mine:
-                if not source.absorbed:
-                    _add_stored(logic, w, old, source, stored, block)
-    return fresh, _close(logic, w, window, closing, [g for g in (fresh, old) if g is not None], block.count)
+    needed = np.unique(np.concatenate([np.empty(0, np.int64), *(b.slices for _, b in mine)]))
+    needed = needed[(needed >= closing[0]) & (needed < closing[-1] + window.range_us)]
+    if len(needed):
+        old = Grid(needed, [None] * len(logic.lanes))
+        for source, stored in mine:
+            _add_stored(logic, w, old, source, stored, block)
+    return rest, _close(logic, w, window, closing, fresh, old, block.count)
 
 
-def _fresh_lanes(
-    logic: AggregationLogic, w: int, starts: Ints, folded: Folded | None, own: Ints, alive: Array, keys: int
-) -> list[Parts | None]:
-    """This epoch's partials summed into the window's own slices."""
-    if folded is None:
-        return [None] * len(logic.lanes)
-    target = np.searchsorted(starts, own)
-    lanes: list[Parts | None] = []
-    for i, one in enumerate(logic.lanes):
-        columns, found = logic.window_entries(i, w), folded.lanes[i]
+class _Fresh:
+    """This epoch's partials of one window, for a block of keys: of its own slices, or of whole windows."""
+
+    def __init__(
+        self, logic: AggregationLogic, w: int, window: Window, folded: Folded, closed_us: int, keys: int
+    ) -> None:
+        self._logic, self._w, self._window, self._folded, self._keys = logic, w, window, folded, keys
+        self._own = slice_starts(window, folded.starts)
+        self._alive = last_ends(window, self._own) > closed_us
+        self.starts = np.unique(self._own[self._alive])
+        self._grids: dict[int, Parts] = {}
+
+    def at(self, lane: int, starts: Ints) -> Parts | None:
+        """[entry, slice, key] of some own slices (not all of them need be in this epoch)."""
+        columns, found = self._logic.window_entries(lane, self._w), self._folded.lanes[lane]
         if columns.start == columns.stop or found is None:
-            lanes.append(None)
-            continue
+            return None
+        if isinstance(found, SliceSums):
+            return {"v": found.ranges(columns, *self._positions(starts)).astype(np.int64, copy=False)}
+        grid = self._grid(lane, found)
+        if len(self.starts) == len(starts):
+            return grid
+        zeros = self._logic.lanes[lane].zeros((columns.stop - columns.start, len(starts), self._keys))
+        here = np.isin(self.starts, starts)
+        at = np.searchsorted(starts, self.starts[here])
+        for name, part in grid.items():
+            zeros.setdefault(name, np.zeros(zeros["v"].shape))[:, at] = part[:, here]
+        return zeros
+
+    def windows(self, lane: int, closing: Ints) -> Parts | None:
+        """[entry, window, key] of some windows, as far as this epoch's tuples go (sums may be 32 bits wide)."""
+        columns, found = self._logic.window_entries(lane, self._w), self._folded.lanes[lane]
+        if columns.start == columns.stop or found is None:
+            return None
+        ends = closing + self._window.range_us
+        if isinstance(found, SliceSums):
+            lows, highs = np.searchsorted(self._folded.starts, [closing, ends])
+            return {"v": found.ranges(columns, lows, highs)}
+        lows, highs = np.searchsorted(self.starts, [closing, ends])
+        return self._logic.lanes[lane].ranges(self._grid(lane, found), lows, highs)
+
+    def _positions(self, starts: Ints) -> tuple[Ints, Ints]:
+        """The fine slices that own slices are made of."""
+        return np.searchsorted(self._own, starts, "left"), np.searchsorted(self._own, starts, "right")
+
+    def _grid(self, lane: int, found: Parts) -> Parts:
+        """Fine slices summed into the own slices of `self.starts`."""
+        if lane in self._grids:
+            return self._grids[lane]
+        one, folded, columns = (
+            self._logic.lanes[lane],
+            self._folded,
+            self._logic.window_entries(lane, self._w),
+        )
         parts = {name: part[columns] for name, part in found.items()}
-        if folded.dense and len(own) <= DENSE_SLICES:
-            cube = {name: part.reshape(len(part), len(own), keys) for name, part in parts.items()}
-            lows = np.searchsorted(target, np.arange(len(starts)), "left")
-            highs = np.searchsorted(target, np.arange(len(starts)), "right")
-            first = int(np.argmax(alive)) if alive.any() else len(own)
-            lanes.append(each_range(one, cube, np.maximum(lows, first), np.maximum(highs, first)))
-            continue
-        grid = one.zeros((columns.stop - columns.start, len(starts), keys))
-        if len(own) > DENSE_SLICES:
-            _add_runs(one, grid, parts, folded, target, alive)
+        if folded.dense and len(self._own) <= DENSE_SLICES:
+            cube = {name: part.reshape(len(part), len(self._own), self._keys) for name, part in parts.items()}
+            grid = each_range(one, cube, *self._positions(self.starts))
         else:
-            _add_slices(one, grid, parts, folded, target, alive)
-        lanes.append(grid)
-    return lanes
+            target = np.searchsorted(self.starts, self._own)
+            grid = one.zeros((columns.stop - columns.start, len(self.starts), self._keys))
+            add = _add_runs if len(self._own) > DENSE_SLICES else _add_slices
+            add(one, grid, parts, folded, target, self._alive)
+        self._grids[lane] = grid
+        return grid
 
 
 def _add_slices(
@@ -142,7 +176,8 @@ def _add_stored(
     rows = np.flatnonzero((keys >= 0) & (keys < block.count) & (grid.starts[slot] == stored.slices))
     if len(rows) == 0:
         return
-    everything = len(rows) == len(keys)
+    run = slice(rows[0], rows[-1] + 1) if rows[-1] - rows[0] + 1 == len(rows) else None
+    full = None if run is None else _full_slices(slot[run], keys[run], block.count)
     for i, one in enumerate(logic.lanes):
         lane = stored.lanes.get(logic.names[i])
         columns = logic.window_entries(i, w)
@@ -153,29 +188,49 @@ def _add_stored(
         here = np.flatnonzero(ids[np.minimum(at, len(ids) - 1)] == lane.ids)
         if len(here) == 0:
             continue
-        whole = everything and len(here) == len(lane.ids)
-        parts = {n: p if whole else p[np.ix_(here, rows)] for n, p in lane.parts.items()}
         into = grid.lanes[i]
         if into is None:
             into = one.zeros((columns.stop - columns.start, len(grid.starts), block.count))
             grid.lanes[i] = into
+        if full is not None and len(here) == len(ids) == len(lane.ids):
+            parts = {n: p[:, run].reshape(len(ids), -1, block.count) for n, p in lane.parts.items()}
+            accumulate_at(one, into, (slice(None), full), parts)
+            continue
+        parts = {n: p[np.ix_(here, rows)] for n, p in lane.parts.items()}
         accumulate_at(one, into, (at[here][:, None], slot[rows][None, :], keys[rows][None, :]), parts)
 
 
+def _full_slices(slots: Ints, keys: Ints, count: int) -> slice | None:
+    """The slots, when the rows are all keys of consecutive ones in order; else None.
+
+    >>> _full_slices(np.array([1, 1, 2, 2]), np.array([0, 1, 0, 1]), 2)
+    slice(1, 3, None)
+    """
+    first, last = int(slots[0]), int(slots[-1]) + 1
+    if len(slots) != (last - first) * count:
+        return None
+    flat = slots * count + keys
+    return slice(first, last) if flat[0] == first * count and (np.diff(flat) == 1).all() else None
+
+
 def _close(
-    logic: AggregationLogic, w: int, window: Window, closing: Ints, grids: Sequence[Grid], keys: int
+    logic: AggregationLogic,
+    w: int,
+    window: Window,
+    closing: Ints,
+    fresh: _Fresh | None,
+    old: Grid | None,
+    keys: int,
 ) -> Closed:
     """Combine each closed window's slices, from new and old partials, into [entry, window, key]."""
     lanes: dict[int, Parts] = {}
     for i, one in enumerate(logic.lanes):
-        for grid in grids:
-            parts = grid.lanes[i]
-            if parts is None:
-                continue
-            lows, highs = np.searchsorted(grid.starts, [closing, closing + window.range_us])
-            sums = one.ranges(parts, lows, highs)
-            if i in lanes:
-                sums = one.combine(shadow(lanes[i], sums), shadow(sums, lanes[i]))
+        sums = None if fresh is None else fresh.windows(i, closing)
+        if old is not None and (parts := old.lanes[i]) is not None:
+            lows, highs = np.searchsorted(old.starts, [closing, closing + window.range_us])
+            before = one.ranges(parts, lows, highs)
+            sums = before if sums is None else one.combine(shadow(before, sums), shadow(sums, before))
+        if sums is not None:
             lanes[i] = sums
     if 0 not in lanes:
         entries = logic.window_entries(0, w)
@@ -184,25 +239,25 @@ def _close(
 
 
 def live_rows(
-    logic: AggregationLogic, w: int, window: Window, grid: Grid | None, block: KeyBlock, watermark_us: int
+    logic: AggregationLogic, w: int, window: Window, grid: Grid | None, block: KeyBlock
 ) -> WindowBlock | None:
-    """What later epochs still need: own slices of windows that have not closed, rows that hold a tuple."""
+    """What later epochs still need, without the rows that hold no tuple."""
     if grid is None:
-        return None
-    live = np.flatnonzero(last_ends(window, grid.starts) > watermark_us)
-    if len(live) == 0:
         return None
     counts = grid.lanes[0]
     if counts is None:
         return None
-    slot, keys = np.nonzero((counts["v"][:, live] != 0).any(axis=0))
+    held = (counts["v"] != 0).any(axis=0)
+    slot, keys = np.nonzero(held)
     if len(slot) == 0:
         return None
-    slot = live[slot]
+    full = len(slot) == held.size
     lanes = {}
     for i, text in enumerate(logic.names):
         ids = logic.ids[i][logic.window_entries(i, w)]
         parts = grid.lanes[i]
         if len(ids) and parts is not None:
-            lanes[text] = LaneBlock(ids, {n: p[:, slot, keys] for n, p in parts.items()})
+            lanes[text] = LaneBlock(
+                ids, {n: p.reshape(len(p), -1) if full else p[:, slot, keys] for n, p in parts.items()}
+            )
     return WindowBlock(window, keys + block.first, grid.starts[slot], lanes)
