@@ -133,6 +133,19 @@ class SqlType:
         raise TypeError(f"no Arrow type for {self.name}")
 
     @property
+    def fields(self) -> tuple[Column, ...]:
+        """The fields of a struct; nothing for any other type.
+
+        >>> [(field.name, field.type.name) for field in SqlType("struct<a:int,b:map<int,int>>").fields]
+        [('a', 'int'), ('b', 'map<int,int>')]
+        """
+        nested = _NESTED.fullmatch(self.name)
+        if nested is None or nested.group(1) != "struct":
+            return ()
+        parts = [part.partition(":") for part in _split(nested.group(2)) if part]
+        return tuple(Column(name, SqlType(kind)) for name, _, kind in parts)
+
+    @property
     def travels(self) -> bool:
         """Whether values can pass between Spark and Python.
 

@@ -170,6 +170,8 @@ def plan_aggregation(
     """
     if flat.grouping_sets:
         raise NotShared("grouping sets have no shared form")
+    if flat.distinct:
+        raise NotShared("DISTINCT over some of the grouping keys has no shared form")
     _refuse_windowed_tuples(flat)
     keys = _distinct_keys(flat)
     inputs = _aggregate_inputs(flat)

@@ -17,15 +17,33 @@ from sqlglot.tokenizer_core import Token, TokenType
 _SYNTAX_FUNCTIONS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM")
 """Calls whose arguments are not a comma-separated list, so the parser has to know them."""
 
+_WORDED_FUNCTIONS = {
+    "SUBSTRING": ("FROM", "FOR"),
+    "SUBSTR": ("FROM", "FOR"),
+    "OVERLAY": ("PLACING", "FROM", "FOR"),
+    "POSITION": ("IN",),
+}
+"""Calls in which a word may stand for each comma."""
+
 
 class HeadraceParser(SparkParser):
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-        name: SparkParser.FUNCTION_PARSERS[name] for name in _SYNTAX_FUNCTIONS
+        **{name: SparkParser.FUNCTION_PARSERS[name] for name in _SYNTAX_FUNCTIONS},
+        **{name: lambda self: self._parse_worded_call() for name in _WORDED_FUNCTIONS},
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         "CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]
     }
+
+    def _parse_worded_call(self) -> exp.Anonymous:
+        """`substring(s FROM 1 FOR 2)` is `substring(s, 1, 2)`, to Spark as well."""
+        name = self._tokens[self._index - 2].text
+        arguments: list[exp.Expr | None] = [*self._parse_csv(self._parse_bitwise)]
+        for word in _WORDED_FUNCTIONS[name.upper()]:
+            if self._match_text_seq(word):
+                arguments.append(self._parse_bitwise())
+        return self.expression(exp.Anonymous(this=name, expressions=arguments))
 
 
 class Headrace(Spark):
