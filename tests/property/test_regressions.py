@@ -201,6 +201,36 @@ def test_windows_beyond_the_years_of_python_can_be_audited(open_session: Callabl
     assert report.ok and report.actual_rows == 1
 
 
+def test_fields_keep_their_names_through_renaming_subqueries(equal: Check) -> None:
+    rows = tuples(n=[1, 2, None], l=[[1, 2], [3], None])
+    equal(
+        rows,
+        "SELECT to_json(arrays_zip(z)), arrays_zip(z, array(1)) AS p FROM (SELECT l AS z FROM t)",
+        "SELECT to_json(arrays_zip(z, L, l)) AS p FROM (SELECT sort_array(l) AS z, l FROM t)",
+        "SELECT arrays_zip(q.z, l) AS p FROM (SELECT struct(l AS z) AS q, l FROM t)",
+        "SELECT to_json(arrays_zip((z), t.l)) AS p, struct((z)) AS o FROM (SELECT l AS z, l FROM t) AS t",
+        "SELECT to_json(transform(z, e -> struct(e, n, e + 1))) AS p FROM (SELECT l AS z, n FROM t)",
+        "SELECT to_json(arrays_zip(c)) FROM (SELECT collect_list(n) AS c FROM t GROUP BY window(ts, '1 minute'))",
+    )
+
+
+def test_fields_of_one_name_are_refused(open_session: Callable[..., Any]) -> None:
+    hr = open_session()
+    hr.create_stream("t", DDL, event_time="ts")
+    with pytest.raises(SqlError, match="two fields `N`"):
+        hr.create_query("SELECT array(struct(n, N)) AS v FROM t")
+
+
+def test_a_variable_hides_no_column_behind_another_name(equal: Check) -> None:
+    rows = tuples(n=[10, 20, None], l=[[1, 2], [3], None])
+    equal(
+        rows,
+        "SELECT transform(l, n -> n + z) AS p FROM (SELECT l, n AS z FROM t)",
+        "SELECT to_json(transform(l, (n, i) -> struct(n, z, i))) AS p FROM (SELECT l, n AS z FROM t)",
+        "SELECT transform(l, n -> n + n) AS p FROM (SELECT l, n AS z FROM t)",
+    )
+
+
 def test_having_on_keys_spares_the_other_groups(equal: Check) -> None:
     """Spark moves such a condition below the aggregation, where the inputs of other groups are never computed."""
     by = "GROUP BY n, window(ts, '2 seconds')"

@@ -133,6 +133,22 @@ class SqlType:
         raise TypeError(f"no Arrow type for {self.name}")
 
     @property
+    def ddl(self) -> str:
+        """The type as Spark's parser reads it, whatever the fields of its structs are called.
+
+        >>> SqlType("array<struct<1:int,b c:map<int,int>>>").ddl
+        'array<struct<`1`:int,`b c`:map<int,int>>>'
+        """
+        nested = _NESTED.fullmatch(self.name)
+        if nested is None:
+            return self.name
+        if nested.group(1) == "struct":
+            parts = [f"`{f.name.replace('`', '``')}`:{f.type.ddl}" for f in self.fields]
+        else:
+            parts = [SqlType(part).ddl for part in _split(nested.group(2))]
+        return f"{nested.group(1)}<{','.join(parts)}>"
+
+    @property
     def fields(self) -> tuple[Column, ...]:
         """The fields of a struct; nothing for any other type.
 
@@ -144,6 +160,23 @@ class SqlType:
             return ()
         parts = [part.partition(":") for part in _split(nested.group(2)) if part]
         return tuple(Column(name, SqlType(kind)) for name, _, kind in parts)
+
+    @property
+    def twin_field(self) -> str | None:
+        """A field that some struct in this type has twice, by Spark's reading of names; such a type is in no file.
+
+        >>> SqlType("array<struct<a:int,A:int>>").twin_field, SqlType("struct<a:struct<a:int>>").twin_field
+        ('A', None)
+        """
+        names: set[str] = set()
+        for field in self.fields:
+            if field.name.lower() in names:
+                return field.name
+            names.add(field.name.lower())
+        nested = _NESTED.fullmatch(self.name)
+        parts = [] if nested is None or self.fields else [SqlType(part) for part in _split(nested.group(2))]
+        inner = (type_.twin_field for type_ in (*parts, *(field.type for field in self.fields)))
+        return next((name for name in inner if name is not None), None)
 
     @property
     def travels(self) -> bool:

@@ -45,7 +45,7 @@ def query_frame(
 
 
 def _ddl(columns: Sequence[Column]) -> str:
-    return ", ".join(f"`{c.name.replace('`', '``')}` {c.type.name}" for c in columns)
+    return ", ".join(f"`{c.name.replace('`', '``')}` {c.type.ddl}" for c in columns)
 
 
 def _windows(
@@ -73,7 +73,7 @@ def _tuples(
 ) -> DataFrame:
     assert entry.slot is not None and entry.first_epoch is not None
     word, bit = divmod(entry.slot, WORD)
-    columns = {output_column(o): o.type.name for o in body.outputs}
+    columns = {output_column(o): o.type.ddl for o in body.outputs}
     stored = [f"{name} {type_}" for name, type_ in columns.items()]
     ddl = ", ".join([*stored, "epoch BIGINT", f"qs{word} BIGINT"])
     frame = read_results(spark, root, ddl, files).where(F.getbit(f"qs{word}", F.lit(bit)) == 1)
@@ -86,7 +86,7 @@ def _tuples(
 def _plain(
     spark: SparkSession, root: Path, query: Query, files: Sequence[ResultFile], first_epoch: int | None
 ) -> DataFrame:
-    stored = [f"c{i} {column.type.name}" for i, column in enumerate(query.plan.columns)]
+    stored = [f"c{i} {column.type.ddl}" for i, column in enumerate(query.plan.columns)]
     frame = read_results(spark, root, ", ".join([*stored, "query BIGINT", "epoch BIGINT"]), files)
     if first_epoch is not None:
         frame = frame.where(F.col("epoch") >= first_epoch)

@@ -30,11 +30,12 @@ from headrace.sql.names import quote_name
 from headrace.sql.predicates import Compiler
 from headrace.sql.refusals import refuse_parts, refuse_statement
 from headrace.sql.render import render_log, render_plain
-from headrace.sql.resolve import Flat, Item, enclosed, identifier
+from headrace.sql.resolve import Flat, Item, enclosed
 from headrace.sql.safety import cannot_raise
 from headrace.sql.shape import Lifted, lift
 from headrace.sql.templates import Template, literal_hole
 from headrace.sql.windows import is_window_column, render_window_arguments, window_column, window_edge
+from headrace.sql.written import identifier
 
 _QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN, TokenType.VALUES)
 
@@ -229,6 +230,11 @@ class _Build:
                 raise errors.unsupported(
                     f"the column {column.name} is of type {column.type.name}, which no result can hold",
                     hint="CAST it to STRING",
+                )
+            if column.type.twin_field is not None:
+                raise errors.unsupported(
+                    f"the column {column.name} has a struct with two fields `{column.type.twin_field}`",
+                    hint="give its fields different names",
                 )
         return columns
 

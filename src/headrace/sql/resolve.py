@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from headrace.model.query import Stream
-from headrace.model.types import Kind, SqlType
+from headrace.model.types import SqlType
 from headrace.sql import errors
 from headrace.sql.dialect import render
 from headrace.sql.functions import function_name, is_aggregate
-from headrace.sql.names import needs_quotes
 from headrace.sql.refusals import span_of_node
 from headrace.sql.windows import WindowCall, is_window_column, window_call, window_column
+from headrace.sql.written import free_of_capture, identifier, struct_fields, zipped_arrays
 
 _ATOMIC = (exp.Column, exp.Literal, exp.Anonymous, exp.Paren, exp.Null, exp.Boolean, exp.Dot, exp.Cast)
 
@@ -80,8 +80,17 @@ class Resolver:
                 return self.resolve(exp.Anonymous(this="struct", expressions=node.expressions))
             case exp.Dot():
                 return self._dot(node)
+            case exp.Lambda():
+                return free_of_capture(node, self.resolve, self._names)
             case _:
                 return node
+
+    @property
+    def _names(self) -> frozenset[str]:
+        """Every name that something in this SELECT may have."""
+        return frozenset(
+            name.lower() for name in (*self.scope.names(), *(c.name for c in self.stream.columns))
+        )
 
     def _column(self, node: exp.Column) -> exp.Expr:
         parts = node.parts
@@ -112,18 +121,16 @@ class Resolver:
         return window_column()
 
     def _call(self, node: exp.Anonymous) -> exp.Expr:
-        """A call with `*` among its arguments written out and fields named as Spark names them; changes `node`.
-
-        Spark names the fields of `struct(a)` after the columns as they are written, and those are about to change.
-        """
+        """A call with `*` among its arguments written out and fields named as Spark names them; changes `node`."""
         name, arguments = function_name(node), list(node.expressions)
         if name != "count" and any(map(_is_star, arguments)):
             arguments = [found for argument in arguments for found in self._spread(argument)]
             node.set("expressions", arguments)
         if name == "struct":
             node.set("this", "named_struct")
-            fields = (_field(argument, place) for place, argument in enumerate(arguments, 1))
-            node.set("expressions", [part for field in fields for part in field])
+            node.set("expressions", struct_fields(arguments))
+        if name == "arrays_zip":
+            node.set("expressions", zipped_arrays(arguments, self.resolve))
         return node
 
     def _spread(self, node: exp.Expr) -> list[exp.Expr]:
@@ -144,23 +151,6 @@ def _fields(base: exp.Expr, names: Iterable[exp.Expr]) -> exp.Expr:
     for name in names:
         base = exp.Dot(this=base, expression=identifier(name.name))
     return base
-
-
-def _field(node: exp.Expr, place: int) -> tuple[exp.Expr, exp.Expr]:
-    """(name, value) of the argument at a 1-based place of `struct(...)`."""
-    if isinstance(node, exp.Alias):
-        return _text(str(node.alias)), node.this
-    return _text(node.name if isinstance(node, exp.Column | exp.Dot) else f"col{place}"), node
-
-
-def _text(value: str) -> exp.Expr:
-    literal = exp.Literal.string(value)
-    literal.meta["harmless"] = Kind.STRING
-    return literal
-
-
-def identifier(name: str) -> exp.Identifier:
-    return exp.Identifier(this=name, quoted=needs_quotes(name))
 
 
 def column(name: str) -> exp.Column:
