@@ -12,7 +12,7 @@ from headrace.catalog.queries import QueryEntry
 from headrace.engine.finish import finish_rows, read_results, window_rows
 from headrace.engine.records import ResultFile
 from headrace.model.query import Aggregation, Fallback, Projection, Query, Stream
-from headrace.model.types import Column
+from headrace.model.types import Column, Kind, SqlType
 from headrace.operators.selection import WORD
 from headrace.planner.signatures import output_column
 
@@ -42,6 +42,16 @@ def query_frame(
         case Fallback():
             frame = _plain(spark, root, query, files, first_epoch)
     return frame.toDF(*(column.name for column in query.plan.columns))
+
+
+def readable(frame: DataFrame) -> DataFrame:
+    """`frame` with intervals of months, for which Python has no type, as Spark prints them."""
+    types = [SqlType(field.dataType.simpleString()) for field in frame.schema.fields]
+    if all(type_.kind is not Kind.MONTHS for type_ in types):
+        return frame
+    numbered = frame.toDF(*(f"c{i}" for i in range(len(types))))
+    texts = [f"CAST(c{i} AS STRING)" if t.kind is Kind.MONTHS else f"c{i}" for i, t in enumerate(types)]
+    return numbered.selectExpr(*texts).toDF(*frame.columns)
 
 
 def _ddl(columns: Sequence[Column]) -> str:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
+from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -46,12 +47,20 @@ class HeadraceParser(SparkParser):
         return self.expression(exp.Anonymous(this=name, expressions=arguments))
 
 
+class HeadraceGenerator(SparkGenerator):
+    """sqlglot does not know yet that Spark has a TIME type with a precision."""
+
+    SUPPORTS_TEMPORAL_PRECISION = True
+    TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {**SparkGenerator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
+
+
 class Headrace(Spark):
     class Tokenizer(Spark.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()
         """sqlglot swallows the text after SHOW and EXPLAIN whole; ours have a grammar."""
 
     Parser = HeadraceParser
+    Generator = HeadraceGenerator
 
 
 _DIALECT = Headrace()

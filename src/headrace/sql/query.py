@@ -257,9 +257,7 @@ class _Build:
                 return FallbackShape(str(reason))
         if flat.uses_window:
             return FallbackShape("window() without aggregation has no shared form")
-        nested = next(
-            (column for column in columns if column.type.kind in (Kind.NESTED, Kind.TIME, Kind.VOID)), None
-        )
+        nested = next((column for column in columns if column.type.kind in (Kind.NESTED, Kind.VOID)), None)
         if nested is not None:
             return FallbackShape(f"the column {nested.name} is of type {nested.type.name}")
         pairs = zip(flat.items, columns, strict=True)
