@@ -303,6 +303,8 @@ def test_distinct_rows_of_a_window(equal: Check) -> None:
         f"SELECT DISTINCT s, n, window, max(s) FROM t {by}",
         f"SELECT DISTINCT w.start, c FROM (SELECT window AS w, n, count(*) AS c FROM t {by})",
         f"SELECT c FROM (SELECT DISTINCT window.start, s, n, count(*) AS c FROM t {by})",
+        "SELECT DISTINCT upper(s), 1, window(ts, '4 seconds', '2 seconds').start AS a FROM t WHERE n IS NOT NULL",
+        "SELECT a, n + 1 AS m FROM (SELECT DISTINCT n, window(ts, '4 seconds') AS a FROM t) WHERE n > 0",
     )
 
 

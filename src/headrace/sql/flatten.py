@@ -128,10 +128,17 @@ def _flatten(select: exp.Select, stream: Stream, calls: list[WindowCall], cql: b
         return _distinct(select, _over_aggregation(select, inner, resolver))
     if is_aggregated(select):
         return _distinct(select, _aggregation(select, inner, resolver, cql))
-    if select.args.get("distinct"):
-        raise errors.no_window("DISTINCT", stream.event_time)
     items = tuple(output_items(select, resolver))
-    return replace(inner, items=items, where=(*inner.where, *_where(select, resolver)))
+    flat = replace(inner, items=items, where=(*inner.where, *_where(select, resolver)))
+    return _distinct_tuples(flat) if select.args.get("distinct") else flat
+
+
+def _distinct_tuples(flat: Flat) -> Flat:
+    """DISTINCT over tuples with their windows, as the grouping by all columns that it is."""
+    keys = _all_keys(flat.items)
+    if not any(map(_is_of_window, keys)):
+        raise errors.no_window("DISTINCT", flat.stream.event_time)
+    return replace(flat, group=keys)
 
 
 def _distinct(select: exp.Select, flat: Flat) -> Flat:
