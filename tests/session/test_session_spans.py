@@ -130,6 +130,11 @@ def test_every_kind_of_input_holds_them(open_session: Callable[..., Any]) -> Non
     found = query.to_pandas()
     assert len(found) == 4 * len(ROWS)
     assert (found.groupby("n", dropna=False).nunique(dropna=False) == 1).all(axis=None)
+    shown = hr.execute(f"SELECT DISTINCT y FROM {query.name} WHERE y > INTERVAL '1' YEAR")
+    assert set(shown.column("y").to_pylist()) == {
+        "INTERVAL '1-2' YEAR TO MONTH",
+        "INTERVAL '2-0' YEAR TO MONTH",
+    }
 
 
 @pytest.mark.parametrize("form", ["parquet", "json"])
