@@ -245,6 +245,8 @@ def test_having_on_keys_spares_the_other_groups(equal: Check) -> None:
         f"SELECT c FROM (SELECT n, sum(CAST(s AS INT)) AS c FROM t {by}) WHERE n = 1",
         "SELECT sum(CAST(s AS INT)) FROM t WHERE n < 3 GROUP BY upper(s), window(ts, '1 minute') HAVING upper(s) < '9'",
         f"SELECT count(*) FROM t {by} HAVING n = 1 AND 1 / (n - 2) < 0",
+        f"SELECT n FROM t {by} HAVING (n)",
+        f"SELECT n FROM t {by} HAVING count(*)",
     )
 
 

@@ -194,7 +194,7 @@ def _aggregation(select: exp.Select, inner: Flat, resolver: Resolver, cql: bool)
     items = tuple(output_items(select, resolver))
     group, grouping_sets = _group(select, items, resolver)
     having = select.args.get("having")
-    conditions = () if having is None else (_having(having.this, group, resolver),)
+    conditions = () if having is None else (_truth(_having(having.this, group, resolver)),)
     if cql and any(is_window_column(key) for key in group):
         raise errors.two_windows()
     return replace(
@@ -238,6 +238,13 @@ def _key(node: exp.Expr, items: tuple[Item, ...], resolver: Resolver) -> exp.Exp
     while isinstance(node, exp.Paren):
         node = node.this
     return node
+
+
+def _truth(node: exp.Expr) -> exp.Expr:
+    """HAVING of something that is no condition by its form asks whether that is true: Spark casts it."""
+    if isinstance(node.unnest(), exp.Predicate | exp.Connector | exp.Not | exp.Boolean | exp.Null):
+        return node
+    return exp.Cast(this=node.unnest(), to=exp.DataType.build("boolean"))
 
 
 def _having(node: exp.Expr, group: tuple[exp.Expr, ...], resolver: Resolver) -> exp.Expr:

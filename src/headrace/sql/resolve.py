@@ -215,7 +215,9 @@ def _struct_items(path: list[str], node: exp.Expr, stream: Stream, scope: Scope)
     shown = f"{'.'.join(path)}.*"
     found = scope.find(path[0])
     if not found:
-        raise errors.unknown_column(shown, [scope.qualifier or "", *scope.names()], span_of_node(node))
+        raise errors.unknown_column(
+            shown, filter(None, (scope.qualifier, *scope.names())), span_of_node(node)
+        )
     if len(found) > 1:
         raise errors.ambiguous_column(path[0], span_of_node(node))
     base = _fields(enclosed(found[0].node), map(identifier, path[1:]))
