@@ -50,7 +50,7 @@ from headrace.model.types import Column, Kind, SqlType
 from headrace.planner.explain import explain_plan, explain_query
 from headrace.planner.shared import Member, plan_group
 from headrace.results.audit import AuditReport, audit_query
-from headrace.results.view import query_frame
+from headrace.results.view import query_frame, readable
 from headrace.running import EpochInfo, Running, Totals, session_closed
 from headrace.statements import execute, select_failed
 
@@ -141,7 +141,8 @@ class QueryHandle:
         return self._session._results(self._entry())
 
     def to_pandas(self) -> pd.DataFrame:
-        frame = self.results()
+        """All rows delivered so far; intervals of months as text, because Python has no type for them."""
+        frame = readable(self.results())
         try:
             with warnings.catch_warnings():
                 # before it raises, PySpark repeats the error with its Java stack as a warning

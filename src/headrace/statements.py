@@ -9,6 +9,7 @@ import pyarrow as pa
 from headrace import sql
 from headrace.engine.errors import spark_reason
 from headrace.model.errors import CatalogError, SqlError
+from headrace.results.view import readable
 from headrace.sources import files
 from headrace.sql.statements import (
     CreateQuery,
@@ -114,7 +115,7 @@ def _select(session: Session, text: str) -> pa.Table:
     """SELECT over results: every query is visible as a table of its own name."""
     frame = session.select(text)
     try:
-        return frame.toArrow()
+        return readable(frame).toArrow()
     except Exception as error:
         raise select_failed(error) from error
 

@@ -19,7 +19,9 @@ REFUSED = [
     ("SELECT price FROM purchases WHERE price > 1" + " OR price > 1" * 80_000, "TEXT_TOO_LONG", "100,000"),
     ("SELECT price FROM purchases; SELECT 1", "TWO_STATEMENTS", "more than one"),
     ("SELECT price FROM", "SYNTAX", "table name"),
-    ("SELECT price FROM purchases WHERE", "SYNTAX", ""),
+    ("SELECT price FROM purchases WHERE", "SYNTAX", "WHERE has no condition"),
+    (f"SELECT COUNT(*) FROM purchases {WINDOW} HAVING", "SYNTAX", "HAVING has no condition"),
+    ("SELECT price FROM purchases WHERE price >", "SYNTAX", "an operand is missing near '>'"),
     ("SELECT 'abc FROM purchases", "SYNTAX", "not closed"),
     ("SELEC price FROM purchases", "SYNTAX", "SELEC"),
     ("SELECT a\x00b FROM purchases", "SYNTAX", "NUL"),
@@ -126,7 +128,26 @@ REFUSED = [
     ("SELECT explode(array(1, 2)) FROM purchases", "UNSUPPORTED", "explode"),
     ("SELECT price FROM purchases LATERAL VIEW explode(array(1)) AS x", "UNSUPPORTED", "LATERAL VIEW"),
     ("SELECT price FROM purchases TABLESAMPLE (10 PERCENT)", "UNSUPPORTED", "TABLESAMPLE"),
-    ("SELECT country, COUNT(*) FROM purchases GROUP BY ALL", "UNSUPPORTED", "GROUP BY ALL"),
+    ("SELECT country, COUNT(*) FROM purchases GROUP BY ALL", "NO_WINDOW", "COUNT(*)"),
+    (f"SELECT DISTINCT COUNT(*) FROM purchases {WINDOW}", "NO_WINDOW", "DISTINCT over the rows of different"),
+    (
+        f"SELECT n FROM (SELECT DISTINCT window.start, COUNT(*) AS n FROM purchases {WINDOW}, level)",
+        "UNSUPPORTED",
+        "DISTINCT in a subquery",
+    ),
+    (f"SELECT COUNT(*) FROM purchases {WINDOW}, country WITH CUBE", "UNSUPPORTED", "WITH CUBE"),
+    *[
+        (f"SELECT COUNT(*) FROM purchases GROUP BY {sets}", "NO_WINDOW", f"{sets.split(' (')[0]} also groups")
+        for sets in (
+            "CUBE (country, window(ts, '1 hour'))",
+            "ROLLUP (window(ts, '1 hour'), country)",
+            "GROUPING SETS ((window(ts, '1 hour'), country), (country))",
+        )
+    ],
+    ("SELECT COUNT(*) FROM purchases GROUP BY CUBE (country)", "NO_WINDOW", "COUNT(*) without a window"),
+    ("SELECT address.city.* FROM purchases", "UNSUPPORTED", "address.city.*"),
+    ("SELECT adress.* FROM purchases", "UNKNOWN_COLUMN", "adress.*"),
+    ("SELECT address.* EXCEPT (street) FROM purchases", "UNKNOWN_COLUMN", "street"),
     ("SELECT a FROM VALUES (1) AS t(a)", "UNSUPPORTED", ""),
     ("SELECT 1", "UNSUPPORTED", "reads no stream"),
     (

@@ -95,9 +95,11 @@ def check_stream(stream: Stream) -> None:
             storable = column.type.arrow
         except TypeError:
             storable = None
-        if storable is None or column.type.kind in (Kind.VOID, Kind.INTERVAL):
+        if storable is None or not column.type.travels or column.type.kind is Kind.VOID:
             raise _bad(
-                stream, f"column `{column.name}` has type {column.type.name}, which the log cannot hold", None
+                stream,
+                f"column `{column.name}` has type {column.type.name}, which the log cannot hold",
+                "intervals of months and TIME need a column of their own" if storable is not None else None,
             )
     known = [column.name for column in stream.columns]
     if stream.event_time not in known:

@@ -50,7 +50,7 @@ class SparkAnalyzer:
         if self._views.get(stream.name) == stream:
             return
         nulls = ", ".join(
-            f"CAST(NULL AS {column.type.name}) AS {quote_name(column.name)}" for column in stream.columns
+            f"CAST(NULL AS {column.type.ddl}) AS {quote_name(column.name)}" for column in stream.columns
         )
         empty = self._spark.sql(f"SELECT {nulls} WHERE false")
         empty.createOrReplaceTempView(quote_name(stream.name))

@@ -24,6 +24,7 @@ from headrace.model.plan import ScanPath
 from headrace.model.predicate import Operand
 from headrace.model.query import Stream
 from headrace.model.types import Kind
+from headrace.sql.carried import carried
 
 SHIPPED = pa.schema(
     [("partition", pa.int32()), ("kind", pa.string()), ("name", pa.string()), ("blob", pa.binary())]
@@ -49,7 +50,7 @@ class Selected:
 
     def unpack(self, table: pa.Table) -> dict[Operand, pa.ChunkedArray]:
         """The operands' columns from what the select list produced."""
-        found = {operand: table.column(i) for i, operand in enumerate(self.columns)}
+        found = {operand: _stored(table.column(i), operand) for i, operand in enumerate(self.columns)}
         for i, pack in enumerate(self.packs):
             words = table.column(len(self.columns) + i).to_numpy()
             for j, operand in enumerate(pack):
@@ -58,8 +59,14 @@ class Selected:
         return found
 
 
+def _stored(column: pa.ChunkedArray, operand: Operand) -> pa.ChunkedArray:
+    """Times of day in the unit that the log has them in; Spark counts nanoseconds."""
+    return column.cast(operand.type.arrow) if operand.type.kind is Kind.TIME else column
+
+
 def expression(operand: Operand) -> str:
-    return f"`{operand.sql.replace('`', '``')}`" if operand.plain else f"({operand.sql})"
+    text = f"`{operand.sql.replace('`', '``')}`" if operand.plain else f"({operand.sql})"
+    return carried(text, operand.type)
 
 
 def _packed(pack: Sequence[Operand]) -> str:

@@ -19,6 +19,7 @@ from headrace.engine.records import RESULTS, ResultFile
 from headrace.engine.tasks import REPORT, REPORT_DDL
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
 from headrace.model.query import LOG_RELATION, Query, Stream
+from headrace.sql.carried import carried
 
 
 def run_log_sql(
@@ -75,6 +76,8 @@ def run_fallback(
         return []
     frame = run_log_sql(spark, root, stream, index, query, epochs, ends)
     numbered = frame.toDF(*(f"c{i}" for i in range(len(frame.columns))))
+    types = [column.type for column in query.plan.columns]
+    numbered = numbered.selectExpr(*(f"{carried(f'c{i}', type_)} AS c{i}" for i, type_ in enumerate(types)))
     numbered = numbered.withColumns(
         {"query": F.lit(query.id).cast("bigint"), "epoch": F.lit(epoch.id).cast("bigint")}
     )
@@ -83,6 +86,16 @@ def run_fallback(
     prefix = f"{RESULTS}/{signature}/e{epoch.id:012d}-q{query.id}-{attempt}"
     reports = numbered.mapInArrow(_writer(str(root), prefix, like), REPORT_DDL).collect()
     return [ResultFile(**json.loads(row["report"])) for row in reports]
+
+
+def _in_microseconds(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Times of day as Spark can read them back; it counts nanoseconds only in memory."""
+    fields = [
+        f.with_type(pa.time64("us")).remove_metadata() if f.type == pa.time64("ns") else f
+        for f in batch.schema
+    ]
+    schema = pa.schema(fields)
+    return batch if schema == batch.schema else batch.cast(schema)
 
 
 def _writer(
@@ -97,7 +110,7 @@ def _writer(
         rel = f"{prefix}-{context.taskAttemptId() if context else 0}.parquet"
         path, rows, writer = Path(root, rel), 0, None
         path.parent.mkdir(parents=True, exist_ok=True)
-        for batch in batches:
+        for batch in map(_in_microseconds, batches):
             if batch.num_rows:
                 writer = writer or pq.ParquetWriter(
                     path,

@@ -29,8 +29,8 @@ def read_results(spark: SparkSession, root: Path, ddl: str, files: Iterable[Resu
 def stored_rows(spark: SparkSession, root: Path, body: Aggregation, files: Iterable[ResultFile]) -> DataFrame:
     """Rows as they are stored: `(query, window_end, k0.., a0..)`."""
     stored = ["query BIGINT", "window_end TIMESTAMP"]
-    stored += [f"k{i} {key.type.name}" for i, key in enumerate(body.keys)]
-    stored += [f"a{i} {aggregate.type.name}" for i, aggregate in enumerate(body.aggregates)]
+    stored += [f"k{i} {key.type.ddl}" for i, key in enumerate(body.keys)]
+    stored += [f"a{i} {aggregate.type.ddl}" for i, aggregate in enumerate(body.aggregates)]
     return read_results(spark, root, ", ".join(stored), files)
 
 

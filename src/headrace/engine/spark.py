@@ -37,6 +37,7 @@ MEANING = {
     "spark.sql.caseSensitive": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+    "spark.sql.timeType.enabled": "true",
     # Spark computes what occurs twice in advance, and takes `b` of `a AND b` for something that is always computed:
     # `n <> 0 AND (1 / n > 2 OR 1 / n < 1)`, or two queries that guard `1 / n` like this, would fail on 0
     "spark.sql.subexpressionElimination.enabled": "false",

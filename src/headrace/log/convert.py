@@ -7,6 +7,7 @@ declared FLOAT is allowed, because the declaration asks for it. Timestamps witho
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,9 @@ import pyarrow.types as pt
 from headrace.log.chunks import arrow_schema, same_type
 from headrace.model.errors import LogError, did_you_mean
 from headrace.model.query import Stream
-from headrace.model.types import Kind
+from headrace.model.types import Kind, SqlType
+
+_MOMENTS = {dt.date, dt.datetime, dt.time, dt.timedelta}
 
 
 def to_table(data: Any, stream: Stream) -> pa.Table:
@@ -88,10 +91,20 @@ def _fit(values: Any, field: pa.Field, stream: Stream) -> pa.ChunkedArray:
         row = next((i for i, valid in enumerate(array.is_valid()) if valid.as_py()), 0)
         raise _misfit(stream, field, array.type, row, _shown(array, row))
     try:
-        return cast(array, field.type)
+        return _whole(cast(array, field.type), stream.column(field.name).type)
     except pa.ArrowException:
-        row = _first_bad(array, field.type)
+        row = _first_bad(array, stream.column(field.name).type)
         raise _misfit(stream, field, array.type, row, _shown(array, row)) from None
+
+
+def _whole(array: pa.ChunkedArray, declared: SqlType) -> pa.ChunkedArray:
+    """`array`, whose values are whole units of an INTERVAL or a TIME as declared; else pa.ArrowException."""
+    if declared.kind in (Kind.INTERVAL, Kind.MONTHS, Kind.TIME) and declared.unit > 1:
+        counts = array.cast(pa.int64())
+        rest = pc.subtract(counts, pc.multiply(pc.divide(counts, declared.unit), declared.unit))
+        if pc.any(pc.not_equal(rest, 0)).as_py():
+            raise pa.ArrowInvalid(f"finer than {declared.name}")
+    return array
 
 
 def _as_arrow(values: Any) -> pa.ChunkedArray:
@@ -99,6 +112,8 @@ def _as_arrow(values: Any) -> pa.ChunkedArray:
         return values
     if isinstance(values, pd.Series):
         found = pa.array(values, from_pandas=True)
+    elif int in (kinds := set(map(type, values))) and kinds & _MOMENTS:
+        raise TypeError("numbers among moments")  # which Arrow would take for microseconds
     else:
         found = pa.array(values)
     return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
@@ -111,7 +126,7 @@ def _fit_one_by_one(values: list[Any], field: pa.Field, stream: Stream) -> pa.Ch
         try:
             one = pa.chunked_array([pa.array([value], from_pandas=True)])
             if castable(one.type, field.type):
-                pieces.append(cast(one, field.type))
+                pieces.append(_whole(cast(one, field.type), stream.column(field.name).type))
                 continue
             found = str(one.type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -140,6 +155,10 @@ def castable(found: pa.DataType, wanted: pa.DataType) -> bool:
         return bool(pt.is_large_binary(found) or pt.is_fixed_size_binary(found) or pt.is_binary_view(found))
     if pt.is_date(wanted):
         return bool(pt.is_date(found))
+    if pt.is_duration(wanted):
+        return bool(pt.is_duration(found))
+    if pt.is_time(wanted):
+        return bool(pt.is_time(found))
     if pt.is_timestamp(wanted):
         return bool(pt.is_timestamp(found)) and (wanted.tz is not None or found.tz is None)
     return _castable_nested(found, wanted)
@@ -181,13 +200,13 @@ def cast(array: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     return array.cast(wanted, safe=True)
 
 
-def _first_bad(array: pa.ChunkedArray, wanted: pa.DataType) -> int:
+def _first_bad(array: pa.ChunkedArray, wanted: SqlType) -> int:
     """The first row that cannot be cast, by halving: a prefix can be cast until it includes that row."""
     good, bad = 0, len(array)
     while bad - good > 1:
         middle = (good + bad) // 2
         try:
-            cast(array.slice(0, middle), wanted)
+            _whole(cast(array.slice(0, middle), wanted.arrow), wanted)
             good = middle
         except pa.ArrowException:
             bad = middle
@@ -210,6 +229,14 @@ def _misfit(stream: Stream, field: pa.Field, found: Any, row: int, value: str) -
         hint = "drop the zone first: pandas dt.tz_localize(None)"
     elif declared.kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ) and "[ns" in str(found):
         hint = "it has digits below a microsecond; round first: pandas dt.floor('us')"
+    elif declared.kind is Kind.INTERVAL:
+        hint = f"give datetime.timedelta values that are {declared.name.upper()} to the digit"
+    elif declared.kind is Kind.MONTHS:
+        hint = "give the number of months as an integer" + (
+            ", whole years only" if declared.unit == 12 else ""
+        )
+    elif declared.kind is Kind.TIME:
+        hint = f"give datetime.time values that are {declared.name.upper()} to the digit"
     elif declared.kind is Kind.DECIMAL and "double" in str(found):
         hint = "give decimal.Decimal values"
     shown = value if len(value) <= 80 else value[:77] + "..."

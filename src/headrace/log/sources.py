@@ -162,7 +162,7 @@ def as_source(given: Any) -> Source:
 
 def ddl(stream: Stream) -> str:
     """The stream's columns as Spark reads a schema."""
-    return ", ".join(f"`{column.name.replace('`', '``')}` {column.type.name}" for column in stream.columns)
+    return ", ".join(f"`{column.name.replace('`', '``')}` {column.type.ddl}" for column in stream.columns)
 
 
 def _texts(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -17,7 +17,9 @@ from headrace.log.convert import castable, check_names, to_table
 from headrace.model.epoch import Chunk
 from headrace.model.errors import LogError
 from headrace.model.query import Stream
-from headrace.model.types import SqlType
+from headrace.model.types import Kind, SqlType
+from headrace.sql.carried import carried
+from headrace.sql.names import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -46,9 +48,10 @@ def write_dataframe(
             hint="pass it as the source of create_stream",
         )
     writer = _writer(str(warehouse.root), warehouse.stream_dir(stream.name), stream, arrival, max_chunk_rows)
-    columns = [f"`{column.name.replace('`', '``')}`" for column in stream.columns]
+    found = {field.name: SqlType(field.dataType.simpleString()) for field in frame.schema.fields}
+    columns = [carried(quote_name(column.name), found[column.name]) for column in stream.columns]
     # mapInArrow looks its columns up by name, and takes dots and backticks in a name for syntax
-    numbered = frame.select(*columns).toDF(*(f"c{i}" for i in range(len(columns))))
+    numbered = frame.selectExpr(*columns).toDF(*(f"c{i}" for i in range(len(columns))))
     try:
         reports = numbered.mapInArrow(writer, _REPORT).collect()
     except Exception as error:
@@ -74,6 +77,7 @@ def check_frame(frame: DataFrame, stream: Stream) -> None:
             fits = castable(SqlType(found).arrow, declared.arrow)
         except TypeError:
             fits = False
+        fits = fits and (SqlType(found).kind is not Kind.MONTHS or declared.kind is Kind.MONTHS)
         if not fits:
             wanted = declared.name.upper()
             raise LogError(

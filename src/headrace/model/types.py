@@ -22,6 +22,7 @@ class Kind(Enum):
     TIMESTAMP = "timestamp"
     TIMESTAMP_NTZ = "timestamp_ntz"
     INTERVAL = "interval"
+    MONTHS = "months"
     TIME = "time"
     VOID = "void"
     NESTED = "nested"
@@ -80,9 +81,9 @@ class SqlType:
             return _KINDS[self.name]
         if _DECIMAL.fullmatch(self.name):
             return Kind.DECIMAL
-        if self.name.startswith("interval"):
-            return Kind.INTERVAL
-        if self.name.startswith("time("):
+        if interval := _INTERVAL.fullmatch(self.name):
+            return Kind.MONTHS if interval.group(2) in ("year", "month") else Kind.INTERVAL
+        if _TIME.fullmatch(self.name):
             return Kind.TIME
         if self.name.startswith(("string collate", "char(", "varchar(")):
             return Kind.STRING if "collate" not in self.name else Kind.NESTED
@@ -108,6 +109,8 @@ class SqlType:
         match self.kind:
             case Kind.BOOLEAN | Kind.INTEGER | Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMP_NTZ:
                 return True
+            case Kind.INTERVAL | Kind.MONTHS | Kind.TIME:
+                return True
             case Kind.DECIMAL:
                 return self.precision <= 18
             case _:
@@ -126,26 +129,99 @@ class SqlType:
             return pa.decimal128(self.precision, self.scale)
         if self.kind is Kind.STRING:
             return pa.string()
-        if self.kind is Kind.INTERVAL and self.travels:
-            return pa.duration("us")
+        if self.kind in _SPANS:
+            return _SPANS[self.kind]
         if nested := _NESTED.fullmatch(self.name):
             return _nested_arrow(nested.group(1), _split(nested.group(2)))
         raise TypeError(f"no Arrow type for {self.name}")
 
     @property
+    def unit(self) -> int:
+        """What a value counts at least: microseconds of a day-time INTERVAL or a TIME, months of the other INTERVALs.
+
+        >>> SqlType("interval day to hour").unit, SqlType("interval year").unit, SqlType("time(3)").unit
+        (3600000000, 12, 1000)
+        """
+        if interval := _INTERVAL.fullmatch(self.name):
+            return _UNITS[interval.group(2)]
+        time = _TIME.fullmatch(self.name)
+        assert time, self.name
+        return int(10 ** (6 - int(time.group(1))))
+
+    @property
+    def ddl(self) -> str:
+        """The type as Spark's parser reads it, whatever the fields of its structs are called.
+
+        >>> SqlType("array<struct<1:int,b c:map<int,int>>>").ddl
+        'array<struct<`1`:int,`b c`:map<int,int>>>'
+        """
+        nested = _NESTED.fullmatch(self.name)
+        if nested is None:
+            return self.name
+        if nested.group(1) == "struct":
+            parts = [f"`{f.name.replace('`', '``')}`:{f.type.ddl}" for f in self.fields]
+        else:
+            parts = [SqlType(part).ddl for part in _split(nested.group(2))]
+        return f"{nested.group(1)}<{','.join(parts)}>"
+
+    @property
+    def fields(self) -> tuple[Column, ...]:
+        """The fields of a struct; nothing for any other type.
+
+        >>> [(field.name, field.type.name) for field in SqlType("struct<a:int,b:map<int,int>>").fields]
+        [('a', 'int'), ('b', 'map<int,int>')]
+        """
+        nested = _NESTED.fullmatch(self.name)
+        if nested is None or nested.group(1) != "struct":
+            return ()
+        parts = [part.partition(":") for part in _split(nested.group(2)) if part]
+        return tuple(Column(name, SqlType(kind)) for name, _, kind in parts)
+
+    @property
+    def twin_field(self) -> str | None:
+        """A field that some struct in this type has twice, by Spark's reading of names; such a type is in no file.
+
+        >>> SqlType("array<struct<a:int,A:int>>").twin_field, SqlType("struct<a:struct<a:int>>").twin_field
+        ('A', None)
+        """
+        names: set[str] = set()
+        for field in self.fields:
+            if field.name.lower() in names:
+                return field.name
+            names.add(field.name.lower())
+        nested = _NESTED.fullmatch(self.name)
+        parts = [] if nested is None or self.fields else [SqlType(part) for part in _split(nested.group(2))]
+        inner = (type_.twin_field for type_ in (*parts, *(field.type for field in self.fields)))
+        return next((name for name in inner if name is not None), None)
+
+    @property
     def travels(self) -> bool:
         """Whether values can pass between Spark and Python.
 
-        >>> SqlType("interval day to second").travels, SqlType("array<interval month>").travels
+        >>> SqlType("interval month").travels, SqlType("array<interval month>").travels
         (True, False)
         >>> SqlType("struct<interval:int>").travels
         True
         """
-        return not _HOMELESS.search(self.name)
+        return self.kind in (Kind.MONTHS, Kind.TIME) or not _HOMELESS.search(self.name)
 
 
 _HOMELESS = re.compile(r"\binterval\b(?! (day|hour|minute|second)|:)|\btime\(\d")
-"""Intervals that count months, for which Python has no Arrow array, and TIME, which Spark cannot yet read back."""
+"""What travels by itself only, as a number, and not inside of another type; and intervals of months and days."""
+
+_INTERVAL = re.compile(r"interval (?:(year|day|hour|minute) to )?(year|month|day|hour|minute|second)")
+_TIME = re.compile(r"time\(([0-6])\)")
+
+_SPANS = {Kind.INTERVAL: pa.duration("us"), Kind.MONTHS: pa.int32(), Kind.TIME: pa.time64("us")}
+
+_UNITS = {
+    "year": 12,
+    "month": 1,
+    "day": 86_400_000_000,
+    "hour": 3_600_000_000,
+    "minute": 60_000_000,
+    "second": 1,
+}
 
 _NESTED = re.compile(r"(array|map|struct)<(.*)>", re.DOTALL)
 

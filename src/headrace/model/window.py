@@ -28,6 +28,11 @@ class Window:
             object.__setattr__(self, "offset_us", self.offset_us % self.slide_us)
 
     @property
+    def tumbles(self) -> bool:
+        """Whether every moment is in exactly one window."""
+        return self.slide_us == self.range_us
+
+    @property
     def remainder_us(self) -> int:
         """Where, after each start, an earlier window ends; 0 when ends fall on starts."""
         return self.range_us % self.slide_us

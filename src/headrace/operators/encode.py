@@ -1,6 +1,6 @@
 """Arrow columns to the physical numpy domains that kernels compute in, and back.
 
-Integers, booleans, dates, timestamps and decimals of up to 18 digits are int64; FLOAT and DOUBLE are float64.
+Integers, booleans, dates, times, intervals and decimals of up to 18 digits are int64; FLOAT and DOUBLE are float64.
 Strings have no numpy domain: they are ranked per call (`OrderedStrings`) or hashed (`keys`).
 """
 
@@ -49,8 +49,10 @@ def to_physical(column: pa.ChunkedArray | pa.Array, type_: SqlType) -> Physical:
     match type_.kind:
         case Kind.FLOATING:
             return Physical(_numbers(array, np.float64), valid)
-        case Kind.INTEGER | Kind.BOOLEAN:
+        case Kind.INTEGER | Kind.BOOLEAN | Kind.MONTHS:
             return Physical(_numbers(array, np.int64), valid)
+        case Kind.INTERVAL | Kind.TIME:
+            return Physical(_numbers(array.cast(type_.arrow).view(pa.int64()), np.int64), valid)
         case Kind.DATE:
             return Physical(_numbers(array.cast(pa.date32()).view(pa.int32()), np.int64), valid)
         case Kind.TIMESTAMP | Kind.TIMESTAMP_NTZ:
@@ -112,7 +114,7 @@ def to_arrow(values: Array, valid: Bools | None, type_: SqlType) -> pa.Array:
             return decimals(values, None, mask, type_)
         case Kind.DATE:
             return pa.array(values.astype(np.int32), pa.int32(), mask=mask).view(target)
-        case Kind.TIMESTAMP | Kind.TIMESTAMP_NTZ:
+        case Kind.TIMESTAMP | Kind.TIMESTAMP_NTZ | Kind.INTERVAL | Kind.TIME:
             return pa.array(values.astype(np.int64, copy=False), pa.int64(), mask=mask).view(target)
         case Kind.BOOLEAN:
             return pa.array(values.astype(np.bool_), target, mask=mask)

@@ -121,7 +121,7 @@ def lower_table(
         return Lowered(table, rows, picker.latest_us, {})
     bad = set(np.unique(table.column("query").to_numpy()[failed]).tolist())
     kept = ~np.isin(table.column("query").to_numpy(), list(bad))
-    reason = "[ARITHMETIC_OVERFLOW] a SUM does not fit its BIGINT result"
+    reason = "[ARITHMETIC_OVERFLOW] a SUM does not fit its result's type"
     rows = {query: count for query, count in rows.items() if query not in bad}
     return Lowered(table.filter(pa.array(kept)), rows, picker.latest_us, dict.fromkeys(bad, reason))
 
@@ -207,6 +207,9 @@ def _number(parts: Parts) -> Array:
 
 
 def _lower_sum(parts: Parts, some: Bools, aggregate: OutputAggregate) -> tuple[pa.Array, Bools | None]:
+    if aggregate.type.kind is Kind.MONTHS:
+        fits = parts["v"].astype(np.int32) == parts["v"]
+        return to_arrow(parts["v"], some, aggregate.type), ~fits & some
     if aggregate.type.kind is Kind.FLOATING or "f" not in parts:
         return to_arrow(parts["v"], some, aggregate.type), None
     carry = np.rint((parts["f"] - parts["v"]) / 2.0**64).astype(np.int64)

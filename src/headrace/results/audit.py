@@ -21,7 +21,7 @@ from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.query import Fallback, Stream
 from headrace.results.compare import compare_rows
-from headrace.results.view import query_frame
+from headrace.results.view import query_frame, readable
 
 SHOWN = 20
 
@@ -169,7 +169,7 @@ def _watermark(sealer: Sealer, epoch: int, stream: Stream) -> int:
 
 
 def _rows(frame: DataFrame) -> Iterator[tuple[Any, ...]]:
-    table = frame.toDF(*(f"c{i}" for i in range(len(frame.columns)))).toArrow()
+    table = readable(frame).toDF(*(f"c{i}" for i in range(len(frame.columns)))).toArrow()
     return zip(*map(_values, table.columns), strict=True)
 
 

@@ -12,7 +12,7 @@ from headrace.catalog.queries import QueryEntry
 from headrace.engine.finish import finish_rows, read_results, window_rows
 from headrace.engine.records import ResultFile
 from headrace.model.query import Aggregation, Fallback, Projection, Query, Stream
-from headrace.model.types import Column
+from headrace.model.types import Column, Kind, SqlType
 from headrace.operators.selection import WORD
 from headrace.planner.signatures import output_column
 
@@ -44,8 +44,18 @@ def query_frame(
     return frame.toDF(*(column.name for column in query.plan.columns))
 
 
+def readable(frame: DataFrame) -> DataFrame:
+    """`frame` with intervals of months, for which Python has no type, as Spark prints them."""
+    types = [SqlType(field.dataType.simpleString()) for field in frame.schema.fields]
+    if all(type_.kind is not Kind.MONTHS for type_ in types):
+        return frame
+    numbered = frame.toDF(*(f"c{i}" for i in range(len(types))))
+    texts = [f"CAST(c{i} AS STRING)" if t.kind is Kind.MONTHS else f"c{i}" for i, t in enumerate(types)]
+    return numbered.selectExpr(*texts).toDF(*frame.columns)
+
+
 def _ddl(columns: Sequence[Column]) -> str:
-    return ", ".join(f"`{c.name.replace('`', '``')}` {c.type.name}" for c in columns)
+    return ", ".join(f"`{c.name.replace('`', '``')}` {c.type.ddl}" for c in columns)
 
 
 def _windows(
@@ -73,7 +83,7 @@ def _tuples(
 ) -> DataFrame:
     assert entry.slot is not None and entry.first_epoch is not None
     word, bit = divmod(entry.slot, WORD)
-    columns = {output_column(o): o.type.name for o in body.outputs}
+    columns = {output_column(o): o.type.ddl for o in body.outputs}
     stored = [f"{name} {type_}" for name, type_ in columns.items()]
     ddl = ", ".join([*stored, "epoch BIGINT", f"qs{word} BIGINT"])
     frame = read_results(spark, root, ddl, files).where(F.getbit(f"qs{word}", F.lit(bit)) == 1)
@@ -86,7 +96,7 @@ def _tuples(
 def _plain(
     spark: SparkSession, root: Path, query: Query, files: Sequence[ResultFile], first_epoch: int | None
 ) -> DataFrame:
-    stored = [f"c{i} {column.type.name}" for i, column in enumerate(query.plan.columns)]
+    stored = [f"c{i} {column.type.ddl}" for i, column in enumerate(query.plan.columns)]
     frame = read_results(spark, root, ", ".join([*stored, "query BIGINT", "epoch BIGINT"]), files)
     if first_epoch is not None:
         frame = frame.where(F.col("epoch") >= first_epoch)

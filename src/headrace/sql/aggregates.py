@@ -32,9 +32,18 @@ _FUNCTIONS = {
     "std": AggregateFunction.STDDEV_SAMP,
 }
 _NUMERIC = frozenset((Kind.INTEGER, Kind.FLOATING, Kind.DECIMAL))
-_ORDERED = _NUMERIC | {Kind.BOOLEAN, Kind.STRING, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ}
+_INTERVALS = frozenset((Kind.INTERVAL, Kind.MONTHS))
+_ORDERED = _NUMERIC | _INTERVALS
+_ORDERED |= {Kind.BOOLEAN, Kind.STRING, Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ}
 _COUNTABLE = _ORDERED | {Kind.BINARY}
-_NO_KEY = frozenset((Kind.NESTED, Kind.VOID, Kind.TIME))
+_NO_KEY = frozenset((Kind.NESTED, Kind.VOID))
+
+
+_INPUTS = {
+    AggregateFunction.MIN: _ORDERED,
+    AggregateFunction.MAX: _ORDERED,
+    AggregateFunction.SUM: _NUMERIC | _INTERVALS,
+}
 
 
 class NotShared(Exception):
@@ -123,6 +132,8 @@ class _Collector:
             type_ = self.averages.get(render(call.input))
             if type_ is not None and type_.kind is Kind.DECIMAL:
                 return self._decimal_average(call, type_)
+            if type_ is not None and type_.kind in _INTERVALS:
+                return self._interval_average(call)
         return self._result(call)
 
     def _result(self, call: Call) -> exp.Column:
@@ -143,6 +154,15 @@ class _Collector:
         target = exp.DataType.build(f"DECIMAL({type_.precision + 4}, {type_.scale + 4})")
         average = exp.Cast(this=exp.Div(this=total, expression=divisor, typed=False, safe=False), to=target)
         average.meta["harmless"] = Kind.DECIMAL
+        return average
+
+    def _interval_average(self, call: Call) -> exp.Expr:
+        """Spark's AVG over intervals is SUM / COUNT, as `/` divides them."""
+        total = self._result(Call(AggregateFunction.SUM, call.input, call.filter))
+        count = self._result(Call(AggregateFunction.COUNT, call.input, call.filter))
+        divisor = exp.Anonymous(this="nullif", expressions=[count, exp.Literal.number(0)])
+        average = exp.Paren(this=exp.Div(this=total, expression=divisor, typed=False, safe=False))
+        average.meta["harmless"] = Kind.INTERVAL
         return average
 
 
@@ -170,6 +190,8 @@ def plan_aggregation(
     """
     if flat.grouping_sets:
         raise NotShared("grouping sets have no shared form")
+    if flat.distinct:
+        raise NotShared("DISTINCT over some of the grouping keys has no shared form")
     _refuse_windowed_tuples(flat)
     keys = _distinct_keys(flat)
     inputs = _aggregate_inputs(flat)
@@ -267,8 +289,7 @@ def _check_input(call: Call, of_input: dict[str, SqlType]) -> None:
     if call.input is None or call.function is AggregateFunction.COUNT:
         return
     type_ = of_input[render(call.input)]
-    ordered = call.function in (AggregateFunction.MIN, AggregateFunction.MAX)
-    if type_.kind not in (_ORDERED if ordered else _NUMERIC):
+    if type_.kind not in _INPUTS.get(call.function, _NUMERIC):
         raise NotShared(f"{call.function.value}() over {type_.name} has no shared form")
     if type_.kind is Kind.DECIMAL and not type_.fits_int64:
         raise NotShared(f"{call.function.value}() over {type_.name} does not fit 64 bits")
@@ -283,6 +304,8 @@ def _result_type(call: Call, of_input: dict[str, SqlType]) -> SqlType:
     type_ = of_input[render(call.input)]
     match call.function:
         case AggregateFunction.MIN | AggregateFunction.MAX:
+            return type_
+        case AggregateFunction.SUM if type_.kind in _INTERVALS:
             return type_
         case AggregateFunction.SUM if type_.kind is Kind.INTEGER:
             return BIGINT

@@ -74,12 +74,14 @@ BodyShape = AggregationShape | ProjectionShape | FallbackShape
 class Shape:
     """Everything about a query that does not depend on its lifted literals.
 
-    `calls` are its `window(...)` calls, `windowed` says that results come per window, `ordered` is WHERE with its
-    conjuncts in order (see `conjuncts`), `plain` is None when the text itself is plain Spark SQL.
+    `calls` are its `window(...)` calls, `slides` says that their window may slide, `windowed` that results come per
+    window, `ordered` is WHERE with its conjuncts in order (see `conjuncts`), `plain` is None when the text itself is
+    plain Spark SQL.
     """
 
     stream: Stream
     calls: tuple[WindowCall, ...]
+    slides: bool
     windowed: bool
     where: exp.Expr | None
     ordered: exp.Expr | None
@@ -125,6 +127,8 @@ def _window(shape: Shape, lexed: Lexed, literals: tuple[str, ...]) -> Window | N
         return None
     if any(window != found[0] for window in found):
         raise errors.two_windows()
+    if not shape.slides and not found[0].tumbles:
+        raise errors.two_sliding_windows()
     return found[0]
 
 

@@ -11,21 +11,47 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
+from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 _SYNTAX_FUNCTIONS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM")
 """Calls whose arguments are not a comma-separated list, so the parser has to know them."""
 
+_WORDED_FUNCTIONS = {
+    "SUBSTRING": ("FROM", "FOR"),
+    "SUBSTR": ("FROM", "FOR"),
+    "OVERLAY": ("PLACING", "FROM", "FOR"),
+    "POSITION": ("IN",),
+}
+"""Calls in which a word may stand for each comma."""
+
 
 class HeadraceParser(SparkParser):
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-        name: SparkParser.FUNCTION_PARSERS[name] for name in _SYNTAX_FUNCTIONS
+        **{name: SparkParser.FUNCTION_PARSERS[name] for name in _SYNTAX_FUNCTIONS},
+        **{name: lambda self: self._parse_worded_call() for name in _WORDED_FUNCTIONS},
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         "CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]
     }
+
+    def _parse_worded_call(self) -> exp.Anonymous:
+        """`substring(s FROM 1 FOR 2)` is `substring(s, 1, 2)`, to Spark as well."""
+        name = self._tokens[self._index - 2].text
+        arguments: list[exp.Expr | None] = [*self._parse_csv(self._parse_bitwise)]
+        for word in _WORDED_FUNCTIONS[name.upper()]:
+            if self._match_text_seq(word):
+                arguments.append(self._parse_bitwise())
+        return self.expression(exp.Anonymous(this=name, expressions=arguments))
+
+
+class HeadraceGenerator(SparkGenerator):
+    """sqlglot does not know yet that Spark has a TIME type with a precision."""
+
+    SUPPORTS_TEMPORAL_PRECISION = True
+    TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {**SparkGenerator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
 
 
 class Headrace(Spark):
@@ -34,6 +60,7 @@ class Headrace(Spark):
         """sqlglot swallows the text after SHOW and EXPLAIN whole; ours have a grammar."""
 
     Parser = HeadraceParser
+    Generator = HeadraceGenerator
 
 
 _DIALECT = Headrace()

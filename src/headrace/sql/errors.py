@@ -91,6 +91,41 @@ def no_window(what: str, event_time: str) -> SqlError:
     )
 
 
+def distinct_across_windows() -> SqlError:
+    return SqlError(
+        "NO_WINDOW",
+        "DISTINCT over the rows of different windows never ends on a stream",
+        hint="add window.start or window.end to the select list, and rows are compared within a window",
+    )
+
+
+def set_without_window(word: str, event_time: str) -> SqlError:
+    return SqlError(
+        "NO_WINDOW",
+        f"{word} also groups without the window that is inside of it, which never ends on a stream",
+        hint=f"take the window out: GROUP BY window({event_time}, '10 seconds'), {word} (the other keys)",
+    )
+
+
+def two_sliding_windows() -> SqlError:
+    return SqlError(
+        "UNSUPPORTED",
+        "a sliding window() is called in two places: Spark takes each tuple once per pair of their windows",
+        hint="ask for the window in HAVING, as HAVING window.start > ..., or call it once, "
+        "FROM (SELECT *, window(...) AS w FROM stream), and use w outside",
+    )
+
+
+def hidden_window(found: SqlError) -> SqlError:
+    return SqlError(
+        found.code,
+        "Spark does not find the group's window when window() is called in WHERE as well",
+        hint="ask for the window in HAVING, as HAVING window.start > ..., "
+        "or write window(...).start in the select list too",
+        detail=found.detail,
+    )
+
+
 def not_event_time(argument: str, event_time: str) -> SqlError:
     return SqlError(
         "NOT_EVENT_TIME",

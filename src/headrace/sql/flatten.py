@@ -9,10 +9,10 @@ from sqlglot import exp
 
 from headrace.model.query import Stream
 from headrace.sql import errors
-from headrace.sql.functions import function_name, is_aggregate
+from headrace.sql.functions import aggregates_in, function_name, is_aggregate
 from headrace.sql.refusals import span_of_node
 from headrace.sql.resolve import Flat, Item, Resolver, Scope, is_aggregated, output_items, stream_scope
-from headrace.sql.windows import WindowCall, is_window_column
+from headrace.sql.windows import WindowCall, is_window_column, window_edge
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +105,10 @@ def flatten(select: exp.Select, stream: Stream, *, cql: bool) -> Flat:
 
     With `cql` the aggregation is grouped by the bracket's window, so it may not name another one.
     """
-    if sum(map(_window_places, select.find_all(exp.Select))) > 1:
-        raise errors.unsupported(
-            "window() is called in two places: Spark takes each tuple once per pair of their windows",
-            hint="call it once, FROM (SELECT *, window(...) AS w FROM stream), and use w outside",
-        )
+    places = sum(map(_window_places, select.find_all(exp.Select)))
     calls: list[WindowCall] = []
     flat = _flatten(select, stream, calls, cql)
-    return replace(flat, calls=tuple(calls))
+    return replace(flat, calls=tuple(calls), window_places=places)
 
 
 def _flatten(select: exp.Select, stream: Stream, calls: list[WindowCall], cql: bool) -> Flat:
@@ -123,15 +119,41 @@ def _flatten(select: exp.Select, stream: Stream, calls: list[WindowCall], cql: b
     else:
         inner = Flat(stream, (), (), None, (), ())
         scope = stream_scope(stream, source.qualifier or stream.name)
-    if select.args.get("distinct"):
-        raise errors.no_window("DISTINCT", stream.event_time)
     resolver = Resolver(stream, scope, calls, _names_window(select))
+    if inner.distinct:
+        raise errors.unsupported(
+            "DISTINCT in a subquery is not available", hint="write it in the outermost SELECT"
+        )
     if inner.group is not None:
-        return _over_aggregation(select, inner, resolver)
+        return _distinct(select, _over_aggregation(select, inner, resolver))
     if is_aggregated(select):
-        return _aggregation(select, inner, resolver, cql)
+        return _distinct(select, _aggregation(select, inner, resolver, cql))
     items = tuple(output_items(select, resolver))
-    return replace(inner, items=items, where=(*inner.where, *_where(select, resolver)))
+    flat = replace(inner, items=items, where=(*inner.where, *_where(select, resolver)))
+    return _distinct_tuples(flat) if select.args.get("distinct") else flat
+
+
+def _distinct_tuples(flat: Flat) -> Flat:
+    """DISTINCT over tuples with their windows, as the grouping by all columns that it is."""
+    keys = _all_keys(flat.items)
+    if not any(map(_is_of_window, keys)):
+        raise errors.no_window("DISTINCT", flat.stream.event_time)
+    return replace(flat, group=keys)
+
+
+def _distinct(select: exp.Select, flat: Flat) -> Flat:
+    """DISTINCT over the rows of an aggregation, which are different already if they show all of its keys."""
+    if not select.args.get("distinct"):
+        return flat
+    shown = [item.node.unnest() for item in flat.items]
+    if not any(map(_is_of_window, shown)):
+        raise errors.distinct_across_windows()
+    hidden = [key for key in flat.group or () if not _is_of_window(key) and key not in shown]
+    return replace(flat, distinct=bool(hidden) or flat.grouping_sets)
+
+
+def _is_of_window(node: exp.Expr) -> bool:
+    return is_window_column(node) or window_edge(node) is not None
 
 
 def _names_window(select: exp.Select) -> bool:
@@ -172,7 +194,7 @@ def _aggregation(select: exp.Select, inner: Flat, resolver: Resolver, cql: bool)
     items = tuple(output_items(select, resolver))
     group, grouping_sets = _group(select, items, resolver)
     having = select.args.get("having")
-    conditions = () if having is None else (_having(having.this, group, resolver),)
+    conditions = () if having is None else (_truth(_having(having.this, group, resolver)),)
     if cql and any(is_window_column(key) for key in group):
         raise errors.two_windows()
     return replace(
@@ -187,13 +209,21 @@ def _group(
     if clause is None:
         return (), False
     if clause.args.get("all"):
-        raise errors.unsupported("GROUP BY ALL is not available", hint="name the keys")
+        return _all_keys(items), False
     if any(clause.args.get(kind) for kind in ("cube", "rollup", "grouping_sets", "totals")):
         raise errors.unsupported(
-            "GROUP BY ... WITH is not available", hint="write ROLLUP (...) or CUBE (...)"
+            "GROUP BY keys WITH CUBE, WITH ROLLUP or GROUPING SETS is not available",
+            hint=f"write GROUP BY window({resolver.stream.event_time}, ...), CUBE (the other keys), "
+            "or ROLLUP or GROUPING SETS in its place",
         )
     sets = any(isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets) for node in clause.expressions)
     return tuple(_key(node, items, resolver) for node in clause.expressions), sets
+
+
+def _all_keys(items: tuple[Item, ...]) -> tuple[exp.Expr, ...]:
+    """The keys of GROUP BY ALL: every select item without an aggregate. A constant is no key, as it groups nothing."""
+    nodes = (item.node.unnest() for item in items if not aggregates_in(item.node))
+    return tuple(node for node in nodes if node.find(exp.Column) is not None)
 
 
 def _key(node: exp.Expr, items: tuple[Item, ...], resolver: Resolver) -> exp.Expr:
@@ -208,6 +238,13 @@ def _key(node: exp.Expr, items: tuple[Item, ...], resolver: Resolver) -> exp.Exp
     while isinstance(node, exp.Paren):
         node = node.this
     return node
+
+
+def _truth(node: exp.Expr) -> exp.Expr:
+    """HAVING of something that is no condition by its form asks whether that is true: Spark casts it."""
+    if isinstance(node.unnest(), exp.Predicate | exp.Connector | exp.Not | exp.Boolean | exp.Null):
+        return node
+    return exp.Cast(this=node.unnest(), to=exp.DataType.build("boolean"))
 
 
 def _having(node: exp.Expr, group: tuple[exp.Expr, ...], resolver: Resolver) -> exp.Expr:

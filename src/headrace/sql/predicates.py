@@ -25,7 +25,7 @@ _FLIPPED = {Op.EQ: Op.EQ, Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE
 _INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _NUMBERS = frozenset((LiteralKind.INTEGER, LiteralKind.DECIMAL, LiteralKind.FLOAT, LiteralKind.DOUBLE))
 _EXACT = frozenset((LiteralKind.INTEGER, LiteralKind.DECIMAL))
-_NO_OPERAND = frozenset((Kind.NESTED, Kind.VOID, Kind.TIME))
+_NO_OPERAND = frozenset((Kind.NESTED, Kind.VOID))
 
 
 @dataclass(frozen=True, slots=True)

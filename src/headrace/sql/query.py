@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from sqlglot import exp
 from sqlglot.errors import ParseError
 
+from headrace.model.errors import SqlError
 from headrace.model.query import LOG_RELATION, QueryPlan, Stream
 from headrace.model.types import Column, Kind, SqlType
 from headrace.sql import errors
@@ -20,6 +22,7 @@ from headrace.sql.cql import span_of
 from headrace.sql.dialect import TokenType, parse, render
 from headrace.sql.flatten import find_stream, flatten, inline_ctes, innermost
 from headrace.sql.functions import is_aggregate
+from headrace.sql.having import filter_keys_early
 from headrace.sql.layers import needs_layers, render_layers
 from headrace.sql.lexer import Lexed, cut_tokens, lex, where_tokens
 from headrace.sql.literals import mark_literals
@@ -27,11 +30,12 @@ from headrace.sql.names import quote_name
 from headrace.sql.predicates import Compiler
 from headrace.sql.refusals import refuse_parts, refuse_statement
 from headrace.sql.render import render_log, render_plain
-from headrace.sql.resolve import Flat, Item, enclosed, identifier
+from headrace.sql.resolve import Flat, Item, enclosed
 from headrace.sql.safety import cannot_raise
 from headrace.sql.shape import Lifted, lift
 from headrace.sql.templates import Template, literal_hole
 from headrace.sql.windows import is_window_column, render_window_arguments, window_column, window_edge
+from headrace.sql.written import identifier
 
 _QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN, TokenType.VALUES)
 
@@ -96,7 +100,7 @@ def _parse(lexed: Lexed) -> exp.Expr:
         trees = parse(lexed.tokens, lexed.source)
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
-        what = str(first.get("description") or "the text cannot be parsed").split(" but got <Token")[0]
+        what = _complaint(str(first.get("description") or "the text cannot be parsed"))
         near = first.get("highlight")
         where = (first["line"], max(first["col"] - len(near or "") + 1, 1)) if "line" in first else None
         raise errors.syntax(f"{what} near '{near}'" if near else what, where) from None
@@ -104,6 +108,23 @@ def _parse(lexed: Lexed) -> exp.Expr:
     if tree is None:
         raise errors.empty_text()
     return tree
+
+
+_MISSING = re.compile(r"Required keyword: '\w+' missing for <class '[\w.]*\.(\w+)'>")
+_CLAUSE_WORDS = {"Where": "WHERE", "Having": "HAVING"}
+
+
+def _complaint(description: str) -> str:
+    """sqlglot's description of an error, without its tokens and classes.
+
+    >>> _complaint("Required keyword: 'this' missing for <class 'sqlglot.expressions.query.Where'>")
+    'WHERE has no condition'
+    """
+    missing = _MISSING.match(description)
+    if missing is None:
+        return description.split(" but got <Token")[0]
+    clause = _CLAUSE_WORDS.get(missing.group(1))
+    return "an operand is missing" if clause is None else f"{clause} has no condition"
 
 
 class _Build:
@@ -125,15 +146,17 @@ class _Build:
         windowed = self._check_window(flat)
         plain = None if self.lexed.cql is None else Template.of(render_plain(flat))
         columns = self._columns(flat, plain)
-        self.where = _conjunction(flat.where)
+        shared = filter_keys_early(flat)
+        self.where = _conjunction(shared.where)
         self.ordered = None if self.where is None else in_order(self.where, self._harmless)
         return Shape(
             stream=self.stream,
             calls=flat.calls,
+            slides=flat.window_places <= 1,
             windowed=windowed,
             where=self.where,
             ordered=self.ordered,
-            body=self._body(flat, columns),
+            body=self._body(shared, columns),
             columns=columns,
             plain=plain,
             log=Template.of(render_log(flat, [column.name for column in columns], windowed=windowed)),
@@ -146,22 +169,32 @@ class _Build:
         reason = "analytic functions" if over is not None else "the rows of each window"
         body = FallbackShape(f"{reason} have no shared form yet")
         columns = self._check_types(self._schema(self._fill(plain)))
-        return Shape(self.stream, (), True, None, None, body, columns, plain, log)
+        return Shape(self.stream, (), True, True, None, None, body, columns, plain, log)
 
     def _check_window(self, flat: Flat) -> bool:
         """Whether results come per window; raises SqlError when they should and cannot."""
         if flat.group is None:
             return False
-        if not any(is_window_column(key) or window_edge(key) is not None for key in flat.group):
-            raise errors.no_window(_aggregation_name(flat), self.stream.event_time)
-        return True
+        if any(map(_has_window, flat.group)):
+            return True
+        for key in flat.group:
+            if any(map(is_window_column, key.find_all(exp.Column))) and type(key) in _SETS:
+                raise errors.set_without_window(_SETS[type(key)], self.stream.event_time)
+        raise errors.no_window(_aggregation_name(flat), self.stream.event_time)
 
     def _columns(self, flat: Flat, plain: Template | None) -> tuple[Column, ...]:
         window = flat.calls[0].window(self.literals) if flat.calls else None
         for call in flat.calls:
             if call.window(self.literals) != window:
                 raise errors.two_windows()
-        columns = self._check_types(self._typed(flat, plain))
+        if flat.window_places > 1 and window is not None and not window.tumbles:
+            raise errors.two_sliding_windows()
+        try:
+            columns = self._check_types(self._typed(flat, plain))
+        except SqlError as error:
+            if flat.window_places > 1 and "MISSING_AGGREGATION" in (error.detail or ""):
+                raise errors.hidden_window(error) from None
+            raise
         if len(columns) != len(flat.items):
             raise errors.unsupported(
                 "the select list is not one that can be told apart", hint="name each column"
@@ -198,6 +231,11 @@ class _Build:
                     f"the column {column.name} is of type {column.type.name}, which no result can hold",
                     hint="CAST it to STRING",
                 )
+            if column.type.twin_field is not None:
+                raise errors.unsupported(
+                    f"the column {column.name} has a struct with two fields `{column.type.twin_field}`",
+                    hint="give its fields different names",
+                )
         return columns
 
     def _types_of(self, expressions: list[str]) -> list[SqlType]:
@@ -219,9 +257,7 @@ class _Build:
                 return FallbackShape(str(reason))
         if flat.uses_window:
             return FallbackShape("window() without aggregation has no shared form")
-        nested = next(
-            (column for column in columns if column.type.kind in (Kind.NESTED, Kind.TIME, Kind.VOID)), None
-        )
+        nested = next((column for column in columns if column.type.kind in (Kind.NESTED, Kind.VOID)), None)
         if nested is not None:
             return FallbackShape(f"the column {nested.name} is of type {nested.type.name}")
         pairs = zip(flat.items, columns, strict=True)
@@ -251,16 +287,29 @@ class _Build:
         return telling is None and cannot_raise(node, self.stream, self.literals)
 
 
+_SETS: dict[type[exp.Expr], str] = {exp.Cube: "CUBE", exp.Rollup: "ROLLUP", exp.GroupingSets: "GROUPING SETS"}
+
+
+def _has_window(key: exp.Expr) -> bool:
+    """Whether each row of a group by `key` is of one window."""
+    match key:
+        case exp.GroupingSets():
+            return all(map(_has_window, key.expressions))
+        case exp.Tuple():
+            return any(map(_has_window, key.expressions))
+        case exp.Paren():
+            return _has_window(key.this)
+        case _:
+            return is_window_column(key) or window_edge(key) is not None
+
+
 def _with_window(flat: Flat) -> Flat:
     """A CQL aggregation as the windowed aggregation it means: window edges first, grouped by the window."""
     edges = tuple(
         Item(f"window_{edge}", exp.Dot(this=window_column(), expression=identifier(edge)))
         for edge in ("start", "end")
     )
-    return Flat(
-        flat.stream, (*edges, *flat.items), flat.where, (window_column(), *(flat.group or ())), flat.having,
-        flat.calls, flat.grouping_sets,
-    )  # fmt: skip
+    return replace(flat, items=(*edges, *flat.items), group=(window_column(), *(flat.group or ())))
 
 
 def _aggregation_name(flat: Flat) -> str:

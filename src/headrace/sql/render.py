@@ -48,7 +48,8 @@ def render_plain(flat: Flat) -> str:
 def _select(
     items: Sequence[str], relation: str, conditions: Sequence[str], flat: Flat, window: str = WINDOW_COLUMN
 ) -> str:
-    parts = [f"SELECT {', '.join(items)}", f"FROM {relation}"]
+    word = "SELECT DISTINCT" if flat.distinct else "SELECT"
+    parts = [f"{word} {', '.join(items)}", f"FROM {relation}"]
     if conditions:
         parts.append(f"WHERE {' AND '.join(conditions)}")
     if flat.group:

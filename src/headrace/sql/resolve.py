@@ -12,18 +12,20 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from headrace.model.query import Stream
-from headrace.model.types import Kind
+from headrace.model.types import SqlType
 from headrace.sql import errors
 from headrace.sql.dialect import render
 from headrace.sql.functions import function_name, is_aggregate
-from headrace.sql.names import needs_quotes
 from headrace.sql.refusals import span_of_node
 from headrace.sql.windows import WindowCall, is_window_column, window_call, window_column
+from headrace.sql.written import free_of_capture, identifier, struct_fields, zipped_arrays
 
 _ATOMIC = (exp.Column, exp.Literal, exp.Anonymous, exp.Paren, exp.Null, exp.Boolean, exp.Dot, exp.Cast)
 
 _LISTS = (exp.In, exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)
 """Where `(a, b)` is a list; anywhere else it is a struct."""
+
+_WINDOW_TYPE = SqlType("struct<start:timestamp,end:timestamp>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,17 @@ class Resolver:
                 return self.resolve(exp.Anonymous(this="struct", expressions=node.expressions))
             case exp.Dot():
                 return self._dot(node)
+            case exp.Lambda():
+                return free_of_capture(node, self.resolve, self._names)
             case _:
                 return node
+
+    @property
+    def _names(self) -> frozenset[str]:
+        """Every name that something in this SELECT may have."""
+        return frozenset(
+            name.lower() for name in (*self.scope.names(), *(c.name for c in self.stream.columns))
+        )
 
     def _column(self, node: exp.Column) -> exp.Expr:
         parts = node.parts
@@ -110,27 +121,26 @@ class Resolver:
         return window_column()
 
     def _call(self, node: exp.Anonymous) -> exp.Expr:
-        """A call with `*` among its arguments written out and fields named as Spark names them; changes `node`.
-
-        Spark names the fields of `struct(a)` after the columns as they are written, and those are about to change.
-        """
+        """A call with `*` among its arguments written out and fields named as Spark names them; changes `node`."""
         name, arguments = function_name(node), list(node.expressions)
         if name != "count" and any(map(_is_star, arguments)):
             arguments = [found for argument in arguments for found in self._spread(argument)]
             node.set("expressions", arguments)
         if name == "struct":
             node.set("this", "named_struct")
-            fields = (_field(argument, place) for place, argument in enumerate(arguments, 1))
-            node.set("expressions", [part for field in fields for part in field])
+            node.set("expressions", struct_fields(arguments))
+        if name == "arrays_zip":
+            node.set("expressions", zipped_arrays(arguments, self.resolve))
         return node
 
     def _spread(self, node: exp.Expr) -> list[exp.Expr]:
         if not _is_star(node):
             return [node]
-        items = list(_star(node, self.scope))
-        if any(item.name is None for item in items):
+        path = _starred_path(node, self.scope)
+        names = [item.name for item in _star(node, self.stream, self.scope)]
+        if None in names:
             raise errors.unsupported("* in a call stands for a column without a name", hint="write it out")
-        return [column(item.name) for item in items if item.name is not None]
+        return [_path([*path, name]) for name in names if name is not None]
 
     def _dot(self, node: exp.Dot) -> exp.Expr:
         """A field of an expression; the field's name is not a column."""
@@ -143,25 +153,12 @@ def _fields(base: exp.Expr, names: Iterable[exp.Expr]) -> exp.Expr:
     return base
 
 
-def _field(node: exp.Expr, place: int) -> tuple[exp.Expr, exp.Expr]:
-    """(name, value) of the argument at a 1-based place of `struct(...)`."""
-    if isinstance(node, exp.Alias):
-        return _text(str(node.alias)), node.this
-    return _text(node.name if isinstance(node, exp.Column | exp.Dot) else f"col{place}"), node
-
-
-def _text(value: str) -> exp.Expr:
-    literal = exp.Literal.string(value)
-    literal.meta["harmless"] = Kind.STRING
-    return literal
-
-
-def identifier(name: str) -> exp.Identifier:
-    return exp.Identifier(this=name, quoted=needs_quotes(name))
-
-
 def column(name: str) -> exp.Column:
     return exp.Column(this=identifier(name))
+
+
+def _path(names: list[str]) -> exp.Expr:
+    return _fields(column(names[0]), map(identifier, names[1:]))
 
 
 def enclosed(node: exp.Expr) -> exp.Expr:
@@ -177,7 +174,7 @@ def output_items(select: exp.Select, resolver: Resolver) -> Iterator[Item]:
     """The resolved select list with `*` expanded; an alias is visible to the items after it, as in Spark."""
     for node in select.expressions:
         if _is_star(node):
-            yield from _star(node, resolver.scope)
+            yield from _star(node, resolver.stream, resolver.scope)
             continue
         name = output_name(node)
         item = Item(name, resolver.resolve(node.this if isinstance(node, exp.Alias) else node))
@@ -190,18 +187,65 @@ def _is_star(node: exp.Expr) -> bool:
     return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
 
 
-def _star(node: exp.Expr, scope: Scope) -> Iterator[Item]:
+def _starred_path(node: exp.Expr, scope: Scope) -> list[str]:
+    """What stands before `.*`, without the relation's name; empty when the star is for all of its columns."""
+    path = [part.name for part in node.parts[:-1]] if isinstance(node, exp.Column) else []
+    if path and path[0].lower() == (scope.qualifier or "").lower():
+        return path[1:]
+    return path
+
+
+def _star(node: exp.Expr, stream: Stream, scope: Scope) -> Iterator[Item]:
     star = node if isinstance(node, exp.Star) else node.this
-    if isinstance(node, exp.Column) and node.table.lower() != (scope.qualifier or "").lower():
-        raise errors.unknown_column(f"{node.table}.*", [scope.qualifier or ""], span_of_node(node))
     if star.args.get("replace") or star.args.get("rename"):
         raise errors.unsupported("* REPLACE is not available", hint="write the columns out")
+    path = _starred_path(node, scope)
+    items = _struct_items(path, node, stream, scope) if path else scope.items
     dropped = {name.name.lower() for name in star.args.get("except_") or ()}
-    for name in dropped - {known.lower() for known in scope.names()}:
-        raise errors.unknown_column(name, scope.names())
-    for item in scope.items:
+    known = [item.name for item in items if item.name is not None]
+    for name in dropped - {name.lower() for name in known}:
+        raise errors.unknown_column(name, known)
+    for item in items:
         if (item.name or "").lower() not in dropped:
             yield Item(item.name, item.node.copy())
+
+
+def _struct_items(path: list[str], node: exp.Expr, stream: Stream, scope: Scope) -> tuple[Item, ...]:
+    """The fields of the struct that `path` names, each as a column of its own."""
+    shown = f"{'.'.join(path)}.*"
+    found = scope.find(path[0])
+    if not found:
+        raise errors.unknown_column(
+            shown, filter(None, (scope.qualifier, *scope.names())), span_of_node(node)
+        )
+    if len(found) > 1:
+        raise errors.ambiguous_column(path[0], span_of_node(node))
+    base = _fields(enclosed(found[0].node), map(identifier, path[1:]))
+    type_ = _struct_type(base, stream)
+    if type_ is None or not type_.fields:
+        raise errors.unsupported(
+            f"the fields that {shown} stands for are not known",
+            hint="write them out",
+            span=span_of_node(node),
+        )
+    return tuple(Item(f.name, exp.Dot(this=base.copy(), expression=identifier(f.name))) for f in type_.fields)
+
+
+def _struct_type(node: exp.Expr, stream: Stream) -> SqlType | None:
+    """The type of a column of the stream, of the window, or of a field of one of them; None of all else."""
+    if is_window_column(node):
+        return _WINDOW_TYPE
+    match node:
+        case exp.Column():
+            return next((c.type for c in stream.columns if c.name == node.name), None)
+        case exp.Dot():
+            outer = _struct_type(node.this, stream)
+            fields = () if outer is None else outer.fields
+            return next((f.type for f in fields if f.name.lower() == node.expression.name.lower()), None)
+        case exp.Paren():
+            return _struct_type(node.this, stream)
+        case _:
+            return None
 
 
 def output_name(node: exp.Expr) -> str | None:
@@ -225,7 +269,9 @@ def output_name(node: exp.Expr) -> str | None:
 class Flat:
     """One SELECT over one stream, every name resolved; `where` and `having` are conjuncts, innermost first.
 
-    `group` is None when the query does not aggregate. `grouping_sets` says it has more than a list of keys.
+    `group` is None when the query does not aggregate. `grouping_sets` says it has more than a list of keys,
+    `distinct` that rows of one window may be equal and count once, `window_places` in how many of Spark's operators
+    `window(...)` is called.
     """
 
     stream: Stream
@@ -235,6 +281,8 @@ class Flat:
     having: tuple[exp.Expr, ...]
     calls: tuple[WindowCall, ...]
     grouping_sets: bool = False
+    distinct: bool = False
+    window_places: int = 0
 
     def expressions(self) -> Iterator[exp.Expr]:
         yield from (item.node for item in self.items)

@@ -120,7 +120,7 @@ def _all(kind: Kind, *found: Kind | None) -> bool:
 
 def _comparable(*kinds: Kind | None) -> bool:
     """Whether comparing these converts nothing that could fail: all numbers, or all of one atomic kind."""
-    if any(kind is None or kind in (Kind.NESTED, Kind.VOID, Kind.INTERVAL) for kind in kinds):
+    if any(kind is None or kind in (Kind.NESTED, Kind.VOID, Kind.INTERVAL, Kind.MONTHS) for kind in kinds):
         return False
     return all(kind in _NUMERIC for kind in kinds) or len(set(kinds)) == 1
 
