@@ -15,6 +15,7 @@ from headrace.engine.group import Group
 from headrace.engine.records import Commit, Metrics
 from headrace.engine.spark import active
 from headrace.log.arrivals import Arrivals
+from headrace.log.folder import FolderIngest
 from headrace.log.ingest import Ingest
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
@@ -76,7 +77,7 @@ class Running:
         max_epoch_rows: int,
         progress: bool | None,
     ) -> None:
-        self.group, self.ingests = group, dict[str, Ingest]()
+        self.group, self.ingests = group, dict[str, Ingest | FolderIngest]()
         self.totals = Totals()
         self._catalog, self._arrivals, self._sealer = catalog, arrivals, sealer
         self._max_epoch_rows, self._progress = max_epoch_rows, progress
@@ -87,7 +88,7 @@ class Running:
         self._trouble: HeadraceError | None = None
         self._closed = False
 
-    def add_ingest(self, stream: str, ingest: Ingest) -> None:
+    def add_ingest(self, stream: str, ingest: Ingest | FolderIngest) -> None:
         self.ingests[stream] = ingest
         if self._interval is not None:
             ingest.start(self._interval)
@@ -178,8 +179,7 @@ class Running:
         try:
             while not self._stopping.is_set():
                 for ingest in list(self.ingests.values()):
-                    if (trouble := ingest.health()) is not None:
-                        raise trouble
+                    ingest.tick()
                 self._catalog.tick()
                 with self._lock, active(self.group.spark):
                     self._run_sealed()

@@ -38,7 +38,8 @@ from headrace.engine.spark import (
 from headrace.engine.upkeep import UpkeepOptions, may_hold
 from headrace.log.append import append
 from headrace.log.epochs import EpochLog
-from headrace.log.ingest import Ingest
+from headrace.log.folder import FolderIngest
+from headrace.log.ingest import Ingest, open_ingest
 from headrace.log.open import open_log
 from headrace.log.seal import DEFAULT_MAX_EPOCH_ROWS
 from headrace.log.sources import FRAME, Source, as_source, source_from
@@ -249,7 +250,7 @@ class Session:
             described = self._catalog.source(stream.name)
             if described and described["kind"] != FRAME and not self._arrivals.closed(stream.name):
                 source = source_from(described)
-                ingest = Ingest(jobs, self._warehouse, self._arrivals, stream, source)
+                ingest = open_ingest(jobs, self._warehouse, self._arrivals, stream, source)
                 self._running.add_ingest(stream.name, ingest)
 
     @cached_property
@@ -306,9 +307,9 @@ class Session:
             raise LogError("SOURCE_ATTACHED", f"stream `{stream.name}` has its source already")
         running.add_ingest(stream.name, self._checked_ingest(stream, as_source(source)))
 
-    def _checked_ingest(self, stream: Stream, source: Source) -> Ingest:
+    def _checked_ingest(self, stream: Stream, source: Source) -> Ingest | FolderIngest:
         jobs = self._runs().group.spark
-        ingest = Ingest(jobs, self._warehouse, self._arrivals, stream, source)
+        ingest = open_ingest(jobs, self._warehouse, self._arrivals, stream, source)
         with active(jobs):
             ingest.check()
         return ingest

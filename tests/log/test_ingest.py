@@ -16,7 +16,7 @@ import pytest
 from headrace import sources
 from headrace.log.append import append
 from headrace.log.convert import to_table
-from headrace.log.ingest import Ingest
+from headrace.log.ingest import Ingest, open_ingest
 from headrace.log.sources import FrameSource, Source, as_source, source_from
 from headrace.model.errors import LogError
 from headrace.model.query import Stream, StreamName
@@ -25,7 +25,7 @@ from log_samples import PURCHASES, Opened, open_log, rows_at, run_script
 
 pytestmark = pytest.mark.spark
 
-Make = Callable[[Source], Ingest]
+Make = Callable[[Source], Any]
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def landing(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make(spark: Any, log: Opened) -> Make:
-    def ingest(source: Source) -> Ingest:
-        return Ingest(spark, log.warehouse, log.arrivals, PURCHASES, source)
+    def ingest(source: Source) -> Any:
+        return open_ingest(spark, log.warehouse, log.arrivals, PURCHASES, source)
 
     return ingest
 
@@ -89,10 +89,13 @@ def test_csv_files_with_a_header(log: Opened, landing: Path, make: Make) -> None
     assert arrival.chunks[0].min_us == 5
 
 
-def test_parquet_that_fits_is_adopted_where_it_lies(log: Opened, landing: Path, make: Make) -> None:
+@pytest.mark.parametrize("pattern", ["", "/*.parquet"])
+def test_parquet_that_fits_is_adopted_where_it_lies(
+    log: Opened, landing: Path, make: Make, pattern: str
+) -> None:
     pq.write_table(to_table(rows_at(5, 6), PURCHASES), landing / "a b%41.parquet")
     pq.write_table(to_table(rows_at(1), PURCHASES), landing / "c.parquet")
-    make(sources.files(landing)).run_available()
+    make(sources.files(f"{landing}{pattern}")).run_available()
     (arrival,) = log.arrivals.pending()
     assert [chunk.path for chunk in arrival.chunks] == [
         str(landing / "a b%41.parquet"),

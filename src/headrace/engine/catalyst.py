@@ -17,8 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.catalog import faults
 from headrace.engine.errors import query_caused
 from headrace.engine.tasks import MAP_BATCH_ROWS, EpochTask, Shipped, map_tuples, reporting
-from headrace.log.ingest import literal_path
-from headrace.log.sources import ddl
+from headrace.log.sources import ddl, literal_path
 from headrace.model.epoch import Chunk
 from headrace.model.plan import ScanPath
 from headrace.model.predicate import Operand

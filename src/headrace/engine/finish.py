@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from headrace.engine.errors import query_caused, spark_reason
 from headrace.engine.records import ResultFile
-from headrace.log.ingest import literal_path
+from headrace.log.sources import literal_path
 from headrace.model.query import Aggregation, Query, Stream
 from headrace.model.types import Kind
 from headrace.planner.shared import query_signature

@@ -1,5 +1,7 @@
 """Ingest: one Structured Streaming query per stream brings its source into the log, each batch exactly once.
 
+Plain directories of Parquet files are taken without it: see `folder`.
+
 Spark's checkpoint remembers what was read; the arrival record, named by the ingest's id and the batch number,
 is what makes it count. A batch that Spark replays after a crash is skipped when its arrival is there, and
 written anew when it is not; chunks of the first try are orphans.
@@ -18,7 +20,8 @@ from headrace.catalog.warehouse import Warehouse
 from headrace.log.append import arrive
 from headrace.log.arrivals import Arrivals, Batch
 from headrace.log.chunks import DEFAULT_MAX_CHUNK_ROWS, describe_chunk, misfit
-from headrace.log.sources import FileFormat, FileSource, FrameSource, Source, ddl
+from headrace.log.folder import FolderIngest, watches
+from headrace.log.sources import FileFormat, FileSource, FrameSource, Source, read_files
 from headrace.log.spark_write import check_frame, job_cancelled, spark_error, write_dataframe
 from headrace.model.epoch import Chunk
 from headrace.model.errors import LogError
@@ -27,6 +30,16 @@ from headrace.model.query import Stream
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+def open_ingest(
+    spark: SparkSession, warehouse: Warehouse, arrivals: Arrivals, stream: Stream, source: Source
+) -> Ingest | FolderIngest:
+    """The ingest for a source. A directory that Structured Streaming has begun with stays with it."""
+    begun = warehouse.path(f"{warehouse.stream_dir(stream.name)}/checkpoint").exists()
+    if isinstance(source, FileSource) and watches(source) and not begun:
+        return FolderIngest(spark, warehouse, arrivals, stream, source)
+    return Ingest(spark, warehouse, arrivals, stream, source)
 
 
 class Ingest:
@@ -119,6 +132,11 @@ class Ingest:
                 self._error = self._failure(found)
         return self._error
 
+    def tick(self) -> None:
+        """Raise why the ingest stopped by itself, if it did."""
+        if (trouble := self.health()) is not None:
+            raise trouble
+
     def _failure(self, error: Any) -> LogError:
         return self._error or spark_error(error, f"the source of stream `{self._stream.name}` failed")
 
@@ -181,14 +199,9 @@ class Ingest:
                 adopted.append(describe_chunk(path, self._stream))
         if not strangers:
             return adopted
-        return [*adopted, *self._write(self._read(frame.sparkSession, strangers))]
-
-    def _read(self, spark: SparkSession, names: list[str]) -> DataFrame:
         assert isinstance(self._source, FileSource)
-        reader = spark.read.schema(ddl(self._stream)).options(**dict(self._source.options))
-        if not any(char in self._source.path for char in "*?[{"):
-            reader = reader.option("basePath", self._source.path)
-        return reader.parquet(*(literal_path(local_path(name) or name) for name in names))
+        paths = [local_path(name) or name for name in strangers]
+        return [*adopted, *self._write(read_files(frame.sparkSession, self._stream, self._source, paths))]
 
 
 def local_path(name: str) -> str | None:
@@ -199,8 +212,3 @@ def local_path(name: str) -> str | None:
     """
     parts = urlsplit(name)
     return unquote(parts.path) if parts.scheme == "file" else None
-
-
-def literal_path(path: str) -> str:
-    """A path that Spark's globbing takes literally."""
-    return "".join(f"\\{char}" if char in "*?[]{}\\" else char for char in path)

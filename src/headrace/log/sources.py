@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,6 +15,9 @@ from headrace.model.query import Stream
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+
+GLOB = "*?[{"
+"""What makes Spark take a path for a pattern."""
 
 FRAME = "dataframe"
 """The kind of source that only its maker can build again."""
@@ -158,6 +161,19 @@ def as_source(given: Any) -> Source:
         f"a {type(given).__name__} is no source",
         hint="give a Spark streaming DataFrame, sources.files(...) or sources.kafka(...)",
     )
+
+
+def read_files(spark: SparkSession, stream: Stream, source: FileSource, names: Sequence[str]) -> DataFrame:
+    """Some Parquet files of a source as a batch DataFrame, with the columns that directories name."""
+    reader = spark.read.schema(ddl(stream)).options(**dict(source.options))
+    if not any(char in source.path for char in GLOB):
+        reader = reader.option("basePath", source.path)
+    return reader.parquet(*map(literal_path, names))
+
+
+def literal_path(path: str) -> str:
+    """A path that Spark's globbing takes literally."""
+    return "".join(f"\\{char}" if char in "*?[]{}\\" else char for char in path)
 
 
 def ddl(stream: Stream) -> str:
