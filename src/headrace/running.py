@@ -242,6 +242,7 @@ class Running:
             while not self._lock.acquire(timeout=0.5):
                 self._cancel()
             self._lock.release()
+            self.group.close()
 
     def _stop_ingests(self) -> None:
         for ingest in list(self.ingests.values()):

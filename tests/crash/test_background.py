@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import dataclasses
 import random
 import threading
 import time
@@ -153,7 +154,8 @@ def test_close_while_another_thread_runs(open_session: Any, point: str) -> None:
 
 def test_stress(open_session: Any) -> None:
     """Threads append, create, drop and read while epochs run; then every query equals plain Spark."""
-    hr = open_session(upkeep=BUSY, changelog_delay="50 milliseconds", changelog_count=5, max_epoch_rows=200)
+    upkeep = dataclasses.replace(BUSY, grace_seconds=10.0)  # there are readers here
+    hr = open_session(upkeep=upkeep, changelog_delay="50 milliseconds", changelog_count=5, max_epoch_rows=200)
     hr.create_stream("purchases", SCHEMA, event_time="ts", watermark="4 seconds")
     end = time.monotonic() + 12
     trouble: list[BaseException] = []

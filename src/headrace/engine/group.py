@@ -33,7 +33,6 @@ from headrace.model.errors import HeadraceError, LogError, StorageError
 from headrace.model.plan import ScanPath, SharedPlan
 from headrace.model.predicate import Operand, operands_of
 from headrace.model.query import Aggregation, Fallback, Projection, Query, QueryId, Stream
-from headrace.planner.explain import queries_of
 from headrace.planner.shared import Member, plan_group
 
 POOL = "headrace-main"
@@ -122,6 +121,10 @@ class Group(Delivered):
                     done.append(self._run(epoch))
         return done
 
+    def close(self) -> None:
+        """Wait for what runs beside the epochs."""
+        self._upkeep.close()
+
     def warm_up(self) -> None:
         """Start the workers before the first epoch needs them."""
         warm_up(self._spark, self._partitions)
@@ -145,17 +148,12 @@ class Group(Delivered):
     def _run(self, epoch: Epoch) -> Commit:
         started = time.perf_counter()
         attempt = uuid.uuid4().hex[:8]
-        while True:
-            planned = time.perf_counter()
-            plan = self.plan_for(epoch.id)
-            plan_seconds = time.perf_counter() - planned
-            result, broken = self._attempt(epoch, plan, attempt)
-            if not broken:
-                break
-            for id_, error in broken.items():
-                self._catalog.quarantine(QueryId(id_), epoch.id, error)
+        if _idle(epoch):  # queries came or went, and there is nothing to do for them yet
+            result, version, plan_seconds = JobResult(list(self.commit.segments)), self.commit.plan, 0.0
+        else:
+            result, version, plan_seconds = self._deliver(epoch, attempt)
         spent = time.perf_counter() - started
-        commit = self._upkeep.rewrite(self._make_commit(epoch, plan, result, spent, plan_seconds))
+        commit = self._upkeep.rewrite(self._make_commit(epoch, version, result, spent, plan_seconds))
         with uninterrupted():
             faults.reach("commit.before")
             if not self._warehouse.put_record(COMMITS, epoch.id, commit, kind="commit"):
@@ -169,6 +167,18 @@ class Group(Delivered):
         self._upkeep.after(before, commit)
         faults.reach("upkeep.after")
         return commit
+
+    def _deliver(self, epoch: Epoch, attempt: str) -> tuple[JobResult, str, float]:
+        """(what the epoch produced, the plan's version, how long planning took); queries that fail are quarantined."""
+        while True:
+            planned = time.perf_counter()
+            plan = self.plan_for(epoch.id)
+            plan_seconds = time.perf_counter() - planned
+            result, broken = self._attempt(epoch, plan, attempt)
+            if not broken:
+                return result, plan.version, plan_seconds
+            for id_, error in broken.items():
+                self._catalog.quarantine(QueryId(id_), epoch.id, error)
 
     def _attempt(self, epoch: Epoch, plan: SharedPlan, attempt: str) -> tuple[JobResult, dict[int, str]]:
         """(what the epoch produced, the queries that failed in it)."""
@@ -301,7 +311,7 @@ class Group(Delivered):
     def _make_commit(
         self,
         epoch: Epoch,
-        plan: SharedPlan,
+        plan: str,
         result: JobResult,
         seconds: float,
         plan_seconds: float,
@@ -320,7 +330,7 @@ class Group(Delivered):
             input_rows=sum(part.rows for part in epoch.streams),
             late_rows=sum(part.late_rows for part in epoch.streams),
             result_rows=sum(result.rows.values()),
-            active_queries=_active(plan),
+            active_queries=len(self._catalog.active_entries(epoch.id)),
             seconds=seconds,
             plan_seconds=plan_seconds,
             bytes_written=sum(f.bytes for f in result.results) + sum(s.bytes for s in result.segments),
@@ -328,7 +338,7 @@ class Group(Delivered):
         )
         return Commit(
             epoch=epoch.id,
-            plan=plan.version,
+            plan=plan,
             segments=tuple(result.segments),
             results=(*self.commit.results, *(replace(file, written_at=now) for file in result.results)),
             quarantined=quarantined,
@@ -354,8 +364,9 @@ def _chunks_read(plan: SharedPlan, epoch: Epoch) -> Iterator[Chunk]:
     return (chunk for part in epoch.streams if part.stream in read for chunk in part.chunks)
 
 
-def _active(plan: SharedPlan) -> int:
-    return sum(len(queries_of(operator)) for operator in plan.operators) + len(plan.fallbacks)
+def _idle(epoch: Epoch) -> bool:
+    """Whether an epoch has no tuples and no time passed in it."""
+    return not any(part.chunks or part.watermark_us > part.closed_us for part in epoch.streams)
 
 
 def _expressions(query: Query) -> tuple[Operand, ...]:

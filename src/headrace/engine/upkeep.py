@@ -1,7 +1,8 @@
 """Upkeep: what a long run must forget. Merges small result files, expires old ones, removes what no commit names.
 
 A file that a commit stopped naming is removed only after a grace, so that a reader who listed it a moment ago can
-finish. Compaction and expiry change the list of result files, so they take effect with the next commit. Retention is
+finish. Compaction and expiry change the list of result files, so they take effect with a commit; files are merged
+beside the next epoch's job and take effect with its commit. Retention is
 counted in wall-clock time since an epoch was delivered: old events read today stay as long as new ones.
 """
 
@@ -14,6 +15,7 @@ import time
 import uuid
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +75,8 @@ class Upkeep:
         self._options, self._clock = options, clock
         self._garbage: deque[tuple[float, str]] = deque()
         self._unmergeable: set[str] = set()
+        self._beside = ThreadPoolExecutor(1, "headrace-merge")
+        self._merging: list[tuple[list[ResultFile], str, Future[ResultFile | None]]] = []
         self._complaint: str | None = None
 
     # around a commit
@@ -87,9 +91,14 @@ class Upkeep:
             if old:
                 results = tuple(r for r in results if r.written_at >= limit)
                 expired = max(expired, *(r.last_epoch for r in old))
-        merged = self._compact(results)
+        results = self._put_merged(results)
         faults.reach("compact.after")
-        return dataclasses.replace(commit, results=merged, expired=expired)
+        self._start_merging(results)
+        return dataclasses.replace(commit, results=results, expired=expired)
+
+    def close(self) -> None:
+        """Wait for merges under way; what they wrote is swept away."""
+        self._beside.shutdown()
 
     def after(self, before: Commit, commit: Commit) -> None:
         """What a commit made superfluous goes, after a grace."""
@@ -121,7 +130,7 @@ class Upkeep:
         self._sealer.pack(commit.epoch - self._options.keep_commits, self._options.pack)
         if self._options.log_retention_us is not None:
             self._expire_log(commit.epoch, self._options.log_retention_us)
-        waiting = {path for _, path in self._garbage}
+        waiting = {path for _, path in self._garbage} | {path for _, path, _ in self._merging}
         oldest = time.time() - self._options.grace_seconds
         self._remove(
             path for path in self._strays(commit) if path not in waiting and self._older(path, oldest)
@@ -203,33 +212,43 @@ class Upkeep:
 
     # result files
 
-    def _compact(self, results: tuple[ResultFile, ...]) -> tuple[ResultFile, ...]:
-        """Merge `fan_in` small files of one table and level into one of the next level, sorted by query.
-
-        A file that cannot be read is left where it is: whoever reads its rows is told, everybody else goes on.
-        """
+    def _start_merging(self, results: tuple[ResultFile, ...]) -> None:
+        """Merge `fan_in` small files of one table and level into one of the next level, sorted by query."""
         groups: dict[tuple[str, int], list[ResultFile]] = defaultdict(list)
         for file in results:
             if file.bytes < SMALL_BYTES and file.rows < SMALL_ROWS and file.path not in self._unmergeable:
                 groups[file.signature, file.level].append(file)
-        merged: dict[str, ResultFile | None] = {}
         for files in groups.values():
             for at in range(0, len(files) - self._options.fan_in + 1, self._options.fan_in):
                 chosen = files[at : at + self._options.fan_in]
-                one = self._merge(chosen)
-                if one is not None:
-                    merged |= {chosen[0].path: one, **{f.path: None for f in chosen[1:]}}
+                path = merged_path(chosen)
+                self._merging.append((chosen, path, self._beside.submit(self._merge, chosen, path)))
+
+    def _put_merged(self, results: tuple[ResultFile, ...]) -> tuple[ResultFile, ...]:
+        """The files with those that were merged since the last commit in place of their parts.
+
+        A file that cannot be read is left where it is: whoever reads its rows is told, everybody else goes on.
+        """
+        merged: dict[str, ResultFile | None] = {}
+        there = {file.path for file in results}
+        for chosen, _, future in self._merging:
+            one = future.result()
+            if one is not None and there.issuperset(file.path for file in chosen):
+                merged |= {chosen[0].path: one, **{f.path: None for f in chosen[1:]}}
+            elif one is not None:  # a part expired meanwhile
+                self._garbage.append((time.monotonic(), one.path))
+        self._merging = []
         kept = (merged.get(file.path, file) for file in results)
         return tuple(file for file in kept if file is not None)
 
-    def _merge(self, files: list[ResultFile]) -> ResultFile | None:
+    def _merge(self, files: list[ResultFile], path: str) -> ResultFile | None:
         tables = []
         for file in files:
             try:
                 tables.append(read_result(self._warehouse.root, file))
             except (OSError, pa.ArrowException):
                 self._unmergeable.add(file.path)
-        return merge_results(self._warehouse.root, files, tables) if len(tables) == len(files) else None
+        return merge_results(self._warehouse.root, path, files, tables) if len(tables) == len(files) else None
 
 
 def read_result(root: Path, file: ResultFile) -> pa.Table:
@@ -239,23 +258,26 @@ def read_result(root: Path, file: ResultFile) -> pa.Table:
     return pq.read_table(root / file.path, memory_map=True)
 
 
-def merge_results(root: Path, files: list[ResultFile], tables: list[pa.Table]) -> ResultFile:
+def merged_path(files: list[ResultFile]) -> str:
+    """A name for the merger of some result files that no other one has."""
+    first, last = min(f.first_epoch for f in files), max(f.last_epoch for f in files)
+    return f"{RESULTS}/{files[0].signature}/m{first:012d}-{last:012d}-{uuid.uuid4().hex[:8]}.parquet"
+
+
+def merge_results(root: Path, path: str, files: list[ResultFile], tables: list[pa.Table]) -> ResultFile:
     """Write the rows of some result files as one; the files themselves stay."""
     table = pa.concat_tables(tables, promote_options="default")
     if "query" in table.column_names:
         table = table.take(pc.sort_indices(table, [("query", "ascending")]))
-    first, last = min(f.first_epoch for f in files), max(f.last_epoch for f in files)
-    signature = files[0].signature
-    relative = f"{RESULTS}/{signature}/m{first:012d}-{last:012d}-{uuid.uuid4().hex[:8]}.parquet"
-    write_results(table, root / relative)
+    write_results(table, root / path)
     ends = [f.max_us for f in files]
     return ResultFile(
-        signature=signature,
-        path=relative,
+        signature=files[0].signature,
+        path=path,
         rows=table.num_rows,
-        bytes=os.path.getsize(root / relative),
-        first_epoch=first,
-        last_epoch=last,
+        bytes=os.path.getsize(root / path),
+        first_epoch=min(f.first_epoch for f in files),
+        last_epoch=max(f.last_epoch for f in files),
         min_query=min(f.min_query for f in files),
         max_query=max(f.max_query for f in files),
         max_us=None if any(e is None for e in ends) else max(e for e in ends if e is not None),

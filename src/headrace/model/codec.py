@@ -28,6 +28,12 @@ def register(*classes: type) -> None:
         _classes()[cls.__name__] = cls
 
 
+@cache
+def _fields(cls: Any) -> tuple[str, ...] | None:
+    """The names of a dataclass's fields; None for any other class."""
+    return tuple(field.name for field in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else None
+
+
 def to_json(value: Any) -> Any:
     """JSON data for a value built of dataclasses, enums, tuples and scalars.
 
@@ -45,8 +51,8 @@ def to_json(value: Any) -> Any:
             return [to_json(item) for item in value]
         case dict():
             return {key: to_json(item) for key, item in value.items()}
-    if dataclasses.is_dataclass(value):
-        names = [field.name for field in dataclasses.fields(value)]
+    kind: Any = type(value)
+    if (names := _fields(kind)) is not None:
         return {"$": type(value).__name__, **{name: to_json(getattr(value, name)) for name in names}}
     raise TypeError(f"cannot encode {type(value).__name__}")
 
