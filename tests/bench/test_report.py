@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.bench.aims import judge
 from headrace.bench.campaign import CURVES, campaign
 from headrace.bench.report import read_report, render, write_report
 from headrace.bench.run import Finished, differences
@@ -129,3 +130,37 @@ def test_trials_share_files_of_the_same_tuples_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("queries", [1, 3])
 def test_few_queries_are_all_sampled(queries: int) -> None:
     assert replace(BASE, queries=queries).sampled() == list(range(queries))
+
+
+def test_aims_say_what_was_missed_and_why() -> None:
+    ours = [replace(outcome("headrace", n, 1.0), result_rows=8_000, cpu_s=2.0) for n in (1, 1_000)]
+    theirs = [outcome("spark", 1, 2.0), outcome("spark", 4, 40.0), outcome("fused", 100, 20.0)]
+    comparison, probes, *_ = campaign(BASE, ("headrace",), (), False, 4)
+    live = replace(
+        outcome("headrace", 1_000, 1.0),
+        half=Probe(500, latencies={"p50": 2.0}),
+        burst=Probe(500, requests=1_000, deployments={"max": 1.5}),
+    )
+    verdicts = judge([Finished(comparison, [*ours, *theirs]), Finished(probes, [live])])
+    assert [(v.seen, v.met) for v in verdicts] == [
+        ("2,000 times", True),
+        ("200 times", True),
+        ("2.00 times", True),
+        ("1.5 s", True),
+        ("2.00 s", False),
+    ]
+    missed = judge([Finished(comparison, [ours[1], outcome("spark", 16, 0.1)])])
+    assert [(v.seen, v.met) for v in missed] == [("6 times", False)]
+    assert "80.0 times short" in missed[0].why and "2.0 result rows" in missed[0].why
+    page = render("run", FACTS, [Finished(comparison, [ours[1], outcome("spark", 16, 0.1)])], {})
+    assert "missed: 80.0 times short" in page
+
+
+def test_aims_compare_growth_with_result_rows() -> None:
+    _, _, keys = campaign(BASE, ("headrace",), ("keys",), False, 4)
+    found = [
+        Outcome(trial, 1.0, result_rows=rows, cpu_s=cpu)
+        for trial, rows, cpu in zip(keys.trials, (10, 100), (1.0, 4.0), strict=False)
+    ]
+    (verdict,) = judge([Finished(keys, found)])
+    assert verdict.met and verdict.seen == "4.0 times" and "10.0 times" in verdict.wanted

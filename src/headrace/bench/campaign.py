@@ -68,13 +68,15 @@ def curve_section(base: Trial, curve: Curve) -> Section:
 
 
 def fitted(trial: Trial, curve: Curve) -> Trial:
-    """As many tuples in all as elsewhere when epochs are small, and less where every tuple makes many rows.
+    """More files when epochs are small; latencies as well where the number of queries varies.
 
     >>> fitted(Trial("headrace", 100, rows=5_000), CURVES[5]).files
     12
     """
     if curve.name == "epoch":
         return replace(trial, files=12)
+    if curve.name == "queries":
+        return replace(trial, latency=True, probe_s=8.0)
     return trial
 
 
@@ -85,7 +87,9 @@ def campaign(
     yield comparison(base, systems, quick)
     if probes and "headrace" in systems:
         probed = replace(base, system="headrace", queries=1_000, sample=1, probes=probes)
-        yield Section("sustainable", (replace(probed, probe_s=7.0) if quick else probed,))
+        ramped = replace(base, system="headrace", queries=1, files=1, sample=1, ramp=50)
+        trials = (replace(probed, probe_s=7.0),) if quick else (probed, ramped)
+        yield Section("sustainable", trials)
     for curve in CURVES:
         if curve.name in curves and "headrace" in systems:
             yield curve_section(replace(base, queries=1_000, files=3, warm_up=1, sample=1), curve)

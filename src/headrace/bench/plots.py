@@ -93,13 +93,22 @@ def _draw_ages(path: Path, outcome: Outcome) -> str:
 def _draw_curve(path: Path, curve: Curve, outcomes: Sequence[Outcome]) -> str:
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(7, 3.8))
+    late = [o for o in outcomes if o.half is not None and o.half.latencies]
+    figure, panels = pyplot.subplots(1, 2 if late else 1, figsize=(11 if late else 7, 3.8), squeeze=False)
     values = [getattr(o.trial, curve.field) for o in outcomes]
-    axes.plot(values, [o.throughput for o in outcomes], "o-")
-    axes.set(xlabel=curve.unit, ylabel="events/s", ylim=(0, None))
-    if min(values) > 0 and max(values) / min(values) > 20:
-        axes.set_xscale("log")
-    axes.grid(True, alpha=0.3)
+    panels[0][0].plot(values, [o.throughput for o in outcomes], "o-")
+    panels[0][0].set(xlabel=curve.unit, ylabel="events/s", ylim=(0, None), title="throughput")
+    if late:
+        at = [getattr(o.trial, curve.field) for o in late]
+        for name in ("p50", "p95", "max"):
+            panels[0][1].plot(at, [o.half.latencies[name] for o in late if o.half], "o-", label=name)
+        panels[0][1].set(xlabel=curve.unit, ylabel="s", ylim=(0, None))
+        panels[0][1].set_title("event-time latency at half the throughput")
+        panels[0][1].legend(fontsize=8)
+    for axes in panels[0]:
+        if min(values) > 0 and max(values) / min(values) > 20:
+            axes.set_xscale("log")
+        axes.grid(True, alpha=0.3)
     return _save(figure, path)
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from headrace.bench.aims import judge
 from headrace.bench.campaign import Curve, Section
 from headrace.bench.plots import NAMES, draw
 from headrace.bench.run import Finished
@@ -47,6 +48,8 @@ ALONE = (
     "MB shuffled",
     "MB written",
     "worker MB",
+    "latency p50 s",
+    "p95",
 )
 
 
@@ -93,9 +96,18 @@ def read_report(path: Path) -> tuple[dict[str, Any], list[Finished]]:
 
 
 def render(name: str, facts: dict[str, Any], finished: Sequence[Finished], plots: dict[str, str]) -> str:
-    return (
-        "\n".join([*_head(name, facts), *(line for one in finished for line in _section(one, plots))]) + "\n"
-    )
+    sections = [line for one in finished for line in _section(one, plots)]
+    return "\n".join([*_head(name, facts), *_aims(finished), *sections]) + "\n"
+
+
+def _aims(finished: Sequence[Finished]) -> Iterator[str]:
+    verdicts = judge(finished)
+    if not verdicts:
+        return
+    yield "## Aims"
+    yield ""
+    rows = ((v.aim, v.wanted, v.seen, "met" if v.met else f"missed: {v.why}") for v in verdicts)
+    yield from _table(("aim", "wanted", "seen", ""), rows)
 
 
 def _head(name: str, facts: dict[str, Any]) -> Iterator[str]:
@@ -207,10 +219,13 @@ def _sustainable(one: Finished) -> Iterator[str]:
     )
     yield ""
     probes = [("sustained" if p.sustained else "not sustained", p) for p in outcome.probes]
-    named = (("half the sustainable rate", outcome.half), ("20 queries come and go every 2 s", outcome.churn))
-    probes += [
-        (text, p) for text, p in (*named, ("1,000 queries more at once", outcome.burst)) if p is not None
-    ]
+    named: tuple[tuple[str, Probe | None], ...] = (
+        ("half the sustainable rate", outcome.half),
+        ("20 queries come and go every 2 s (SC2)", outcome.churn),
+    )
+    named += (("1,000 queries more at once (burst)", outcome.burst),)
+    named += tuple((f"from 1 query, {o.trial.ramp} more every second (SC1)", o.ramp) for o in one.outcomes)
+    probes += [(text, probe) for text, probe in named if probe is not None]
     yield from _table(
         PROBED,
         (_probe_row(text, probe) for text, probe in probes),
@@ -268,6 +283,7 @@ def _curve_row(value: float, outcome: Outcome) -> tuple[str, ...]:
         f"{(outcome.bytes_shuffled or 0) / 2**20:,.0f}",
         f"{(outcome.bytes_written or 0) / 2**20:,.0f}",
         f"{outcome.peak_mb.get('worker', 0):,.0f}",
+        *(_seconds(outcome.half.latencies if outcome.half else {}, name) for name in ("p50", "p95")),
     )
 
 

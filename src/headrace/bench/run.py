@@ -62,7 +62,7 @@ def run_one(trial: Trial, folder: Path, show: Show, left_s: float | None) -> Out
     place.mkdir()
     spec = place / "trial.json"
     spec.write_text(json.dumps(asdict(trial)))
-    limit_s = START_S + 2 * trial.limit_s + (trial.probes + 3) * 2 * trial.probe_s * bool(trial.probes)
+    limit_s = START_S + 2 * trial.limit_s + 2 * trial.probing_s
     if left_s is not None:
         limit_s = min(limit_s, left_s)
     with (place / "log").open("w") as log:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from headrace.workloads import astream
 from headrace.workloads.astream import AggregationQuery
 
+RAMPED = 1_000
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -24,7 +25,8 @@ class Trial:
 
     `warm_up` files are fed before the clock starts, `files` after it; each has `rows` tuples. `rate` is the stream's
     density: events per second of event time. `probes` rates are tried afterwards, `probe_s` seconds each, to find the
-    highest one that is sustainable.
+    highest one that is sustainable. With `latency` there is one probe, at half the throughput. With `ramp` that many
+    queries come every second (SC1), until there are RAMPED.
     """
 
     system: str
@@ -43,6 +45,18 @@ class Trial:
     limit_s: float = 120.0
     probes: int = 0
     probe_s: float = 15.0
+    latency: bool = False
+    ramp: int = 0
+
+    @property
+    def probing_s(self) -> float:
+        """How long the probes feed tuples."""
+        probes = self.probes + 3 if self.probes else int(self.latency)
+        return probes * self.probe_s + (self.ramp_s if self.ramp else 0.0)
+
+    @property
+    def ramp_s(self) -> float:
+        return RAMPED / self.ramp + 6.0
 
     def drawn(self) -> list[AggregationQuery]:
         rng = Random(self.seed)
@@ -106,7 +120,7 @@ class Outcome:
     `progress` is (seconds since the clock started, tuples done) as they were seen; `sample` is the number and the rows
     of some queries, (window end in microseconds, key, value); windows that close later than the stream are left out.
     `half` is a probe at half the sustainable rate, `churn` one with queries that come and go (SC2), `burst` one with
-    1,000 queries that come at once.
+    1,000 queries that come at once, `ramp` one with queries that come steadily (SC1).
     """
 
     trial: Trial
@@ -126,6 +140,7 @@ class Outcome:
     half: Probe | None = None
     churn: Probe | None = None
     burst: Probe | None = None
+    ramp: Probe | None = None
     failure: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -155,8 +170,8 @@ class Outcome:
         plain = found | {"trial": Trial(**found["trial"])}
         plain["sample"] = {int(n): [tuple(row) for row in rows] for n, rows in found["sample"].items()}
         plain["probes"] = [Probe(**probe) for probe in found["probes"]]
-        for name in ("half", "churn", "burst"):
-            plain[name] = Probe(**found[name]) if found[name] else None
+        for name in ("half", "churn", "burst", "ramp"):
+            plain[name] = Probe(**found[name]) if found.get(name) else None
         return cls(**plain)
 
 

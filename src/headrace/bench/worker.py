@@ -19,7 +19,7 @@ from typing import Any
 from headrace.bench.driver import LiveSystem, find_sustainable, run_probe
 from headrace.bench.meters import Meter
 from headrace.bench.systems.system import System
-from headrace.bench.trial import Outcome, Probe, Trial, feed
+from headrace.bench.trial import RAMPED, Outcome, Probe, Trial, feed
 from headrace.workloads import astream
 from headrace.workloads.astream import Request
 
@@ -62,7 +62,7 @@ def run_trial(system: System, trial: Trial, folder: Path, report: Report) -> Out
             system.create(trial.drawn())
             outcome.deploy_s = time.perf_counter() - started
             measure(system, trial, paths, source, outcome, meter, report)
-            if trial.probes:
+            if trial.probing_s:
                 probe_rates(system, trial, source, outcome, report)
             system.stop()
             report(phase="checking")
@@ -107,20 +107,26 @@ def probe_rates(system: System, trial: Trial, source: Path, outcome: Outcome, re
         return
     live: LiveSystem = system  # type: ignore[assignment]
 
-    def run(rate: int, what: str, requests: Iterable[Request] = ()) -> Probe:
+    def run(rate: int, what: str, requests: Iterable[Request] = (), seconds: float = trial.probe_s) -> Probe:
         def note(probe: Probe) -> None:
             age = probe.ages[-1][1] if probe.ages else 0.0
             report(phase=f"{what} at {rate:,}/s", age=age)
 
-        return run_probe(live, trial, source, rate, trial.probe_s, requests, note)
+        return run_probe(live, trial, source, rate, seconds, requests, note)
 
-    outcome.probes = find_sustainable(
-        lambda rate: run(rate, "probing"), 0.8 * outcome.throughput, trial.probes
-    )
+    if trial.probes:
+        outcome.probes = find_sustainable(
+            lambda rate: run(rate, "probing"), 0.8 * outcome.throughput, trial.probes
+        )
     half = max(1, (outcome.sustainable or round(outcome.throughput / 2)) // 2)
-    outcome.half = run(half, "half the rate")
-    outcome.churn = run(half, "queries come and go", astream.sc2(20, 2, trial.probe_s - 4))
-    outcome.burst = run(half, "1,000 queries at once", [Request(2.0, 1_000, 0)])
+    if trial.probes or trial.latency:
+        outcome.half = run(half, "half the rate")
+    if trial.probes:
+        outcome.churn = run(half, "queries come and go", astream.sc2(20, 2, trial.probe_s - 4))
+        outcome.burst = run(half, "1,000 queries at once", [Request(2.0, 1_000, 0)])
+    if trial.ramp:
+        coming = astream.sc1(trial.ramp, RAMPED)
+        outcome.ramp = run(trial.rate, f"{trial.ramp} queries more each second", coming, trial.ramp_s)
 
 
 def wait(system: System, rows: int, deadline: float, note: Callable[[int], None]) -> None:

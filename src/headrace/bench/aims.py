@@ -1,0 +1,108 @@
+"""What the project set out to reach, against what a run saw; a miss says by how much and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from headrace.bench.run import Finished
+from headrace.bench.trial import Outcome
+
+MANY = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`seen` against `wanted`, both as text; `why` explains a miss from the run's own figures."""
+
+    aim: str
+    wanted: str
+    seen: str
+    met: bool
+    why: str = ""
+
+
+def judge(finished: Sequence[Finished]) -> list[Verdict]:
+    """The aims that this run can say something about."""
+    sections = {one.section.name: [o for o in one.outcomes if not o.failure] for one in finished}
+    compared = sections.get("comparison", [])
+    return [
+        *_throughput(compared),
+        *_alone(compared),
+        *_live(sections.get("sustainable", [])),
+        *_growth("queries", sections.get("queries", [])),
+        *_growth("keys", sections.get("keys", [])),
+    ]
+
+
+def _throughput(outcomes: Sequence[Outcome]) -> Iterator[Verdict]:
+    ours = next((o for o in outcomes if o.trial.system == "headrace" and o.trial.queries == MANY), None)
+    if ours is None:
+        return
+    for system, name, counts, wanted in (
+        ("spark", "a streaming query each, at its best of 1, 4 and 16 queries", (1, 4, 16), 500),
+        ("fused", "hand-fused Spark at 100 queries", (100,), 20),
+        ("flink", "Flink SQL at 100 queries", (100,), 20),
+    ):
+        theirs = [o for o in outcomes if o.trial.system == system and o.trial.queries in counts]
+        if theirs:
+            ratio = ours.overall / max(o.overall for o in theirs)
+            yield Verdict(
+                f"overall throughput at {MANY:,} queries against {name}",
+                f"{wanted} times",
+                f"{ratio:,.0f} times",
+                ratio >= wanted,
+                f"{wanted / ratio:.1f} times short. {_rows_bound(ours)}",
+            )
+
+
+def _rows_bound(ours: Outcome) -> str:
+    """Result rows are what the work is: nobody can share them."""
+    rows = ours.result_rows * ours.trial.files / (ours.trial.files + ours.trial.warm_up)
+    events = ours.trial.files * ours.trial.rows
+    return (
+        f"At {ours.trial.queries:,} queries every event makes {rows / events:.1f} result rows, and {rows:,.0f} rows "
+        f"took {ours.cpu_s:.1f} s of CPU ({ours.cpu_s / rows * 1e6:.2f} µs each, reading and folding included): the "
+        "rate is bound by rows made and written, which no sharing takes away."
+    )
+
+
+def _alone(outcomes: Sequence[Outcome]) -> Iterator[Verdict]:
+    one = {o.trial.system: o for o in outcomes if o.trial.queries == 1}
+    if "headrace" in one and "spark" in one:
+        ratio = one["headrace"].throughput / one["spark"].throughput
+        why = f"{1 / ratio:.2f} times slower: an epoch has a fixed cost of two Spark stages and a commit."
+        yield Verdict("one query against plain Spark", "not slower", f"{ratio:.2f} times", ratio >= 1, why)
+
+
+def _live(outcomes: Sequence[Outcome]) -> Iterator[Verdict]:
+    for outcome in outcomes:
+        if outcome.burst is not None and outcome.burst.deployments:
+            seen = outcome.burst.deployments["max"]
+            why = (
+                f"{seen - 2:.1f} s late: parsing and planning {outcome.burst.requests:,} texts shares two cores with "
+                "the epochs under way."
+            )
+            yield Verdict("1,000 creations acknowledged", "within 2 s", f"{seen:.1f} s", seen <= 2, why)
+        if outcome.half is not None and outcome.half.latencies:
+            seen = outcome.half.latencies["p50"]
+            why = f"{seen - 1.5:.1f} s late: a window waits for the epoch under way and for its own."
+            aim = f"event-time latency p50 at half the sustainable rate ({outcome.half.rate:,} events/s)"
+            yield Verdict(aim, "under 1.5 s", f"{seen:.2f} s", seen < 1.5, why)
+
+
+def _growth(what: str, outcomes: Sequence[Outcome]) -> Iterator[Verdict]:
+    if len(outcomes) < 2:
+        return
+    few, many = (
+        (min if least else max)(outcomes, key=lambda o: getattr(o.trial, what)) for least in (True, False)
+    )
+    cost, rows = many.cpu_s / few.cpu_s, many.result_rows / max(few.result_rows, 1)
+    low, high = getattr(few.trial, what), getattr(many.trial, what)
+    yield Verdict(
+        f"CPU from {low:,} to {high:,} {what}",
+        f"grows no faster than the result rows ({rows:,.1f} times)",
+        f"{cost:,.1f} times",
+        cost <= rows,
+        f"{cost / rows:.1f} times faster than the rows.",
+    )
