@@ -29,7 +29,7 @@ def judge(finished: Sequence[Finished]) -> list[Verdict]:
     return [
         *_throughput(compared),
         *_alone(compared),
-        *_live(sections.get("sustainable", [])),
+        *_live([*compared, *sections.get("sustainable", [])]),
         *_growth("queries", sections.get("queries", [])),
         *_growth("keys", sections.get("keys", [])),
     ]

@@ -31,7 +31,7 @@ BASELINES = {"spark": (1, 4, 16), "fused": (16, 100), "flink": (1, 16, 100)}
 """The numbers of queries an alternative is measured at; beyond these it takes minutes."""
 
 HEADRACE = (1, 4, 16, 100, 1_000)
-QUICK_HEADRACE, QUICK_BASELINES = (1, 4, 1_000), {"spark": (1, 4), "fused": (4,), "flink": (1, 4)}
+QUICK_HEADRACE, QUICK_BASELINES = (4, 1_000), {"spark": (4,), "fused": (4,), "flink": (4,)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,17 @@ def fitted(trial: Trial, curve: Curve) -> Trial:
 def campaign(
     base: Trial, systems: Sequence[str], curves: Sequence[str], quick: bool, probes: int
 ) -> Iterator[Section]:
-    """All sections of a run, the most telling first."""
-    yield comparison(base, systems, quick)
-    if probes and "headrace" in systems:
-        probed = replace(base, system="headrace", queries=1_000, sample=1, probes=probes)
-        ramped = replace(base, system="headrace", queries=1, files=1, sample=1, ramp=50)
-        trials = (replace(probed, probe_s=7.0),) if quick else (probed, ramped)
-        yield Section("sustainable", trials)
+    """All sections of a run, the most telling first. A quick one probes rates where it compares."""
+    first = comparison(base, systems, quick)
+    if not (probes and "headrace" in systems):
+        yield first
+    elif quick:
+        probed = (replace(t, probes=1, probe_s=6.0) if t.queries == 1_000 else t for t in first.trials)
+        yield replace(first, trials=tuple(probed))
+    else:
+        yield first
+        many = replace(base, system="headrace", queries=1_000, sample=1, probes=probes)
+        yield Section("sustainable", (many, replace(many, queries=1, files=1, probes=0, ramp=50)))
     for curve in CURVES:
         if curve.name in curves and "headrace" in systems:
             yield curve_section(replace(base, queries=1_000, files=3, warm_up=1, sample=1), curve)

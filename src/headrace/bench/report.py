@@ -129,8 +129,10 @@ def _section(one: Finished, plots: dict[str, str]) -> Iterator[str]:
     match one.section.name:
         case "comparison":
             yield from _comparison(one)
+            if probed := [outcome for outcome in one.outcomes if outcome.probes]:
+                yield from _sustainable(probed)
         case "sustainable":
-            yield from _sustainable(one)
+            yield from _sustainable(one.outcomes)
         case _:
             yield from _curve(one)
     for text in one.differences:
@@ -205,8 +207,8 @@ def _same(outcomes: Sequence[Outcome], best: Outcome) -> str:
     return f"{ours[0].overall / best.overall:,.1f} times" if ours else "not measured"
 
 
-def _sustainable(one: Finished) -> Iterator[str]:
-    outcome = one.outcomes[0]
+def _sustainable(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    outcome = outcomes[0]
     yield f"## What {outcome.trial.queries:,} queries sustain"
     yield ""
     if outcome.failure:
@@ -224,7 +226,7 @@ def _sustainable(one: Finished) -> Iterator[str]:
         ("20 queries come and go every 2 s (SC2)", outcome.churn),
     )
     named += (("1,000 queries more at once (burst)", outcome.burst),)
-    named += tuple((f"from 1 query, {o.trial.ramp} more every second (SC1)", o.ramp) for o in one.outcomes)
+    named += tuple((f"from 1 query, {o.trial.ramp} more every second (SC1)", o.ramp) for o in outcomes)
     probes += [(text, probe) for text, probe in named if probe is not None]
     yield from _table(
         PROBED,

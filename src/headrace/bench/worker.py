@@ -62,12 +62,13 @@ def run_trial(system: System, trial: Trial, folder: Path, report: Report) -> Out
             system.create(trial.drawn())
             outcome.deploy_s = time.perf_counter() - started
             measure(system, trial, paths, source, outcome, meter, report)
+            before_probes = system.facts() if trial.probing_s else {}
             if trial.probing_s:
                 probe_rates(system, trial, source, outcome, report)
             system.stop()
             report(phase="checking")
             outcome.sample = {n: cut(system.rows(n), trial.last_closed_us()) for n in trial.sampled()}
-            for name, value in system.facts().items():
+            for name, value in (before_probes or system.facts()).items():
                 setattr(outcome, name, value)
         finally:
             system.close()
