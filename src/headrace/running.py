@@ -65,7 +65,7 @@ class Totals:
 class Running:
     """The group's epochs as people ask for them: `run_available` until all input is processed, `start` and `stop`.
 
-    Sources are read by Structured Streaming beside it; `ingests` holds them by stream.
+    `ingests` holds the sources by stream: folders are read between epochs, Structured Streaming reads beside them.
     """
 
     def __init__(
@@ -178,8 +178,9 @@ class Running:
         due = time.monotonic()
         try:
             while not self._stopping.is_set():
-                for ingest in list(self.ingests.values()):
-                    ingest.tick()
+                with active(self.group.spark):
+                    for ingest in list(self.ingests.values()):
+                        ingest.tick()
                 self._catalog.tick()
                 with self._lock, active(self.group.spark):
                     self._run_sealed()

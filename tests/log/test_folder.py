@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import sources
+from headrace.catalog import faults
 from headrace.log import folder
 from headrace.log.convert import to_table
 from headrace.log.folder import FolderIngest, watches
@@ -123,6 +124,42 @@ def test_a_directory_that_may_not_be_read_is_named(
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(LogError, match="SOURCE_UNREADABLE"):
         ingest_of(log, landing).run_available()
+
+
+def test_links_are_followed_once(log: Opened, landing: Path, tmp_path: Path) -> None:
+    put(tmp_path / "elsewhere", "a.parquet", 1)
+    (landing / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "round").symlink_to(landing)
+    ingest_of(log, landing).run_available()
+    assert arrived(log) == ["a.parquet"]
+
+
+def test_a_closed_stream_takes_nothing_and_fails_nothing(log: Opened, landing: Path) -> None:
+    put(landing, "a.parquet", 1)
+    ingest = ingest_of(log, landing)
+    ingest.start()
+    log.arrivals.close(PURCHASES.name)
+    ingest.tick()
+    assert arrived(log) == []
+
+
+def test_an_arrival_that_was_written_counts_whatever_fails_after_it(
+    log: Opened, landing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(landing, "a.parquet", 1)
+    ingest = ingest_of(log, landing)
+
+    def fail(point: str) -> None:
+        if point == "arrival.after":
+            raise OSError("the disk is gone")
+
+    with faults.hooked(fail), pytest.raises(OSError):
+        ingest.run_available()
+    log.close()
+    again = open_log(log.warehouse.root)
+    put(landing, "b.parquet", 2)
+    ingest_of(again, landing).run_available()
+    assert arrived(again) == ["a.parquet", "b.parquet"]
 
 
 def test_what_is_watched(landing: Path) -> None:

@@ -178,15 +178,16 @@ def check_against_slow_evaluator(seed: int) -> None:
     print(f"seed {seed}")
     rng = random.Random(seed)
     epochs, watermark, high, base = [], NEVER_US, -(10**9), rng.choice([0, 10**15])
+    step, early, late, delay = rng.choice([(25, 20, 30, 10), (5, 0, 5, 0), (8, 6, 8, 12), (3, 30, 3, 30)])
     for e in range(6):
         rows = [
             {c.name: random_value(rng, c.name) for c in STREAM.columns}
-            | {"ts": None if rng.random() < 0.02 else base + e * 25 + rng.randint(-20, 30)}
+            | {"ts": None if rng.random() < 0.02 else base + e * step + rng.randint(-early, late)}
             for _ in range(rng.choice([0, 1, 30, 120]))
         ]
         closed = watermark
         high = max([high, *(r["ts"] for r in rows if r["ts"] is not None)])
-        watermark = FOREVER_US if e == 5 else max(watermark, high - 10) if high > -(10**9) else watermark
+        watermark = FOREVER_US if e == 5 else max(watermark, high - delay) if high > -(10**9) else watermark
         epochs.append((rows, closed, watermark))
     lifetimes = {}
     for number in range(1, 25):
@@ -223,6 +224,37 @@ def result_rows(
     for query, end, *values in zip(*(column.to_pylist() for column in raw.columns), strict=True):
         keys, start = len(body(query).keys), end - body(query).window.range_us
         yield query, (start, end, *map(canonical, values[:keys])), values[keys:]
+
+
+@pytest.mark.parametrize(
+    ("window", "delay", "epochs"),
+    [
+        # a window closes in an epoch whose own slices all stay: what was stored must count once
+        (Window(10, 5), 0, [[(7, 1.0)], [(8, 10.0), (12, 100.0)], [(30, 0.0)]]),
+        # as many slices stay as came, but others
+        (Window(5, 5), 12, [[(12, 1.0)], [(3, 10.0), (18, 100.0)], [(60, 0.0)]]),
+    ],
+)
+def test_stored_partials_count_once(
+    window: Window, delay: int, epochs: list[list[tuple[int, float]]]
+) -> None:
+    aggregate = Aggregate(AggregateFunction.SUM, OPERANDS["x"], TRUE, SqlType("double"))
+    body = Aggregation(window, TRUE, (), (aggregate,), (), None)
+    member = Member(Query(QueryId(1), "q", QueryPlan("", STREAM.name, body, (), "", "")), 0)
+    (operator,) = plan_group([member], {STREAM.name: STREAM}).operators
+    assert isinstance(operator, AggregationOperator)
+    schema = pa.schema([(c.name, c.type.arrow) for c in STREAM.columns])
+    state: dict[tuple[str, int], list[Segment]] = {}
+    closed, found, played = NEVER_US, {}, []
+    for tuples in epochs:
+        rows = [{"ts": ts, "x": x} for ts, x in tuples]
+        watermark = max(closed, max(ts for ts, _ in tuples) - delay)
+        played.append(([dict.fromkeys(OPERANDS) | row for row in rows], closed, watermark))
+        table = pa.Table.from_pylist(rows, schema=schema)
+        for result in run_epoch(operator, [table], state, closed, watermark, AbsorbAll(1)):
+            found |= {row[1]: row[2] for row in result_rows(result, lambda _: body)}
+        closed = watermark
+    assert found == windows_of(body, played, 0, len(played))
 
 
 class AbsorbAll(random.Random):

@@ -179,8 +179,10 @@ def growth(ages: list[tuple[float, float]], seconds: float) -> float:
     if len(left) < 3:  # an epoch takes a third of the time: nothing settles
         late = [age for age in ages if age[0] >= SETTLING * seconds]
         left = late[:: max(1, len(late) - 1)]
+    if len(left) < 2:
+        return 0.0
     times, rest = np.array(left).T
-    return float(np.polyfit(times, rest, 1)[0]) if len(left) > 1 else 0.0
+    return float(np.polyfit(times, rest, 1)[0])
 
 
 def window_latencies(delivered: list[tuple[float, int]], started: float, seconds: float) -> list[float]:

@@ -99,7 +99,7 @@ class Warehouse:
         if self.held:
             return
         self._lock.acquire(command)
-        for pattern in ("", "catalog/", "catalog/*/", "log/arrivals/", "epochs/", "groups/*/*/"):
+        for pattern in ("", "catalog/", "catalog/*/", "log/*/", "log/*/files/", "epochs/", "groups/*/*/"):
             for left_behind in self.root.glob(f"{pattern}{_TEMPORARY}*"):
                 left_behind.unlink(missing_ok=True)
 

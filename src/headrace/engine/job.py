@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import RDD
+from pyspark.errors.exceptions.captured import unwrap_spark_exception
 from pyspark.sql import SparkSession
 
 from headrace.engine.catalyst import chunk_frame, scan_catalyst
@@ -105,7 +106,8 @@ def _run_stages(
     shipped = context.parallelize(loads, len(loads)).flatMap(scan_task)
     if scans:
         shipped = context.union([shipped, *scans])
-    return shipped.partitionBy(partitions, int).mapPartitions(reduce_task).collect()
+    with unwrap_spark_exception():
+        return shipped.partitionBy(partitions, int).mapPartitions(reduce_task).collect()
 
 
 def warm_up(spark: SparkSession, partitions: int) -> None:

@@ -1,9 +1,9 @@
 """Upkeep: what a long run must forget. Merges small result files, expires old ones, removes what no commit names.
 
 A file that a commit stopped naming is removed only after a grace, so that a reader who listed it a moment ago can
-finish. Compaction and expiry change the list of result files, so they take effect with a commit; files are merged
-beside the next epoch's job and take effect with its commit. Retention is
-counted in wall-clock time since an epoch was delivered: old events read today stay as long as new ones.
+finish. Compaction and expiry change the list of result files, so they take effect with a commit; files are merged in a
+thread beside the next epoch's job, for its commit. Retention is counted in wall-clock time since an epoch was
+delivered: old events read today stay as long as new ones.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class UpkeepOptions:
 
 
 class Upkeep:
-    """Runs beside each commit, in the committing thread; each step is bounded."""
+    """Runs beside each commit; each step is bounded. Merging has a thread of its own."""
 
     def __init__(
         self,
@@ -231,13 +231,13 @@ class Upkeep:
         """
         merged: dict[str, ResultFile | None] = {}
         there = {file.path for file in results}
-        for chosen, _, future in self._merging:
+        merging, self._merging = self._merging, []
+        for chosen, _, future in merging:
             one = future.result()
             if one is not None and there.issuperset(file.path for file in chosen):
                 merged |= {chosen[0].path: one, **{f.path: None for f in chosen[1:]}}
             elif one is not None:  # a part expired meanwhile
                 self._garbage.append((time.monotonic(), one.path))
-        self._merging = []
         kept = (merged.get(file.path, file) for file in results)
         return tuple(file for file in kept if file is not None)
 
@@ -248,7 +248,13 @@ class Upkeep:
                 tables.append(read_result(self._warehouse.root, file))
             except (OSError, pa.ArrowException):
                 self._unmergeable.add(file.path)
-        return merge_results(self._warehouse.root, path, files, tables) if len(tables) == len(files) else None
+        if len(tables) < len(files):
+            return None
+        try:
+            return merge_results(self._warehouse.root, path, files, tables)
+        except (OSError, pa.ArrowException) as error:  # a full disk, say: small files do for now
+            _LOGGER.warning("%d result files could not be merged: %s", len(files), error)
+            return None
 
 
 def read_result(root: Path, file: ResultFile) -> pa.Table:

@@ -152,14 +152,14 @@ def _open(path: str | Path) -> pq.ParquetFile:
         raise LogError(
             "CHUNK_MISSING",
             f"{path} is missing",
-            hint="restore it; the log is what everything is rebuilt from",
+            hint="restore it: tuples are kept nowhere else",
         ) from None
     except (pa.ArrowException, OSError) as error:
         raise LogError(
             "CHUNK_TORN",
             f"{path} is torn or not Parquet",
             detail=str(error).splitlines()[0],
-            hint="restore it; the log is what everything is rebuilt from",
+            hint="put the whole file there: tuples are kept nowhere else",
         ) from error
 
 

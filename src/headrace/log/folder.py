@@ -22,7 +22,7 @@ from headrace.log.append import arrive
 from headrace.log.arrivals import Arrivals, Batch
 from headrace.log.chunks import DEFAULT_MAX_CHUNK_ROWS, describe_chunk, misfit
 from headrace.log.sources import GLOB, FileFormat, FileSource, Source, read_files
-from headrace.log.spark_write import spark_error, write_dataframe
+from headrace.log.spark_write import job_cancelled, spark_error, write_dataframe
 from headrace.model import codec
 from headrace.model.epoch import Chunk
 from headrace.model.errors import LogError
@@ -38,7 +38,7 @@ MERGE_RECORDS = 64
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Paths of files that were taken, relative to the directory; `until` is the number after the last batch's."""
+    """Paths of files that were taken; `until` is the number after the last batch's."""
 
     files: tuple[str, ...]
     until: int
@@ -109,28 +109,39 @@ class FolderIngest:
 
     def stop(self) -> None:
         """Read no more; what was read stays."""
-        self.running = False
+        with self._lock:
+            self.running = False
 
     def tick(self) -> None:
-        """Take what is new, when started; LogError when it cannot be."""
-        if self.running:
-            self.run_available()
+        """Take what is new, when started; LogError when it cannot be. A cancelled job is tried again next time."""
+        with self._lock:
+            try:
+                if self.running:
+                    self._read()
+            except LogError as error:
+                if not job_cancelled(error):
+                    raise
 
     def run_available(self) -> None:
         """Take every file that is there now and was not taken; LogError, and nothing arrives, when one cannot be."""
         with self._lock:
-            self.check()
-            found = self._list()
-            new = [name for name in found if name not in self._taken]
-            if new:
-                self._take(new)
-            if self._next % MERGE_RECORDS == 0 and self._warehouse.records(self._base):
-                self._merge(found)
+            self._read()
+
+    def _read(self) -> None:
+        if self._arrivals.closed(self._stream.name):
+            return
+        self.check()
+        found = self._list()
+        new = [path for path in found if path not in self._taken]
+        if new:
+            self._take(new)
+        if self._next % MERGE_RECORDS == 0 and self._warehouse.records(self._base):
+            self._merge(found)
 
     def _list(self) -> list[str]:
         """Files under the directory, oldest first."""
         try:
-            return [name for _, name in sorted(_walk(self._source.path))]
+            return [path for _, path in sorted(_walk(self._source.path))]
         except OSError as error:
             raise LogError(
                 "SOURCE_UNREADABLE",
@@ -139,18 +150,26 @@ class FolderIngest:
                 hint="let this user read the directory and all below it",
             ) from error
 
-    def _take(self, names: Sequence[str]) -> None:
+    def _take(self, paths: Sequence[str]) -> None:
         batch = Batch(IDENTITY, self._next)
         faults.reach("ingest.before")
-        chunks = self._chunks([os.path.join(self._source.path, name) for name in names])
-        record = Taken(tuple(names), batch.number + 1)
+        chunks = self._chunks(paths)
+        record = Taken(tuple(paths), batch.number + 1)
         self._warehouse.replace_value(record_name(self._base, batch.number), "taken", record)
         faults.reach("ingest.written")
-        if chunks:
-            arrive(self._warehouse, self._arrivals, self._stream, chunks, batch)
-        self._taken.update(names)
-        self._next += 1
+        try:
+            if chunks:
+                arrive(self._warehouse, self._arrivals, self._stream, chunks, batch)
+        except BaseException:
+            if self._arrivals.recorded(chunks):  # it counts, whatever failed after it was written
+                self._note(paths)
+            raise
+        self._note(paths)
         faults.reach("ingest.after")
+
+    def _note(self, paths: Sequence[str]) -> None:
+        self._taken.update(paths)
+        self._next += 1
 
     def _chunks(self, paths: Sequence[str]) -> list[Chunk]:
         """Files that fit as they are become chunks by reference; the others are read and written by Spark."""
@@ -179,15 +198,24 @@ class FolderIngest:
 
 
 def _walk(root: str) -> Iterator[tuple[int, str]]:
-    """(when it was written, path below the root) of every file; what Spark would not read is left out."""
-    folders = [root]
+    """(when it was written, path) of every file below the root; what Spark would not read is left out."""
+    folders, seen = [root], {os.path.realpath(root)}
     while folders:
-        with os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                if entry.name.startswith((".", "_")) and "=" not in entry.name:
-                    continue
-                if entry.is_dir(follow_symlinks=False):
+        folder = folders.pop()
+        try:
+            entries = list(os.scandir(folder))
+        except FileNotFoundError:
+            if folder == root:
+                raise
+            continue  # it was moved away meanwhile, as files may be
+        for entry in entries:
+            if entry.name.startswith((".", "_")) and "=" not in entry.name:
+                continue
+            if entry.is_dir():
+                target = os.path.realpath(entry.path)
+                if target not in seen:  # links may lead round
+                    seen.add(target)
                     folders.append(entry.path)
-                elif not entry.name.endswith("._COPYING_"):
-                    with suppress(FileNotFoundError):  # it was moved away meanwhile
-                        yield entry.stat().st_mtime_ns, os.path.relpath(entry.path, root)
+            elif not entry.name.endswith("._COPYING_"):
+                with suppress(FileNotFoundError):
+                    yield entry.stat().st_mtime_ns, entry.path

@@ -61,11 +61,12 @@ def fold_block(logic: AggregationLogic, block: KeyBlock) -> Folded | None:
         else None
         for measure, parts in zip(logic.operator.measures, tuples.measures, strict=True)
     ]
-    located = [family.locate(regions, len(row)) if family.static else None for family in logic.families]
+    nobody = [r[:0] for r in regions]
+    members = [family.locate(nobody, 0) if family.static else None for family in logic.families]
     lanes: list[Parts | SliceSums | None] = []
     for i, one in enumerate(logic.lanes):
         mine = [parts for m in set(logic.operator.lanes[i].measures) if (parts := inputs[m]) is not None]
-        needed = _sums_rows(logic, i, located, inputs, len(row), size) if len(present) == size else None
+        needed = _sums_rows(logic, i, members, inputs, len(row), size) if len(present) == size else None
         if not mine:
             lanes.append(None)
         elif needed is not None:
@@ -73,9 +74,8 @@ def fold_block(logic: AggregationLogic, block: KeyBlock) -> Folded | None:
             lanes.append(SliceSums(len(logic.ids[i]), needed, len(tuples.slice_starts), block.count, most))
         else:
             lanes.append(one.zeros((len(logic.ids[i]), len(present))))
-    for f, (family, known) in enumerate(zip(logic.families, located, strict=True)):
-        blocks = family.blocks(regions, len(row)) if known is None else [(slice(0, len(row)), known)]
-        for part, cells in blocks:
+    for f, family in enumerate(logic.families):
+        for part, cells in family.blocks(regions, len(row)):
             some = [parts and {name: values[part] for name, values in parts.items()} for parts in inputs]
             _fold_family(logic, f, cells, row[part], len(present), some, lanes, first=part.start == 0)
     for lane in lanes:
@@ -89,7 +89,7 @@ def fold_block(logic: AggregationLogic, block: KeyBlock) -> Folded | None:
 def _sums_rows(
     logic: AggregationLogic,
     lane: int,
-    located: Sequence[Cells | None],
+    members: Sequence[Cells | None],
     inputs: Sequence[Parts | None],
     tuples: int,
     rows: int,
@@ -100,7 +100,7 @@ def _sums_rows(
     if any("f" in parts for m in logic.operator.lanes[lane].measures if (parts := inputs[m]) is not None):
         return None
     needed = 0
-    for f, cells in enumerate(located):
+    for f, cells in enumerate(members):
         if cells is None:
             return None
         for share in range(len(logic.shares)) if cells.count else ():
@@ -109,7 +109,7 @@ def _sums_rows(
             if mine and _too_sparse(shared, tuples, rows):
                 return None
             needed += sum(SliceSums.rows_for(fold) for fold in mine)
-    return needed
+    return needed if needed * rows <= 4 * BLOCK_ELEMENTS else None
 
 
 def _most(values: Ints) -> int:

@@ -98,8 +98,8 @@ class _Fresh:
         if isinstance(found, SliceSums):
             return {"v": found.ranges(columns, *self._positions(starts)).astype(np.int64, copy=False)}
         grid = self._grid(lane, found)
-        if len(self.starts) == len(starts):
-            return grid
+        if np.array_equal(self.starts, starts):
+            return {name: part.copy() for name, part in grid.items()}  # it will be added to
         zeros = self._logic.lanes[lane].zeros((columns.stop - columns.start, len(starts), self._keys))
         here = np.isin(self.starts, starts)
         at = np.searchsorted(starts, self.starts[here])
