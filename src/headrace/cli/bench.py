@@ -57,10 +57,16 @@ def run_bench(options: BenchOptions) -> bool:
     }
     finished: list[Finished] = []
     started = time.monotonic()
-    with _Progress(sum(len(section.trials) for section in sections)) as progress:
-        for one in run_sections(sections, progress.show, QUICK_S if options.quick else None):
-            finished.append(one)
-            progress.finished([line for f in finished for line in report.summary([f])])
+    try:
+        with _Progress(sum(len(section.trials) for section in sections)) as progress:
+            for one in run_sections(sections, progress.show, QUICK_S if options.quick else None):
+                finished.append(one)
+                progress.finished([line for f in finished for line in report.summary([f])])
+    except KeyboardInterrupt:
+        if not finished:
+            raise
+        lost = ", ".join(section.name for section in sections[len(finished) :])
+        facts["command"] = f"{facts['command']} (stopped before {lost})"
     facts["seconds"] = round(time.monotonic() - started, 1)
     facts["versions"] = {
         name: version for f in finished for o in f.outcomes for name, version in o.versions.items()
