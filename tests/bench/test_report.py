@@ -149,6 +149,9 @@ def test_aims_say_what_was_missed_and_why() -> None:
         ("1.5 s", True),
         ("2.00 s", False),
     ]
+    slow = Outcome(replace(BASE, system="flink", queries=100, limit_s=100.0), failure="TooSlow: 1 of 2,000")
+    (late,) = judge([Finished(comparison, [ours[1], slow])])
+    assert late.met and late.seen == "more than 1,000 times: it did not finish"
     missed = judge([Finished(comparison, [ours[1], outcome("spark", 16, 0.1)])])
     assert [(v.seen, v.met) for v in missed] == [("6 times", False)]
     assert "80.0 times short" in missed[0].why and "2.0 result rows" in missed[0].why

@@ -150,6 +150,11 @@ class Outcome:
         return max((probe.rate for probe in self.probes if probe.sustained), default=0)
 
     @property
+    def too_slow(self) -> bool:
+        """Whether its time was over before it had done everything."""
+        return (self.failure or "").startswith("TooSlow")
+
+    @property
     def throughput(self) -> float:
         """Tuples per second: what the slowest query sees."""
         return self.trial.files * self.trial.rows / self.seconds if self.seconds else 0.0
