@@ -106,7 +106,7 @@ REFUSED = [
     ("CREATE STREAM t (ts TIMESTAMP) EVENT TIME nothing", "NO_EVENT_TIME"),
     ("CREATE STREAM t (ts TIMESTAMP) EVENT TIME ts WATERMARK 'soon'", "BAD_DURATION"),
     ("CREATE STREAM t (ts TIMESTAMP) EVENT TIME ts WITH (colour = 'red')", "BAD_OPTION"),
-    ("CREATE STREAM t (ts TIMESTAMP) EVENT TIME ts WITH (path = '/nowhere/at/all')", "SPARK_FAILED"),
+    ("CREATE STREAM t (ts TIMESTAMP) EVENT TIME ts WITH (path = '/nowhere/at/all')", "SOURCE_MISSING"),
     ("CREATE STREAM t (ts TIMESTAMP) EVENT TIME ts WITH (path = '/', format = 'xml')", "SOURCE_FORMAT"),
     ("CREATE STREAM `a/b` (ts TIMESTAMP) EVENT TIME ts", "BAD_NAME"),
     ("CREATE STREAM t () EVENT TIME ts", "SYNTAX"),
