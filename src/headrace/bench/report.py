@@ -245,10 +245,18 @@ def _probe_row(text: str, probe: Probe) -> tuple[str, ...]:
         _seconds(latency, "p95"),
         _seconds(latency, "max"),
         f"{probe.growth:.2f}",
-        f"{probe.acknowledged:,} of {probe.requests:,}" if probe.requests else "",
+        _requests(probe),
         _seconds(deployed, "p50"),
         _seconds(deployed, "max"),
     )
+
+
+def _requests(probe: Probe) -> str:
+    """How many creations and deletions took effect, and how many of them a second."""
+    if not probe.requests:
+        return ""
+    per_second = probe.acknowledged / probe.seconds if probe.seconds else 0.0
+    return f"{probe.acknowledged:,} of {probe.requests:,} ({per_second:,.0f}/s)"
 
 
 def _seconds(found: dict[str, float], name: str) -> str:
