@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from headrace.model.predicate import Operand, Predicate, Value
+from headrace.model.predicate import Op, Operand, Predicate, Value
 from headrace.model.query import AggregateFunction, QueryId, StreamName
 from headrace.model.types import SqlType
 from headrace.model.window import Window
@@ -165,6 +165,94 @@ class SelectionOperator:
     @property
     def scanned(self) -> tuple[Operand, ...]:
         return tuple(dict.fromkeys((*self.outputs, *(index.operand for index in self.operands))))
+
+
+@dataclass(frozen=True, slots=True)
+class JoinFilter:
+    """A query's predicate on an input that it joins for the `role`-th time, counted from 0."""
+
+    query: QueryId
+    slot: int
+    role: int
+    predicate: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class JoinInput:
+    """A stream as shared joins read it: each tuple is routed and kept once for all of its filters.
+
+    `families[j].columns` index `filters`. `carried` is what a kept tuple holds besides its key and its event time.
+    """
+
+    id: str
+    stream: StreamName
+    path: ScanPath
+    event_time: Operand
+    keys: tuple[Operand, ...]
+    carried: tuple[Operand, ...]
+    operands: tuple[OperandIndex, ...]
+    filters: tuple[JoinFilter, ...]
+    families: tuple[Family, ...]
+
+    @property
+    def scanned(self) -> tuple[Operand, ...]:
+        wanted = (self.event_time, *self.keys, *self.carried, *(index.operand for index in self.operands))
+        return tuple(dict.fromkeys(wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class JoinMember:
+    """An input in one of its roles: a self-join has the same input twice, in roles 0 and 1."""
+
+    input: int
+    role: int
+
+
+@dataclass(frozen=True, slots=True)
+class AcrossMembers:
+    """`left op right` over operands that two members carry, by their positions in the chain."""
+
+    left_member: int
+    left: Operand
+    op: Op
+    right_member: int
+    right: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedQuery:
+    """A query that ends at a chain: its windows per member of the chain, and its conditions across members."""
+
+    query: QueryId
+    slot: int
+    windows: tuple[Window, ...]
+    across: tuple[AcrossMembers, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinChain:
+    """A sequence of members joined one after the other; chains that begin alike share that beginning.
+
+    The rows of `queries` are stored in the table `signature`, with `outputs` (member, operand) as its columns.
+    """
+
+    members: tuple[JoinMember, ...]
+    signature: str
+    outputs: tuple[tuple[int, Operand], ...]
+    queries: tuple[JoinedQuery, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinOperator:
+    """All shared joins over keys of the same types: tuples of every input are spread by key in the same way."""
+
+    id: str
+    inputs: tuple[JoinInput, ...]
+    chains: tuple[JoinChain, ...]
+
+    @property
+    def queries(self) -> tuple[JoinedQuery, ...]:
+        return tuple(query for chain in self.chains for query in chain.queries)
 
 
 @dataclass(frozen=True, slots=True)

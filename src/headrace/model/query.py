@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NewType
 
-from headrace.model.predicate import Operand, Predicate
+from headrace.model.predicate import Op, Operand, Predicate
 from headrace.model.types import Column, SqlType
 from headrace.model.window import Window
 
@@ -90,6 +90,71 @@ class Projection:
 
     where: Predicate
     outputs: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSide:
+    """One stream of a join: the windows of its tuples, its part of the join key, and the predicate on it alone."""
+
+    stream: StreamName
+    window: Window
+    keys: tuple[Operand, ...]
+    where: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What a joined row holds of one side, under the name that later expressions know it by."""
+
+    name: str
+    side: int
+    operand: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Across:
+    """`left op right` over two values that a joined row carries, of one type and of different sides."""
+
+    left: int
+    op: Op
+    right: int
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedRows:
+    """A join's rows as they are: `finish` holds one Spark SQL expression per output column.
+
+    It speaks of `window_start`, `window_end` and the carried names. `fragile` is as in Aggregation.
+    """
+
+    finish: tuple[str, ...]
+    fragile: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """An inner equi-join of the tuples that are in one window together, and what is done with its rows.
+
+    The sides' windows have one slide and end together; their ranges may differ. An aggregation of the rows has keys,
+    inputs and filters over carried names, as plain operands, and the window of the side with the longest range.
+    """
+
+    sides: tuple[JoinSide, ...]
+    carried: tuple[Carried, ...]
+    across: tuple[Across, ...]
+    then: JoinedRows | Aggregation
+
+    def __post_init__(self) -> None:
+        ends = {(w.slide_us, (w.offset_us + w.range_us) % w.slide_us) for w in (s.window for s in self.sides)}
+        if len(self.sides) < 2 or len(ends) != 1 or len({len(side.keys) for side in self.sides}) != 1:
+            raise ValueError(
+                "a join has two sides or more, of one slide, that end together and have equal keys"
+            )
+
+    @property
+    def window(self) -> Window:
+        """The longest of the sides' windows: what `window_start` and `window_end` are the edges of."""
+        return max((side.window for side in self.sides), key=lambda window: window.range_us)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,3 +24,8 @@ def result_signature(keys: Iterable[SqlType], aggregates: Iterable[SqlType]) -> 
 def output_column(operand: Operand) -> str:
     """The stored name of a selected value: plain columns and expressions alike, stable across plans."""
     return f"o_{crc32(f'{operand.plain}:{operand.type.name}:{operand.sql}'.encode()):08x}"
+
+
+def joined_column(input_id: str, role: int, operand: Operand) -> str:
+    """The stored name of what a joined row carries of one input, whatever the order of the join."""
+    return f"j_{crc32(f'{input_id}:{role}:{operand.plain}:{operand.type.name}:{operand.sql}'.encode()):08x}"
