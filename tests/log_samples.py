@@ -26,7 +26,7 @@ PURCHASES = Stream(
     watermark_us=10,
 )
 
-PLAN = QueryPlan("SELECT 1", PURCHASES.name, Projection(TRUE, ()), (), "SELECT 1", "SELECT 1")
+PLAN = QueryPlan("SELECT 1", (PURCHASES.name,), Projection(TRUE, ()), (), "SELECT 1", "SELECT 1")
 
 
 @dataclass

@@ -164,7 +164,7 @@ def queries(draw: st.DrawFn, most: int = 4) -> list[Query]:
         Query(
             QueryId(id_),
             f"q{id_}",
-            QueryPlan("", STREAM.name, draw(bodies()), (Column("x", SqlType("int")),), "", ""),
+            QueryPlan("", (STREAM.name,), draw(bodies()), (Column("x", SqlType("int")),), "", ""),
         )
         for id_ in ids
     ]

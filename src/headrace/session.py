@@ -415,7 +415,7 @@ class Session:
             QueryInfo(
                 entry.query.name,
                 entry.state,
-                entry.query.plan.stream,
+                ", ".join(entry.query.plan.streams),
                 entry.query.plan.text,
                 entry.first_epoch,
                 entry.last_epoch,
@@ -514,7 +514,7 @@ class Session:
 
     def _audit(self, entry: QueryEntry) -> AuditReport:
         self._check_open()
-        stream = self._catalog.stream(entry.query.plan.stream)
+        streams = [self._catalog.stream(name) for name in entry.query.plan.streams]
         # the background run may commit meanwhile: judge by one commit, and by what is known of the query after it
         commit = self._group.commit
         entry = self._catalog.entry_of(entry.query.id)
@@ -522,7 +522,7 @@ class Session:
             return audit_query(
                 self._auditor,
                 self._warehouse.root,
-                stream,
+                streams,
                 entry,
                 [file for file in commit.results if may_hold(file, entry)],
                 self._sealer,

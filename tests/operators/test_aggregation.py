@@ -115,7 +115,7 @@ def random_query(rng: random.Random, number: int) -> Query:
     aggregates = tuple(random_aggregate(rng) for _ in range(rng.randint(1, 3)))
     where = random_predicate(rng) if rng.random() < 0.9 else TRUE
     body = Aggregation(window, where, keys, aggregates, (), None)
-    return Query(QueryId(number), f"q{number}", QueryPlan("", STREAM.name, body, (), "", ""))
+    return Query(QueryId(number), f"q{number}", QueryPlan("", (STREAM.name,), body, (), "", ""))
 
 
 def run_epoch(
@@ -240,7 +240,7 @@ def test_stored_partials_count_once(
 ) -> None:
     aggregate = Aggregate(AggregateFunction.SUM, OPERANDS["x"], TRUE, SqlType("double"))
     body = Aggregation(window, TRUE, (), (aggregate,), (), None)
-    member = Member(Query(QueryId(1), "q", QueryPlan("", STREAM.name, body, (), "", "")), 0)
+    member = Member(Query(QueryId(1), "q", QueryPlan("", (STREAM.name,), body, (), "", "")), 0)
     (operator,) = plan_group([member], {STREAM.name: STREAM}).operators
     assert isinstance(operator, AggregationOperator)
     schema = pa.schema([(c.name, c.type.arrow) for c in STREAM.columns])
@@ -273,7 +273,7 @@ def test_segments_keep_only_the_strings_that_live_partials_need() -> None:
         (),
         None,
     )
-    member = Member(Query(QueryId(1), "q", QueryPlan("", STREAM.name, query, (), "", "")), 0)
+    member = Member(Query(QueryId(1), "q", QueryPlan("", (STREAM.name,), query, (), "", "")), 0)
     (operator,) = plan_group([member], {STREAM.name: STREAM}).operators
     assert isinstance(operator, AggregationOperator)
     schema = pa.schema([(c.name, c.type.arrow) for c in STREAM.columns])

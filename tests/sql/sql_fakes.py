@@ -47,11 +47,11 @@ class FakeAnalyzer:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def schema(self, sql: str, stream: Stream) -> tuple[Column, ...]:
+    def schema(self, sql: str, *streams: Stream) -> tuple[Column, ...]:
         self.asked.append(sql)
         tree = parse(lex(sql).tokens, sql)[0]
         assert isinstance(tree, exp.Select)
-        return tuple(_outputs(tree, stream.columns))
+        return tuple(_outputs(tree, [column for stream in streams for column in stream.columns]))
 
 
 def _outputs(select: exp.Select, base: Sequence[Column]) -> list[Column]:

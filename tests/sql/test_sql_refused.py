@@ -98,16 +98,42 @@ REFUSED = [
     ("SELECT price FROM purchases UNION SELECT price FROM purchases", "UNSUPPORTED", "UNION"),
     ("SELECT price FROM purchases INTERSECT SELECT price FROM purchases", "UNSUPPORTED", "INTERSECT"),
     ("SELECT price FROM purchases EXCEPT SELECT price FROM purchases", "UNSUPPORTED", "EXCEPT"),
+    ("SELECT a.price FROM purchases a JOIN purchases b ON a.userID = b.userID", "NO_WINDOW", "join of `a`"),
+    ("SELECT a.price FROM purchases a, purchases b", "NO_WINDOW", "never ends"),
     (
-        "SELECT a.price FROM purchases a JOIN purchases b ON a.userID = b.userID",
-        "UNSUPPORTED",
-        "joins are not available yet",
+        "SELECT l.price FROM (SELECT *, window(ts, '1 day') AS w FROM purchases) l "
+        "JOIN (SELECT *, window(ts, '1 day') AS w FROM purchases) r ON l.userID = r.userID",
+        "NO_WINDOW",
+        "windows are equal",
     ),
-    ("SELECT a.price FROM purchases a, purchases b", "UNSUPPORTED", "joins are not available yet"),
     (
-        "SELECT 1 FROM purchases [RANGE 1 DAY] AS a, purchases [RANGE 1 DAY] AS b",
+        "SELECT l.price FROM (SELECT *, window(ts, '1 day') AS w FROM purchases) l "
+        "JOIN (SELECT *, window(ts, '2 days') AS w FROM purchases) r ON l.w = r.w",
+        "TWO_WINDOWS",
+        "different windows",
+    ),
+    (
+        "SELECT a.price FROM purchases [RANGE 1 DAY] AS a, purchases [RANGE 2 DAYS] AS b "
+        "WHERE a.userID = b.userID",
+        "TWO_WINDOWS",
+        "different slides",
+    ),
+    ("SELECT 1 FROM purchases [RANGE 1 DAY], purchases [RANGE 1 DAY]", "UNSUPPORTED", "named `purchases`"),
+    (
+        "SELECT price FROM purchases [RANGE 1 DAY] AS a, purchases [RANGE 1 DAY] AS b WHERE a.level = b.level",
+        "AMBIGUOUS_COLUMN",
+        "price",
+    ),
+    (
+        "SELECT a.price FROM purchases [RANGE 1 DAY] a LEFT SEMI JOIN purchases [RANGE 1 DAY] b "
+        "ON a.level = b.level",
         "UNSUPPORTED",
-        "joins are not available yet",
+        "SEMI",
+    ),
+    (
+        "SELECT 1 FROM " + ", ".join(f"purchases [RANGE 1 DAY] AS p{i}" for i in range(7)),
+        "UNSUPPORTED",
+        "7 streams",
     ),
     ("SELECT price FROM purchases WHERE userID IN (SELECT userID FROM purchases)", "UNSUPPORTED", "subquery"),
     ("SELECT price FROM purchases WHERE EXISTS (SELECT 1 FROM purchases)", "UNSUPPORTED", "subquery"),

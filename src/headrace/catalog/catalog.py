@@ -125,7 +125,8 @@ class Catalog:
     def request_create(self, name: str | None, plan: QueryPlan) -> Query:
         """Ask for a query; pending until an epoch takes it in. Without a name it gets one: q1, q2, ..."""
         with uninterrupted(), self._lock:
-            self._streams.get(plan.stream)
+            for stream in plan.streams:
+                self._streams.get(stream)
             query_id = QueryId(self._next_id)
             name = name or self._free_name(query_id)
             present = self._queries.newest(name)

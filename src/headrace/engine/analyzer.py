@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -37,13 +39,14 @@ class SparkAnalyzer:
         self._spark = child_session(spark, MEANING)
         self._views: dict[str, Stream] = {}
 
-    def schema(self, sql: str, stream: Stream) -> tuple[Column, ...]:
-        """Columns of `sql` over an empty relation named like `stream`; raises SqlError. Runs no job."""
+    def schema(self, sql: str, *streams: Stream) -> tuple[Column, ...]:
+        """Columns of `sql` over empty relations named like the streams; raises SqlError. Runs no job."""
         try:
-            self._show(stream)
+            for stream in streams:
+                self._show(stream)
             fields = self._spark.sql(sql).schema.fields
         except PySparkException as error:
-            raise translate(error, stream) from None
+            raise translate(error, streams) from None
         return tuple(Column(field.name, SqlType(field.dataType.simpleString())) for field in fields)
 
     def _show(self, stream: Stream) -> None:
@@ -57,7 +60,7 @@ class SparkAnalyzer:
         self._views[stream.name] = stream
 
 
-def translate(error: PySparkException, stream: Stream) -> SqlError:
+def translate(error: PySparkException, streams: Sequence[Stream]) -> SqlError:
     """Spark's refusal in our words: a stable code, one sentence, no plan and no JVM frames."""
     condition = error.getCondition() or "ANALYSIS"
     parameters = error.getMessageParameters() or {}
@@ -68,7 +71,7 @@ def translate(error: PySparkException, stream: Stream) -> SqlError:
         return SqlError("SYNTAX", message, hint="leave the parentheses out", detail=f"Spark says {condition}")
     if code == "UNKNOWN_COLUMN" and "objectName" in parameters:
         name = parameters["objectName"].strip("`").split("`.`")[-1]
-        known = [column.name for column in stream.columns]
+        known = [column.name for stream in streams for column in stream.columns]
         return SqlError(code, f"there is no column `{name}` here", hint=did_you_mean(name, known))
     return SqlError(code, _sentence(error, condition), hint=hint, detail=f"Spark says {condition}")
 

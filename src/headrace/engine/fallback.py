@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,35 +18,40 @@ from headrace.engine.logview import LogIndex, log_frame
 from headrace.engine.records import RESULTS, ResultFile
 from headrace.engine.tasks import REPORT, REPORT_DDL
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
-from headrace.model.query import LOG_RELATION, Query, Stream
+from headrace.model.query import Query, Stream, log_relation
 from headrace.sql.carried import carried
 
 
 def run_log_sql(
     spark: SparkSession,
     root: Path,
-    stream: Stream,
+    streams: Sequence[Stream],
     index: LogIndex,
     query: Query,
     epochs: tuple[int, int],
     ends: tuple[int, int],
 ) -> DataFrame:
-    """The query's rows by plain Spark over epochs [first, last), for windows that end in (after, until]."""
+    """The query's rows by plain Spark over epochs [first, last), for windows that end in (after, until].
+
+    `streams` are those of the query's plan, in its order.
+    """
     after, until = ends
     window = query.plan.window
-    logged = index.chunks(stream.name, *epochs)
-    if window is not None:
-        oldest = NEVER_US if after == NEVER_US else after - window.range_us
-        logged = [
-            item
-            for item in logged
-            if item.chunk.max_us is not None
-            and item.chunk.min_us is not None
-            and item.chunk.max_us > oldest
-            and item.chunk.min_us < until
-        ]
-    check_chunks(root, (item.chunk for item in logged))
-    log_frame(spark, root, stream, logged).createOrReplaceTempView(LOG_RELATION)
+    for number, stream in enumerate(streams):
+        logged = index.chunks(stream.name, *epochs)
+        if window is not None:
+            oldest = NEVER_US if after == NEVER_US else after - window.range_us
+            logged = [
+                item
+                for item in logged
+                if item.chunk.max_us is not None
+                and item.chunk.min_us is not None
+                and item.chunk.max_us > oldest
+                and item.chunk.min_us < until
+            ]
+        check_chunks(root, (item.chunk for item in logged))
+        frame = log_frame(spark, root, stream, logged, query.plan.streams)
+        frame.createOrReplaceTempView(log_relation(number))
     arguments = {} if window is None else {"after": after, "until": until}
     return spark.sql(query.plan.log_sql, args=arguments)
 
@@ -54,7 +59,7 @@ def run_log_sql(
 def run_fallback(
     spark: SparkSession,
     root: Path,
-    stream: Stream,
+    streams: Sequence[Stream],
     index: LogIndex,
     query: Query,
     first_epoch: int,
@@ -63,25 +68,25 @@ def run_fallback(
     attempt: str,
 ) -> list[ResultFile]:
     """Write the rows the query gains in this epoch; raises Spark's exception when it fails."""
-    part = epoch.of(stream.name)
-    if part is None:
-        return []
+    closed_us = epoch.closed_us(query.plan.streams)
+    watermark_us = epoch.watermark_us(query.plan.streams)
     if query.plan.window is None:
         epochs, ends = (int(epoch.id), epoch.id + 1), (NEVER_US, FOREVER_US)
-        nothing = not part.chunks
+        part = epoch.of(query.plan.stream)
+        nothing = part is None or not part.chunks
     else:
-        epochs, ends = (first_epoch, epoch.id + 1), (part.closed_us, part.watermark_us)
-        nothing = part.watermark_us <= part.closed_us
+        epochs, ends = (first_epoch, epoch.id + 1), (closed_us, watermark_us)
+        nothing = watermark_us <= closed_us
     if nothing:
         return []
-    frame = run_log_sql(spark, root, stream, index, query, epochs, ends)
+    frame = run_log_sql(spark, root, streams, index, query, epochs, ends)
     numbered = frame.toDF(*(f"c{i}" for i in range(len(frame.columns))))
     types = [column.type for column in query.plan.columns]
     numbered = numbered.selectExpr(*(f"{carried(f'c{i}', type_)} AS c{i}" for i, type_ in enumerate(types)))
     numbered = numbered.withColumns(
         {"query": F.lit(query.id).cast("bigint"), "epoch": F.lit(epoch.id).cast("bigint")}
     )
-    latest = None if part.watermark_us in (FOREVER_US, NEVER_US) else part.watermark_us
+    latest = None if watermark_us in (FOREVER_US, NEVER_US) else watermark_us
     like = ResultFile(signature, "", 0, 0, epoch.id, epoch.id, query.id, query.id, latest)
     prefix = f"{RESULTS}/{signature}/e{epoch.id:012d}-q{query.id}-{attempt}"
     reports = numbered.mapInArrow(_writer(str(root), prefix, like), REPORT_DDL).collect()

@@ -32,7 +32,7 @@ from headrace.model.epoch import Chunk, Epoch
 from headrace.model.errors import HeadraceError, LogError, StorageError
 from headrace.model.plan import ScanPath, SharedPlan
 from headrace.model.predicate import Operand, operands_of
-from headrace.model.query import Aggregation, Fallback, Projection, Query, QueryId, Stream
+from headrace.model.query import Aggregation, Fallback, Join, Projection, Query, QueryId, Stream
 from headrace.planner.shared import Member, plan_group
 
 POOL = "headrace-main"
@@ -252,13 +252,13 @@ class Group(Delivered):
         self, entry: QueryEntry, epoch: Epoch, signature: str, attempt: str
     ) -> list[ResultFile]:
         """Once more when it was not the query's fault; then whatever it is concerns this query only."""
-        stream = self._catalog.stream(entry.query.plan.stream)
+        streams = [self._catalog.stream(name) for name in entry.query.plan.streams]
         for last_try in (False, True):
             try:
                 return run_fallback(
                     self._spark,
                     self._warehouse.root,
-                    stream,
+                    streams,
                     self.index,
                     entry.query,
                     entry.first_epoch or 0,
@@ -360,7 +360,8 @@ class Group(Delivered):
 
 
 def _chunks_read(plan: SharedPlan, epoch: Epoch) -> Iterator[Chunk]:
-    read = {operator.stream for operator in plan.operators} | {fallback.stream for fallback in plan.fallbacks}
+    read = {operator.stream for operator in plan.operators}
+    read |= {stream for fallback in plan.fallbacks for stream in fallback.streams}
     return (chunk for part in epoch.streams if part.stream in read for chunk in part.chunks)
 
 
@@ -378,7 +379,7 @@ def _expressions(query: Query) -> tuple[Operand, ...]:
                 found |= operands_of(aggregate.filter) | ({aggregate.input} if aggregate.input else set())
         case Projection() as body:
             found = {*body.outputs, *operands_of(body.where)}
-        case Fallback():
+        case Fallback() | Join():
             found = set()
     return tuple(operand for operand in found if not operand.plain)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,11 +25,15 @@ _SLASHES = re.compile("^file:/+")
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """A chunk, its epoch, and the watermark W(e-1) that its late tuples were judged by."""
+    """A chunk, its epoch, and the watermarks W(e-1) of all streams, by which late tuples were judged."""
 
     epoch: int
-    closed_us: int
+    marks: Mapping[str, int]
     chunk: Chunk
+
+    def closed_us(self, streams: Sequence[str]) -> int:
+        """W(e-1) of a query over these streams."""
+        return min(self.marks.get(stream, NEVER_US) for stream in streams)
 
 
 class LogIndex:
@@ -45,8 +49,9 @@ class LogIndex:
         """Chunks of a stream in epochs [first, last), oldest first; expired ones are gone."""
         with self._lock:
             for epoch in self._sealer.epochs(max(self._next, self._sealer.first), last):
+                marks = {str(part.stream): part.closed_us for part in epoch.streams}
                 for part in epoch.streams:
-                    logged = [Logged(epoch.id, part.closed_us, chunk) for chunk in part.chunks]
+                    logged = [Logged(epoch.id, marks, chunk) for chunk in part.chunks]
                     self._streams.setdefault(part.stream, []).extend(logged)
                 self._next = epoch.id + 1
             return [item for item in self._streams.get(stream, []) if first <= item.epoch < last]
@@ -57,16 +62,21 @@ class LogIndex:
                 self._streams[stream] = [item for item in items if item.epoch >= before]
 
 
-def log_frame(spark: SparkSession, root: Path, stream: Stream, logged: Sequence[Logged]) -> DataFrame:
-    """The stream's columns and CLOSED_COLUMN. Chunks without late tuples need no look-up: nothing closed on them."""
+def log_frame(
+    spark: SparkSession, root: Path, stream: Stream, logged: Sequence[Logged], streams: Sequence[str]
+) -> DataFrame:
+    """The stream's columns and CLOSED_COLUMN as a query over `streams` sees it.
+
+    Chunks without late tuples need no look-up: nothing closed on them.
+    """
     if not logged:
         empty = chunk_schema_frame(spark, stream)
         return empty.withColumn(CLOSED_COLUMN, F.lit(NEVER_US).cast("bigint"))
     frame = chunk_frame(spark, root, stream, [item.chunk for item in logged])
     late = {
-        str(root / item.chunk.path): item.closed_us
+        str(root / item.chunk.path): closed_us
         for item in logged
-        if item.chunk.min_us is not None and item.chunk.min_us < item.closed_us
+        if item.chunk.min_us is not None and item.chunk.min_us < (closed_us := item.closed_us(streams))
     }
     names = [F.col(quote_name(column.name)) for column in stream.columns]
     never = F.lit(NEVER_US).cast("bigint")

@@ -191,11 +191,11 @@ class Upkeep:
         """Per stream with windowed fallbacks: the oldest event time that their open windows can hold."""
         needed: dict[str, int] = {}
         for entry in self._catalog.active_entries(epoch.id):
-            body, part = entry.query.plan.body, epoch.of(entry.query.plan.stream)
-            if isinstance(body, Fallback) and body.window is not None and part is not None:
-                mark = part.watermark_us
+            body, streams = entry.query.plan.body, entry.query.plan.streams
+            if isinstance(body, Fallback) and body.window is not None:
+                mark = epoch.watermark_us(streams)
                 oldest = mark if mark in (NEVER_US, FOREVER_US) else mark - body.window.range_us
-                needed[part.stream] = min(needed.get(part.stream, FOREVER_US), oldest)
+                needed |= {name: min(needed.get(name, FOREVER_US), oldest) for name in streams}
         return needed
 
     def _forget_queries(self, commit: Commit) -> None:

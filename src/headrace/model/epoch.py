@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from headrace.model.query import EpochId, Query, QueryId, StreamName
@@ -78,3 +79,13 @@ class Epoch:
 
     def of(self, stream: str) -> StreamEpoch | None:
         return next((part for part in self.streams if part.stream == stream), None)
+
+    def closed_us(self, streams: Iterable[str]) -> int:
+        """W(e-1) of a query over these streams: the least of theirs."""
+        parts = [self.of(stream) for stream in streams]
+        return min(NEVER_US if part is None else part.closed_us for part in parts)
+
+    def watermark_us(self, streams: Iterable[str]) -> int:
+        """W(e) of a query over these streams."""
+        parts = [self.of(stream) for stream in streams]
+        return min(NEVER_US if part is None else part.watermark_us for part in parts)

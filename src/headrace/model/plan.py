@@ -260,7 +260,7 @@ class FallbackQuery:
     """A query that plain Spark runs over the log, and why."""
 
     query: QueryId
-    stream: StreamName
+    streams: tuple[StreamName, ...]
     reason: str
     signature: str
 

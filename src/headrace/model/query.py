@@ -17,6 +17,16 @@ StreamName = NewType("StreamName", str)
 LOG_RELATION = "__headrace_log"
 """Name of the relation `log_sql` reads: the stream's columns plus CLOSED_COLUMN."""
 
+
+def log_relation(stream: int) -> str:
+    """The name of the relation for the query's stream of this number.
+
+    >>> log_relation(0), log_relation(1)
+    ('__headrace_log', '__headrace_log1')
+    """
+    return f"{LOG_RELATION}{stream or ''}"
+
+
 CLOSED_COLUMN = "__headrace_closed"
 """BIGINT microseconds: the watermark before the tuple's epoch; windows that ended by then no longer count it."""
 
@@ -165,24 +175,29 @@ class Fallback:
     window: Window | None
 
 
-Body = Aggregation | Projection | Fallback
+Body = Aggregation | Projection | Join | Fallback
 
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
     """What a query's text means, before it has a name or a lifetime.
 
-    `plain_sql` is ordinary Spark SQL over the stream by its name. `log_sql` is the same over LOG_RELATION; when the
-    query has a window it drops late tuples by CLOSED_COLUMN and takes only windows that end in (:after, :until],
-    both BIGINT microsecond parameters.
+    `streams` are the streams it reads, each once. `plain_sql` is ordinary Spark SQL over the streams by their names.
+    `log_sql` is the same over `log_relation(i)` for stream i; when the query has a window it drops late tuples by
+    CLOSED_COLUMN and takes only windows that end in (:after, :until], both BIGINT microsecond parameters.
     """
 
     text: str
-    stream: StreamName
+    streams: tuple[StreamName, ...]
     body: Body
     columns: tuple[Column, ...]
     plain_sql: str
     log_sql: str
+
+    @property
+    def stream(self) -> StreamName:
+        """The first of its streams; the only one of a query without joins."""
+        return self.streams[0]
 
     @property
     def window(self) -> Window | None:

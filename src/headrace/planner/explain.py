@@ -20,13 +20,16 @@ def explain_plan(plan: SharedPlan) -> str:
     for operator in plan.operators:
         lines += _operator_lines(operator)
     for fallback in plan.fallbacks:
-        lines.append(f"  plain Spark: query {fallback.query} on {fallback.stream}: {fallback.reason}")
+        lines.append(
+            f"  plain Spark: query {fallback.query} on {', '.join(fallback.streams)}: {fallback.reason}"
+        )
     return "\n".join(lines)
 
 
 def explain_query(query: Query, plan: SharedPlan | None) -> str:
     """How one query is run, with whom it shares, and the plain Spark SQL it equals."""
-    lines = [f"query {query.name} on stream {query.plan.stream}"]
+    word = "stream" if len(query.plan.streams) == 1 else "streams"
+    lines = [f"query {query.name} on {word} {', '.join(query.plan.streams)}"]
     lines += ["plain Spark SQL:", *(f"  {line}" for line in query.plan.plain_sql.splitlines())]
     match query.plan.body:
         case Aggregation() as body:

@@ -41,6 +41,7 @@ from headrace.model.query import (
     AggregateFunction,
     Aggregation,
     Fallback,
+    Join,
     Projection,
     Query,
     QueryId,
@@ -99,8 +100,11 @@ def plan_group(members: Iterable[Member], streams: Mapping[StreamName, Stream]) 
                 aggregations[query.plan.stream, body.keys, path].append(query)
             case Projection() as body:
                 projections[query.plan.stream, _selection_path(body)].append(member)
+            case Join():
+                reason = "joins have no shared operator yet"
+                fallbacks.append(FallbackQuery(query.id, query.plan.streams, reason, query_signature(query)))
             case Fallback(reason):
-                fallbacks.append(FallbackQuery(query.id, query.plan.stream, reason, query_signature(query)))
+                fallbacks.append(FallbackQuery(query.id, query.plan.streams, reason, query_signature(query)))
     operators: list[Operator] = [
         plan_aggregation(streams[stream], keys, path, queries)
         for (stream, keys, path), queries in aggregations.items()
@@ -118,7 +122,7 @@ def query_signature(query: Query) -> str:
             return result_signature((k.type for k in body.keys), (a.type for a in body.aggregates))
         case Projection() as body:
             return _operator_id("tuples", query.plan.stream, _selection_path(body), ())
-        case Fallback():
+        case Fallback() | Join():
             return "plain-" + result_signature((), (column.type for column in query.plan.columns))
 
 

@@ -71,7 +71,7 @@ class Span:
 def audit_query(
     spark: SparkSession,
     root: Path,
-    stream: Stream,
+    streams: Sequence[Stream],
     entry: QueryEntry,
     files: Sequence[ResultFile],
     sealer: Sealer,
@@ -80,7 +80,7 @@ def audit_query(
     expired: int,
 ) -> AuditReport:
     """Run the plain rendering over the query's lifetime and compare as multisets. Costs a full read of both."""
-    span = audit_span(entry, stream, sealer, committed, expired)
+    span = audit_span(entry, streams, sealer, committed, expired)
     query = entry.query
     if span is None:
         return AuditReport(
@@ -88,11 +88,11 @@ def audit_query(
         )
     ends = (span.after_us, span.until_us)
     try:
-        plain = run_log_sql(spark, root, stream, index, query, (span.first, span.last), ends)
+        plain = run_log_sql(spark, root, streams, index, query, (span.first, span.last), ends)
         expected = list(_rows(plain))
         check_results(root, files)
         view = query_frame(
-            spark, root, stream, entry, files, after_us=span.after_us, first_epoch=span.delivered
+            spark, root, streams[0], entry, files, after_us=span.after_us, first_epoch=span.delivered
         )
         actual = list(_rows(view))
     except HeadraceError:
@@ -117,7 +117,7 @@ def audit_query(
 
 
 def audit_span(
-    entry: QueryEntry, stream: Stream, sealer: Sealer, committed: int, expired: int
+    entry: QueryEntry, streams: Sequence[Stream], sealer: Sealer, committed: int, expired: int
 ) -> Span | None:
     """What to compare; None when the query never ran. Raises when the log holds nothing of its life any more.
 
@@ -138,7 +138,8 @@ def audit_span(
             f"query `{entry.query.name}` ended in epoch {last}, the log begins in {first}",
             hint="audit sooner, or open the warehouse with a longer log_retention",
         )
-    until = _watermark(sealer, last, stream)
+    names = [stream.name for stream in streams]
+    until = _watermark(sealer, last, names)
     if first == begin and expired < begin:
         return Span(first, last, first, NEVER_US, until, None)
     delivered = min(max(first, expired + 1), last)
@@ -146,26 +147,25 @@ def audit_span(
     note = f"only what log and results still hold was compared: from epoch {delivered} on"
     if window is None:
         return Span(delivered, last, delivered, NEVER_US, until, note)
-    after = _watermark(sealer, delivered, stream)
-    if first > begin and (before := _watermark(sealer, first, stream)) not in (NEVER_US, FOREVER_US):
-        after = max(after, before + stream.watermark_us + window.range_us)
+    after = _watermark(sealer, delivered, names)
+    for stream in streams if first > begin else ():
+        if (before := _watermark(sealer, first, [stream.name])) not in (NEVER_US, FOREVER_US):
+            after = max(after, before + stream.watermark_us + window.range_us)
     if isinstance(
         entry.query.plan.body, Fallback
     ):  # its rows tell when they were delivered, not their window
-        while delivered < last and _watermark(sealer, delivered, stream) < after:
+        while delivered < last and _watermark(sealer, delivered, names) < after:
             delivered += 1
-        after = max(after, _watermark(sealer, delivered, stream))
+        after = max(after, _watermark(sealer, delivered, names))
     return Span(first, last, delivered, after, until, note)
 
 
-def _watermark(sealer: Sealer, epoch: int, stream: Stream) -> int:
-    """The watermark before an epoch, which need not be sealed itself."""
+def _watermark(sealer: Sealer, epoch: int, streams: Sequence[str]) -> int:
+    """The watermark of a query over these streams before an epoch, which need not be sealed itself."""
     latest = sealer.latest
     if latest is not None and epoch <= latest.id:
-        part = sealer.epoch(epoch).of(stream.name)
-        return NEVER_US if part is None else part.closed_us
-    part = sealer.epoch(epoch - 1).of(stream.name)
-    return NEVER_US if part is None else part.watermark_us
+        return sealer.epoch(epoch).closed_us(streams)
+    return sealer.epoch(epoch - 1).watermark_us(streams)
 
 
 def _rows(frame: DataFrame) -> Iterator[tuple[Any, ...]]:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.finish import finish_rows, read_results, window_rows
 from headrace.engine.records import ResultFile
-from headrace.model.query import Aggregation, Fallback, Projection, Query, Stream
+from headrace.model.query import Aggregation, Fallback, Join, Projection, Query, Stream
 from headrace.model.types import Column, Kind, SqlType
 from headrace.operators.selection import WORD
 from headrace.planner.signatures import output_column
@@ -39,7 +39,7 @@ def query_frame(
             frame = _windows(spark, root, stream, query, body, files, after_us)
         case Projection() as body:
             frame = _tuples(spark, root, entry, body, files, first_epoch)
-        case Fallback():
+        case Fallback() | Join():
             frame = _plain(spark, root, query, files, first_epoch)
     return frame.toDF(*(column.name for column in query.plan.columns))
 

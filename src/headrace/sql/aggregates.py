@@ -117,7 +117,7 @@ class _Collector:
         if edge is not None:
             return column(f"window_{edge}")
         if is_window_column(node):
-            return _window_struct()
+            return window_struct()
         if isinstance(
             node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls
         ) or is_aggregate(node):
@@ -166,7 +166,8 @@ class _Collector:
         return average
 
 
-def _window_struct() -> exp.Expr:
+def window_struct() -> exp.Expr:
+    """The window as a struct of a result row's edges."""
     fields: list[exp.Expr] = []
     for edge in ("start", "end"):
         fields += [exp.Literal.string(edge), column(f"window_{edge}")]

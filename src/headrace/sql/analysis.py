@@ -6,14 +6,31 @@ from typing import Protocol
 
 from headrace.model.query import Stream
 from headrace.model.types import Column
+from headrace.sql import errors
 
 
 class Analyzer(Protocol):
     """Spark's analyser, as far as `sql/` needs it; the engine implements it with a SparkSession."""
 
-    def schema(self, sql: str, stream: Stream) -> tuple[Column, ...]:
-        """Output columns of `sql`, where `stream` is visible under its own name as an empty relation.
+    def schema(self, sql: str, *streams: Stream) -> tuple[Column, ...]:
+        """Output columns of `sql`, where each stream is visible under its own name as an empty relation.
 
         Raises SqlError when Spark refuses the text.
         """
         ...
+
+
+def check_types(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """The columns, if results can hold them; raises SqlError that names the first that cannot be."""
+    for column in columns:
+        if not column.type.travels:
+            raise errors.unsupported(
+                f"the column {column.name} is of type {column.type.name}, which no result can hold",
+                hint="CAST it to STRING",
+            )
+        if column.type.twin_field is not None:
+            raise errors.unsupported(
+                f"the column {column.name} has a struct with two fields `{column.type.twin_field}`",
+                hint="give its fields different names",
+            )
+    return columns

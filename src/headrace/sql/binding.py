@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from headrace.model.predicate import TRUE, Operand, Predicate
 from headrace.model.query import (
+    Across,
     Aggregate,
     AggregateFunction,
     Aggregation,
     Body,
+    Carried,
     Fallback,
+    Join,
+    JoinedRows,
+    JoinSide,
     Projection,
     QueryPlan,
     Stream,
@@ -21,6 +26,7 @@ from headrace.model.query import (
 from headrace.model.types import Column, SqlType
 from headrace.model.window import Window
 from headrace.sql import errors
+from headrace.sql.cql import joined_windows
 from headrace.sql.dialect import render
 from headrace.sql.lexer import Lexed
 from headrace.sql.predicates import Compiler
@@ -67,7 +73,38 @@ class FallbackShape:
     reason: str
 
 
-BodyShape = AggregationShape | ProjectionShape | FallbackShape
+@dataclass(frozen=True, slots=True)
+class SideShape:
+    """One side of a shared join: its key, and WHERE on it alone, as the shape of a query has it."""
+
+    stream: Stream
+    keys: tuple[OperandShape, ...]
+    where: exp.Expr | None
+    ordered: exp.Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedShape:
+    name: str
+    side: int
+    operand: OperandShape
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedRowsShape:
+    finish: tuple[Template, ...]
+    fragile: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JoinShape:
+    sides: tuple[SideShape, ...]
+    carried: tuple[CarriedShape, ...]
+    across: tuple[Across, ...]
+    then: JoinedRowsShape | AggregationShape
+
+
+BodyShape = AggregationShape | ProjectionShape | JoinShape | FallbackShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +113,8 @@ class Shape:
 
     `calls` are its `window(...)` calls, `slides` says that their window may slide, `windowed` that results come per
     window, `ordered` is WHERE with its conjuncts in order (see `conjuncts`), `plain` is None when the text itself is
-    plain Spark SQL.
+    plain Spark SQL. `stream` is what expressions are over and `streams` what the query reads: the same but for joins,
+    of which `brackets` holds the number of each side's CQL window (None: the window of the calls).
     """
 
     stream: Stream
@@ -89,7 +127,13 @@ class Shape:
     columns: tuple[Column, ...]
     plain: Template | None
     log: Template
+    streams: tuple[Stream, ...] = ()
+    brackets: tuple[int | None, ...] = ()
     texts: dict[int, Template] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.streams:
+            object.__setattr__(self, "streams", (self.stream,))
 
     def text_of(self, node: exp.Expr) -> Template:
         """`node` rendered, once per shape."""
@@ -101,17 +145,20 @@ class Shape:
 
 def bind(shape: Shape, lexed: Lexed, literals: tuple[str, ...], timezone: str) -> QueryPlan:
     """The plan of the query that `shape` and `literals` make; raises SqlError for an impossible window."""
-    window = _window(shape, lexed, literals)
-    arguments = "" if window is None else render_window_arguments(window)
+    sides = side_windows(shape.brackets, shape.calls, lexed, literals) if shape.brackets else ()
+    window = max(sides, key=lambda w: w.range_us) if sides else _window(shape, lexed, literals)
+    arguments, holes = "" if window is None else render_window_arguments(window), side_holes(sides)
 
     def fill(template: Template) -> str:
-        return template.fill(literals, arguments)
+        return template.fill(literals, arguments, holes)
 
-    compiler = Compiler(shape.stream, literals, timezone, lambda node: fill(shape.text_of(node)))
+    def compiler(stream: Stream) -> Compiler:
+        return Compiler(stream, literals, timezone, lambda node: fill(shape.text_of(node)))
+
     return QueryPlan(
         text=lexed.source,
-        stream=shape.stream.name,
-        body=_body(shape, window if shape.windowed else None, compiler, fill),
+        streams=tuple(stream.name for stream in shape.streams),
+        body=_body(shape, window if shape.windowed else None, sides, compiler, fill),
         columns=shape.columns,
         plain_sql=lexed.text if shape.plain is None else fill(shape.plain),
         log_sql=fill(shape.log),
@@ -132,7 +179,36 @@ def _window(shape: Shape, lexed: Lexed, literals: tuple[str, ...]) -> Window | N
     return found[0]
 
 
-def _body(shape: Shape, window: Window | None, compiler: Compiler, fill: Callable[[Template], str]) -> Body:
+def side_windows(
+    brackets: Sequence[int | None], calls: Sequence[WindowCall], lexed: Lexed, literals: tuple[str, ...]
+) -> tuple[Window, ...]:
+    """The window of each side of a join; raises SqlError when they do not go together."""
+    if lexed.brackets:
+        return joined_windows([lexed.brackets[bracket or 0] for bracket in brackets])
+    found = [call.window(literals) for call in calls]
+    if any(window != found[0] for window in found):
+        raise errors.join_of_windows()
+    return (found[0],) * len(brackets)
+
+
+def side_holes(windows: Sequence[Window]) -> dict[str, str]:
+    """What fills the holes of a join's texts."""
+    if not windows:
+        return {}
+    seconds, micros = divmod(max(window.range_us for window in windows), 1_000_000)
+    holes = {f"w{side}": render_window_arguments(window) for side, window in enumerate(windows)}
+    return {**holes, "longest": f"INTERVAL '{seconds}.{micros:06d}' SECOND"}
+
+
+def _body(
+    shape: Shape,
+    window: Window | None,
+    sides: Sequence[Window],
+    compile_over: Callable[[Stream], Compiler],
+    fill: Callable[[Template], str],
+) -> Body:
+    compiler = compile_over(shape.stream)
+
     def predicate(node: exp.Expr | None) -> Predicate:
         return TRUE if node is None else compiler.predicate(node)
 
@@ -141,24 +217,40 @@ def _body(shape: Shape, window: Window | None, compiler: Compiler, fill: Callabl
             return TRUE
         return compiler.predicate(shape.where, shape.ordered)
 
+    def side_of(side: SideShape, side_window: Window) -> JoinSide:
+        where: Predicate = TRUE
+        if side.where is not None and side.ordered is not None:
+            where = compile_over(side.stream).predicate(side.where, side.ordered)
+        return JoinSide(side.stream.name, side_window, tuple(key.bind(fill) for key in side.keys), where)
+
+    def aggregation(found: AggregationShape, where: Predicate) -> Aggregation:
+        assert window is not None
+        return Aggregation(
+            window=window,
+            where=where,
+            keys=tuple(key.bind(fill) for key in found.keys),
+            aggregates=tuple(
+                Aggregate(a.function, a.input.bind(fill) if a.input else None, predicate(a.filter), a.type)
+                for a in found.aggregates
+            ),
+            finish=tuple(fill(text) for text in found.finish),
+            having=None if found.having is None else fill(found.having),
+            fragile=found.fragile,
+        )
+
     match shape.body:
         case FallbackShape(reason):
             return Fallback(reason, window)
         case ProjectionShape(outputs):
             return Projection(condition(), tuple(output.bind(fill) for output in outputs))
-        case AggregationShape(keys, aggregates, finish, having, fragile):
-            assert window is not None
-            return Aggregation(
-                window=window,
-                where=condition(),
-                keys=tuple(key.bind(fill) for key in keys),
-                aggregates=tuple(
-                    Aggregate(
-                        a.function, a.input.bind(fill) if a.input else None, predicate(a.filter), a.type
-                    )
-                    for a in aggregates
-                ),
-                finish=tuple(fill(text) for text in finish),
-                having=None if having is None else fill(having),
-                fragile=fragile,
+        case AggregationShape() as found:
+            return aggregation(found, condition())
+        case JoinShape(joined, carried, across, then):
+            return Join(
+                tuple(map(side_of, joined, sides)),
+                tuple(Carried(item.name, item.side, item.operand.bind(fill)) for item in carried),
+                across,
+                JoinedRows(tuple(map(fill, then.finish)), then.fragile)
+                if isinstance(then, JoinedRowsShape)
+                else aggregation(then, TRUE),
             )

@@ -15,7 +15,7 @@ MAX_SHAPES = 4096
 class ShapeCache:
     """An Analyzer that also remembers shapes, the least recently kept of which it forgets first.
 
-    Safe to use with changing streams: a shape is only found while its stream is exactly as it was.
+    Safe to use with changing streams: a shape is only found while its streams are exactly as they were.
     """
 
     def __init__(self, analyzer: Analyzer, capacity: int = MAX_SHAPES) -> None:
@@ -23,14 +23,14 @@ class ShapeCache:
         self._shapes: dict[Hashable, Shape] = {}
         self._schemas: dict[Hashable, tuple[Column, ...]] = {}
 
-    def schema(self, sql: str, stream: Stream) -> tuple[Column, ...]:
-        return self._analyzer.schema(sql, stream)
+    def schema(self, sql: str, *streams: Stream) -> tuple[Column, ...]:
+        return self._analyzer.schema(sql, *streams)
 
-    def schema_like(self, key: Hashable, sql: str, stream: Stream) -> tuple[Column, ...]:
-        """The schema of `sql`, which is that of every text with the same key over the same stream."""
-        known = self._schemas.get((key, stream))
+    def schema_like(self, key: Hashable, sql: str, *streams: Stream) -> tuple[Column, ...]:
+        """The schema of `sql`, which is that of every text with the same key over the same streams."""
+        known = self._schemas.get((key, streams))
         if known is None:
-            known = self._schemas[key, stream] = self.schema(sql, stream)
+            known = self._schemas[key, streams] = self.schema(sql, *streams)
             while len(self._schemas) > self._capacity:
                 del self._schemas[next(iter(self._schemas))]
         return known
@@ -39,8 +39,8 @@ class ShapeCache:
         shape = self._shapes.get(key)
         if shape is None:
             return None
-        now = streams.get(shape.stream.name)
-        return shape if now is shape.stream or now == shape.stream else None
+        same = all(streams.get(stream.name) == stream for stream in shape.streams)
+        return shape if same else None
 
     def keep(self, key: Hashable, shape: Shape) -> None:
         self._shapes.pop(key, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.model.window import Window
@@ -27,6 +28,25 @@ class CqlWindow:
         range_us = parse_duration(self.range_text)
         slide_us = range_us if self.slide_text is None else parse_duration(self.slide_text)
         return checked_window(range_us, slide_us, 0)
+
+
+def joined_windows(brackets: Sequence[CqlWindow]) -> tuple[Window, ...]:
+    """The windows of a join's streams: ranges may differ, the slide is one, and all end together.
+
+    The longest is aligned as it would be alone.
+
+    >>> joined_windows([CqlWindow("4 seconds", "3 seconds", 0), CqlWindow("8 seconds", None, 0)])[0].offset_us
+    1000000
+    """
+    ranges = [parse_duration(bracket.range_text) for bracket in brackets]
+    slides = {parse_duration(b.slide_text) for b in brackets if b.slide_text is not None}
+    slides = slides or set(ranges)
+    if len(slides) > 1:
+        raise errors.slides_differ()
+    slide_us, longest = slides.pop(), max(ranges)
+    for range_us in ranges:
+        checked_window(range_us, slide_us, 0)
+    return tuple(Window(range_us, slide_us, longest - range_us) for range_us in ranges)
 
 
 def starts_bracket(token: Token, following: Token | None) -> bool:

@@ -51,7 +51,7 @@ def unknown_statement(word: str, span: Span) -> SqlError:
 
 def not_a_query(what: str) -> SqlError:
     return SqlError(
-        "NOT_A_QUERY", f"{what} is not a continuous query", hint="a query is a SELECT over one stream"
+        "NOT_A_QUERY", f"{what} is not a continuous query", hint="a query is a SELECT over streams"
     )
 
 
@@ -88,6 +88,40 @@ def no_window(what: str, event_time: str) -> SqlError:
         "NO_WINDOW",
         f"{what} without a window never ends on a stream",
         hint=f"add GROUP BY window({event_time}, '10 seconds'), or write `FROM stream [RANGE 10 SECONDS]`",
+    )
+
+
+def join_without_window(relation: str, event_time: str) -> SqlError:
+    return SqlError(
+        "NO_WINDOW",
+        f"the join of `{relation}` without a window never ends on a stream",
+        hint="write `FROM a [RANGE 10 SECONDS] AS a, b [RANGE 10 SECONDS] AS b WHERE ...`, or join subqueries "
+        f"(SELECT *, window({event_time}, '10 seconds') AS window FROM stream) with their windows equal in ON",
+    )
+
+
+def join_without_equal_windows(relation: str | None) -> SqlError:
+    return SqlError(
+        "NO_WINDOW",
+        f"the join of `{relation or 'a subquery'}` does not say that the windows are equal",
+        hint="add an equality of the windows to ON, such as l.window = r.window",
+    )
+
+
+def join_of_windows() -> SqlError:
+    return SqlError(
+        "TWO_WINDOWS",
+        "the subqueries of the join have different windows",
+        hint="give them the same window, or write `FROM a [RANGE 10 SECONDS SLIDE 5 SECONDS], "
+        "b [RANGE 20 SECONDS SLIDE 5 SECONDS]`, where ranges may differ",
+    )
+
+
+def slides_differ() -> SqlError:
+    return SqlError(
+        "TWO_WINDOWS",
+        "the streams of the join have windows with different slides",
+        hint="ranges may differ, the slide is one for all: write the same SLIDE n UNIT in each bracket",
     )
 
 

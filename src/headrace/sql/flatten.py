@@ -16,6 +16,19 @@ from headrace.sql.windows import WindowCall, is_window_column, window_edge
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """What the innermost SELECT of a query reads when it is a join, as one relation of the columns of `stream`.
+
+    `where` are the conditions that FROM itself makes.
+    """
+
+    select: exp.Select
+    stream: Stream
+    scope: Scope
+    where: tuple[exp.Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """What stands in FROM: a stream or a subquery, and the name it has there."""
 
@@ -28,7 +41,11 @@ def source_of(select: exp.Select) -> Source:
     origin = select.args.get("from_")
     if origin is None:
         raise errors.unsupported("the query reads no stream", hint="add FROM and a stream")
-    relation = origin.this
+    return relation_of(origin.this)
+
+
+def relation_of(relation: exp.Expr) -> Source:
+    """What one relation of FROM is; raises SqlError for table functions, VALUES and the like."""
     alias = relation.args.get("alias")
     if alias is not None and alias.args.get("columns"):
         raise errors.unsupported(
@@ -51,10 +68,10 @@ def source_of(select: exp.Select) -> Source:
             )
 
 
-def innermost(select: exp.Select) -> exp.Table:
-    """The table at the bottom of a chain of subqueries."""
+def innermost(select: exp.Select) -> exp.Table | exp.Select:
+    """The table, or the SELECT that joins, at the bottom of a chain of subqueries."""
     relation: exp.Table | exp.Select = select
-    while isinstance(relation, exp.Select):
+    while isinstance(relation, exp.Select) and not relation.args.get("joins"):
         relation = source_of(relation).relation
     return relation
 
@@ -100,21 +117,24 @@ def _replace_tables(tree: exp.Expr, known: Mapping[str, exp.Expr]) -> None:
             table.replace(exp.Subquery(this=body.copy(), alias=alias.copy()))
 
 
-def flatten(select: exp.Select, stream: Stream, *, cql: bool) -> Flat:
-    """The flat form of `select` over `stream`; raises SqlError where it has none.
+def flatten(select: exp.Select, stream: Stream, *, cql: bool, origin: Origin | None = None) -> Flat:
+    """The flat form of `select` over `stream`, or over a join; raises SqlError where it has none.
 
     With `cql` the aggregation is grouped by the bracket's window, so it may not name another one.
     """
     places = sum(map(_window_places, select.find_all(exp.Select)))
     calls: list[WindowCall] = []
-    flat = _flatten(select, stream, calls, cql)
+    flat = _flatten(select, stream, calls, cql, origin)
     return replace(flat, calls=tuple(calls), window_places=places)
 
 
-def _flatten(select: exp.Select, stream: Stream, calls: list[WindowCall], cql: bool) -> Flat:
-    source = source_of(select)
-    if isinstance(source.relation, exp.Select):
-        inner = _flatten(source.relation, stream, calls, cql)
+def _flatten(
+    select: exp.Select, stream: Stream, calls: list[WindowCall], cql: bool, origin: Origin | None
+) -> Flat:
+    if origin is not None and select is origin.select:
+        inner, scope = Flat(stream, (), origin.where, None, (), ()), origin.scope
+    elif isinstance((source := source_of(select)).relation, exp.Select):
+        inner = _flatten(source.relation, stream, calls, cql, origin)
         scope = Scope(source.qualifier, inner.items)
     else:
         inner = Flat(stream, (), (), None, (), ())
@@ -259,7 +279,7 @@ def _having(node: exp.Expr, group: tuple[exp.Expr, ...], resolver: Resolver) -> 
     rest = tuple(item for item in resolver.scope.items if (item.name or "").lower() not in shadowed)
     outer = Resolver(
         resolver.stream,
-        Scope(resolver.scope.qualifier, (*keys, *aliases, *rest)),
+        Scope(resolver.scope.qualifier, (*keys, *aliases, *rest), resolver.scope.parts),
         resolver.calls,
         resolver.windowed,
     )

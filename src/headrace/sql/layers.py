@@ -13,7 +13,7 @@ from sqlglot import exp
 from headrace.model.query import WINDOW_COLUMN, Stream
 from headrace.sql import errors
 from headrace.sql.dialect import render
-from headrace.sql.flatten import source_of
+from headrace.sql.flatten import Origin, source_of
 from headrace.sql.names import quote_name
 from headrace.sql.render import LIVE_WINDOWS, windowed_relation
 from headrace.sql.resolve import Item, Resolver, Scope, column, is_aggregated, output_items, stream_scope
@@ -36,20 +36,30 @@ class _Layer:
     items: tuple[Item, ...]
 
 
-def render_layers(select: exp.Select, stream: Stream, relation: str, *, live: bool) -> str:
-    """The query over `relation`; with `live` only for the windows that LIVE_WINDOWS keeps."""
-    return _layer(select, stream, relation, live, top=True).text
+def render_layers(
+    select: exp.Select, stream: Stream, relation: str, *, live: bool, origin: Origin | None = None
+) -> str:
+    """The query over `relation`; with `live` only for the windows that LIVE_WINDOWS keeps.
+
+    The relation of a join, its `origin`, has the window already.
+    """
+    return _layer(select, stream, relation, live, origin, top=True).text
 
 
-def _layer(select: exp.Select, stream: Stream, relation: str, live: bool, *, top: bool) -> _Layer:
-    source = source_of(select)
-    if isinstance(source.relation, exp.Select):
-        inner = _layer(source.relation, stream, relation, live, top=False)
+def _layer(
+    select: exp.Select, stream: Stream, relation: str, live: bool, origin: Origin | None, *, top: bool
+) -> _Layer:
+    conditions: list[str]
+    if origin is not None and select is origin.select:
+        scope, source_text = origin.scope, f"{relation} AS t"
+        conditions = [f"({render(node)})" for node in origin.where]
+    elif isinstance((source := source_of(select)).relation, exp.Select):
+        inner = _layer(source.relation, stream, relation, live, origin, top=False)
         scope = Scope(source.qualifier, tuple(_visible(item) for item in inner.items))
-        origin, conditions = f"({inner.text}) AS t", []
+        source_text, conditions = f"({inner.text}) AS t", []
     else:
         scope = stream_scope(stream, source.qualifier or stream.name)
-        origin = f"{windowed_relation(stream, relation)} AS t"
+        source_text = f"{windowed_relation(stream, relation)} AS t"
         conditions = [LIVE_WINDOWS] if live else []
     resolver = Resolver(stream, scope, [], False)
     items = tuple(output_items(select, resolver))
@@ -62,7 +72,7 @@ def _layer(select: exp.Select, stream: Stream, relation: str, live: bool, *, top
     word = "SELECT DISTINCT" if select.args.get("distinct") else "SELECT"
     shown = ", ".join([_EDGES if top else WINDOW_COLUMN, *map(_item, items)])
     clause = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return _Layer(f"{word} {shown} FROM {origin}{clause}{tail}", items)
+    return _Layer(f"{word} {shown} FROM {source_text}{clause}{tail}", items)
 
 
 def _tail(select: exp.Select, resolver: Resolver) -> str:

@@ -22,7 +22,12 @@ class Lexed:
     source: str
     text: str
     tokens: list[Token]
-    cql: CqlWindow | None
+    brackets: tuple[CqlWindow, ...] = ()
+
+    @property
+    def cql(self) -> CqlWindow | None:
+        """The bracket of a query over one stream."""
+        return self.brackets[0] if self.brackets else None
 
 
 def lex(source: str) -> Lexed:
@@ -30,7 +35,7 @@ def lex(source: str) -> Lexed:
     tokens = statement_tokens(source)
     text = source[tokens[0].start : tokens[-1].end + 1]
     out: list[Token] = []
-    cql: CqlWindow | None = None
+    brackets: list[CqlWindow] = []
     index, count = 0, len(tokens)
     while index < count:
         token = tokens[index]
@@ -41,15 +46,13 @@ def lex(source: str) -> Lexed:
         elif kind is TokenType.WINDOW and (following is None or following.token_type not in _NAMES):
             out.append(_as_name(token))
         elif kind is TokenType.L_BRACKET and starts_bracket(token, following):
-            if cql is not None:
-                raise errors.unsupported("joins are not available yet", hint="write a query over one stream")
-            cql, index = read_bracket(tokens, index)
-            cql = replace(cql, after=len(out))
+            bracket, index = read_bracket(tokens, index)
+            brackets.append(replace(bracket, after=len(out)))
             continue
         else:
             out.append(token)
         index += 1
-    return Lexed(source, text, out, cql)
+    return Lexed(source, text, out, tuple(brackets))
 
 
 _AFTER_WHERE = (TokenType.GROUP_BY, TokenType.HAVING)

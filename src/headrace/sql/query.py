@@ -14,7 +14,7 @@ from headrace.model.query import LOG_RELATION, QueryPlan, Stream
 from headrace.model.types import Column, Kind, SqlType
 from headrace.sql import errors
 from headrace.sql.aggregates import NotShared, plan_aggregation
-from headrace.sql.analysis import Analyzer
+from headrace.sql.analysis import Analyzer, check_types
 from headrace.sql.binding import BodyShape, FallbackShape, OperandShape, ProjectionShape, Shape, bind
 from headrace.sql.cache import ShapeCache
 from headrace.sql.conjuncts import in_order
@@ -23,6 +23,7 @@ from headrace.sql.dialect import TokenType, parse, render
 from headrace.sql.flatten import find_stream, flatten, inline_ctes, innermost
 from headrace.sql.functions import is_aggregate
 from headrace.sql.having import filter_keys_early
+from headrace.sql.join_query import build_join
 from headrace.sql.layers import needs_layers, render_layers
 from headrace.sql.lexer import Lexed, cut_tokens, lex, where_tokens
 from headrace.sql.literals import mark_literals
@@ -30,12 +31,11 @@ from headrace.sql.names import quote_name
 from headrace.sql.predicates import Compiler
 from headrace.sql.refusals import refuse_parts, refuse_statement
 from headrace.sql.render import render_log, render_plain
-from headrace.sql.resolve import Flat, Item, enclosed
+from headrace.sql.resolve import Flat, enclosed, window_edges
 from headrace.sql.safety import cannot_raise
 from headrace.sql.shape import Lifted, lift
 from headrace.sql.templates import Template, literal_hole
-from headrace.sql.windows import is_window_column, render_window_arguments, window_column, window_edge
-from headrace.sql.written import identifier
+from headrace.sql.windows import has_window, is_window_column, render_window_arguments, window_column
 
 _QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN, TokenType.VALUES)
 
@@ -73,6 +73,8 @@ def _build(
         select = inline_ctes(refuse_statement(tree))
         refuse_parts(select, analytic=lexed.cql is not None)
         table = innermost(select)
+        if isinstance(table, exp.Select):
+            return build_join(select, table, lexed, lifted, streams, analyzer, timezone), reusable
         _check_bracket(lexed, table)
         stream = find_stream(table, streams)
         build = _Build(lexed, lifted, stream, analyzer, timezone)
@@ -85,6 +87,8 @@ def _check_bracket(lexed: Lexed, table: exp.Table) -> None:
     """The window belongs to the stream, so its bracket follows the stream's name."""
     if lexed.cql is None:
         return
+    if len(lexed.brackets) > 1:
+        raise errors.syntax("a stream has one window bracket", span_of(lexed.tokens[lexed.cql.after - 1]))
     before = lexed.tokens[lexed.cql.after - 1]
     if table.this.meta.get("start") != before.start:
         raise errors.syntax("a window bracket follows a stream's name", span_of(before))
@@ -168,14 +172,14 @@ class _Build:
         over = select.find(exp.Window)
         reason = "analytic functions" if over is not None else "the rows of each window"
         body = FallbackShape(f"{reason} have no shared form yet")
-        columns = self._check_types(self._schema(self._fill(plain)))
+        columns = check_types(self._schema(self._fill(plain)))
         return Shape(self.stream, (), True, True, None, None, body, columns, plain, log)
 
     def _check_window(self, flat: Flat) -> bool:
         """Whether results come per window; raises SqlError when they should and cannot."""
         if flat.group is None:
             return False
-        if any(map(_has_window, flat.group)):
+        if any(map(has_window, flat.group)):
             return True
         for key in flat.group:
             if any(map(is_window_column, key.find_all(exp.Column))) and type(key) in _SETS:
@@ -190,7 +194,7 @@ class _Build:
         if flat.window_places > 1 and window is not None and not window.tumbles:
             raise errors.two_sliding_windows()
         try:
-            columns = self._check_types(self._typed(flat, plain))
+            columns = check_types(self._typed(flat, plain))
         except SqlError as error:
             if flat.window_places > 1 and "MISSING_AGGREGATION" in (error.detail or ""):
                 raise errors.hidden_window(error) from None
@@ -222,21 +226,6 @@ class _Build:
 
     def _schema(self, sql: str) -> tuple[Column, ...]:
         return self.analyzer.schema(sql, self.stream)
-
-    @staticmethod
-    def _check_types(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-        for column in columns:
-            if not column.type.travels:
-                raise errors.unsupported(
-                    f"the column {column.name} is of type {column.type.name}, which no result can hold",
-                    hint="CAST it to STRING",
-                )
-            if column.type.twin_field is not None:
-                raise errors.unsupported(
-                    f"the column {column.name} has a struct with two fields `{column.type.twin_field}`",
-                    hint="give its fields different names",
-                )
-        return columns
 
     def _types_of(self, expressions: list[str]) -> list[SqlType]:
         """Spark's types of aggregate expressions; plain columns need no analysis."""
@@ -290,26 +279,9 @@ class _Build:
 _SETS: dict[type[exp.Expr], str] = {exp.Cube: "CUBE", exp.Rollup: "ROLLUP", exp.GroupingSets: "GROUPING SETS"}
 
 
-def _has_window(key: exp.Expr) -> bool:
-    """Whether each row of a group by `key` is of one window."""
-    match key:
-        case exp.GroupingSets():
-            return all(map(_has_window, key.expressions))
-        case exp.Tuple():
-            return any(map(_has_window, key.expressions))
-        case exp.Paren():
-            return _has_window(key.this)
-        case _:
-            return is_window_column(key) or window_edge(key) is not None
-
-
 def _with_window(flat: Flat) -> Flat:
     """A CQL aggregation as the windowed aggregation it means: window edges first, grouped by the window."""
-    edges = tuple(
-        Item(f"window_{edge}", exp.Dot(this=window_column(), expression=identifier(edge)))
-        for edge in ("start", "end")
-    )
-    return replace(flat, items=(*edges, *flat.items), group=(window_column(), *(flat.group or ())))
+    return replace(flat, items=(*window_edges(), *flat.items), group=(window_column(), *(flat.group or ())))
 
 
 def _aggregation_name(flat: Flat) -> str:

@@ -12,7 +12,6 @@ from headrace.sql.functions import GENERATORS, NONDETERMINISTIC, function_name
 _CLOCKS = tuple(set(HeadraceParser.NO_PAREN_FUNCTIONS.values()))
 
 _CLAUSES = {
-    "joins": ("joins are not available yet", "write a query over one stream"),
     "laterals": ("LATERAL VIEW is not available", "give the stream one row per element"),
     "order": ("ORDER BY has no end to sort on a stream", "sort the results when you read them"),
     "sort": ("SORT BY has no meaning on a stream", "sort the results when you read them"),
@@ -101,7 +100,7 @@ def _place_problem(node: exp.Expr) -> SqlError | None:
     """A SELECT may stand at the top or in FROM, nowhere else."""
     if isinstance(node, exp.Table) or node.parent is None:
         return None
-    if isinstance(node.parent, exp.From | exp.Subquery | exp.CTE):
+    if isinstance(node.parent, exp.From | exp.Join | exp.Subquery | exp.CTE):
         return None
     return _subquery_problem(node)
 

@@ -13,15 +13,15 @@ from headrace.sql.resolve import Flat, Item
 from headrace.sql.templates import WINDOW_HOLE
 from headrace.sql.windows import is_window_column
 
-_END = f"unix_micros(CAST({WINDOW_COLUMN}.end AS TIMESTAMP))"
+END = f"unix_micros(CAST({WINDOW_COLUMN}.end AS TIMESTAMP))"
 
-LIVE_WINDOWS = f"{_END} > {CLOSED_COLUMN} AND {_END} > :after AND {_END} <= :until"
+LIVE_WINDOWS = f"{END} > {CLOSED_COLUMN} AND {END} > :after AND {END} <= :until"
 """Keeps what is not late, and only the windows that a run is asked for."""
 
 
-def windowed_relation(stream: Stream, relation: str) -> str:
+def windowed_relation(stream: Stream, relation: str, hole: str = WINDOW_HOLE) -> str:
     """The stream's tuples, once per window that contains them, with the window as a hidden column."""
-    call = f"window({quote_name(stream.event_time)}, {WINDOW_HOLE})"
+    call = f"window({quote_name(stream.event_time)}, {hole})"
     return f"(SELECT *, {call} AS {WINDOW_COLUMN} FROM {relation})"
 
 
@@ -33,6 +33,22 @@ def render_log(flat: Flat, names: Sequence[str], *, windowed: bool) -> str:
     relation = f"{windowed_relation(flat.stream, LOG_RELATION)} AS t" if uses_window else LOG_RELATION
     return _select([_aliased(item.node, name) for item, name in zip(flat.items, names, strict=True)],
                    relation, conditions, flat)  # fmt: skip
+
+
+def render_flat(flat: Flat, names: Sequence[str], relation: str, hole: str, *, live: bool) -> str:
+    """A windowed aggregation over `relation`, with the window's arguments in a hole of its own."""
+    conditions = [*([LIVE_WINDOWS] if live else []), *_conditions(flat.where)]
+    items = [_aliased(item.node, name) for item, name in zip(flat.items, names, strict=True)]
+    return _select(items, f"{windowed_relation(flat.stream, relation, hole)} AS t", conditions, flat)
+
+
+def render_joined(flat: Flat, names: Sequence[str | None], relation: str) -> str:
+    """A query over the relation of a join."""
+    items = [
+        render(item.node) if name is None else _aliased(item.node, name)
+        for item, name in zip(flat.items, names, strict=True)
+    ]
+    return _select(items, f"{relation} AS t", _conditions(flat.where), flat)
 
 
 def render_plain(flat: Flat) -> str:

@@ -38,10 +38,19 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The columns that one FROM clause makes visible, in order, under one qualifier."""
+    """The columns that one FROM clause makes visible, in order, under one qualifier.
+
+    `parts` are the relations of a join, each with a qualifier of its own; `items` are then all that are visible.
+    """
 
     qualifier: str | None
     items: tuple[Item, ...]
+    parts: tuple[Scope, ...] = ()
+
+    def named(self, qualifier: str) -> Scope | None:
+        """The relation of this name."""
+        lowered = qualifier.lower()
+        return next((s for s in self.parts or (self,) if (s.qualifier or "").lower() == lowered), None)
 
     def find(self, name: str) -> list[Item]:
         lowered = name.lower()
@@ -93,20 +102,19 @@ class Resolver:
         )
 
     def _column(self, node: exp.Column) -> exp.Expr:
-        parts = node.parts
-        qualifier = self.scope.qualifier
-        qualified = len(parts) > 1 and parts[0].name.lower() == (qualifier or "").lower()
-        if qualified and (self.scope.find(parts[1].name) or not self.scope.find(parts[0].name)):
-            parts = parts[1:]
-        return _fields(self._named(parts[0], node), parts[1:])
+        parts, scope = node.parts, self.scope
+        named = scope.named(parts[0].name) if len(parts) > 1 else None
+        if named is not None and (named.find(parts[1].name) or not scope.find(parts[0].name)):
+            parts, scope = parts[1:], named
+        return _fields(self._named(parts[0], node, scope), parts[1:])
 
-    def _named(self, name: exp.Expr, node: exp.Column) -> exp.Expr:
-        found = self.scope.find(name.name)
+    def _named(self, name: exp.Expr, node: exp.Column, scope: Scope) -> exp.Expr:
+        found = scope.find(name.name)
         if not found and name.name.lower() == "window" and self.windowed:
             return window_column()
         found = found or [item for item in self.aliases if (item.name or "").lower() == name.name.lower()]
         if not found:
-            raise errors.unknown_column(name.name, self.scope.names(), span_of_node(node))
+            raise errors.unknown_column(name.name, scope.names(), span_of_node(node))
         if len(found) > 1:
             raise errors.ambiguous_column(name.name, span_of_node(node))
         return enclosed(found[0].node)
@@ -136,11 +144,15 @@ class Resolver:
     def _spread(self, node: exp.Expr) -> list[exp.Expr]:
         if not _is_star(node):
             return [node]
-        path = _starred_path(node, self.scope)
+        scope, path = _starred(node, self.scope)
         names = [item.name for item in _star(node, self.stream, self.scope)]
         if None in names:
             raise errors.unsupported("* in a call stands for a column without a name", hint="write it out")
-        return [_path([*path, name]) for name in names if name is not None]
+        paths = [_path([*path, name]) for name in names if name is not None]
+        if scope is not self.scope and scope.qualifier:
+            for found in paths:
+                next(found.find_all(exp.Column)).set("table", identifier(scope.qualifier))
+        return paths
 
     def _dot(self, node: exp.Dot) -> exp.Expr:
         """A field of an expression; the field's name is not a column."""
@@ -187,19 +199,18 @@ def _is_star(node: exp.Expr) -> bool:
     return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
 
 
-def _starred_path(node: exp.Expr, scope: Scope) -> list[str]:
-    """What stands before `.*`, without the relation's name; empty when the star is for all of its columns."""
+def _starred(node: exp.Expr, scope: Scope) -> tuple[Scope, list[str]]:
+    """(the relation that a star is for, the path of the struct in it); no path when it is for all columns."""
     path = [part.name for part in node.parts[:-1]] if isinstance(node, exp.Column) else []
-    if path and path[0].lower() == (scope.qualifier or "").lower():
-        return path[1:]
-    return path
+    named = scope.named(path[0]) if path else None
+    return (scope, path) if named is None else (named, path[1:])
 
 
 def _star(node: exp.Expr, stream: Stream, scope: Scope) -> Iterator[Item]:
     star = node if isinstance(node, exp.Star) else node.this
     if star.args.get("replace") or star.args.get("rename"):
         raise errors.unsupported("* REPLACE is not available", hint="write the columns out")
-    path = _starred_path(node, scope)
+    scope, path = _starred(node, scope)
     items = _struct_items(path, node, stream, scope) if path else scope.items
     dropped = {name.name.lower() for name in star.args.get("except_") or ()}
     known = [item.name for item in items if item.name is not None]
@@ -292,6 +303,14 @@ class Flat:
     def uses_window(self) -> bool:
         nodes = (*(item.node for item in self.items), *self.where)
         return any(is_window_column(found) for node in nodes for found in node.find_all(exp.Column))
+
+
+def window_edges() -> tuple[Item, ...]:
+    """`window_start` and `window_end`, which every CQL result begins with."""
+    return tuple(
+        Item(f"window_{edge}", exp.Dot(this=window_column(), expression=identifier(edge)))
+        for edge in ("start", "end")
+    )
 
 
 def is_aggregated(select: exp.Select) -> bool:

@@ -93,7 +93,9 @@ class _Place:
 
 def lift(lexed: Lexed) -> Lifted:
     """The shape key and the literals of a token stream, in one pass."""
-    key = ["sql" if lexed.cql is None else f"cql {lexed.cql.after}"]
+    key = [
+        " ".join(["cql", *(str(bracket.after) for bracket in lexed.brackets)]) if lexed.brackets else "sql"
+    ]
     literals: list[str] = []
     lifted: list[int] = []
     slots: dict[int, int] = {}

@@ -85,6 +85,19 @@ def window_edge(node: exp.Expr) -> str | None:
     return None
 
 
+def has_window(key: exp.Expr) -> bool:
+    """Whether each row of a group by `key` is of one window."""
+    match key:
+        case exp.GroupingSets():
+            return all(map(has_window, key.expressions))
+        case exp.Tuple():
+            return any(map(has_window, key.expressions))
+        case exp.Paren():
+            return has_window(key.this)
+        case _:
+            return is_window_column(key) or window_edge(key) is not None
+
+
 def _duration(node: exp.Expr, literals: tuple[str, ...]) -> int:
     text = read_string(node, literals)
     if text is not None:

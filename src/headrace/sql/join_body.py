@@ -1,0 +1,290 @@
+"""Which joins the shared operator runs: sides, key, conditions across sides, and what is done with the rows.
+
+Conjuncts over one side become its predicate. Equalities between sides make the key: the classes of equal values that
+every side has a part in. What is left must compare a value of one side with a value of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from headrace.model.predicate import Op
+from headrace.model.query import Across
+from headrace.model.types import TIMESTAMP, Column, Kind, SqlType
+from headrace.sql.aggregates import NotShared, plan_aggregation, window_struct
+from headrace.sql.binding import (
+    AggregationShape,
+    CarriedShape,
+    JoinedRowsShape,
+    JoinShape,
+    OperandShape,
+    SideShape,
+)
+from headrace.sql.conjuncts import conjuncts, in_order
+from headrace.sql.dialect import render
+from headrace.sql.joins import JoinOrigin
+from headrace.sql.predicates import Compiler
+from headrace.sql.resolve import Flat, column, enclosed
+from headrace.sql.safety import cannot_raise
+from headrace.sql.templates import Template
+from headrace.sql.windows import is_window_column, window_edge
+
+_OPS: dict[type[exp.Expr], Op] = {
+    exp.EQ: Op.EQ,
+    exp.LT: Op.LT,
+    exp.LTE: Op.LE,
+    exp.GT: Op.GT,
+    exp.GTE: Op.GE,
+}
+_COMPARED = frozenset(
+    (Kind.INTEGER, Kind.FLOATING, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ, Kind.BOOLEAN, Kind.STRING)
+)
+_KEYS = _COMPARED | {Kind.DECIMAL, Kind.TIME}
+
+TypesOf = Callable[[list[str]], list[SqlType]]
+
+
+def plan_join(
+    flat: Flat,
+    origin: JoinOrigin,
+    columns: Sequence[Column],
+    types_of: TypesOf,
+    literals: tuple[str, ...],
+    timezone: str,
+) -> JoinShape:
+    """The shared form of a join; raises NotShared when there is none."""
+    if origin.outer:
+        kind = next(side.kind for side in origin.sides if side.kind != "INNER")
+        raise NotShared(f"{kind} JOIN has no shared form")
+    if any(side.opaque for side in origin.sides):
+        raise NotShared("a join of aggregations has no shared form")
+    plan = _Plan(flat, origin, types_of, literals, timezone)
+    plan.sort_conditions()
+    sides = plan.sides()
+    across = plan.across()
+    then = plan.rows(columns) if flat.group is None else plan.aggregation()
+    return JoinShape(sides, tuple(plan.carried.values()), across, then)
+
+
+@dataclass(slots=True)
+class _Plan:
+    flat: Flat
+    origin: JoinOrigin
+    types_of: TypesOf
+    literals: tuple[str, ...]
+    timezone: str
+    own: dict[int, list[exp.Expr]] = field(default_factory=dict)
+    equalities: list[tuple[exp.Expr, exp.Expr]] = field(default_factory=list)
+    compared: list[tuple[exp.Expr, Op, exp.Expr]] = field(default_factory=list)
+    carried: dict[tuple[int, str], CarriedShape] = field(default_factory=dict)
+
+    # conditions
+
+    def sort_conditions(self) -> None:
+        """Every conjunct to the side it is about, to the equalities, or to the comparisons across sides."""
+        for whole in self.flat.where:
+            for node in conjuncts(whole):
+                if any(map(is_window_column, node.find_all(exp.Column))):
+                    raise NotShared(f"{self._text(node)} asks each row for its window")
+                sides = self.origin.sides_in(node)
+                if len(sides) <= 1:
+                    self.own.setdefault(min(sides, default=0), []).append(node)
+                elif isinstance(node, exp.EQ) and self._two_sided(node):
+                    self.equalities.append((node.this.unnest(), node.expression.unnest()))
+                elif type(node) in _OPS and self._two_sided(node):
+                    self.compared.append((node.this.unnest(), _OPS[type(node)], node.expression.unnest()))
+                else:
+                    raise NotShared(f"{self._text(node)} is more than a comparison of one side with another")
+
+    def _two_sided(self, node: exp.Expr) -> bool:
+        parts = [self.origin.sides_in(part) for part in (node.this, node.expression)]
+        return all(len(part) == 1 for part in parts) and parts[0] != parts[1]
+
+    def _text(self, node: exp.Expr) -> str:
+        """`node` as its reader would write it."""
+
+        def step(found: exp.Expr) -> exp.Expr:
+            side = self.origin.side_of(found.name) if isinstance(found, exp.Column) else None
+            if side is None:
+                return found
+            name = found.name[len(side.name("")) :]
+            return exp.Column(this=exp.to_identifier(name), table=exp.to_identifier(side.qualifier or "t"))
+
+        return render(node.copy().transform(step, copy=False))
+
+    def sides(self) -> tuple[SideShape, ...]:
+        """The sides with the keys that all of them share."""
+        keys = self._keys()
+        return tuple(
+            SideShape(
+                side.stream,
+                tuple(self._operand(key[side.number], type_) for key, type_ in keys),
+                *self._condition(side.number),
+            )
+            for side in self.origin.sides
+        )
+
+    def _condition(self, number: int) -> tuple[exp.Expr | None, exp.Expr | None]:
+        side = self.origin.sides[number]
+        nodes = [side.over_stream(node) for node in self.own.get(number, ())]
+        if not nodes:
+            return None, None
+        whole = nodes[0]
+        for node in nodes[1:]:
+            whole = exp.And(this=enclosed(whole), expression=enclosed(node))
+        compiler = Compiler(side.stream, self.literals, self.timezone, render)
+
+        def harmless(node: exp.Expr) -> bool:
+            if compiler.only_atoms(node):
+                return True
+            telling = node.find(exp.RegexpLike, exp.Div)
+            return telling is None and cannot_raise(node, side.stream, self.literals)
+
+        return whole, in_order(whole, harmless)
+
+    def _keys(self) -> list[tuple[dict[int, exp.Expr], SqlType]]:
+        """Classes of equal values with a part in every side; the other equalities become comparisons."""
+        classes: list[dict[tuple[int, str], exp.Expr]] = []
+        for pair in self.equalities:
+            merged = {(self._side(node), render(node)): node for node in pair}
+            rest = []
+            for known in classes:
+                if known.keys() & merged.keys():
+                    merged = known | merged
+                else:
+                    rest.append(known)
+            classes = [*rest, merged]
+        count = len(self.origin.sides)
+        keys: list[tuple[dict[int, exp.Expr], SqlType]] = []
+        for members in classes:
+            of_side: dict[int, exp.Expr] = {}
+            for (side, _), node in members.items():
+                of_side.setdefault(side, node)
+            type_ = self._key_type(list(members.values()))
+            if len(of_side) == count and type_ is not None:
+                keys.append((of_side, type_))
+                self._repeat_equalities(members, of_side)
+            else:
+                mine = [p for p in self.equalities if (self._side(p[0]), render(p[0])) in members]
+                self.compared += [(left, Op.EQ, right) for left, right in mine]
+        if not keys:
+            if not self.equalities:
+                raise NotShared("a join without an equality has no shared form")
+            raise NotShared("no key is common to all streams of the join, or its types differ")
+        return keys
+
+    def _repeat_equalities(
+        self, members: dict[tuple[int, str], exp.Expr], of_side: dict[int, exp.Expr]
+    ) -> None:
+        """Values of one side that are equal by way of another are equal on their own side."""
+        for (side, _), node in members.items():
+            if node is not of_side[side]:
+                equal = exp.EQ(this=enclosed(of_side[side]), expression=enclosed(node))
+                self.own.setdefault(side, []).append(equal)
+
+    def _side(self, node: exp.Expr) -> int:
+        return min(self.origin.sides_in(node))
+
+    def _key_type(self, nodes: Sequence[exp.Expr]) -> SqlType | None:
+        """The type that all of these have, or one of their integer types; None when Spark would convert them."""
+        types = self._types(nodes)
+        if all(type_.kind is Kind.INTEGER for type_ in types):
+            return types[0]
+        same = all(type_ == types[0] for type_ in types) and types[0].kind in _KEYS
+        plain = types[0].kind is not Kind.STRING or types[0].name == "string"
+        return types[0] if same and plain else None
+
+    def _types(self, nodes: Sequence[exp.Expr]) -> list[SqlType]:
+        return self.types_of([f"any_value({render(node)})" for node in nodes])
+
+    def across(self) -> tuple[Across, ...]:
+        """Comparisons across sides, over values that the rows carry."""
+        found = []
+        for left, op, right in self.compared:
+            types = self._types([left, right])
+            whole = all(type_.kind is Kind.INTEGER for type_ in types)
+            if not whole and (types[0] != types[1] or types[0].kind not in _COMPARED):
+                raise NotShared(
+                    f"{self._text(left)} and {self._text(right)} are of types that are not compared"
+                )
+            places = [self._carry(node, type_) for node, type_ in zip((left, right), types, strict=True)]
+            found.append(Across(places[0], op, places[1]))
+        return tuple(found)
+
+    # what rows carry
+
+    def _operand(self, node: exp.Expr, type_: SqlType) -> OperandShape:
+        """An operand over its side's stream."""
+        inner = self.origin.sides[self._side(node)].over_stream(node.unnest())
+        if isinstance(inner, exp.Column):
+            return OperandShape(Template.of(inner.name), type_, plain=True)
+        side = self.origin.sides[self._side(node)]
+        if not cannot_raise(inner, side.stream, self.literals):
+            raise NotShared(f"{self._text(node)} may fail for tuples that are never joined")
+        return OperandShape(Template.of(render(inner)), type_, plain=False)
+
+    def _carry(self, node: exp.Expr, type_: SqlType) -> int:
+        """The place among the carried values of one over a single side."""
+        inner = node.unnest()
+        side, text = self._side(inner), render(inner)
+        if (side, text) not in self.carried:
+            name = inner.name if isinstance(inner, exp.Column) else f"x{len(self.carried)}"
+            self.carried[side, text] = CarriedShape(name, side, self._operand(inner, type_))
+        return list(self.carried).index((side, text))
+
+    def _carry_columns(self, nodes: Iterable[exp.Expr]) -> None:
+        for node in nodes:
+            for found in node.find_all(exp.Column):
+                if self.origin.side_of(found.name) is not None:
+                    self._carry(found, self.origin.stream.column(found.name).type)
+
+    def rows(self, columns: Sequence[Column]) -> JoinedRowsShape:
+        """The rows as they are, finished when they are read."""
+        self._carry_columns(item.node for item in self.flat.items)
+        nodes = [_over_row(item.node) for item in self.flat.items]
+        edges = tuple(Column(f"window_{edge}", TIMESTAMP) for edge in ("start", "end"))
+        row = type(self.origin.stream)(
+            self.origin.stream.name, (*self.origin.stream.columns, *edges), self.origin.stream.event_time, 0
+        )
+        fragile = any(
+            node.find(exp.RegexpLike) or not cannot_raise(node, row, self.literals) for node in nodes
+        )
+        return JoinedRowsShape(tuple(Template.of(render(node)) for node in nodes), fragile)
+
+    def aggregation(self) -> AggregationShape:
+        """An aggregation of the rows over values that they carry."""
+        compiler = Compiler(self.origin.stream, self.literals, self.timezone, render)
+
+        def operand(node: exp.Expr, type_: SqlType, condition: exp.Expr | None) -> OperandShape:
+            if len(self.origin.sides_in(node)) != 1:
+                raise NotShared(f"{self._text(node)} is computed from more than one side")
+            place = self._carry(node, type_)
+            carried = list(self.carried.values())[place]
+            return OperandShape(Template.of(carried.name), type_, plain=True)
+
+        def guarded(condition: exp.Expr) -> exp.Expr:
+            if not compiler.only_atoms(condition):
+                raise NotShared(f"FILTER (WHERE {self._text(condition)}) over a join has no shared form")
+            self._carry_columns([condition])
+            return condition
+
+        return plan_aggregation(self.flat_over_rows(), self.types_of, operand, guarded, self.literals)
+
+    def flat_over_rows(self) -> Flat:
+        """The aggregation without the conditions, which the join has checked."""
+        return replace(self.flat, where=())
+
+
+def _over_row(node: exp.Expr) -> exp.Expr:
+    """An expression over a stored row: the window by its edges."""
+
+    def step(found: exp.Expr) -> exp.Expr:
+        edge = window_edge(found)
+        if edge is not None:
+            return column(f"window_{edge}")
+        return window_struct() if is_window_column(found) else found
+
+    return node.copy().transform(step, copy=False)
