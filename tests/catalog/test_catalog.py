@@ -167,7 +167,7 @@ def test_dropping_twice_or_nobody_is_refused(log: Opened) -> None:
 
 def test_a_query_of_an_unknown_stream_is_refused(log: Opened) -> None:
     with pytest.raises(CatalogError, match="no stream `nowhere`"):
-        log.catalog.request_create("a", dataclasses.replace(PLAN, streams=(StreamName("nowhere")),))
+        log.catalog.request_create("a", dataclasses.replace(PLAN, streams=(StreamName("nowhere"),)))
     assert log.catalog.entries() == ()
 
 

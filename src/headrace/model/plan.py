@@ -19,6 +19,15 @@ class ScanPath(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Read:
+    """What an operator asks of one stream."""
+
+    stream: StreamName
+    path: ScanPath
+    scanned: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class OperandIndex:
     """All constants that any predicate of the operator compares `operand` with, sorted, without repeats."""
 
@@ -120,7 +129,8 @@ class Output:
 class AggregationOperator:
     """A shared windowed aggregation: same stream, same grouping keys, same scan path.
 
-    `columns` are ordered by window, so the columns of one window are contiguous.
+    `columns` are ordered by window, so the columns of one window are contiguous. Windows close by the least watermark
+    of the streams in `clock`. The rows of an operator with a `product` are factors of that, and no results.
     """
 
     id: str
@@ -136,6 +146,20 @@ class AggregationOperator:
     measures: tuple[Measure, ...]
     lanes: tuple[Lane, ...]
     outputs: tuple[Output, ...]
+    clock: tuple[StreamName, ...] = ()
+    product: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.clock:
+            object.__setattr__(self, "clock", (self.stream,))
+
+    @property
+    def queries(self) -> tuple[QueryId, ...]:
+        return tuple(dict.fromkeys(column.query for column in self.columns))
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        return (Read(self.stream, self.path, self.scanned),)
 
     @property
     def scanned(self) -> tuple[Operand, ...]:
@@ -161,6 +185,14 @@ class SelectionOperator:
     slots: tuple[int, ...]
     predicates: tuple[Predicate, ...]
     families: tuple[Family, ...]
+
+    @property
+    def clock(self) -> tuple[StreamName, ...]:
+        return (self.stream,)
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        return (Read(self.stream, self.path, self.scanned),)
 
     @property
     def scanned(self) -> tuple[Operand, ...]:
@@ -244,15 +276,66 @@ class JoinChain:
 
 @dataclass(frozen=True, slots=True)
 class JoinOperator:
-    """All shared joins over keys of the same types: tuples of every input are spread by key in the same way."""
+    """All shared joins of the same streams over keys of the same types: tuples of every input are spread alike."""
 
     id: str
     inputs: tuple[JoinInput, ...]
     chains: tuple[JoinChain, ...]
 
     @property
-    def queries(self) -> tuple[JoinedQuery, ...]:
-        return tuple(query for chain in self.chains for query in chain.queries)
+    def queries(self) -> tuple[QueryId, ...]:
+        return tuple(query.query for chain in self.chains for query in chain.queries)
+
+    @property
+    def clock(self) -> tuple[StreamName, ...]:
+        return tuple(dict.fromkeys(input_.stream for input_ in self.inputs))
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        return tuple(Read(i.stream, i.path, i.scanned) for i in self.inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """How an aggregate of joined rows follows from its side's rows.
+
+    `column` is its value among the aggregates of side `side` (None: COUNT(*), which all sides make), `count` the COUNT
+    of its input there for functions that need it. The first aggregate of every side is its COUNT(*).
+    """
+
+    function: AggregateFunction
+    type: SqlType
+    side: int | None
+    column: int = 0
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProductOutput:
+    """Queries whose joined groups are made alike of rows of the sides' operators.
+
+    Key i of a result row is key `keys[i][1]` of side `keys[i][0]`; rows of side j come for table `tables[j]`.
+    """
+
+    queries: tuple[QueryId, ...]
+    sides: tuple[str, ...]
+    tables: tuple[str, ...]
+    keys: tuple[tuple[int, int], ...]
+    factors: tuple[Factor, ...]
+    signature: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProductOperator:
+    """Aggregations of joined rows by the join's key: products of aggregations of the sides, no row is ever joined.
+
+    In a window and key, n tuples of one side and m of another make n * m rows: COUNT(*) is the product of the sides'
+    counts, a SUM over one side is multiplied by the counts of the others, MIN, MAX and AVG stay.
+    """
+
+    id: str
+    keys: int
+    outputs: tuple[ProductOutput, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +348,7 @@ class FallbackQuery:
     signature: str
 
 
-Operator = AggregationOperator | SelectionOperator
+Operator = AggregationOperator | SelectionOperator | JoinOperator
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,3 +358,4 @@ class SharedPlan:
     version: str
     operators: tuple[Operator, ...]
     fallbacks: tuple[FallbackQuery, ...]
+    products: tuple[ProductOperator, ...] = ()

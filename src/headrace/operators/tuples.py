@@ -162,7 +162,7 @@ def _bins(codes: Ints, capacity: int, rows: int) -> tuple[Ints, Ints]:
 
 def ship_tuples(operator: AggregationOperator, tuples: Tuples, partitions: int) -> list[Shipment]:
     """Route rows to partitions by key, one blob each."""
-    home = partition_keys(tuples.keys.table, partitions, crc32(operator.id.encode()))
+    home = partition_keys(tuples.keys.table, partitions, crc32((operator.product or operator.id).encode()))
     target = home[tuples.keys.ids]
     shipments = []
     for partition in np.unique(home):

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from headrace.model.plan import AggregationOperator, Operator, SelectionOperator, SharedPlan
+from headrace.model.plan import (
+    AggregationOperator,
+    Family,
+    JoinOperator,
+    OperandIndex,
+    Operator,
+    ScanPath,
+    SelectionOperator,
+    SharedPlan,
+)
 from headrace.model.predicate import And, Compare, Const, IsNull, Not, Or, Predicate
-from headrace.model.query import Aggregation, Fallback, Projection, Query
+from headrace.model.query import Aggregation, Fallback, Join, JoinedRows, Projection, Query
 from headrace.model.window import Window
 
 SHOWN = 8
@@ -47,6 +56,8 @@ def explain_query(query: Query, plan: SharedPlan | None) -> str:
         case Projection() as body:
             lines.append("shared selection: each accepted tuple is stored once with its query-set")
             lines.append(f"  where: {render_predicate(body.where)}")
+        case Join() as body:
+            lines += _join_query_lines(body)
         case Fallback(reason, window):
             when = "per epoch" if window is None else f"when a window closes, {render_window(window)}"
             lines.append(f"not shared: {reason}")
@@ -61,36 +72,80 @@ def explain_query(query: Query, plan: SharedPlan | None) -> str:
     return "\n".join(lines)
 
 
+def _join_query_lines(body: Join) -> list[str]:
+    if isinstance(body.then, JoinedRows):
+        lines = ["shared join: each joined row is stored once with its query-set"]
+    else:
+        lines = ["shared aggregation of a join by its key: a product of the streams' aggregations, nothing is joined"]
+    for side in body.sides:
+        lines.append(f"  {side.stream}, {render_window(side.window)}")
+        lines.append(f"    key: {', '.join(key.sql for key in side.keys)}")
+        lines.append(f"    where: {render_predicate(side.where)}")
+    for across in body.across:
+        left, right = body.carried[across.left].name, body.carried[across.right].name
+        lines.append(f"  across: {left} {across.op.value} {right}")
+    return lines
+
+
 def queries_of(operator: Operator) -> frozenset[int]:
     match operator:
-        case AggregationOperator():
-            return frozenset(column.query for column in operator.columns)
-        case SelectionOperator():
+        case AggregationOperator() | SelectionOperator() | JoinOperator():
             return frozenset(operator.queries)
 
 
 def _operator_lines(operator: Operator) -> list[str]:
     kind = "windowed aggregation" if isinstance(operator, AggregationOperator) else "selection"
-    path = (
-        "fast (pyarrow reads the columns)"
-        if operator.path.value == "fast"
-        else "Catalyst (Spark evaluates first)"
-    )
+    if isinstance(operator, JoinOperator):
+        return _join_lines(operator)
     lines = [f"  {operator.id}: shared {kind} of {operator.stream} for {len(queries_of(operator))} queries"]
-    lines.append(f"    scan: {path}, columns {_some(o.sql for o in operator.scanned)}")
+    lines.append(f"    scan: {_SCANS[operator.path]}, columns {_some(o.sql for o in operator.scanned)}")
     if isinstance(operator, AggregationOperator):
+        if operator.product is not None:
+            lines.append(f"    its rows are factors of {operator.product}")
         lines.append(f"    keys: {_some(key.sql for key in operator.keys) or 'none'}")
         lines.append(f"    windows: {len(operator.windows)}: {_some(map(render_window, operator.windows))}")
         lines.append(
             f"    lanes: {_some(f'{lane.name} with {len(lane.columns)} entries' for lane in operator.lanes)}"
         )
-    for family in operator.families[:SHOWN]:
-        names = [operator.operands[i] for i in family.operands]
+    return lines + _family_lines(operator.families, operator.operands)
+
+
+def _join_lines(operator: JoinOperator) -> list[str]:
+    streams = ", ".join(operator.clock)
+    lines = [f"  {operator.id}: shared join of {streams} for {len(operator.queries)} queries"]
+    for number, input_ in enumerate(operator.inputs):
+        lines.append(
+            f"    input {number}: {input_.stream} by {_some(key.sql for key in input_.keys)}, "
+            f"each tuple routed and kept once for {len(input_.filters)} filters"
+        )
+        lines.append(f"    scan: {_SCANS[input_.path]}, columns {_some(o.sql for o in input_.scanned)}")
+        lines += _family_lines(input_.families, input_.operands)
+    for chain in operator.chains[:SHOWN]:
+        names = " >< ".join(
+            f"{member.input}" + (f" (role {member.role})" if member.role else "") for member in chain.members
+        )
+        windows = {query.windows for query in chain.queries}
+        lines.append(f"    chain {names}: {len(chain.queries)} queries with {len(windows)} windows")
+    if len(operator.chains) > SHOWN:
+        lines.append(f"    and {len(operator.chains) - SHOWN} more chains")
+    return lines
+
+
+def _family_lines(families: Sequence[Family], operands: Sequence[OperandIndex]) -> list[str]:
+    lines = []
+    for family in families[:SHOWN]:
+        names = [operands[i] for i in family.operands]
         index = ", ".join(f"{i.operand.sql} ({len(i.constants)} constants)" for i in names) or "no predicate"
         lines.append(f"    family on {index}: {len(family.columns)} filters")
-    if len(operator.families) > SHOWN:
-        lines.append(f"    and {len(operator.families) - SHOWN} more families")
+    if len(families) > SHOWN:
+        lines.append(f"    and {len(families) - SHOWN} more families")
     return lines
+
+
+_SCANS = {
+    ScanPath.FAST: "fast (pyarrow reads the columns)",
+    ScanPath.CATALYST: "Catalyst (Spark evaluates first)",
+}
 
 
 def _some(names: Iterable[str]) -> str:

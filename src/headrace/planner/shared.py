@@ -5,35 +5,27 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.model import codec, plan
 from headrace.model.plan import (
     AggregationOperator,
     FallbackQuery,
-    Family,
     Lane,
     LaneKind,
     Measure,
-    OperandIndex,
     Operator,
     Output,
     OutputAggregate,
+    ProductOperator,
     ScanPath,
     SelectionOperator,
     SharedPlan,
     StateColumn,
 )
 from headrace.model.predicate import (
-    And,
-    Compare,
-    Const,
-    IsNull,
-    Not,
     Operand,
-    Or,
     Predicate,
-    Value,
     conjunction,
     operands_of,
 )
@@ -50,6 +42,16 @@ from headrace.model.query import (
 )
 from headrace.model.types import Kind
 from headrace.model.window import Window
+from headrace.planner.joins import (
+    Joining,
+    SideQuery,
+    join_signature,
+    plan_joins,
+    plan_product,
+    product_id,
+    side_queries,
+)
+from headrace.planner.predicates import group_families, index_operands, scan_path
 from headrace.planner.signatures import result_signature
 
 codec.register(
@@ -63,10 +65,23 @@ codec.register(
     plan.Output,
     plan.AggregationOperator,
     plan.SelectionOperator,
+    plan.JoinFilter,
+    plan.JoinInput,
+    plan.JoinMember,
+    plan.AcrossMembers,
+    plan.JoinedQuery,
+    plan.JoinChain,
+    plan.JoinOperator,
+    plan.Factor,
+    plan.ProductOutput,
+    plan.ProductOperator,
     plan.FallbackQuery,
     plan.SharedPlan,
     plan.ScanPath,
 )
+
+Body = tuple[QueryId, Aggregation]
+Bodies = Sequence[Body]
 
 COLUMNS_PER_QUERY = 1024
 """State column ids are query id times this plus an ordinal."""
@@ -83,36 +98,75 @@ class Member:
     slot: int
 
 
-def plan_group(members: Iterable[Member], streams: Mapping[StreamName, Stream]) -> SharedPlan:
+def plan_group(
+    members: Iterable[Member],
+    streams: Mapping[StreamName, Stream],
+    rates: Mapping[StreamName, int] | None = None,
+) -> SharedPlan:
     """The shared plan of these queries. Costs time linear in their predicates' atoms; no I/O, no clock.
 
-    The same members in any order give the same plan.
+    The same members in any order give the same plan. `rates` are tuples per stream so far, for the order of joins.
     """
     ordered = sorted(members, key=lambda member: member.query.id)
-    aggregations: dict[tuple[StreamName, tuple[Operand, ...], ScanPath], list[Query]] = defaultdict(list)
+    aggregations: dict[tuple[StreamName, tuple[Operand, ...], ScanPath], list[Body]] = defaultdict(list)
     projections: dict[tuple[StreamName, ScanPath], list[Member]] = defaultdict(list)
+    joinings: list[Joining] = []
     fallbacks: list[FallbackQuery] = []
     for member in ordered:
         query = member.query
         match query.plan.body:
             case Aggregation() as body:
                 path = scan_path(_aggregation_operands(body))
-                aggregations[query.plan.stream, body.keys, path].append(query)
+                aggregations[query.plan.stream, body.keys, path].append((query.id, body))
             case Projection() as body:
                 projections[query.plan.stream, _selection_path(body)].append(member)
-            case Join():
-                reason = "joins have no shared operator yet"
-                fallbacks.append(FallbackQuery(query.id, query.plan.streams, reason, query_signature(query)))
+            case Join() as body:
+                joinings.append(Joining(query.id, member.slot, body))
             case Fallback(reason):
                 fallbacks.append(FallbackQuery(query.id, query.plan.streams, reason, query_signature(query)))
     operators: list[Operator] = [
-        plan_aggregation(streams[stream], keys, path, queries)
-        for (stream, keys, path), queries in aggregations.items()
+        plan_aggregation(streams[stream], keys, path, bodies)
+        for (stream, keys, path), bodies in aggregations.items()
     ]
     operators += [plan_selection(stream, path, members) for (stream, path), members in projections.items()]
-    content = SharedPlan("", tuple(sorted(operators, key=lambda o: o.id)), tuple(fallbacks))
-    version = hashlib.sha256(codec.dumps(content)).hexdigest()[:16]
-    return SharedPlan(version, content.operators, content.fallbacks)
+    operators += plan_joins(joinings, streams, rates or {})
+    factors, products = plan_products(joinings, streams)
+    operators += factors
+    content = SharedPlan("", tuple(sorted(operators, key=lambda o: o.id)), tuple(fallbacks), products)
+    return replace(content, version=hashlib.sha256(codec.dumps(content)).hexdigest()[:16])
+
+
+def plan_products(
+    joinings: Sequence[Joining], streams: Mapping[StreamName, Stream]
+) -> tuple[list[AggregationOperator], tuple[ProductOperator, ...]]:
+    """(the aggregations of the sides, the products they make) of the queries that aggregate joined rows."""
+    products: dict[str, list[Joining]] = defaultdict(list)
+    for joining in joinings:
+        if isinstance(joining.body.then, Aggregation):
+            products[product_id(joining)].append(joining)
+    operators: list[AggregationOperator] = []
+    planned = []
+    for id_, members in products.items():
+        classes: dict[tuple[StreamName, tuple[Operand, ...], ScanPath, int], list[SideQuery]] = defaultdict(
+            list
+        )
+        for joining in members:
+            for side in side_queries(joining):
+                path = scan_path(_aggregation_operands(side.body))
+                classes[side.stream, side.body.keys, path, side.role].append(side)
+        of_side: dict[tuple[QueryId, int], AggregationOperator] = {}
+        for (stream, keys, path, role), sides in classes.items():
+            bodies = [(side.query, side.body) for side in sides]
+            operator = replace(
+                plan_aggregation(streams[stream], keys, path, bodies),
+                id=_operator_id(f"{id_}-{role}", stream, path, keys),
+                clock=members[0].clock,
+                product=id_,
+            )
+            operators.append(operator)
+            of_side |= {(side.query, side.side): operator for side in sides}
+        planned.append(plan_product(id_, members, of_side))
+    return operators, tuple(planned)
 
 
 def query_signature(query: Query) -> str:
@@ -122,17 +176,17 @@ def query_signature(query: Query) -> str:
             return result_signature((k.type for k in body.keys), (a.type for a in body.aggregates))
         case Projection() as body:
             return _operator_id("tuples", query.plan.stream, _selection_path(body), ())
-        case Fallback() | Join():
+        case Join() as body if isinstance(body.then, Aggregation):
+            then = body.then
+            return result_signature((k.type for k in then.keys), (a.type for a in then.aggregates))
+        case Join() as body:
+            return join_signature(Joining(query.id, 0, body))
+        case Fallback():
             return "plain-" + result_signature((), (column.type for column in query.plan.columns))
 
 
 def _selection_path(body: Projection) -> ScanPath:
     return scan_path((*body.outputs, *operands_of(body.where)))
-
-
-def scan_path(operands: Iterable[Operand]) -> ScanPath:
-    """FAST when every operand is a plain column, else Catalyst has to evaluate something first."""
-    return ScanPath.FAST if all(operand.plain for operand in operands) else ScanPath.CATALYST
 
 
 def _aggregation_operands(body: Aggregation) -> set[Operand]:
@@ -145,10 +199,9 @@ def _aggregation_operands(body: Aggregation) -> set[Operand]:
 
 
 def plan_aggregation(
-    stream: Stream, keys: tuple[Operand, ...], path: ScanPath, queries: Sequence[Query]
+    stream: Stream, keys: tuple[Operand, ...], path: ScanPath, bodies: Bodies
 ) -> AggregationOperator:
     """One operator for all queries of a class."""
-    bodies = [(query.id, body) for query in queries if isinstance(body := query.plan.body, Aggregation)]
     windows = tuple(sorted({body.window for _, body in bodies}))
     columns, positions = _state_columns(bodies, windows)
     inputs = tuple(
@@ -182,7 +235,6 @@ def _operator_id(kind: str, stream: StreamName, path: ScanPath, keys: Iterable[O
     return f"{kind}-{path.value}-{digest}"
 
 
-Bodies = Sequence[tuple[QueryId, Aggregation]]
 Positions = Mapping[tuple[QueryId, Predicate], int]
 
 
@@ -199,46 +251,6 @@ def _state_columns(bodies: Bodies, windows: Sequence[Window]) -> tuple[tuple[Sta
     columns.sort(key=lambda item: (item[0].window, item[0].id))
     positions = {(column.query, filter_): i for i, (column, filter_) in enumerate(columns)}
     return tuple(column for column, _ in columns), positions
-
-
-def index_operands(predicates: Iterable[Predicate]) -> tuple[OperandIndex, ...]:
-    """Every operand of the predicates with all the constants it meets."""
-    constants: dict[Operand, set[Value]] = {}
-    stack = list(dict.fromkeys(predicates))
-    while stack:
-        match stack.pop():
-            case Compare(operand, _, value):
-                constants.setdefault(operand, set()).add(value if value == value else _NAN)
-            case IsNull(operand):
-                constants.setdefault(operand, set())
-            case And(children) | Or(children):
-                stack.extend(children)
-            case Not(child):
-                stack.append(child)
-            case Const():
-                pass
-    return tuple(
-        OperandIndex(operand, tuple(sorted(values, key=_value_order)))
-        for operand, values in sorted(constants.items(), key=lambda item: (item[0].sql, item[0].type.name))
-    )
-
-
-_NAN = float("nan")
-"""Equal to no other NaN, so all of them must be this one to be one constant."""
-
-
-def _value_order(value: Value) -> tuple[bool, Value | bytes]:
-    """Strings by UTF-8 bytes, NaN after every number."""
-    return (value != value, value.encode() if isinstance(value, str) else value)
-
-
-def group_families(predicates: Sequence[Predicate], operands: Sequence[OperandIndex]) -> tuple[Family, ...]:
-    """Predicates over the same set of operands form a family."""
-    place = {index.operand: i for i, index in enumerate(operands)}
-    families: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for position, predicate in enumerate(predicates):
-        families[tuple(sorted(place[o] for o in operands_of(predicate)))].append(position)
-    return tuple(Family(members, tuple(columns)) for members, columns in sorted(families.items()))
 
 
 _VALUE_LANES = {

@@ -1,0 +1,158 @@
+"""Aggregations of joined rows by the join's key, as products of the sides' aggregations: no row is ever joined.
+
+In one window and key, every tuple of a side meets every combination of the others' tuples. So COUNT(*) is the product
+of the sides' counts, a SUM or COUNT over one side is multiplied by the others' counts, and what does not depend on how
+often a value occurs stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.model.plan import Factor, ProductOutput
+from headrace.model.query import AggregateFunction
+from headrace.model.types import BIGINT, DOUBLE, Kind, SqlType
+from headrace.operators.encode import Array, Bools, Ints, one_chunk, to_arrow, to_physical
+from headrace.operators.keys import unify_keys
+
+_SCALED = frozenset((AggregateFunction.COUNT_ALL, AggregateFunction.COUNT, AggregateFunction.SUM))
+_SAMPLES = frozenset((AggregateFunction.VAR_SAMP, AggregateFunction.STDDEV_SAMP))
+OVERFLOW = "[ARITHMETIC_OVERFLOW] a SUM over a join does not fit its result's type"
+
+
+@dataclass(slots=True)
+class Multiplied:
+    """Joined groups as result rows, how many each query got, and the queries that failed with the reason."""
+
+    table: pa.Table
+    rows: dict[int, int] = field(default_factory=dict)
+    failures: dict[int, str] = field(default_factory=dict)
+
+
+def multiply(output: ProductOutput, keys: int, sides: Sequence[pa.Table]) -> Multiplied | None:
+    """The rows of an output's queries; None when no group has tuples of all sides.
+
+    `sides` hold rows `(query, window_end, k0.., a0..)` of any queries, each group of a query at most once.
+    """
+    found = [_of_queries(side, output.queries, keys) for side in sides]
+    if any(table.num_rows == 0 for table in found):
+        return None
+    places = _meet([_group_columns(table, keys) for table in found])
+    if len(places[0]) == 0:
+        return None
+    taken = [table.take(pa.array(place)) for table, place in zip(found, places, strict=True)]
+    product = _Product([to_physical(table.column("a0"), BIGINT).values for table in taken], taken)
+    columns = {name: taken[0].column(name) for name in ("query", "window_end")}
+    for i, (side, key) in enumerate(output.keys):
+        columns[f"k{i}"] = taken[side].column(f"k{key}")
+    failed = np.zeros(len(places[0]), bool)
+    for i, factor in enumerate(output.factors):
+        columns[f"a{i}"], broken = product.value(factor)
+        if broken is not None:
+            failed |= broken
+    table = pa.table(columns)
+    queries = table.column("query").to_numpy()
+    bad = np.unique(queries[failed])
+    if len(bad):
+        kept = ~np.isin(queries, bad)
+        table, queries = table.filter(pa.array(kept)), queries[kept]
+    counted = zip(*np.unique(queries, return_counts=True), strict=True)
+    return Multiplied(
+        table, {int(query): int(count) for query, count in counted}, dict.fromkeys(bad.tolist(), OVERFLOW)
+    )
+
+
+def _of_queries(table: pa.Table, queries: Sequence[int], keys: int) -> pa.Table:
+    """The rows of these queries whose keys are not NULL: NULL joins nothing."""
+    wanted = pc.is_in(table.column("query"), pa.array(queries, pa.int64()))
+    for i in range(keys):
+        if table.column(f"k{i}").null_count:
+            wanted = pc.and_(wanted, pc.is_valid(table.column(f"k{i}")))
+    return table.filter(wanted)
+
+
+def _group_columns(table: pa.Table, keys: int) -> pa.Table:
+    """What tells groups apart, in types that are the same for all sides, named as `unify_keys` has it."""
+    columns = [table.column("query"), table.column("window_end"), *(table.column(f"k{i}") for i in range(keys))]
+    wide = [c.cast(pa.int64()) if pa.types.is_integer(c.type) else c for c in columns]
+    return pa.table({f"k{i}": one_chunk(column) for i, column in enumerate(wide)})
+
+
+def _meet(groups: Sequence[pa.Table]) -> list[Ints]:
+    """For each side, the rows of the groups that all sides have, in one order."""
+    every, ids = unify_keys(groups)
+    places = []
+    for mine in ids:
+        place = np.full(every.num_rows, -1, np.int64)
+        place[mine] = np.arange(len(mine))
+        places.append(place)
+    common = np.flatnonzero(np.logical_and.reduce([place >= 0 for place in places]))
+    return [place[common] for place in places]
+
+
+@dataclass(slots=True)
+class _Product:
+    """The sides' rows of the same groups, one below the other, with the counts of their tuples."""
+
+    counts: list[Ints]
+    tables: list[pa.Table]
+
+    def times(self, side: int | None) -> Ints:
+        """How often a tuple of a side occurs among the joined rows; of None, how many rows there are."""
+        others = [count for i, count in enumerate(self.counts) if i != side]
+        return np.multiply.reduce(others) if others else np.ones_like(self.counts[0])
+
+    def value(self, factor: Factor) -> tuple[pa.Array, Bools | None]:
+        """An aggregate of the joined rows, and where it does not fit its type (None: nowhere)."""
+        if factor.side is None:
+            return to_arrow(self.times(None), None, BIGINT), None
+        column = one_chunk(self.tables[factor.side].column(f"a{factor.column}"))
+        times = self.times(factor.side)
+        if factor.function in _SAMPLES:
+            counted = one_chunk(self.tables[factor.side].column(f"a{factor.count}"))
+            return _sample(factor, to_physical(column, DOUBLE).values, to_physical(counted, BIGINT).values * times), None
+        if factor.function not in _SCALED:
+            return column, None
+        if factor.type.kind is Kind.DECIMAL:
+            return _decimals(column, times, factor.type)
+        physical = to_physical(column, factor.type)
+        scaled = physical.values * times
+        if factor.type.kind is Kind.FLOATING:
+            return to_arrow(scaled, physical.valid, factor.type), None
+        broken = _too_large(physical.values, times, 31 if factor.type.kind is Kind.MONTHS else 63)
+        if physical.valid is not None:
+            broken &= physical.valid
+        return to_arrow(scaled, physical.valid, factor.type), broken if broken.any() else None
+
+
+def _sample(factor: Factor, population: Array, count: Ints) -> pa.Array:
+    """Sample variance from the population's; NULL for fewer than two values."""
+    value = population * count / np.maximum(count - 1, 1)
+    if factor.function is AggregateFunction.STDDEV_SAMP:
+        value = np.sqrt(value)
+    return to_arrow(value, count > 1, DOUBLE)
+
+
+def _too_large(values: Ints, times: Ints, bits: int) -> Bools:
+    """Where a product does not fit an integer of so many bits and a sign."""
+    broken = np.abs(values.astype(np.float64) * times) >= 2.0 ** (bits - 1)
+    for i in np.flatnonzero(broken):
+        broken[i] = not -(2**bits) <= int(values[i]) * int(times[i]) < 2**bits
+    return broken
+
+
+def _decimals(column: pa.Array, times: Ints, type_: SqlType) -> tuple[pa.Array, Bools | None]:
+    """Sums of decimals, multiplied in Python: they do not fit 64 bits."""
+    most = Decimal(10) ** (type_.precision - type_.scale)
+    with localcontext(prec=100):
+        pairs = zip(column.to_pylist(), times.tolist(), strict=True)
+        values = [None if value is None else value * count for value, count in pairs]
+        broken = np.array([value is not None and abs(value) >= most for value in values], bool)
+        kept = [None if bad else value for value, bad in zip(values, broken, strict=True)]
+    return pa.array(kept, type_.arrow), broken if broken.any() else None

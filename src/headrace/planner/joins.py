@@ -1,0 +1,296 @@
+"""Join queries to shared operators: inputs routed once, chains with common beginnings, products of aggregations."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from headrace.model.plan import (
+    AcrossMembers,
+    AggregationOperator,
+    Factor,
+    JoinChain,
+    JoinedQuery,
+    JoinFilter,
+    JoinInput,
+    JoinMember,
+    JoinOperator,
+    ProductOperator,
+    ProductOutput,
+)
+from headrace.model.predicate import TRUE, And, Compare, IsNull, Not, Operand, Or, Predicate, operands_of
+from headrace.model.query import (
+    Aggregate,
+    AggregateFunction,
+    Aggregation,
+    Join,
+    JoinedRows,
+    QueryId,
+    Stream,
+    StreamName,
+)
+from headrace.model.types import BIGINT, DOUBLE, Kind
+from headrace.planner.predicates import group_families, index_operands, scan_path
+from headrace.planner.signatures import result_signature
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """A join query with its slot."""
+
+    id: QueryId
+    slot: int
+    body: Join
+
+    @property
+    def clock(self) -> tuple[StreamName, ...]:
+        return tuple(sorted({side.stream for side in self.body.sides}))
+
+    @property
+    def space(self) -> tuple[str, ...]:
+        """What the keys are made of: joins over equal key types spread their tuples alike."""
+        return tuple(
+            "integer" if k.type.kind is Kind.INTEGER else k.type.name for k in self.body.sides[0].keys
+        )
+
+    def members(self) -> tuple[tuple[str, int], ...]:
+        """(input, role) of each side, in the query's order."""
+        seen: dict[str, int] = defaultdict(int)
+        found = []
+        for side in self.body.sides:
+            name = input_id(side.stream, side.keys)
+            found.append((name, seen[name]))
+            seen[name] += 1
+        return tuple(found)
+
+
+def input_id(stream: StreamName, keys: Iterable[Operand]) -> str:
+    return _digest(stream, *(f"{key.plain} {key.sql} {key.type.name}" for key in keys))
+
+
+def join_signature(joining: Joining) -> str:
+    """The table of a join's rows: one for each set of inputs, whatever order they are joined in."""
+    return f"joined-{_digest(*(f'{name} {role}' for name, role in sorted(joining.members())))}"
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
+
+
+def plan_joins(
+    joinings: Sequence[Joining], streams: Mapping[StreamName, Stream], rates: Mapping[StreamName, int]
+) -> tuple[JoinOperator, ...]:
+    """One operator per set of streams and key types, for the queries that want joined rows.
+
+    `rates` say how many tuples a stream has brought so far: rarer inputs come first in every chain.
+    """
+    grouped: dict[tuple[tuple[StreamName, ...], tuple[str, ...]], list[Joining]] = defaultdict(list)
+    for joining in joinings:
+        if isinstance(joining.body.then, JoinedRows):
+            grouped[joining.clock, joining.space].append(joining)
+    return tuple(
+        _plan_operator(f"joins-{_digest(*clock, '', *space)}", members, streams, rates)
+        for (clock, space), members in grouped.items()
+    )
+
+
+def _plan_operator(
+    id_: str,
+    joinings: Sequence[Joining],
+    streams: Mapping[StreamName, Stream],
+    rates: Mapping[StreamName, int],
+) -> JoinOperator:
+    sides: dict[str, tuple[StreamName, tuple[Operand, ...]]] = {}
+    for joining in joinings:
+        for (name, _), side in zip(joining.members(), joining.body.sides, strict=True):
+            sides[name] = (side.stream, side.keys)
+    names = sorted(sides, key=lambda name: (rates.get(sides[name][0], 0).bit_length(), sides[name][0], name))
+    place = {name: i for i, name in enumerate(names)}
+    inputs = tuple(_plan_input(name, sides[name], joinings, streams) for name in names)
+    chains: dict[tuple[JoinMember, ...], list[Joining]] = defaultdict(list)
+    for joining in joinings:
+        chains[_order(joining, place)[0]].append(joining)
+    return JoinOperator(id_, inputs, tuple(_plan_chain(found, place) for found in chains.values()))
+
+
+def _order(joining: Joining, place: Mapping[str, int]) -> tuple[tuple[JoinMember, ...], dict[int, int]]:
+    """(the chain of a query, the position of each of its sides there)."""
+    members = [JoinMember(place[name], role) for name, role in joining.members()]
+    order = sorted(range(len(members)), key=lambda side: (members[side].input, members[side].role))
+    return tuple(members[side] for side in order), {side: at for at, side in enumerate(order)}
+
+
+def _plan_input(
+    name: str,
+    of: tuple[StreamName, tuple[Operand, ...]],
+    joinings: Sequence[Joining],
+    streams: Mapping[StreamName, Stream],
+) -> JoinInput:
+    stream, keys = of
+    filters: list[JoinFilter] = []
+    carried: set[Operand] = set()
+    for joining in joinings:
+        for number, (found, role) in enumerate(joining.members()):
+            if found == name:
+                filters.append(JoinFilter(joining.id, joining.slot, role, joining.body.sides[number].where))
+                carried |= {c.operand for c in joining.body.carried if c.side == number}
+    predicates = [one.predicate for one in filters]
+    operands = index_operands(predicates)
+    column = streams[stream].column(streams[stream].event_time)
+    event_time = Operand(column.name, column.type)
+    kept = tuple(sorted(carried - {event_time, *keys}, key=lambda o: (o.sql, o.type.name, o.plain)))
+    path = scan_path((*keys, *carried, *(index.operand for index in operands)))
+    families = group_families(predicates, operands)
+    return JoinInput(name, stream, path, event_time, keys, kept, operands, tuple(filters), families)
+
+
+def _plan_chain(joinings: Sequence[Joining], place: Mapping[str, int]) -> JoinChain:
+    members, _ = _order(joinings[0], place)
+    queries, outputs = [], set()
+    for joining in joinings:
+        _, at = _order(joining, place)
+        body, carried = joining.body, joining.body.carried
+        windows = [side.window for side in body.sides]
+        across = tuple(
+            AcrossMembers(
+                at[carried[one.left].side],
+                carried[one.left].operand,
+                one.op,
+                at[carried[one.right].side],
+                carried[one.right].operand,
+            )
+            for one in body.across
+        )
+        sides = sorted(at, key=lambda side: at[side])
+        queries.append(JoinedQuery(joining.id, joining.slot, tuple(windows[side] for side in sides), across))
+        outputs |= {(at[one.side], one.operand) for one in carried}
+    ordered = sorted(
+        outputs, key=lambda output: (output[0], output[1].sql, output[1].type.name, output[1].plain)
+    )
+    return JoinChain(members, join_signature(joinings[0]), tuple(ordered), tuple(queries))
+
+
+# products
+
+
+@dataclass(frozen=True, slots=True)
+class SideQuery:
+    """One side of a product as the aggregation it is, for the operator `name` of its clock and role."""
+
+    query: QueryId
+    body: Aggregation
+    side: int
+    stream: StreamName
+    role: int
+
+
+def product_id(joining: Joining) -> str:
+    return f"product-{_digest(*joining.clock, '', *joining.space)}"
+
+
+def side_queries(joining: Joining) -> tuple[SideQuery, ...]:
+    """The aggregations that the sides of a product contribute."""
+    assert isinstance(joining.body.then, Aggregation)
+    found = []
+    factors = side_factors(joining)
+    for number, (side, (_, role)) in enumerate(zip(joining.body.sides, joining.members(), strict=True)):
+        body = Aggregation(side.window, side.where, side.keys, factors[number], ())
+        found.append(SideQuery(joining.id, body, number, side.stream, role))
+    return tuple(found)
+
+
+_COUNT_ALL = Aggregate(AggregateFunction.COUNT_ALL, None, TRUE, BIGINT)
+_SAMPLES = {
+    AggregateFunction.VAR_SAMP: AggregateFunction.VAR_POP,
+    AggregateFunction.STDDEV_SAMP: AggregateFunction.VAR_POP,
+}
+
+
+def side_factors(joining: Joining) -> list[tuple[Aggregate, ...]]:
+    """What each side aggregates: its COUNT(*), then what the factors need."""
+    sides: list[dict[Aggregate, None]] = [{_COUNT_ALL: None} for _ in joining.body.sides]
+    for aggregate in joining.body.then.aggregates:  # type: ignore[union-attr]
+        where, own = _on_side(joining.body, aggregate)
+        if where is not None:
+            for part in _parts(own):
+                sides[where][part] = None
+    return [tuple(side) for side in sides]
+
+
+def _parts(aggregate: Aggregate) -> tuple[Aggregate, ...]:
+    if aggregate.function in _SAMPLES:
+        counted = replace(aggregate, function=AggregateFunction.COUNT, type=BIGINT)
+        return replace(aggregate, function=_SAMPLES[aggregate.function], type=DOUBLE), counted
+    return (aggregate,)
+
+
+def _on_side(body: Join, aggregate: Aggregate) -> tuple[int | None, Aggregate]:
+    """(the side that an aggregate is over, the aggregate over the side's own operands)."""
+    named = {carried.name: carried for carried in body.carried}
+    operands = {*operands_of(aggregate.filter), *((aggregate.input,) if aggregate.input else ())}
+    sides = {named[operand.sql].side for operand in operands}
+    if not sides:
+        return None, aggregate
+    (side,) = sides
+    own = {operand: named[operand.sql].operand for operand in operands}
+    input_ = None if aggregate.input is None else own[aggregate.input]
+    return side, replace(aggregate, input=input_, filter=_renamed(aggregate.filter, own))
+
+
+def _renamed(predicate: Predicate, own: Mapping[Operand, Operand]) -> Predicate:
+    match predicate:
+        case Compare(operand, op, value):
+            return Compare(own[operand], op, value)
+        case IsNull(operand):
+            return IsNull(own[operand])
+        case And(children):
+            return And(tuple(_renamed(child, own) for child in children))
+        case Or(children):
+            return Or(tuple(_renamed(child, own) for child in children))
+        case Not(child):
+            return Not(_renamed(child, own))
+        case _:
+            return predicate
+
+
+def plan_product(
+    id_: str, joinings: Sequence[Joining], operators: Mapping[tuple[QueryId, int], AggregationOperator]
+) -> ProductOperator:
+    """The product of these queries' sides; `operators` has the operator of each query's side."""
+    grouped: dict[ProductOutput, list[QueryId]] = defaultdict(list)
+    for joining in joinings:
+        grouped[_output(joining, operators)].append(joining.id)
+    outputs = tuple(replace(output, queries=tuple(found)) for output, found in grouped.items())
+    return ProductOperator(id_, len(joinings[0].space), outputs)
+
+
+def _output(joining: Joining, operators: Mapping[tuple[QueryId, int], AggregationOperator]) -> ProductOutput:
+    body, then, sides = joining.body, joining.body.then, side_factors(joining)
+    assert isinstance(then, Aggregation)
+    factors = []
+    for aggregate in then.aggregates:
+        where, own = _on_side(body, aggregate)
+        if where is None:
+            factors.append(Factor(aggregate.function, aggregate.type, None))
+            continue
+        at = [list(sides[where]).index(part) for part in _parts(own)]
+        factors.append(Factor(aggregate.function, aggregate.type, where, at[0], at[-1]))
+    named = {carried.name: carried for carried in body.carried}
+    keys = []
+    for key in then.keys:
+        found = named[key.sql]
+        keys.append((found.side, body.sides[found.side].keys.index(found.operand)))
+    tables = tuple(
+        result_signature((k.type for k in side.keys), (a.type for a in sides[i]))
+        for i, side in enumerate(body.sides)
+    )
+    return ProductOutput(
+        (),
+        tuple(operators[joining.id, i].id for i in range(len(body.sides))),
+        tables,
+        tuple(keys),
+        tuple(factors),
+        result_signature((k.type for k in then.keys), (a.type for a in then.aggregates)),
+    )
