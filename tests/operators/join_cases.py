@@ -251,23 +251,23 @@ Arrived = tuple[Row, int, int]
 def joined(ask: Ask, schema: Schema, arrived: list[list[Arrived]], epoch: int) -> Counter[tuple[Any, ...]]:
     """{(number of each tuple, bound)}: the query's rows whose last tuple came in `epoch`, given all it has seen."""
 
-    def key(a: Arrived) -> tuple[Any, ...]:
-        return tuple(canonical(a[0][k]) for k in schema.keys)
-
-    found: list[tuple[Arrived, ...]] = [()]
+    found: list[tuple[tuple[Any, ...], tuple[Arrived, ...]]] = []
     for i, side in enumerate(ask.sides):
-        fit = [a for a in arrived[side.input] if truth(side.predicate, a[0]) is True]
-        found = [
-            (*row, a)
-            for row in found
-            for a in fit
-            if a[0]["ts"] is not None and None not in key(a) and (not row or key(row[0]) == key(a))
-        ]
+        fit: dict[tuple[Any, ...], list[Arrived]] = {}
+        for a in arrived[side.input]:
+            key = tuple(canonical(a[0][k]) for k in schema.keys)
+            if a[0]["ts"] is not None and None not in key and truth(side.predicate, a[0]) is True:
+                fit.setdefault(key, []).append(a)
+        found = (
+            [(key, (*row, a)) for key, row in found for a in fit.get(key, ())]
+            if i
+            else [(key, (a,)) for key, rows in fit.items() for a in rows]
+        )
         checks = [c for c in ask.across if max(c.left_member, c.right_member) == i]
-        found = [row for row in found if all(_across(c, row) for c in checks)]
+        found = [(key, row) for key, row in found if all(_across(c, row) for c in checks)]
     return Counter(
         (*(a[0]["n"] for a in row), max(c if a["ts"] < c else NEVER_US for a, c, _ in row))
-        for row in found
+        for _, row in found
         if max(a[2] for a in row) == epoch and _shares_window(ask, row)
     )
 

@@ -16,7 +16,7 @@ from headrace.model.window import Window
 from headrace.operators.bundle import Item
 from headrace.operators.encode import Array, Ints, narrow, one_chunk
 from headrace.operators.join_keys import KeyTable, RowKeys, concat_keys, sort_keys
-from headrace.operators.slices import fine_slices, last_ends
+from headrace.operators.slices import last_ends
 
 
 @dataclass(slots=True)
@@ -84,14 +84,6 @@ class Body:
         carried = {name: column.take(taken) for name, column in self.carried.items()}
         sets = np.take(self.sets, index, axis=2)
         return Body(self.times[index], self.code[index], self.codes, sets, carried)
-
-    def resliced(self, windows: Sequence[Window]) -> Body:
-        """The same tuples with the slices of other windows."""
-        index, starts = fine_slices(self.times, windows)
-        first, code = distinct_rows(starts[index], self.codes.bound[self.code], self.codes.epoch[self.code])
-        old = self.codes.take(self.code[first])
-        codes = Codes(starts[index[first]], old.bound, old.epoch)
-        return Body(self.times, code, codes, self.sets, self.carried)
 
 
 def concat_bodies(parts: Sequence[Body]) -> Body:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from headrace.model.window import Window
 from headrace.operators.bundle import Item
 from headrace.operators.encode import Array, narrow
 from headrace.operators.join_keys import KeyTable
@@ -25,11 +24,13 @@ VERSION = 1
 
 @dataclass(slots=True)
 class StoredInput:
-    """An input's tuples, with the query of each slot per role and the windows whose edges cut their slices."""
+    """An input's tuples, with the query that each slot meant per role.
+
+    No window of these queries has an edge inside a slice. Others may, but they have no bit in these tuples.
+    """
 
     rows: KeyedRows
     slots: list[dict[int, int]]
-    windows: tuple[Window, ...]
 
 
 @dataclass(slots=True)
@@ -46,8 +47,6 @@ def read_input(spec: InputLogic, segment: JoinSegment) -> KeyedRows | None:
     if stored is None or not spec.windows:
         return None
     body = stored.rows.body
-    if not set(spec.windows) <= set(stored.windows):
-        body = body.resliced(spec.windows)
     carried = {
         name: body.carried[name] if name in body.carried else pa.nulls(body.rows, operand.type.arrow)
         for name, operand in spec.carried.items()
@@ -80,7 +79,7 @@ def build_segment(
     for spec, rows in zip(logic.inputs, parts, strict=True):
         live = [part for part in (_live(spec, part, watermark_us) for part in rows) if part is not None]
         if live:
-            inputs[spec.input.id] = StoredInput(merge_keyed(live), spec.slots, spec.windows)
+            inputs[spec.input.id] = StoredInput(merge_keyed(live), spec.slots)
             ends += [int(last_end(spec.windows, part.body.codes.start).max()) for part in live]
     return JoinSegment(inputs, max(ends)) if inputs else None
 
@@ -120,10 +119,7 @@ def join_items(segment: JoinSegment) -> dict[str, Item]:
         if keys.table is not None:
             mine["keys"] = keys.table
         items |= {f"{i}.{name}": item for name, item in mine.items()}
-        windows = [[w.range_us, w.slide_us, w.offset_us] for w in stored.windows]
-        described.append(
-            {"id": id_, "slots": [list(role.items()) for role in stored.slots], "windows": windows}
-        )
+        described.append({"id": id_, "slots": [list(role.items()) for role in stored.slots]})
     meta = {"version": VERSION, "last_end_us": segment.last_end_us, "inputs": described}
     items["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
     return items
@@ -146,6 +142,5 @@ def join_from(items: dict[str, Item]) -> JoinSegment:
         inputs[described["id"]] = StoredInput(
             KeyedRows(keys, body_from(mine)),
             [dict(map(tuple, role)) for role in described["slots"]],
-            tuple(Window(*w) for w in described["windows"]),
         )
     return JoinSegment(inputs, meta["last_end_us"])
