@@ -14,12 +14,14 @@ import numpy as np
 
 from headrace.model.plan import JoinMember
 from headrace.operators.encode import Array, Ints
-from headrace.operators.join_block import JoinedBlock, holds_across
+from headrace.operators.join_block import JoinedBlock, Tuples, holds_across
+from headrace.operators.join_keys import KeyTable
 from headrace.operators.join_logic import JoinLogic, Step
 from headrace.operators.join_rows import JoinTuples, KeyedRows, keyed
-from headrace.operators.join_side import Side
+from headrace.operators.join_side import Part, Side
 from headrace.operators.join_state import JoinSegment, build_segment, read_input
 from headrace.operators.join_windows import Containment
+from headrace.operators.selection import WORD
 
 BLOCK_ROWS = 1 << 20
 """Candidates that are in memory at a time."""
@@ -62,7 +64,11 @@ def reduce_join(
     for start in logic.starts:
         join.run(start)
     parts_of = [[*old, *([] if new is None else [new])] for old, new in zip(taken, fresh, strict=True)]
-    return JoinReduced(build_segment(logic, parts_of, watermark_us), join.counts.rows(logic))
+    return JoinReduced(build_segment(logic, parts_of, watermark_us), _rows_per_query(logic, join.counts))
+
+
+def _rows_per_query(logic: JoinLogic, counts: Ints) -> dict[int, int]:
+    return {query: int(counts[slot]) for slot, query in logic.queries.items() if counts[slot]}
 
 
 def _read(logic: JoinLogic, number: int, segments: Sequence[JoinSegment]) -> list[KeyedRows]:
@@ -72,15 +78,30 @@ def _read(logic: JoinLogic, number: int, segments: Sequence[JoinSegment]) -> lis
 
 @dataclass(slots=True)
 class _Prefix:
-    """Rows joined so far: `rows[position]` are the tuples, `keys` the new tuple's key, `sets` who may want them."""
+    """Rows joined so far: `tuples[position]` of each member, `keys` of the new tuples, `sets` of who may want them."""
 
-    rows: dict[int, Ints]
+    tuples: dict[int, Tuples]
     keys: Ints
     sets: Array
 
+    @property
+    def rows(self) -> int:
+        return len(self.keys)
+
     def take(self, index: Ints) -> _Prefix:
-        rows = {position: tuples[index] for position, tuples in self.rows.items()}
-        return _Prefix(rows, self.keys[index], np.take(self.sets, index, axis=1))
+        return _Prefix(_take(self.tuples, index), self.keys[index], np.take(self.sets, index, axis=1))
+
+    def wanted_by(self, mask: Array) -> _Prefix:
+        """The rows that some of these queries may want, with no others in their sets."""
+        sets = self.sets & mask[:, None]
+        some = np.flatnonzero(_any(sets))
+        if len(some) == self.rows:
+            return _Prefix(self.tuples, self.keys, sets)
+        return _Prefix(_take(self.tuples, some), self.keys[some], np.take(sets, some, axis=1))
+
+
+def _take(tuples: dict[int, Tuples], index: Ints) -> dict[int, Tuples]:
+    return {position: (part, rows[index]) for position, (part, rows) in tuples.items()}
 
 
 class _Join:
@@ -89,125 +110,86 @@ class _Join:
         self._sides = sides
         self._consume = consume
         self._containment: dict[tuple[JoinMember, JoinMember], Containment] = {}
-        self.counts = _Counts(logic.words)
+        self.counts = np.zeros(logic.words * WORD, np.int64)
 
     def run(self, start: Step) -> None:
         """Find all rows whose member at `start` is new and the last in the chain's order to be so."""
         side = self._sides[start.member.input]
         if side is None or side.fresh is None:
             return
-        base = int(side.bases[side.old])
-        sets = side.sets[start.member.role][:, base:] & start.mask[:, None]
-        wanted = np.flatnonzero(_any(sets))
-        keys = side.fresh.keys.of_rows()[wanted]
-        prefix = _Prefix({start.position: wanted + base}, keys, np.take(sets, wanted, axis=1))
-        self._go_on(start, self._checked(start, prefix))
+        part = side.fresh
+        every = np.arange(part.body.rows)
+        prefix = _Prefix(
+            {start.position: (part, every)}, part.keys.of_rows(), part.body.sets[start.member.role]
+        )
+        self._go_on(start, part.keys, self._checked(start, prefix.wanted_by(start.mask)))
 
-    def _go_on(self, step: Step, prefix: _Prefix) -> None:
+    def _go_on(self, step: Step, keys: KeyTable, prefix: _Prefix) -> None:
         """Emit what is complete, and extend the rest by each step that follows."""
-        if len(prefix.keys) == 0:
+        if prefix.rows == 0:
             return
         for number, mask in step.chains:
-            self._emit(number, mask, prefix)
+            ready = prefix.wanted_by(mask)
+            if ready.rows:
+                self.counts += count_bits(ready.sets)
+                tuples = [ready.tuples[p] for p in range(len(ready.tuples))]
+                self._consume(number, JoinedBlock(tuples, (keys, ready.keys), ready.sets))
         for child in step.children:
-            sets = prefix.sets & child.mask[:, None]
-            wanted = np.flatnonzero(_any(sets))
-            mine = _Prefix(prefix.rows, prefix.keys, sets)
-            if len(wanted) < len(prefix.keys):
-                mine = mine.take(wanted)
-            for extended in self._extend(child, mine):
-                self._go_on(child, extended)
+            side = self._sides[child.member.input]
+            if side is not None:
+                for part in side.old if child.old_only else side.parts:
+                    for extended in self._extend(child, side, part, prefix):
+                        self._go_on(child, keys, extended)
 
-    def _extend(self, step: Step, prefix: _Prefix) -> Iterator[_Prefix]:
-        side = self._sides[step.member.input]
-        if side is None or len(prefix.keys) == 0:
+    def _extend(self, step: Step, side: Side, part: Part, prefix: _Prefix) -> Iterator[_Prefix]:
+        """The rows with each of their partners in one part that some query wants with them."""
+        role = step.member.role
+        mask = step.mask if part.body.mask is None else step.mask & part.body.mask[role]
+        if not mask.any():
             return
-        mine = side.sets[step.member.role]
-        row, first, last = self._partners(step, side, prefix)
+        prefix = prefix.wanted_by(mask)
+        mine = part.body.sets[role]
+        moments = {s.position: p.moment(rows) for s in step.before for p, rows in [prefix.tuples[s.position]]}
+        row, first, last = self._partners(step, side, part, prefix)
         for left, right in _candidates(row, first, last - first):
             sets = np.take(prefix.sets, left, axis=1)
             sets &= np.take(mine, right, axis=1)
-            some = np.flatnonzero(_any(sets))
-            if len(some) < len(left):
-                left, right, sets = left[some], right[some], np.take(sets, some, axis=1)
-            if len(left) == 0:
-                continue
-            moment = side.moment[right]
+            left, right, sets = _drop_empty(left, right, sets)
+            moment = part.moment(right)
             for earlier in step.before:
-                other = self._side(earlier)
-                rows = prefix.rows[earlier.position][left]
-                self._contains(earlier.member, step.member).restrict(sets, other.moment[rows], moment)
-            some = np.flatnonzero(_any(sets))
-            if len(some) == 0:
-                continue
-            if len(some) < len(left):
-                left, right, sets = left[some], right[some], np.take(sets, some, axis=1)
-            rows_of = {position: tuples[left] for position, tuples in prefix.rows.items()}
-            rows_of[step.position] = right
-            yield self._checked(step, _Prefix(rows_of, prefix.keys[left], sets))
+                contains = self._contains(earlier.member, step.member)
+                contains.restrict(sets, moments[earlier.position][left], moment)
+            left, right, sets = _drop_empty(left, right, sets)
+            if len(left):
+                tuples = _take(prefix.tuples, left)
+                tuples[step.position] = (part, right)
+                yield self._checked(step, _Prefix(tuples, prefix.keys[left], sets))
 
-    def _partners(self, step: Step, side: Side, prefix: _Prefix) -> tuple[Ints, Ints, Ints]:
-        """(row of the prefix, first and last row of the side): of equal key, and near enough in time."""
-        start = self._side(step.before[0])
-        found: list[tuple[Ints, Ints, Ints]] = []
-        for part in range(side.old if step.old_only else len(side.parts)):
-            keys = side.matches(start, part)[prefix.keys]
-            row = np.flatnonzero(keys >= 0)
-            keys = keys[row]
-            offsets = side.parts[part].keys.offsets + side.bases[part]
-            found.append((row, offsets[keys], offsets[keys + 1]))
-        if not found:
-            return (np.empty(0, np.int64),) * 3
-        row, first, last = (np.concatenate(column) for column in zip(*found, strict=True))
+    def _partners(self, step: Step, side: Side, part: Part, prefix: _Prefix) -> tuple[Ints, Ints, Ints]:
+        """(row of the prefix, first and last row of the part): of equal key, and near enough in time."""
+        start = self._sides[step.before[0].member.input]
+        assert start is not None
+        keys = side.matches(start, part)[prefix.keys]
+        row = np.flatnonzero(keys >= 0)
+        keys = keys[row]
+        first, last = part.keys.offsets[keys], part.keys.offsets[keys + 1]
         many = np.flatnonzero(last - first > SCAN_ROWS)
         if len(many):
-            low, high = self._reach(step, prefix, row[many])
-            first[many] = _bisect(side.times, first[many], last[many], low)
-            last[many] = _bisect(side.times, first[many], last[many], high)
+            low, high = _reach(step, prefix, row[many])
+            base = part.body.base
+            first[many] = _bisect(part.body.time, first[many], last[many], low - base)
+            last[many] = _bisect(part.body.time, first[many], last[many], high - base)
         return row, first, last
-
-    def _reach(self, step: Step, prefix: _Prefix, rows: Ints) -> tuple[Ints, Ints]:
-        """Partners of these rows are at times [low, high)."""
-        lows, highs = [], []
-        for earlier, (behind, ahead) in zip(step.before, step.reach, strict=True):
-            times = self._side(earlier).times[prefix.rows[earlier.position][rows]]
-            lows.append(times - behind + 1)
-            highs.append(times + ahead)
-        return np.maximum.reduce(lows), np.minimum.reduce(highs)
 
     def _checked(self, step: Step, prefix: _Prefix) -> _Prefix:
         """The rows without the queries whose conditions across members do not hold."""
-        if not step.across or len(prefix.keys) == 0:
+        if not step.across or prefix.rows == 0:
             return prefix
-        sides = {s.position: self._side(s) for s in (*step.before, step)}
-        sets = prefix.sets
         for condition, mask in step.across:
-            asked = np.flatnonzero(_any(sets & mask[:, None]))
-            rows = {position: tuples[asked] for position, tuples in prefix.rows.items()}
-            failed = asked[~holds_across(condition, sides, rows)]
-            sets[:, failed] &= ~mask[:, None]
-        some = np.flatnonzero(_any(sets))
-        return prefix if len(some) == len(prefix.keys) else prefix.take(some)
-
-    def _emit(self, number: int, mask: Array, prefix: _Prefix) -> None:
-        sets = prefix.sets & mask[:, None]
-        some = np.flatnonzero(_any(sets))
-        if len(some) == 0:
-            return
-        rows = prefix.rows
-        if len(some) < sets.shape[1]:
-            sets = np.take(sets, some, axis=1)
-            rows = {position: tuples[some] for position, tuples in rows.items()}
-        members = self._logic.operator.chains[number].members
-        sides = [self._sides[member.input] for member in members]
-        ready = [side for side in sides if side is not None]
-        self.counts.add(sets)
-        self._consume(number, JoinedBlock(ready, [rows[p] for p in range(len(members))], sets))
-
-    def _side(self, step: Step) -> Side:
-        side = self._sides[step.member.input]
-        assert side is not None
-        return side
+            asked = np.flatnonzero(_any(prefix.sets & mask[:, None]))
+            failed = asked[~holds_across(condition, _take(prefix.tuples, asked))]
+            prefix.sets[:, failed] &= ~mask[:, None]
+        return prefix.take(np.flatnonzero(_any(prefix.sets)))
 
     def _contains(self, left: JoinMember, right: JoinMember) -> Containment:
         if (left, right) not in self._containment:
@@ -216,6 +198,27 @@ class _Join:
             pairs = self._logic.pairs(left, right)
             self._containment[left, right] = Containment(pairs, self._logic.words, a.moments, b.moments)
         return self._containment[left, right]
+
+
+def _reach(step: Step, prefix: _Prefix, rows: Ints) -> tuple[Ints, Ints]:
+    """Partners of these rows are at times [low, high)."""
+    lows, highs = [], []
+    for earlier, (behind, ahead) in zip(step.before, step.reach, strict=True):
+        part, tuples = prefix.tuples[earlier.position]
+        times = part.body.times_of(tuples[rows])
+        lows.append(times - behind + 1)
+        highs.append(times + ahead)
+    return np.maximum.reduce(lows), np.minimum.reduce(highs)
+
+
+def _drop_empty(left: Ints, right: Ints, sets: Array) -> tuple[Ints, Ints, Array]:
+    """Only the pairs that some query wants."""
+    some = np.flatnonzero(_any(sets))
+    return (
+        (left, right, sets)
+        if len(some) == len(left)
+        else (left[some], right[some], np.take(sets, some, axis=1))
+    )
 
 
 def _any(sets: Array) -> Array:
@@ -251,20 +254,28 @@ def _bisect(times: Ints, first: Ints, last: Ints, bound: Ints) -> Ints:
     return low
 
 
-class _Counts:
-    """How often each bit occurs, byte by byte: one pass per eight queries."""
+def count_bits(sets: Array) -> Ints:
+    """How often each bit of the words [word, row] is set: full adders over whole arrays, so a few passes for all bits.
 
-    def __init__(self, words: int) -> None:
-        self._bytes = np.zeros((words, 8, 256), np.int64)
+    >>> count_bits(np.array([[5, 4]], np.uint64))[:4].tolist()
+    [1, 0, 2, 0]
+    """
+    return np.concatenate([_count_word(words) for words in sets])
 
-    def add(self, sets: Array) -> None:
-        for word, values in zip(self._bytes, sets, strict=True):
-            split = values.view(np.uint8).reshape(-1, 8)
-            for i, counts in enumerate(word):
-                counts += np.bincount(split[:, i], minlength=256)
 
-    def rows(self, logic: JoinLogic) -> dict[int, int]:
-        """Rows per query id, of those that have any."""
-        bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
-        totals = (self._bytes @ bits).reshape(-1)
-        return {query: int(totals[slot]) for slot, query in logic.queries.items() if totals[slot]}
+def _count_word(words: Array) -> Ints:
+    counts = np.zeros(WORD, np.int64)
+    weight = 1
+    while len(words):
+        carries = [words[:0]]
+        while len(words) > 3 * WORD:
+            third = len(words) // 3
+            a, b, c = words[: 3 * third].reshape(3, third)
+            half = a ^ b
+            carries.append((a & b) | (half & c))
+            words = np.concatenate([half ^ c, words[3 * third :]])
+        bits = np.unpackbits(words.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
+        counts += weight * bits.sum(axis=0, dtype=np.int64)
+        words = np.concatenate(carries)
+        weight *= 2
+    return counts

@@ -10,20 +10,23 @@ import pyarrow.compute as pc
 
 from headrace.model.plan import AcrossMembers
 from headrace.model.predicate import Op, Operand
-from headrace.model.types import Kind
-from headrace.operators.encode import Array, Bools, Ints
-from headrace.operators.join_logic import JoinLogic
-from headrace.operators.join_side import Side
+from headrace.model.types import Kind, SqlType
+from headrace.operators.encode import Array, Bools, Ints, Physical, canonical_floats, to_ordered, to_physical
+from headrace.operators.join_keys import KeyTable, key_column
+from headrace.operators.join_logic import JoinLogic, carried_name
+from headrace.operators.join_side import Part
 from headrace.planner.signatures import joined_column
+
+Tuples = tuple[Part, Ints]
+"""Tuples of one member: where they are kept, and which of them."""
 
 
 class JoinedBlock:
     """Rows of one chain. `sets[word, row]` has a bit for every query that has the row: no column is empty."""
 
-    def __init__(self, sides: Sequence[Side], rows: Sequence[Ints], sets: Array) -> None:
-        self._sides = sides
-        self._rows = rows
-        self._taken: list[pa.Array | None] = [None] * len(rows)
+    def __init__(self, tuples: Sequence[Tuples], keys: tuple[KeyTable, Ints], sets: Array) -> None:
+        self._tuples = tuples
+        self._keys = keys
         self.sets = sets
 
     @property
@@ -33,23 +36,25 @@ class JoinedBlock:
     @property
     def bound(self) -> Ints:
         """Only windows that end later than this hold the row; NEVER_US for most."""
-        return np.maximum.reduce([s.bounds[s.code[r]] for s, r in zip(self._sides, self._rows, strict=True)])
+        return np.maximum.reduce([p.body.codes.bound[p.body.code[rows]] for p, rows in self._tuples])
 
     @property
     def born(self) -> Ints:
         """The epoch in which the first of the row's tuples arrived."""
-        return np.minimum.reduce([s.epochs[s.code[r]] for s, r in zip(self._sides, self._rows, strict=True)])
+        return np.minimum.reduce([p.body.codes.epoch[p.body.code[rows]] for p, rows in self._tuples])
 
     def times(self, member: int) -> Ints:
         """Event times of one member's tuples, in microseconds."""
-        return self._sides[member].times[self._rows[member]]
+        part, rows = self._tuples[member]
+        return part.body.times_of(rows)
 
     def column(self, member: int, operand: Operand) -> pa.Array:
         """What one member's tuples hold: a carried operand, a key, or the event time."""
-        taken = self._taken[member]
-        if taken is None:
-            taken = self._taken[member] = pa.array(self._rows[member])
-        return self._sides[member].column(operand).take(taken)
+        part, rows = self._tuples[member]
+        input_ = part.spec.input
+        if operand in input_.keys and carried_name(operand) not in part.spec.carried:
+            return key_column(self._keys[0], input_.keys, operand, self._keys[1])
+        return part.column(operand, rows)
 
 
 def stored_rows(logic: JoinLogic, chain: int, block: JoinedBlock, epoch: int) -> pa.Table:
@@ -83,17 +88,30 @@ _COMPARE = {
 }
 
 
-def holds_across(condition: AcrossMembers, sides: Mapping[int, Side], rows: Mapping[int, Ints]) -> Bools:
+def holds_across(condition: AcrossMembers, tuples: Mapping[int, Tuples]) -> Bools:
     """Where a condition between two members, by their positions, is TRUE."""
     numbers, arrays = _COMPARE[condition.op]
-    ends = ((condition.left_member, condition.left), (condition.right_member, condition.right))
-    kind = condition.left.type
-    if kind.fits_int64 or kind.kind is Kind.FLOATING:
-        (a, left), (b, right) = ((rows[m], sides[m].ordered(o)) for m, o in ends)
-        answer = numbers(left.values[a], right.values[b])
-        for side, at in ((left, a), (right, b)):
-            if side.valid is not None:
-                answer &= side.valid[at]
-        return answer
-    taken = [sides[m].column(o).take(pa.array(rows[m])) for m, o in ends]
-    return np.asarray(arrays(*taken).fill_null(False))
+    columns = []
+    for member, operand in (
+        (condition.left_member, condition.left),
+        (condition.right_member, condition.right),
+    ):
+        part, rows = tuples[member]
+        columns.append(part.column(operand, rows))
+    type_ = condition.left.type
+    if not type_.fits_int64 and type_.kind is not Kind.FLOATING:
+        return np.asarray(arrays(*columns).fill_null(False))
+    left, right = (_ordered(column, type_) for column in columns)
+    answer = numbers(left.values, right.values)
+    for side in (left, right):
+        if side.valid is not None:
+            answer &= side.valid
+    return answer
+
+
+def _ordered(column: pa.Array, type_: SqlType) -> Physical:
+    """Values as int64 that compare as Spark compares the values themselves."""
+    physical = to_physical(column, type_)
+    if type_.kind is Kind.FLOATING:
+        physical = Physical(canonical_floats(physical.values), physical.valid)
+    return Physical(to_ordered(physical, type_), physical.valid)

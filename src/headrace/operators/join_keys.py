@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from headrace.model.predicate import Operand
 from headrace.model.types import Kind
-from headrace.operators.encode import Ints, one_chunk, to_physical
+from headrace.operators.encode import Ints, one_chunk, to_arrow, to_physical
 from headrace.operators.keys import encode_keys, hash_column, mix, unify_keys
 
 
@@ -69,6 +69,16 @@ def encode_row_keys(columns: Sequence[pa.Array], keys: Sequence[Operand]) -> Row
     return RowKeys(encoded.ids, encoded.table)
 
 
+def key_column(table: KeyTable, keys: Sequence[Operand], operand: Operand, index: Ints) -> pa.Array:
+    """The values of one part of these keys, in the type of `operand`."""
+    if operand not in keys:
+        raise KeyError(f"{operand.sql} is not kept")
+    if table.table is None:
+        return to_arrow(table.hashes[index], None, operand.type)
+    column = one_chunk(table.table.column(f"k{keys.index(operand)}"))
+    return column.take(pa.array(index)).cast(operand.type.arrow)
+
+
 def hash_keys(table: pa.Table) -> Ints:
     """A 64-bit hash per key, the same in every process."""
     mixed = np.zeros(table.num_rows, np.uint64)
@@ -115,10 +125,10 @@ def concat_keys(parts: Sequence[RowKeys]) -> RowKeys:
     return RowKeys(np.concatenate([i[p.values] for i, p in zip(ids, parts, strict=True)]), table)
 
 
-def sort_keys(keys: RowKeys, times: Ints) -> tuple[Ints, KeyTable]:
-    """(the order of rows by key and time, the keys that occur)."""
+def sort_keys(keys: RowKeys, times: Ints, runs: bool = False) -> tuple[Ints, KeyTable]:
+    """(the order of rows by key and time, the keys that occur). `runs`: the rows are a few runs in order."""
     if keys.table is None:
-        order = _order(keys.values, times)
+        order = _order(keys.values, times, runs)
         ordered = keys.values[order]
         first = _firsts(ordered)
         return order, KeyTable(ordered[first], np.append(first, len(ordered)), None)
@@ -127,7 +137,7 @@ def sort_keys(keys: RowKeys, times: Ints) -> tuple[Ints, KeyTable]:
     rank = np.empty(len(hashes), np.int64)
     rank[by_hash] = np.arange(len(hashes))
     ranks = rank[keys.values]
-    order = _order(ranks, times)
+    order = _order(ranks, times, runs)
     ordered = ranks[order]
     first = _firsts(ordered)
     present = by_hash[ordered[first]]
@@ -135,16 +145,27 @@ def sort_keys(keys: RowKeys, times: Ints) -> tuple[Ints, KeyTable]:
     return order, KeyTable(hashes[present], np.append(first, len(ordered)), table)
 
 
-def _order(keys: Ints, times: Ints) -> Ints:
-    """Rows by (key, time): one sort where both fit into 63 bits together. Runs in order are merged, not sorted."""
-    if len(keys) == 0:
+def _order(keys: Ints, times: Ints, runs: bool) -> Ints:
+    """Rows by (key, time). Where key, time and row fit into 63 bits they are sorted as one number.
+
+    `runs` says that the rows are a few runs in order, which are merged.
+    """
+    rows = len(keys)
+    if rows == 0:
         return np.empty(0, np.int64)
     low, high = int(keys.min()), int(keys.max())
     early, late = int(times.min()), int(times.max())
-    span = late - early + 1
-    if (high - low + 1) * span < 2**63:
-        return np.argsort((keys - low) * span + (times - early), kind="stable")
-    return np.lexsort((times, keys))
+    bits, row_bits = (late - early).bit_length(), (rows - 1).bit_length()
+    if (high - low).bit_length() + bits + row_bits > 63 and high - low >= rows:
+        keys, low, high = np.unique(keys, return_inverse=True)[1], 0, rows - 1
+    if (high - low).bit_length() + bits > 63:
+        return np.lexsort((times, keys))
+    both = ((keys - low) << bits) | (times - early)
+    if runs or (high - low).bit_length() + bits + row_bits > 63:
+        return np.argsort(both, kind="stable")
+    numbered = (both << row_bits) | np.arange(rows)
+    numbered.sort()
+    return numbered & ((1 << row_bits) - 1)
 
 
 def _firsts(ordered: Ints) -> Ints:
@@ -156,14 +177,10 @@ def _firsts(ordered: Ints) -> Ints:
 
 def match_keys(left: KeyTable, right: KeyTable) -> Ints:
     """For each key of `left` the equal key of `right`, or -1."""
-    found = np.full(left.count, -1, np.int64)
-    if right.count == 0:
-        return found
-    at = np.searchsorted(right.hashes, left.hashes, "left")
     if left.table is None or right.table is None:
-        hit = np.flatnonzero(right.hashes[np.minimum(at, right.count - 1)] == left.hashes)
-        found[hit] = at[hit]
-        return found
+        return _match_exact(left.hashes, right.hashes)
+    found = np.full(left.count, -1, np.int64)
+    at = np.searchsorted(right.hashes, left.hashes, "left")
     counts = np.searchsorted(right.hashes, left.hashes, "right") - at
     mine = np.repeat(np.arange(left.count), counts)
     theirs = np.arange(len(mine)) + np.repeat(at - (np.cumsum(counts) - counts), counts)
@@ -171,6 +188,24 @@ def match_keys(left: KeyTable, right: KeyTable) -> Ints:
         equal = np.asarray(_same(one_chunk(a).take(pa.array(mine)), one_chunk(b).take(pa.array(theirs))))
         mine, theirs = mine[equal], theirs[equal]
     found[mine] = theirs
+    return found
+
+
+def _match_exact(left: Ints, right: Ints) -> Ints:
+    """Where each value of `left` is in `right` (-1: nowhere), both ascending: by a table where values lie close."""
+    found = np.full(len(left), -1, np.int64)
+    if len(left) == 0 or len(right) == 0:
+        return found
+    low, high = int(right[0]), int(right[-1])
+    if high - low < 4 * (len(left) + len(right)):
+        first, last = np.searchsorted(left, low, "left"), np.searchsorted(left, high, "right")
+        table = np.full(high - low + 1, -1, np.int32)
+        table[right - low] = np.arange(len(right), dtype=np.int32)
+        found[first:last] = table[left[first:last] - low]
+        return found
+    at = np.searchsorted(right, left, "left")
+    hit = np.flatnonzero(right[np.minimum(at, len(right) - 1)] == left)
+    found[hit] = at[hit]
     return found
 
 

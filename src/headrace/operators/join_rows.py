@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.model.window import Window
 from headrace.operators.bundle import Item
-from headrace.operators.encode import Array, Ints, narrow, one_chunk
+from headrace.operators.encode import Array, Bools, Ints, narrow, one_chunk
 from headrace.operators.join_keys import KeyTable, RowKeys, concat_keys, sort_keys
 from headrace.operators.slices import last_ends
 
@@ -67,33 +67,53 @@ def last_end(windows: Sequence[Window], times: Ints) -> Ints:
 
 @dataclass(slots=True)
 class Body:
-    """Columns of an input's tuples: `sets[role, word, row]` are query-sets, `carried` what queries want of them."""
+    """Columns of an input's tuples: `sets[role, word, row]` are query-sets, `carried` what queries want of them.
 
-    times: Ints
+    Event times are `base + time`; of a query-set, only bits that `mask[role, word]` has count (None: all).
+    """
+
+    base: int
+    time: Ints
     code: Ints
     codes: Codes
     sets: Array
     carried: dict[str, pa.Array]
+    mask: Array | None = None
 
     @property
     def rows(self) -> int:
-        return len(self.times)
+        return len(self.time)
+
+    @property
+    def times(self) -> Ints:
+        return self.time + np.int64(self.base)
+
+    def times_of(self, rows: Ints) -> Ints:
+        return self.time[rows] + np.int64(self.base)
 
     def take(self, index: Ints) -> Body:
         taken = pa.array(index)
         carried = {name: column.take(taken) for name, column in self.carried.items()}
         sets = np.take(self.sets, index, axis=2)
-        return Body(self.times[index], self.code[index], self.codes, sets, carried)
+        if self.mask is not None:
+            sets &= self.mask[:, :, None]
+        return Body(self.base, self.time[index], self.code[index], self.codes, sets, carried)
+
+    def wanted(self) -> Bools:
+        """The rows that some query wants."""
+        sets = self.sets if self.mask is None else self.sets & self.mask[:, :, None]
+        return np.logical_or.reduce(sets, axis=(0, 1))
 
 
 def concat_bodies(parts: Sequence[Body]) -> Body:
-    """The rows of all parts, one after the other, with one code per combination that occurs."""
+    """The rows of all parts (without masks), one after the other, with one code per combination that occurs."""
     if len(parts) == 1:
         return parts[0]
     every = concat_codes([part.codes for part in parts])
     first, lookup = distinct_rows(every.start, every.bound, every.epoch)
     bases = np.cumsum([0, *(part.codes.count for part in parts)])
     return Body(
+        0,
         np.concatenate([part.times for part in parts]),
         np.concatenate([lookup[base:][part.code] for base, part in zip(bases, parts, strict=False)]),
         every.take(first),
@@ -104,10 +124,11 @@ def concat_bodies(parts: Sequence[Body]) -> Body:
 
 def body_items(body: Body) -> dict[str, Item]:
     """The columns in few bytes, as bundle items."""
-    base = int(body.times.min(initial=0)) if body.rows == 0 else int(body.times.min())
+    times = body.times
+    base = int(times.min()) if body.rows else 0
     items: dict[str, Item] = {
         "base": np.array([base], np.int64),
-        "time": narrow(body.times - base),
+        "time": narrow(times - base),
         "code": narrow(body.code),
         "codes": np.stack([body.codes.start, body.codes.bound, body.codes.epoch]),
         "sets": body.sets,
@@ -118,11 +139,11 @@ def body_items(body: Body) -> dict[str, Item]:
 
 
 def body_from(items: dict[str, Item]) -> Body:
-    """The inverse of `body_items`; all but the times are views of the bundle."""
+    """The inverse of `body_items`; all columns are views of the bundle."""
     carried = items.get("carried")
     columns = {} if carried is None else {n: _array(carried.column(n)) for n in carried.column_names}
     return Body(
-        items["time"] + items["base"][0], items["code"], Codes(*items["codes"]), items["sets"], columns
+        int(items["base"][0]), items["time"], items["code"], Codes(*items["codes"]), items["sets"], columns
     )
 
 
@@ -152,9 +173,9 @@ class KeyedRows:
     body: Body
 
 
-def keyed(keys: RowKeys, body: Body) -> KeyedRows:
-    """The rows in the order of key and time."""
-    order, table = sort_keys(keys, body.times)
+def keyed(keys: RowKeys, body: Body, runs: bool = False) -> KeyedRows:
+    """The rows in the order of key and time; `runs` says that they are a few runs in that order."""
+    order, table = sort_keys(keys, body.times, runs)
     return KeyedRows(table, body.take(order))
 
 
@@ -162,4 +183,5 @@ def merge_keyed(parts: Sequence[KeyedRows]) -> KeyedRows:
     """All rows of all parts as one; merges runs that are in order already."""
     if len(parts) == 1:
         return parts[0]
-    return keyed(concat_keys([p.keys.row_keys() for p in parts]), concat_bodies([p.body for p in parts]))
+    keys = concat_keys([part.keys.row_keys() for part in parts])
+    return keyed(keys, concat_bodies([part.body for part in parts]), runs=True)

@@ -51,23 +51,23 @@ def read_input(spec: InputLogic, segment: JoinSegment) -> KeyedRows | None:
         name: body.carried[name] if name in body.carried else pa.nulls(body.rows, operand.type.arrow)
         for name, operand in spec.carried.items()
     }
-    sets = _current_sets(spec, stored, body.sets)
-    return KeyedRows(stored.rows.keys, Body(body.times, body.code, body.codes, sets, carried))
+    sets, mask = _current_sets(spec, stored, body.sets)
+    return KeyedRows(stored.rows.keys, Body(body.base, body.time, body.code, body.codes, sets, carried, mask))
 
 
-def _current_sets(spec: InputLogic, stored: StoredInput, sets: Array) -> Array:
-    """The query-sets in the current plan's roles and words, without queries that are gone."""
-    roles, words = min(spec.roles, sets.shape[0]), min(spec.words, sets.shape[1])
-    if sets.shape[:2] == (spec.roles, spec.words) and stored.slots == spec.slots:
-        return sets
-    fitted = np.zeros((spec.roles, spec.words, sets.shape[2]), np.uint64)
-    for role in range(roles):
-        now = spec.slots[role]
-        same = [slot for slot, query in stored.slots[role].items() if now.get(slot) == query]
-        mask = slot_mask(same, spec.words)
-        for word in range(words):
-            np.bitwise_and(sets[role, word], mask[word], out=fitted[role, word])
-    return fitted
+def _current_sets(spec: InputLogic, stored: StoredInput, sets: Array) -> tuple[Array, Array | None]:
+    """(query-sets in the current plan's roles and words, mask of the queries that are still there)."""
+    mask = None
+    if stored.slots != spec.slots:
+        mask = np.zeros((spec.roles, spec.words), np.uint64)
+        for part, then, now in zip(mask, stored.slots, spec.slots, strict=False):
+            part |= slot_mask([slot for slot, query in then.items() if now.get(slot) == query], spec.words)
+    if sets.shape[:2] != (spec.roles, spec.words):
+        roles, words = min(spec.roles, sets.shape[0]), min(spec.words, sets.shape[1])
+        fitted = np.zeros((spec.roles, spec.words, sets.shape[2]), np.uint64)
+        fitted[:roles, :words] = sets[:roles, :words]
+        sets = fitted
+    return sets, mask
 
 
 def build_segment(
@@ -87,8 +87,8 @@ def build_segment(
 def _live(spec: InputLogic, part: KeyedRows, watermark_us: int) -> KeyedRows | None:
     body = part.body
     needed = (last_end(spec.windows, body.codes.start) > watermark_us)[body.code]
-    needed &= body.sets.any(axis=(0, 1))
-    if needed.all():
+    needed &= body.wanted()
+    if body.mask is None and needed.all():
         return part if body.rows else None
     kept = np.flatnonzero(needed)
     if len(kept) == 0:
@@ -96,7 +96,8 @@ def _live(spec: InputLogic, part: KeyedRows, watermark_us: int) -> KeyedRows | N
     rows = body.take(kept)
     present = np.bincount(rows.code, minlength=rows.codes.count) > 0
     fewer = Body(
-        rows.times,
+        rows.base,
+        rows.time,
         (np.cumsum(present) - 1)[rows.code],
         rows.codes.take(np.flatnonzero(present)),
         rows.sets,

@@ -59,7 +59,7 @@ def prepare_join(
     carried = {name: take(columns[operand]) for name, operand in spec.carried.items()}
     if taken is not None:
         sets = np.take(sets, kept, axis=2)
-    return JoinTuples(input, keys, Body(times, code, codes, sets, carried))
+    return JoinTuples(input, keys, Body(0, times, code, codes, sets, carried))
 
 
 def _codes(spec: InputLogic, times: Ints, closed_us: int, epoch: int) -> tuple[Ints, Codes, Bools | None]:
