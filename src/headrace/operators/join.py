@@ -148,6 +148,8 @@ class _Join:
         if not mask.any():
             return
         prefix = prefix.wanted_by(mask)
+        if prefix.rows == 0:
+            return
         mine = part.body.sets[role]
         moments = {s.position: p.moment(rows) for s in step.before for p, rows in [prefix.tuples[s.position]]}
         row, first, last = self._partners(step, side, part, prefix)
