@@ -90,11 +90,11 @@ def partition_keys(table: pa.Table, partitions: int, seed: int) -> Ints:
         return np.full(table.num_rows, seed % partitions, np.int64)
     mixed = np.full(table.num_rows, np.uint64(seed & 0xFFFF_FFFF))
     for column in table.columns:
-        mixed = _mix(mixed ^ _hash_column(one_chunk(column)))
+        mixed = mix(mixed ^ hash_column(one_chunk(column)))
     return (mixed % np.uint64(partitions)).astype(np.int64)
 
 
-def _hash_column(array: pa.Array) -> Ints:
+def hash_column(array: pa.Array) -> Ints:
     kind = array.type
     if pa.types.is_floating(kind):
         words = array.fill_null(0).cast(pa.float64()).to_numpy(zero_copy_only=False).view(np.uint64)
@@ -118,7 +118,7 @@ def _fnv(text: bytes | str | None) -> int:
     return value
 
 
-def _mix(words: Ints) -> Ints:
+def mix(words: Ints) -> Ints:
     with np.errstate(over="ignore"):
         words = (words ^ (words >> np.uint64(31))) * np.uint64(0x7FB5D329728EA185)
         words = (words ^ (words >> np.uint64(27))) * np.uint64(0x81DADEF4BC2DD44D)

@@ -32,7 +32,7 @@ class SelectionLogic:
         counts = np.zeros(len(operator.queries), np.int64)
         for family, index, slots in zip(operator.families, self._families, self._slots, strict=True):
             for block, cells in index.blocks(regions, rows):
-                words = np.append(_pack(cells.member, slots, self._words), self._nobody, axis=1)
+                words = np.append(pack_sets(cells.member, slots, self._words), self._nobody, axis=1)
                 sets[:, block] |= words[:, cells.ids]
                 sizes = np.bincount(cells.ids[cells.ids >= 0], minlength=cells.count)
                 counts[list(family.columns)] += sizes @ cells.member
@@ -45,7 +45,7 @@ class SelectionLogic:
         return pa.table(data), counts
 
 
-def _pack(member: np.ndarray, slots: np.ndarray, words: int) -> np.ndarray:
+def pack_sets(member: np.ndarray, slots: np.ndarray, words: int) -> np.ndarray:
     """Query-set words [word, cell] from membership [cell, column]."""
     packed = np.zeros((words, len(member)), np.uint64)
     for column, slot in enumerate(slots.tolist()):

@@ -1,0 +1,283 @@
+"""The shared windowed inner join: every combination of tuples is found once, in the epoch its last tuple arrives.
+
+For each member in turn its new tuples start rows, which the other members extend: with all of their tuples where they
+come before the starting member in the chain, with older ones only where they come after it. So nothing is found twice
+and no joined row is state. Candidates are worked off in blocks; a hot key costs time and never memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headrace.model.plan import JoinMember
+from headrace.operators.encode import Array, Ints
+from headrace.operators.join_block import JoinedBlock, Tuples, holds_across
+from headrace.operators.join_keys import KeyTable
+from headrace.operators.join_logic import JoinLogic, Step
+from headrace.operators.join_rows import JoinTuples, KeyedRows, keyed
+from headrace.operators.join_side import Part, Side
+from headrace.operators.join_state import JoinSegment, build_segment, read_input
+from headrace.operators.join_windows import Containment
+from headrace.operators.selection import WORD
+
+BLOCK_ROWS = 1 << 20
+"""Candidates that are in memory at a time."""
+
+SCAN_ROWS = 16
+"""A row with at most this many partners of its key tries them all; with more it first searches those near in time."""
+
+Consume = Callable[[int, JoinedBlock], None]
+"""Takes joined rows of a chain, by its number in the operator."""
+
+
+@dataclass(slots=True)
+class JoinReduced:
+    """What a partition produced: its new segment (None: no state), and how many joined rows each query has."""
+
+    segment: JoinSegment | None = None
+    rows: dict[int, int] = field(default_factory=dict)
+
+
+def reduce_join(
+    logic: JoinLogic,
+    received: Sequence[JoinTuples | None],
+    absorbed: Sequence[JoinSegment],
+    kept: Sequence[JoinSegment],
+    closed_us: int,
+    watermark_us: int,
+    consume: Consume,
+) -> JoinReduced:
+    """Run one partition of one epoch. `absorbed` segments are merged into the new one, `kept` ones only read.
+
+    Joined rows go to `consume` block by block.
+    """
+    fresh = [None if new is None else keyed(new.keys, new.body) for new in received]
+    taken = [_read(logic, number, absorbed) for number in range(len(logic.inputs))]
+    sides: list[Side | None] = []
+    for spec, old, new in zip(logic.inputs, taken, fresh, strict=True):
+        parts = [*old, *(_read(logic, spec.number, kept) if any(part is not None for part in fresh) else ())]
+        sides.append(Side(spec, parts, new) if parts or new is not None else None)
+    join = _Join(logic, sides, consume)
+    for start in logic.starts:
+        join.run(start)
+    parts_of = [[*old, *([] if new is None else [new])] for old, new in zip(taken, fresh, strict=True)]
+    return JoinReduced(build_segment(logic, parts_of, watermark_us), _rows_per_query(logic, join.counts))
+
+
+def _rows_per_query(logic: JoinLogic, counts: Ints) -> dict[int, int]:
+    return {query: int(counts[slot]) for slot, query in logic.queries.items() if counts[slot]}
+
+
+def _read(logic: JoinLogic, number: int, segments: Sequence[JoinSegment]) -> list[KeyedRows]:
+    found = (read_input(logic.inputs[number], segment) for segment in segments)
+    return [rows for rows in found if rows is not None]
+
+
+@dataclass(slots=True)
+class _Prefix:
+    """Rows joined so far: `tuples[position]` of each member, `keys` of the new tuples, `sets` of who may want them."""
+
+    tuples: dict[int, Tuples]
+    keys: Ints
+    sets: Array
+
+    @property
+    def rows(self) -> int:
+        return len(self.keys)
+
+    def take(self, index: Ints) -> _Prefix:
+        return _Prefix(_take(self.tuples, index), self.keys[index], np.take(self.sets, index, axis=1))
+
+    def wanted_by(self, mask: Array) -> _Prefix:
+        """The rows that some of these queries may want, with no others in their sets."""
+        sets = self.sets & mask[:, None]
+        some = np.flatnonzero(_any(sets))
+        if len(some) == self.rows:
+            return _Prefix(self.tuples, self.keys, sets)
+        return _Prefix(_take(self.tuples, some), self.keys[some], np.take(sets, some, axis=1))
+
+
+def _take(tuples: dict[int, Tuples], index: Ints) -> dict[int, Tuples]:
+    return {position: (part, rows[index]) for position, (part, rows) in tuples.items()}
+
+
+class _Join:
+    def __init__(self, logic: JoinLogic, sides: Sequence[Side | None], consume: Consume) -> None:
+        self._logic = logic
+        self._sides = sides
+        self._consume = consume
+        self._containment: dict[tuple[JoinMember, JoinMember], Containment] = {}
+        self.counts = np.zeros(logic.words * WORD, np.int64)
+
+    def run(self, start: Step) -> None:
+        """Find all rows whose member at `start` is new and the last in the chain's order to be so."""
+        side = self._sides[start.member.input]
+        if side is None or side.fresh is None:
+            return
+        part = side.fresh
+        every = np.arange(part.body.rows)
+        prefix = _Prefix(
+            {start.position: (part, every)}, part.keys.of_rows(), part.body.sets[start.member.role]
+        )
+        self._go_on(start, part.keys, self._checked(start, prefix.wanted_by(start.mask)))
+
+    def _go_on(self, step: Step, keys: KeyTable, prefix: _Prefix) -> None:
+        """Emit what is complete, and extend the rest by each step that follows."""
+        if prefix.rows == 0:
+            return
+        for number, mask in step.chains:
+            ready = prefix.wanted_by(mask)
+            if ready.rows:
+                self.counts += count_bits(ready.sets)
+                tuples = [ready.tuples[p] for p in range(len(ready.tuples))]
+                self._consume(number, JoinedBlock(tuples, (keys, ready.keys), ready.sets))
+        for child in step.children:
+            side = self._sides[child.member.input]
+            if side is not None:
+                for part in side.old if child.old_only else side.parts:
+                    for extended in self._extend(child, side, part, prefix):
+                        self._go_on(child, keys, extended)
+
+    def _extend(self, step: Step, side: Side, part: Part, prefix: _Prefix) -> Iterator[_Prefix]:
+        """The rows with each of their partners in one part that some query wants with them."""
+        role = step.member.role
+        mask = step.mask if part.body.mask is None else step.mask & part.body.mask[role]
+        if not mask.any():
+            return
+        prefix = prefix.wanted_by(mask)
+        if prefix.rows == 0:
+            return
+        mine = part.body.sets[role]
+        moments = {s.position: p.moment(rows) for s in step.before for p, rows in [prefix.tuples[s.position]]}
+        row, first, last = self._partners(step, side, part, prefix)
+        for left, right in _candidates(row, first, last - first):
+            sets = np.take(prefix.sets, left, axis=1)
+            sets &= np.take(mine, right, axis=1)
+            left, right, sets = _drop_empty(left, right, sets)
+            moment = part.moment(right)
+            for earlier in step.before:
+                contains = self._contains(earlier.member, step.member)
+                contains.restrict(sets, moments[earlier.position][left], moment)
+            left, right, sets = _drop_empty(left, right, sets)
+            if len(left):
+                tuples = _take(prefix.tuples, left)
+                tuples[step.position] = (part, right)
+                yield self._checked(step, _Prefix(tuples, prefix.keys[left], sets))
+
+    def _partners(self, step: Step, side: Side, part: Part, prefix: _Prefix) -> tuple[Ints, Ints, Ints]:
+        """(row of the prefix, first and last row of the part): of equal key, and near enough in time."""
+        start = self._sides[step.before[0].member.input]
+        assert start is not None
+        keys = side.matches(start, part)[prefix.keys]
+        row = np.flatnonzero(keys >= 0)
+        keys = keys[row]
+        first, last = part.keys.offsets[keys], part.keys.offsets[keys + 1]
+        many = np.flatnonzero(last - first > SCAN_ROWS)
+        if len(many):
+            low, high = _reach(step, prefix, row[many])
+            base = part.body.base
+            first[many] = _bisect(part.body.time, first[many], last[many], low - base)
+            last[many] = _bisect(part.body.time, first[many], last[many], high - base)
+        return row, first, last
+
+    def _checked(self, step: Step, prefix: _Prefix) -> _Prefix:
+        """The rows without the queries whose conditions across members do not hold."""
+        if not step.across or prefix.rows == 0:
+            return prefix
+        for condition, mask in step.across:
+            asked = np.flatnonzero(_any(prefix.sets & mask[:, None]))
+            failed = asked[~holds_across(condition, _take(prefix.tuples, asked))]
+            prefix.sets[:, failed] &= ~mask[:, None]
+        return prefix.take(np.flatnonzero(_any(prefix.sets)))
+
+    def _contains(self, left: JoinMember, right: JoinMember) -> Containment:
+        if (left, right) not in self._containment:
+            a, b = self._sides[left.input], self._sides[right.input]
+            assert a is not None and b is not None
+            pairs = self._logic.pairs(left, right)
+            self._containment[left, right] = Containment(pairs, self._logic.words, a.moments, b.moments)
+        return self._containment[left, right]
+
+
+def _reach(step: Step, prefix: _Prefix, rows: Ints) -> tuple[Ints, Ints]:
+    """Partners of these rows are at times [low, high)."""
+    lows, highs = [], []
+    for earlier, (behind, ahead) in zip(step.before, step.reach, strict=True):
+        part, tuples = prefix.tuples[earlier.position]
+        times = part.body.times_of(tuples[rows])
+        lows.append(times - behind + 1)
+        highs.append(times + ahead)
+    return np.maximum.reduce(lows), np.minimum.reduce(highs)
+
+
+def _drop_empty(left: Ints, right: Ints, sets: Array) -> tuple[Ints, Ints, Array]:
+    """Only the pairs that some query wants."""
+    some = np.flatnonzero(_any(sets))
+    return (
+        (left, right, sets)
+        if len(some) == len(left)
+        else (left[some], right[some], np.take(sets, some, axis=1))
+    )
+
+
+def _any(sets: Array) -> Array:
+    """Which columns have a bit."""
+    return np.not_equal(sets[0], 0) if len(sets) == 1 else np.logical_or.reduce(sets, axis=0)
+
+
+def _candidates(row: Ints, first: Ints, counts: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """(row, partner) for partners `first[i]` and on of row `row[i]`, in blocks of at most BLOCK_ROWS."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    shift = first - (ends - counts)
+    for begin in range(0, total, BLOCK_ROWS):
+        stop = min(begin + BLOCK_ROWS, total)
+        low, high = np.searchsorted(ends, [begin, stop - 1], "right")
+        inside = np.minimum(ends[low : high + 1], stop) - np.maximum(
+            ends[low : high + 1] - counts[low : high + 1], begin
+        )
+        at = np.repeat(np.arange(low, high + 1), inside)
+        yield row[at], np.arange(begin, stop) + shift[at]
+
+
+def _bisect(times: Ints, first: Ints, last: Ints, bound: Ints) -> Ints:
+    """In each range [first, last) of ascending times, the first row that is not before `bound`."""
+    low, high = first.copy(), last.copy()
+    open_ = np.flatnonzero(low < high)
+    while len(open_):
+        middle = (low[open_] + high[open_]) >> 1
+        before = times[middle] < bound[open_]
+        low[open_[before]] = middle[before] + 1
+        high[open_[~before]] = middle[~before]
+        open_ = open_[low[open_] < high[open_]]
+    return low
+
+
+def count_bits(sets: Array) -> Ints:
+    """How often each bit of the words [word, row] is set: full adders over whole arrays, so a few passes for all bits.
+
+    >>> count_bits(np.array([[5, 4]], np.uint64))[:4].tolist()
+    [1, 0, 2, 0]
+    """
+    return np.concatenate([_count_word(words) for words in sets])
+
+
+def _count_word(words: Array) -> Ints:
+    counts = np.zeros(WORD, np.int64)
+    weight = 1
+    while len(words):
+        carries = [words[:0]]
+        while len(words) > 3 * WORD:
+            third = len(words) // 3
+            a, b, c = words[: 3 * third].reshape(3, third)
+            half = a ^ b
+            carries.append((a & b) | (half & c))
+            words = np.concatenate([half ^ c, words[3 * third :]])
+        bits = np.unpackbits(words.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
+        counts += weight * bits.sum(axis=0, dtype=np.int64)
+        words = np.concatenate(carries)
+        weight *= 2
+    return counts

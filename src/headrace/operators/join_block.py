@@ -1,0 +1,117 @@
+"""Joined rows: each combination once, with the set of queries it is a row of. Columns are gathered when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.model.plan import AcrossMembers
+from headrace.model.predicate import Op, Operand
+from headrace.model.types import Kind, SqlType
+from headrace.operators.encode import Array, Bools, Ints, Physical, canonical_floats, to_ordered, to_physical
+from headrace.operators.join_keys import KeyTable, key_column
+from headrace.operators.join_logic import JoinLogic, carried_name
+from headrace.operators.join_side import Part
+from headrace.planner.signatures import joined_column
+
+Tuples = tuple[Part, Ints]
+"""Tuples of one member: where they are kept, and which of them."""
+
+
+class JoinedBlock:
+    """Rows of one chain. `sets[word, row]` has a bit for every query that has the row: no column is empty."""
+
+    def __init__(self, tuples: Sequence[Tuples], keys: tuple[KeyTable, Ints], sets: Array) -> None:
+        self._tuples = tuples
+        self._keys = keys
+        self.sets = sets
+
+    @property
+    def rows(self) -> int:
+        return int(self.sets.shape[1])
+
+    @property
+    def bound(self) -> Ints:
+        """Only windows that end later than this hold the row; NEVER_US for most."""
+        return np.maximum.reduce([p.body.codes.bound[p.body.code[rows]] for p, rows in self._tuples])
+
+    @property
+    def born(self) -> Ints:
+        """The epoch in which the first of the row's tuples arrived."""
+        return np.minimum.reduce([p.body.codes.epoch[p.body.code[rows]] for p, rows in self._tuples])
+
+    def times(self, member: int) -> Ints:
+        """Event times of one member's tuples, in microseconds."""
+        part, rows = self._tuples[member]
+        return part.body.times_of(rows)
+
+    def column(self, member: int, operand: Operand) -> pa.Array:
+        """What one member's tuples hold: a carried operand, a key, or the event time."""
+        part, rows = self._tuples[member]
+        input_ = part.spec.input
+        if operand in input_.keys and carried_name(operand) not in part.spec.carried:
+            return key_column(self._keys[0], input_.keys, operand, self._keys[1])
+        return part.column(operand, rows)
+
+
+def stored_rows(logic: JoinLogic, chain: int, block: JoinedBlock, epoch: int) -> pa.Table:
+    """The rows as result files hold them: outputs, event times, epoch, bound and query-set words."""
+    spec = logic.operator.chains[chain]
+    data: dict[str, pa.Array] = {}
+
+    def add(position: int, operand: Operand) -> None:
+        member = spec.members[position]
+        name = joined_column(logic.operator.inputs[member.input].id, member.role, operand)
+        if name not in data:
+            data[name] = block.column(position, operand)
+
+    for position, operand in spec.outputs:
+        add(position, operand)
+    for position, member in enumerate(spec.members):
+        add(position, logic.operator.inputs[member.input].event_time)
+    data["epoch"] = pa.array(np.full(block.rows, epoch, np.int64))
+    data["late_us"] = pa.array(block.bound)
+    for i, word in enumerate(block.sets):
+        data[f"qs{i}"] = pa.array(word.view(np.int64))
+    return pa.table(data)
+
+
+_COMPARE = {
+    Op.LT: (np.less, pc.less),
+    Op.LE: (np.less_equal, pc.less_equal),
+    Op.GT: (np.greater, pc.greater),
+    Op.GE: (np.greater_equal, pc.greater_equal),
+    Op.EQ: (np.equal, pc.equal),
+}
+
+
+def holds_across(condition: AcrossMembers, tuples: Mapping[int, Tuples]) -> Bools:
+    """Where a condition between two members, by their positions, is TRUE."""
+    numbers, arrays = _COMPARE[condition.op]
+    columns = []
+    for member, operand in (
+        (condition.left_member, condition.left),
+        (condition.right_member, condition.right),
+    ):
+        part, rows = tuples[member]
+        columns.append(part.column(operand, rows))
+    type_ = condition.left.type
+    if not type_.fits_int64 and type_.kind is not Kind.FLOATING:
+        return np.asarray(arrays(*columns).fill_null(False))
+    left, right = (_ordered(column, type_) for column in columns)
+    answer = numbers(left.values, right.values)
+    for side in (left, right):
+        if side.valid is not None:
+            answer &= side.valid
+    return answer
+
+
+def _ordered(column: pa.Array, type_: SqlType) -> Physical:
+    """Values as int64 that compare as Spark compares the values themselves."""
+    physical = to_physical(column, type_)
+    if type_.kind is Kind.FLOATING:
+        physical = Physical(canonical_floats(physical.values), physical.valid)
+    return Physical(to_ordered(physical, type_), physical.valid)

@@ -1,0 +1,187 @@
+"""A plan's join operator made ready to run: selection of its inputs, the orders of joining, and windows in pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headrace.model.plan import AcrossMembers, JoinedQuery, JoinMember, JoinOperator
+from headrace.model.predicate import Operand
+from headrace.model.types import Kind
+from headrace.model.window import Window
+from headrace.operators.cells import Cells, FamilyIndex
+from headrace.operators.encode import Array
+from headrace.operators.join_keys import keys_are_exact
+from headrace.operators.join_windows import PairWindows
+from headrace.operators.regions import regions_of
+from headrace.operators.selection import WORD, pack_sets
+from headrace.operators.tuples import Columns
+
+
+def carried_name(operand: Operand) -> str:
+    """What a carried column is called in segments, which outlive plans."""
+    return f"{'plain' if operand.plain else 'expression'}:{operand.type.name}:{operand.sql}"
+
+
+def slot_mask(slots: Iterable[int], words: int) -> Array:
+    """Words with the bits of these slots.
+
+    >>> slot_mask([0, 65], 2).tolist()
+    [1, 2]
+    """
+    mask = np.zeros(words, np.uint64)
+    for slot in slots:
+        mask[slot // WORD] |= np.uint64(1 << slot % WORD)
+    return mask
+
+
+class InputLogic:
+    """One input: who wants its tuples in which role, for how long, and what of them."""
+
+    def __init__(self, operator: JoinOperator, number: int, words: int) -> None:
+        self.number = number
+        self.input = operator.inputs[number]
+        self.words = words
+        self.exact = keys_are_exact(self.input.keys)
+        filters = self.input.filters
+        self.roles = 1 + max((f.role for f in filters), default=0)
+        self.windows: tuple[Window, ...] = tuple(
+            sorted(
+                {
+                    window
+                    for chain in operator.chains
+                    for query in chain.queries
+                    for window, member in zip(query.windows, chain.members, strict=True)
+                    if member.input == number
+                }
+            )
+        )
+        floats = [key for key in self.input.keys if key.type.kind is Kind.FLOATING]
+        self.carried = {carried_name(o): o for o in dict.fromkeys((*self.input.carried, *floats))}
+        self.slots: list[dict[int, int]] = [
+            {f.slot: int(f.query) for f in filters if f.role == role} for role in range(self.roles)
+        ]
+        predicates = [f.predicate for f in filters]
+        self._families = [FamilyIndex(f, self.input.operands, predicates) for f in self.input.families]
+        self._bits = [
+            np.array([filters[c].role * words * WORD + filters[c].slot for c in f.columns])
+            for f in self.input.families
+        ]
+        self._packed: dict[int, Array] = {}
+
+    def select(self, columns: Columns, rows: int) -> Array:
+        """The query-sets [role, word, row] of a batch of tuples."""
+        regions = [regions_of(columns[index.operand], index) for index in self.input.operands]
+        sets = np.zeros((self.roles * self.words, rows), np.uint64)
+        for number, family in enumerate(self._families):
+            for block, cells in family.blocks(regions, rows):
+                packed = self._pack(number, cells)
+                for part, table in zip(sets, packed, strict=True):
+                    if table.any():
+                        part[block] |= table[cells.ids]
+        return sets.reshape(self.roles, self.words, rows)
+
+    def _pack(self, family: int, cells: Cells) -> Array:
+        """Words [role and word, cell]; the last cell is nobody's."""
+        if cells.static and family in self._packed:
+            return self._packed[family]
+        packed = pack_sets(cells.member, self._bits[family], self.roles * self.words)
+        packed = np.append(packed, np.zeros((len(packed), 1), np.uint64), axis=1)
+        if cells.static:
+            self._packed[family] = packed
+        return packed
+
+
+@dataclass(slots=True)
+class Step:
+    """A member that rows are extended by, after the members of `before`; steps that begin alike are shared.
+
+    `position` is the member's place in its chains. The first step takes new tuples only; a later one takes all tuples
+    where its position is before the first step's, else only older ones: so each combination is found once. `reach`
+    holds, for each earlier member, how far before and after its tuples any query's partners lie. `across` are
+    the conditions that can be checked from here on, with the queries that ask.
+    """
+
+    position: int
+    member: JoinMember
+    before: tuple[Step, ...]
+    mask: Array
+    queries: list[JoinedQuery] = field(default_factory=list)
+    children: list[Step] = field(default_factory=list)
+    chains: list[tuple[int, Array]] = field(default_factory=list)
+    reach: list[tuple[int, int]] = field(default_factory=list)
+    across: list[tuple[AcrossMembers, Array]] = field(default_factory=list)
+
+    @property
+    def old_only(self) -> bool:
+        return self.position > self.before[0].position
+
+
+class JoinLogic:
+    """The operator made ready; built once per plan. `starts` are the first steps of all orders of joining."""
+
+    def __init__(self, operator: JoinOperator) -> None:
+        self.operator = operator
+        self.words = max((query.slot for query in operator.queries), default=0) // WORD + 1
+        self.inputs = [InputLogic(operator, number, self.words) for number in range(len(operator.inputs))]
+        self.queries = {query.slot: int(query.query) for query in operator.queries}
+        self.starts: list[Step] = []
+        for number, chain in enumerate(operator.chains):
+            for first in range(len(chain.members)):
+                self._enter(number, first)
+        for start in self.starts:
+            self._finish(start)
+        self._pairs: dict[tuple[JoinMember, JoinMember], list[PairWindows]] = {}
+
+    def _enter(self, number: int, first: int) -> None:
+        """Add one order of one chain: new tuples of member `first`, then the others in the chain's order."""
+        chain = self.operator.chains[number]
+        order = [first, *(i for i in range(len(chain.members)) if i != first)]
+        level = self.starts
+        before: tuple[Step, ...] = ()
+        mask = slot_mask([query.slot for query in chain.queries], self.words)
+        step: Step | None = None
+        for position in order:
+            member = chain.members[position]
+            step = next((s for s in level if (s.position, s.member) == (position, member)), None)
+            if step is None:
+                step = Step(position, member, before, np.zeros(self.words, np.uint64))
+                level.append(step)
+            step.mask |= mask
+            step.queries.extend(chain.queries)
+            level, before = step.children, (*before, step)
+        assert step is not None
+        step.chains.append((number, mask))
+
+    def _finish(self, step: Step) -> None:
+        """Work out the reach and the conditions of a step and all that follow it."""
+        here = {step.position, *(earlier.position for earlier in step.before)}
+        asking: dict[AcrossMembers, list[int]] = {}
+        for query in step.queries:
+            for condition in query.across:
+                ends = {condition.left_member, condition.right_member}
+                if ends <= here and (step.position in ends or not step.before):
+                    asking.setdefault(condition, []).append(query.slot)
+        step.across = [(condition, slot_mask(slots, self.words)) for condition, slots in asking.items()]
+        mine = max((query.windows[step.position].range_us for query in step.queries), default=0)
+        for earlier in step.before:
+            theirs = max((query.windows[earlier.position].range_us for query in step.queries), default=0)
+            step.reach.append((mine, theirs))
+        for child in step.children:
+            self._finish(child)
+
+    def pairs(self, left: JoinMember, right: JoinMember) -> Sequence[PairWindows]:
+        """The distinct windows that queries have for two members, with those queries."""
+        if (left, right) not in self._pairs:
+            found: dict[tuple[Window, Window], list[int]] = {}
+            for chain in self.operator.chains:
+                if left in chain.members and right in chain.members:
+                    i, j = chain.members.index(left), chain.members.index(right)
+                    for query in chain.queries:
+                        found.setdefault((query.windows[i], query.windows[j]), []).append(query.slot)
+            self._pairs[left, right] = [
+                PairWindows(a, b, slot_mask(slots, self.words)) for (a, b), slots in found.items()
+            ]
+        return self._pairs[left, right]

@@ -1,0 +1,130 @@
+"""From a batch of a stream to the rows a reduce task joins: index, ship once to the key's partition, receive."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.model.epoch import NEVER_US
+from headrace.operators.bundle import Item, pack_bundle, read_bundle
+from headrace.operators.encode import Bools, Ints, narrow, one_chunk, to_physical
+from headrace.operators.join_keys import RowKeys, concat_keys, encode_row_keys, partition_rows
+from headrace.operators.join_logic import InputLogic, JoinLogic
+from headrace.operators.join_rows import (
+    Body,
+    Codes,
+    JoinTuples,
+    body_from,
+    body_items,
+    concat_bodies,
+    last_end,
+)
+from headrace.operators.slices import fine_slices
+from headrace.operators.tuples import Columns, Shipment
+
+
+def prepare_join(
+    logic: JoinLogic, input: int, columns: Columns, closed_us: int, epoch: int
+) -> JoinTuples | None:
+    """Index a batch of one input. Dropped: tuples without time or key, that nobody wants, or too late for all."""
+    spec = logic.inputs[input]
+    event_time = to_physical(columns[spec.input.event_time], spec.input.event_time.type)
+    rows = len(event_time.values)
+    if rows == 0 or not spec.windows:
+        return None
+    sets = spec.select(columns, rows)
+    wanted = sets.any(axis=(0, 1))
+    if event_time.valid is not None:
+        wanted &= event_time.valid
+    for key in spec.input.keys:
+        if columns[key].null_count:
+            wanted &= np.asarray(one_chunk(columns[key]).is_valid())
+    kept = np.flatnonzero(wanted)
+    times = event_time.values[kept]
+    code, codes, still = _codes(spec, times, closed_us, epoch)
+    if still is not None:
+        kept, times, code = kept[still], times[still], code[still]
+    if len(kept) == 0:
+        return None
+    taken = None if len(kept) == rows else pa.array(kept)
+
+    def take(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+        return one_chunk(column) if taken is None else one_chunk(column).take(taken)
+
+    keys = encode_row_keys([take(columns[key]) for key in spec.input.keys], spec.input.keys)
+    carried = {name: take(columns[operand]) for name, operand in spec.carried.items()}
+    if taken is not None:
+        sets = np.take(sets, kept, axis=2)
+    return JoinTuples(input, keys, Body(0, times, code, codes, sets, carried))
+
+
+def _codes(spec: InputLogic, times: Ints, closed_us: int, epoch: int) -> tuple[Ints, Codes, Bools | None]:
+    """(code of each tuple, the codes, which tuples some window still counts: None for all)."""
+    index, starts = fine_slices(times, spec.windows)
+    late = times < closed_us
+    if not late.any():
+        never = np.full(len(starts), NEVER_US)
+        return index, Codes(starts, never, np.full(len(starts), epoch, np.int64)), None
+    still = np.flatnonzero(last_end(spec.windows, starts)[index] > closed_us)
+    code = 2 * index + late
+    present = np.flatnonzero(np.bincount(code[still], minlength=2 * len(starts)))
+    lookup = np.zeros(2 * len(starts), np.int64)
+    lookup[present] = np.arange(len(present))
+    bound = np.where(present % 2, closed_us, NEVER_US)
+    codes = Codes(starts[present // 2], bound, np.full(len(present), epoch, np.int64))
+    return lookup[code], codes, still
+
+
+def ship_join(logic: JoinLogic, tuples: JoinTuples, partitions: int) -> list[Shipment]:
+    """Route tuples to partitions by key, one blob each: equal keys of all inputs meet."""
+    home = partition_rows(tuples.keys, partitions, crc32(logic.operator.id.encode()))
+    sizes = np.bincount(home, minlength=partitions)
+    by_home = np.argsort(home.astype(np.uint16) if partitions <= 2**16 else home, kind="stable")
+    ends = np.cumsum(sizes)
+    shipments = []
+    for partition in np.flatnonzero(sizes).tolist():
+        rows = by_home[ends[partition] - sizes[partition] : ends[partition]]
+        alone = len(rows) == tuples.rows
+        keys = tuples.keys if alone else _take_keys(tuples.keys, rows)
+        items = _items(tuples.input, keys, tuples.body if alone else tuples.body.take(rows))
+        shipments.append(Shipment(partition, pack_bundle(items)))
+    return shipments
+
+
+def _take_keys(keys: RowKeys, rows: Ints) -> RowKeys:
+    values = keys.values[rows]
+    if keys.table is None:
+        return RowKeys(values, None)
+    present = np.bincount(values, minlength=keys.table.num_rows) > 0
+    return RowKeys((np.cumsum(present) - 1)[values], keys.table.filter(pa.array(present)))
+
+
+def _items(input_: int, keys: RowKeys, body: Body) -> dict[str, Item]:
+    items = body_items(body)
+    items["key"] = narrow(keys.values)
+    if keys.table is not None:
+        items["keys"] = keys.table
+    items["meta"] = np.frombuffer(json.dumps({"input": input_}).encode(), np.uint8)
+    return items
+
+
+def receive_join(logic: JoinLogic, blobs: Sequence[bytes]) -> list[JoinTuples | None]:
+    """All blobs of one partition, as one batch per input."""
+    parts: list[list[JoinTuples]] = [[] for _ in logic.inputs]
+    for blob in blobs:
+        items = read_bundle(blob)
+        number = json.loads(items["meta"].tobytes())["input"]
+        keys = RowKeys(items["key"].astype(np.int64), items.get("keys"))
+        parts[number].append(JoinTuples(number, keys, body_from(items)))
+    return [_together(found) for found in parts]
+
+
+def _together(parts: Sequence[JoinTuples]) -> JoinTuples | None:
+    if not parts:
+        return None
+    keys = concat_keys([part.keys for part in parts])
+    return JoinTuples(parts[0].input, keys, concat_bodies([part.body for part in parts]))

@@ -1,0 +1,178 @@
+"""The shared join kernel against a slow evaluator: random queries that come and go, late tuples, reused slots."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from join_cases import (
+    KEYS,
+    NUMBER,
+    Arrived,
+    Ask,
+    Schema,
+    as_columns,
+    joined,
+    plan_joins,
+    random_ask,
+    random_rows,
+)
+
+from headrace.model.epoch import NEVER_US
+from headrace.operators import join, join_keys, join_windows
+from headrace.operators.bundle import pack_bundle, read_bundle
+from headrace.operators.join import reduce_join
+from headrace.operators.join_block import JoinedBlock, stored_rows
+from headrace.operators.join_logic import JoinLogic
+from headrace.operators.join_state import JoinSegment, join_from, join_items
+from headrace.operators.join_tuples import prepare_join, receive_join, ship_join
+from headrace.planner.signatures import joined_column
+
+SEEDS = int(os.environ.get("HEADRACE_EXAMPLES", "30"))
+PARTITIONS = 2
+
+
+class Case:
+    """One random life of a join operator: every epoch is checked as it ends."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = random.Random(seed)
+        self.schema = Schema(
+            rng.choice(KEYS), tuple(rng.random() < 0.7 for _ in range(rng.choice([1, 2, 2, 3])))
+        )
+        self.asks: list[Ask] = []
+        self.next_id = 1
+        self.seen: dict[int, list[list[Arrived]]] = {}
+        self.segments: list[list[JoinSegment]] = [[] for _ in range(PARTITIONS)]
+        self.rows: dict[int, dict[str, Any]] = {}
+        self.closed = NEVER_US
+        self.found = 0
+
+    def change_queries(self) -> None:
+        rng = self.rng
+        self.asks = [ask for ask in self.asks if rng.random() < 0.8]
+        for _ in range(rng.choice([0, 1, 2, 3]) if self.asks else 3):
+            taken = {ask.slot for ask in self.asks}
+            slot = rng.choice([s for s in (0, 1, 2, 3, 63, 64, 70) if s not in taken] or [max(taken) + 1])
+            self.asks.append(random_ask(rng, self.schema, self.next_id, slot))
+            self.seen[self.next_id] = [[] for _ in self.schema.wide]
+            self.next_id += 1
+
+    def run_epoch(self, epoch: int) -> None:
+        rng, schema = self.rng, self.schema
+        self.change_queries()
+        logic = JoinLogic(plan_joins(schema, self.asks))
+        blobs: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+        latest = [self.closed]
+        for number in range(len(schema.wide)):
+            for _ in range(rng.choice([0, 1, 1, 2])):
+                batch = random_rows(rng, schema, rng.randrange(1, 10), 6 * epoch, len(self.rows))
+                self.rows |= {row["n"]: row for row in batch}
+                latest += [row["ts"] for row in batch if row["ts"] is not None]
+                for ask in self.asks:
+                    self.seen[ask.id][number] += [(row, self.closed, epoch) for row in batch]
+                columns = as_columns(batch, logic.operator.inputs[number].scanned)
+                tuples = prepare_join(logic, number, columns, self.closed, epoch)
+                for shipment in [] if tuples is None else ship_join(logic, tuples, PARTITIONS):
+                    blobs[shipment.partition].append(shipment.blob)
+        watermark = max(self.closed, max(latest) - 5) if max(latest) > NEVER_US else NEVER_US
+        self._reduce(logic, blobs, epoch, watermark)
+        self.closed = watermark
+
+    def _reduce(self, logic: JoinLogic, blobs: list[list[bytes]], epoch: int, watermark: int) -> None:
+        stored: list[tuple[int, pa.Table]] = []
+        counts: Counter[int] = Counter()
+
+        def consume(chain: int, block: JoinedBlock) -> None:
+            assert block.rows and block.sets.any(axis=0).all()
+            stored.append((chain, stored_rows(logic, chain, block, epoch)))
+            ask = next(a for a in self.asks if a.members == logic.operator.chains[chain].members)
+            numbers = [block.column(i, NUMBER).to_pylist() for i in range(len(ask.sides))]
+            for i, mine in enumerate(numbers):
+                assert block.times(i).tolist() == [self.rows[n]["ts"] for n in mine]
+            assert len(block.born) == block.rows and (block.born <= epoch).all()
+
+        for partition, held in enumerate(self.segments):
+            live = [s for s in held if s.last_end_us > self.closed or self.rng.random() < 0.5]
+            chosen = [self.rng.random() < 0.5 for _ in live]
+            absorbed = [s for s, taken in zip(live, chosen, strict=True) if taken]
+            kept = [s for s, taken in zip(live, chosen, strict=True) if not taken]
+            received = receive_join(logic, blobs[partition])
+            reduced = reduce_join(logic, received, absorbed, kept, self.closed, watermark, consume)
+            counts.update(reduced.rows)
+            if reduced.segment is not None:
+                assert reduced.segment.last_end_us > watermark
+                kept = [*kept, join_from(read_bundle(pack_bundle(join_items(reduced.segment))))]
+            self.segments[partition] = kept
+        self._check(logic, stored, counts, epoch)
+
+    def _check(
+        self, logic: JoinLogic, stored: list[tuple[int, pa.Table]], counts: Counter[int], epoch: int
+    ) -> None:
+        for ask in self.asks:
+            expected = joined(ask, self.schema, self.seen[ask.id], epoch)
+            found: Counter[tuple[Any, ...]] = Counter()
+            for chain, table in stored:
+                if any(q.query == ask.id for q in logic.operator.chains[chain].queries):
+                    found += self._rows_of(ask, table, epoch)
+            assert found == expected, ask
+            assert counts[ask.id] == expected.total()
+            self.found += expected.total()
+
+    def _rows_of(self, ask: Ask, table: pa.Table, epoch: int) -> Counter[tuple[Any, ...]]:
+        word = table.column(f"qs{ask.slot // 64}").to_numpy().view(np.uint64)
+        mine = table.filter(pa.array((word >> np.uint64(ask.slot % 64)) & np.uint64(1) == 1))
+        assert set(mine.column("epoch").to_pylist()) <= {epoch}
+
+        def column(position: int, operand: Any) -> list[Any]:
+            side = ask.sides[position]
+            array = mine.column(joined_column(f"input{side.input}", side.role, operand))
+            assert array.type == operand.type.arrow
+            return (array.cast(pa.int64()) if operand.sql == "ts" else array).to_pylist()
+
+        numbers = [column(i, NUMBER) for i in range(len(ask.sides))]
+        for position, operand in ask.outputs:
+            for number, value in zip(numbers[position], column(position, operand), strict=True):
+                assert same(value, self.rows[number][operand.sql])
+        return Counter(zip(*numbers, mine.column("late_us").to_pylist(), strict=True))
+
+
+def same(left: Any, right: Any) -> bool:
+    if isinstance(left, float) and isinstance(right, float):
+        if math.isnan(left) or math.isnan(right):
+            return math.isnan(left) and math.isnan(right)
+        return left == right and math.copysign(1, left) == math.copysign(1, right)
+    return left == right
+
+
+def run_cases(seeds: range) -> None:
+    found = 0
+    for seed in seeds:
+        print("seed", seed)
+        case = Case(seed)
+        for epoch in range(5):
+            case.run_epoch(epoch)
+        found += case.found
+    assert found > 10 * len(seeds)
+
+
+def test_equals_the_slow_evaluator() -> None:
+    run_cases(range(2 * SEEDS))
+
+
+def test_blocks_searches_and_windows_pair_by_pair_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(join, "BLOCK_ROWS", 3)
+    monkeypatch.setattr(join, "SCAN_ROWS", 0)
+    monkeypatch.setattr(join_windows, "TABLE_ELEMENTS", 0)
+    run_cases(range(1000, 1000 + SEEDS))
+
+
+def test_keys_whose_hashes_collide_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(join_keys, "hash_keys", lambda table: np.zeros(table.num_rows, np.int64))
+    run_cases(range(2000, 2000 + SEEDS))

@@ -1,0 +1,157 @@
+"""What a shared join costs: each tuple is kept once, a hot key needs no memory, and pruning looks at few candidates."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from join_cases import COLUMNS, NUMBER, TS, Ask, Schema, Side, plan_joins
+
+from headrace.model.epoch import FOREVER_US, NEVER_US
+from headrace.model.predicate import TRUE, Compare, Op
+from headrace.model.window import Window
+from headrace.operators import join
+from headrace.operators.bundle import pack_bundle
+from headrace.operators.join import JoinReduced, count_bits, reduce_join
+from headrace.operators.join_block import JoinedBlock
+from headrace.operators.join_keys import KeyTable, encode_row_keys, match_keys, sort_keys
+from headrace.operators.join_logic import JoinLogic
+from headrace.operators.join_state import JoinSegment, join_items
+from headrace.operators.join_tuples import prepare_join, receive_join, ship_join
+
+SCHEMA = Schema(("k",), (True, True))
+
+
+def ask(number: int, inputs: tuple[int, ...], range_us: int, bar: float | None = None) -> Ask:
+    sides = []
+    for i, input_ in enumerate(inputs):
+        predicate = TRUE if bar is None else Compare(COLUMNS["x"], Op.GT, bar)
+        sides.append(Side(input_, inputs[:i].count(input_), Window(range_us, range_us), predicate))
+    return Ask(number, number, tuple(sides), (), tuple((i, NUMBER) for i in range(len(inputs))))
+
+
+def batch(keys: Any, times: Any) -> dict[Any, pa.ChunkedArray]:
+    rows = len(keys)
+    arrays = {
+        COLUMNS["k"]: pa.array(keys, pa.int64()),
+        COLUMNS["x"]: pa.array(np.arange(rows) / rows),
+        NUMBER: pa.array(np.arange(rows)),
+        TS: pa.array(times, pa.int64()).cast(TS.type.arrow),
+    }
+    return {operand: pa.chunked_array([array]) for operand, array in arrays.items()}
+
+
+def run(
+    logic: JoinLogic, batches: list[dict[Any, pa.ChunkedArray]], held: list[JoinSegment], consume: Any = None
+) -> JoinReduced:
+    blobs = []
+    for number, columns in enumerate(batches):
+        tuples = prepare_join(logic, number, columns, NEVER_US, 0)
+        assert tuples is not None
+        blobs += [shipment.blob for shipment in ship_join(logic, tuples, 1)]
+    take = consume or (lambda chain, block: None)
+    return reduce_join(logic, receive_join(logic, blobs), held, [], NEVER_US, NEVER_US, take)
+
+
+def test_state_holds_each_tuple_once_for_all_queries_and_roles() -> None:
+    rng = np.random.default_rng(1)
+    rows = 20_000
+    one = batch(rng.integers(0, 10**6, rows), rng.integers(0, 1000, rows))
+
+    def size(asks: list[Ask]) -> int:
+        segment = run(JoinLogic(plan_joins(SCHEMA, asks)), [one, one], []).segment
+        assert segment is not None
+        assert [s.rows.body.rows for s in segment.inputs.values()] == [rows, rows]
+        return len(pack_bundle(join_items(segment)))
+
+    alone = size([ask(1, (0, 1), 1000)])
+    many = size([ask(i, (0, 1), 1000 + 100 * i) for i in range(1, 60)])
+    assert many - alone < 2 * rows * 2
+    with_roles = size([ask(1, (0, 1), 1000), ask(2, (0, 0), 1000), ask(3, (0, 1, 1), 1000)])
+    assert with_roles - alone <= 2 * rows * 8 + 1000
+
+
+def test_a_hot_key_costs_time_and_not_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(join, "BLOCK_ROWS", 1 << 14)
+    logic = JoinLogic(plan_joins(SCHEMA, [ask(1, (0, 1), 1000)]))
+    rows = 1500
+    hot = batch(np.zeros(rows, np.int64), np.arange(rows) % 1000)
+    found, peaks = 0, []
+
+    def consume(chain: int, block: JoinedBlock) -> None:
+        nonlocal found
+        assert block.rows <= 1 << 14
+        found += block.rows
+        peaks.append(tracemalloc.get_traced_memory()[1])
+
+    tracemalloc.start()
+    try:
+        reduced = run(logic, [hot, hot], [], consume)
+    finally:
+        tracemalloc.stop()
+    assert found == rows * rows == reduced.rows[1]
+    assert len(peaks) > 100
+    assert max(peaks) < 8 << 20
+
+
+def test_partners_out_of_reach_are_not_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    logic = JoinLogic(plan_joins(SCHEMA, [ask(1, (0, 1), 10)]))
+    rows = 4000
+    candidates = 0
+    blocks = join._candidates
+
+    def counted(*args: Any) -> Any:
+        nonlocal candidates
+        for left, right in blocks(*args):
+            candidates += len(left)
+            yield left, right
+
+    monkeypatch.setattr(join, "_candidates", counted)
+    hot = batch(np.zeros(rows, np.int64), np.arange(rows))
+    reduced = run(logic, [hot, hot], [])
+    assert reduced.rows[1] == rows * 10
+    assert candidates < rows * 20
+
+
+def test_nothing_is_left_when_all_windows_have_ended() -> None:
+    logic = JoinLogic(plan_joins(SCHEMA, [ask(1, (0, 1), 10)]))
+    one = batch([1, 2, 3], [1, 2, 3])
+    held = run(logic, [one, one], []).segment
+    assert held is not None and held.last_end_us == 10
+    closed = reduce_join(logic, [None, None], [held], [], NEVER_US, 10, lambda chain, block: None)
+    assert closed.segment is None and closed.rows == {}
+    held = run(logic, [one, one], []).segment
+    assert held is not None
+    open_ = reduce_join(logic, [None, None], [held], [], NEVER_US, 9, lambda chain, block: None)
+    assert open_.segment is not None
+    forever = reduce_join(logic, [None, None], [held], [], 9, FOREVER_US, lambda chain, block: None)
+    assert forever.segment is None
+
+
+@pytest.mark.parametrize("spread", [1, 10**3, 2**40, 2**61])
+def test_keys_and_times_of_any_spread_are_sorted_and_matched(spread: int) -> None:
+    rng = np.random.default_rng(spread % 1000)
+    tables: list[KeyTable] = []
+    for _ in range(2):
+        keys = np.append(rng.integers(-20, 20, 200) * spread, [2**63 - 1, -(2**63)])
+        times = rng.integers(0, 50, len(keys)) * spread
+        operand = COLUMNS["k"]
+        order, table = sort_keys(encode_row_keys([pa.array(keys)], [operand]), times)
+        pairs = list(zip(keys[order].tolist(), times[order].tolist(), strict=True))
+        assert pairs == sorted(pairs)
+        assert table.hashes.tolist() == sorted(set(keys.tolist()))
+        tables.append(table)
+    found = match_keys(tables[0], tables[1])
+    at = {key: i for i, key in enumerate(tables[1].hashes.tolist())}
+    assert found.tolist() == [at.get(key, -1) for key in tables[0].hashes.tolist()]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 191, 192, 193, 1000, 12345])
+def test_bits_are_counted(rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    sets = rng.integers(0, 2**63, (2, rows)).astype(np.uint64) * np.uint64(2) + np.uint64(1)
+    bits = np.unpackbits(sets.view(np.uint8).reshape(2, rows, 8), axis=2, bitorder="little")
+    assert count_bits(sets).tolist() == bits.sum(axis=1).ravel().tolist()
