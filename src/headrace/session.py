@@ -504,10 +504,11 @@ class Session:
 
     def _results(self, entry: QueryEntry) -> DataFrame:
         self._check_open()
-        stream, files = self._catalog.stream(entry.query.plan.stream), self._group.results(entry)
+        streams = {str(name): self._catalog.stream(name) for name in entry.query.plan.streams}
+        until_us, files = self._group.closed_until(entry), self._group.results(entry)
         check_results(self._warehouse.root, files)
         with active(self._reader):
-            return query_frame(self._reader, self._warehouse.root, stream, entry, files)
+            return query_frame(self._reader, self._warehouse.root, streams, entry, files, until_us=until_us)
 
     def _explain_query(self, entry: QueryEntry) -> str:
         return explain_query(entry.query, self._current_plan())

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from headrace.catalog.queries import QueryEntry
 from headrace.engine.errors import query_caused, spark_reason
+from headrace.engine.joined import joined_rows
 from headrace.engine.records import ResultFile
 from headrace.log.sources import literal_path
-from headrace.model.query import Aggregation, Query, Stream
+from headrace.model.query import Aggregation, Join, JoinedRows, Query, Stream
 from headrace.model.types import Kind
 from headrace.planner.shared import query_signature
 
@@ -62,18 +65,39 @@ def find_unfinishable(
     spark: SparkSession,
     root: Path,
     streams: dict[str, Stream],
-    queries: Iterable[Query],
+    entries: Iterable[QueryEntry],
     files: Sequence[ResultFile],
 ) -> dict[int, str]:
     """Which fragile queries cannot be finished over these new files, and why: one small job when all is well.
 
     Raises Spark's exception when it is not an expression that fails.
     """
-    fragile = [
-        query for query in queries if isinstance(query.plan.body, Aggregation) and query.plan.body.fragile
+    touched = [
+        _Fragile(entry.query, body, entry.slot or 0)
+        for entry in entries
+        if (body := _fragile_body(entry.query)) is not None and _files_of(entry.query, files)
     ]
-    touched = [query for query in fragile if _files_of(query, files)]
     return _try(spark, root, streams, touched, files) if touched else {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Fragile:
+    """A query whose rows may not be finishable, with what finishes them."""
+
+    query: Query
+    body: Aggregation | Join
+    slot: int
+
+
+def _fragile_body(query: Query) -> Aggregation | Join | None:
+    match query.plan.body:
+        case Join(then=Aggregation() as then) if then.fragile:
+            return then
+        case Join(then=JoinedRows(fragile=True)) as body:
+            return body
+        case Aggregation(fragile=True) as body:
+            return body
+    return None
 
 
 def _files_of(query: Query, files: Iterable[ResultFile]) -> list[ResultFile]:
@@ -85,15 +109,20 @@ def _try(
     spark: SparkSession,
     root: Path,
     streams: dict[str, Stream],
-    queries: Sequence[Query],
+    queries: Sequence[_Fragile],
     files: Sequence[ResultFile],
 ) -> dict[int, str]:
     """The queries that fail, found by halving."""
-    tables: dict[tuple[str, str], list[Query]] = defaultdict(list)
-    for query in queries:
-        tables[query_signature(query), query.plan.stream].append(query)
+    tables: dict[tuple[str, str], list[_Fragile]] = defaultdict(list)
+    finished: list[DataFrame] = []
     try:
-        finished = [
+        for one in queries:
+            if isinstance(one.body, Join):
+                mine = _files_of(one.query, files)
+                finished.append(_finish_joined(spark, root, streams, one, mine))
+            else:
+                tables[query_signature(one.query), one.query.plan.stream].append(one)
+        finished += [
             _finish_all(spark, root, streams[stream], members, [f for f in files if f.signature == signature])
             for (signature, stream), members in tables.items()
         ]
@@ -102,7 +131,7 @@ def _try(
         if not query_caused(error):
             raise
         if len(queries) == 1:
-            return {int(queries[0].id): spark_reason(error)}
+            return {int(queries[0].query.id): spark_reason(error)}
         half = len(queries) // 2
         left = _try(spark, root, streams, queries[:half], files)
         return left | _try(spark, root, streams, queries[half:], files)
@@ -110,7 +139,7 @@ def _try(
 
 
 def _finish_all(
-    spark: SparkSession, root: Path, stream: Stream, queries: Sequence[Query], files: Sequence[ResultFile]
+    spark: SparkSession, root: Path, stream: Stream, queries: Sequence[_Fragile], files: Sequence[ResultFile]
 ) -> DataFrame:
     """One number per row that cannot be had without finishing it: each row the way of its own query.
 
@@ -118,8 +147,8 @@ def _finish_all(
     """
     ways: dict[str, list[int]] = defaultdict(list)
     ranges: dict[str, list[int]] = defaultdict(list)
-    bodies = {int(query.id): body for query in queries if isinstance(body := query.plan.body, Aggregation)}
-    types = {int(query.id): [column.type.kind for column in query.plan.columns] for query in queries}
+    bodies = {int(one.query.id): body for one in queries if isinstance(body := one.body, Aggregation)}
+    types = {int(one.query.id): [column.type.kind for column in one.query.plan.columns] for one in queries}
     for id_, body in bodies.items():
         finished = f"xxhash64({', '.join(map(_hashable, body.finish, types[id_]))})"
         ways[finished if body.having is None else f"CASE WHEN {body.having} THEN {finished} END"].append(id_)
@@ -128,6 +157,16 @@ def _finish_all(
     rows = rows.where(F.col("query").isin(list(bodies)))
     framed = with_window(rows, f"timestamp_micros(unix_micros(window_end) - {_by_query(ranges)})", stream)
     return framed.selectExpr(f"{_by_query(ways)} AS finished")
+
+
+def _finish_joined(
+    spark: SparkSession, root: Path, streams: dict[str, Stream], one: _Fragile, files: Sequence[ResultFile]
+) -> DataFrame:
+    """The same for one query over joined rows, in every window that holds them."""
+    assert isinstance(one.body, Join) and isinstance(one.body.then, JoinedRows)
+    kinds = [column.type.kind for column in one.query.plan.columns]
+    rows = joined_rows(spark, root, streams, one.body, one.slot, files)
+    return rows.selectExpr(f"xxhash64({', '.join(map(_hashable, one.body.then.finish, kinds))}) AS finished")
 
 
 def _hashable(text: str, kind: Kind) -> str:

@@ -28,11 +28,11 @@ from headrace.engine.records import COMMITS, Commit, Metrics, ResultFile, Segmen
 from headrace.engine.spark import jobs_of
 from headrace.engine.upkeep import Upkeep, UpkeepOptions, may_hold, plan_path
 from headrace.log.seal import Sealer
-from headrace.model.epoch import Chunk, Epoch
+from headrace.model.epoch import NEVER_US, Chunk, Epoch
 from headrace.model.errors import HeadraceError, LogError, StorageError
 from headrace.model.plan import ScanPath, SharedPlan
 from headrace.model.predicate import Operand, operands_of
-from headrace.model.query import Aggregation, Fallback, Join, Projection, Query, QueryId, Stream
+from headrace.model.query import Aggregation, Fallback, Join, Projection, Query, QueryId, Stream, StreamName
 from headrace.planner.shared import Member, plan_group
 
 POOL = "headrace-main"
@@ -61,6 +61,13 @@ class Delivered:
         """Sealed epochs that have not been run."""
         latest = self._sealer.latest
         return 0 if latest is None else latest.id - self.commit.epoch
+
+    def closed_until(self, entry: QueryEntry) -> int:
+        """The watermark up to which the windows of a query have closed."""
+        ended = self.commit.ended.get(str(entry.query.id))
+        if ended is not None or self.commit.epoch < 0:
+            return NEVER_US if ended is None else ended
+        return self._sealer.epoch(self.commit.epoch).watermark_us(entry.query.plan.streams)
 
     def results(self, entry: QueryEntry) -> list[ResultFile]:
         """The files that may hold rows of a query."""
@@ -107,7 +114,8 @@ class Group(Delivered):
         key = tuple((entry.query.id, entry.slot) for entry in entries)
         if self._plan is None or key != self._plan_key:
             streams = {stream.name: stream for stream in self._catalog.streams()}
-            self._plan = plan_group((Member(e.query, e.slot or 0) for e in entries), streams)
+            rates = {StreamName(name): rows for name, (rows, _) in self.commit.stream_rows.items()}
+            self._plan = plan_group((Member(e.query, e.slot or 0) for e in entries), streams, rates)
             self._plan_key = key
         return self._plan
 
@@ -208,9 +216,9 @@ class Group(Delivered):
 
     def _unfinishable(self, epoch: Epoch, result: JobResult, streams: dict[str, Stream]) -> dict[int, str]:
         """The queries whose select list or HAVING fails on the rows of this epoch."""
-        queries = (entry.query for entry in self._catalog.active_entries(epoch.id))
+        entries = self._catalog.active_entries(epoch.id)
         try:
-            return find_unfinishable(self._spark, self._warehouse.root, streams, queries, result.results)
+            return find_unfinishable(self._spark, self._warehouse.root, streams, entries, result.results)
         except Exception as error:
             if was_cancelled(error):
                 raise epoch_cancelled(epoch.id) from error
@@ -218,9 +226,8 @@ class Group(Delivered):
 
     @staticmethod
     def _dead(segment: SegmentFile, plan: SharedPlan, epoch: Epoch) -> bool:
-        stream = next(o.stream for o in plan.operators if o.id == segment.operator)
-        part = epoch.of(stream)
-        return part is not None and segment.last_end_us <= part.closed_us
+        operator = next(o for o in plan.operators if o.id == segment.operator)
+        return segment.last_end_us <= epoch.closed_us(operator.clock)
 
     def _run_fallbacks(
         self, epoch: Epoch, plan: SharedPlan, result: JobResult, attempt: str
@@ -288,7 +295,8 @@ class Group(Delivered):
         if was_cancelled(error):
             raise epoch_cancelled(epoch.id) from error
         broken: dict[int, str] = {}
-        for name in {o.stream for o in plan.operators if o.path is ScanPath.CATALYST}:
+        slow = {read.stream for o in plan.operators for read in o.reads if read.path is ScanPath.CATALYST}
+        for name in slow:
             part = epoch.of(name)
             if part is None or not part.chunks:
                 continue
@@ -297,7 +305,7 @@ class Group(Delivered):
             suspects = {
                 int(entry.query.id): found
                 for entry in self._catalog.active_entries(epoch.id)
-                if entry.query.plan.stream == name and (found := _expressions(entry.query))
+                if (found := _expressions(entry.query, name))
             }
             try:
                 broken |= find_failing(frame, suspects, spark_reason)
@@ -348,7 +356,16 @@ class Group(Delivered):
             committed_at=now,
             partitions=self._partitions,
             expired=self.commit.expired,
+            ended=self._ended(epoch, entries),
         )
+
+    def _ended(self, epoch: Epoch, entries: dict[int, QueryEntry]) -> dict[str, int]:
+        """Where join queries stood when they ended: with the epoch before, so at this one's W(e-1)."""
+        ended = {query: mark for query, mark in self.commit.ended.items() if int(query) in entries}
+        for id_, entry in entries.items():
+            if entry.last_epoch == epoch.id and isinstance(entry.query.plan.body, Join):
+                ended[str(id_)] = epoch.closed_us(entry.query.plan.streams)
+        return ended
 
     def _stream_rows(self, epoch: Epoch) -> dict[str, tuple[int, int]]:
         """Tuples and late tuples of every stream, up to and with an epoch."""
@@ -360,7 +377,7 @@ class Group(Delivered):
 
 
 def _chunks_read(plan: SharedPlan, epoch: Epoch) -> Iterator[Chunk]:
-    read = {operator.stream for operator in plan.operators}
+    read = {read.stream for operator in plan.operators for read in operator.reads}
     read |= {stream for fallback in plan.fallbacks for stream in fallback.streams}
     return (chunk for part in epoch.streams if part.stream in read for chunk in part.chunks)
 
@@ -370,16 +387,23 @@ def _idle(epoch: Epoch) -> bool:
     return not any(part.chunks or part.watermark_us > part.closed_us for part in epoch.streams)
 
 
-def _expressions(query: Query) -> tuple[Operand, ...]:
-    """The expressions of a query that Catalyst evaluates."""
+def _expressions(query: Query, stream: str) -> tuple[Operand, ...]:
+    """The expressions of a query that Catalyst evaluates over a stream."""
     match query.plan.body:
+        case Join() as body:
+            sides = [i for i, side in enumerate(body.sides) if side.stream == stream]
+            found = {carried.operand for carried in body.carried if carried.side in sides}
+            for i in sides:
+                found |= {*body.sides[i].keys, *operands_of(body.sides[i].where)}
+        case _ if query.plan.stream != stream:
+            found = set()
         case Aggregation() as body:
             found = {*body.keys, *operands_of(body.where)}
             for aggregate in body.aggregates:
                 found |= operands_of(aggregate.filter) | ({aggregate.input} if aggregate.input else set())
         case Projection() as body:
             found = {*body.outputs, *operands_of(body.where)}
-        case Fallback() | Join():
+        case Fallback():
             found = set()
     return tuple(operand for operand in found if not operand.plain)
 

@@ -19,7 +19,7 @@ from headrace.engine.errors import reported_error
 from headrace.engine.records import ResultFile, SegmentFile
 from headrace.engine.tasks import EpochTask, Shipped, reduce_task, scan_task
 from headrace.model.epoch import Chunk, Epoch
-from headrace.model.plan import AggregationOperator, Operator, ScanPath, SharedPlan
+from headrace.model.plan import AggregationOperator, Operator, ScanPath, SelectionOperator, SharedPlan
 from headrace.model.query import Stream
 
 SPLIT_ROWS = 1 << 17
@@ -61,6 +61,8 @@ def run_job(
     segments: Sequence[SegmentFile],
     partitions: int,
     attempt: str,
+    *,
+    rebuilds: bool = False,
 ) -> JobResult:
     """Run the operators that have something to do. Raises what a task reported, or Spark's own exception."""
     busy = [operator for operator in plan.operators if has_work(operator, epoch, segments)]
@@ -77,17 +79,19 @@ def run_job(
         closed={part.stream: part.closed_us for part in epoch.streams},
         watermark={part.stream: part.watermark_us for part in epoch.streams},
         attempt=attempt,
+        rebuilds=rebuilds,
     )
     work = _control(task, busy, segments, partitions)
     scans: list[RDD[Shipped]] = []
-    for name in dict.fromkeys(operator.stream for operator in busy):
+    reads = [read for operator in busy for read in operator.reads]
+    for name in dict.fromkeys(read.stream for read in reads):
         part = epoch.of(name)
         chunks = part.chunks if part else ()
-        if chunks and any(o.stream == name and o.path is ScanPath.FAST for o in busy):
+        if chunks and any(read.stream == name and read.path is ScanPath.FAST for read in reads):
             work += _scans(spark, root, task, name, chunks)
-        slow = [o for o in busy if o.stream == name and o.path is ScanPath.CATALYST]
+        slow = [read for read in reads if read.stream == name and read.path is ScanPath.CATALYST]
         if chunks and slow:
-            operands = list(dict.fromkeys(operand for o in slow for operand in o.scanned))
+            operands = list(dict.fromkeys(operand for read in slow for operand in read.scanned))
             frame = chunk_frame(spark, root, streams[name], chunks)
             scans.append(scan_catalyst(frame, task, name, operands))
     for report in _run_stages(spark, _loads(work, spark.sparkContext.defaultParallelism), scans, partitions):
@@ -117,12 +121,10 @@ def warm_up(spark: SparkSession, partitions: int) -> None:
 
 def has_work(operator: Operator, epoch: Epoch, segments: Sequence[SegmentFile]) -> bool:
     """An operator runs when there are tuples, or when time passed over state it holds."""
-    part = epoch.of(operator.stream)
-    if part is None:
-        return False
-    if part.chunks:
+    parts = [epoch.of(read.stream) for read in operator.reads]
+    if any(part is not None and part.chunks for part in parts):
         return True
-    moved = part.watermark_us > part.closed_us
+    moved = epoch.watermark_us(operator.clock) > epoch.closed_us(operator.clock)
     return (
         isinstance(operator, AggregationOperator)
         and moved
@@ -134,7 +136,7 @@ def _control(
     task: EpochTask, busy: Sequence[Operator], segments: Sequence[SegmentFile], partitions: int
 ) -> list[tuple[int, dict[str, Any]]]:
     """One control row per reduce partition: which operators it runs, over which segments."""
-    ids = [o.id for o in busy if isinstance(o, AggregationOperator)]
+    ids = [o.id for o in busy if not isinstance(o, SelectionOperator)]
     held = [s for s in segments if s.operator in ids]
     return [
         (

@@ -23,12 +23,12 @@ from headrace.engine.errors import epoch_cancelled, epoch_failed, was_cancelled
 from headrace.engine.files import check_chunks, check_segments
 from headrace.engine.job import run_job
 from headrace.engine.records import COMMITS, Commit, SegmentFile
-from headrace.engine.tasks import load_segment
+from headrace.engine.tasks import load_items
 from headrace.engine.upkeep import plan_path
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk, Epoch, StreamEpoch
 from headrace.model.errors import EngineError, HeadraceError
-from headrace.model.query import Aggregation, EpochId, StreamName
+from headrace.model.query import Aggregation, EpochId, Join, StreamName
 from headrace.planner.shared import Member, plan_group
 
 MAX_JOB_ROWS = 1_000_000
@@ -88,13 +88,12 @@ class _Rebuild:
         active = [
             entry
             for entry in self.catalog.active_entries(self.commit.epoch)
-            if isinstance(entry.query.plan.body, Aggregation)
+            if isinstance(entry.query.plan.body, Aggregation | Join)
         ]
         by_id = {entry.query.id: entry for entry in active}
         plan = plan_group((Member(entry.query, entry.slot or 0) for entry in active), streams)
         for operator in plan.operators:
-            ids = dict.fromkeys(column.query for column in operator.columns)  # type: ignore[union-attr]
-            entries = [by_id[id_] for id_ in ids]
+            entries = [by_id[id_] for id_ in operator.queries]
             lacking = [entry for entry in entries if not self._logged(entry)]
             if not lacking:
                 doomed += entries
@@ -110,13 +109,12 @@ class _Rebuild:
                 )
         return kept, doomed
 
-    def _mark(self, stream: str) -> int:
-        part = self.sealer.epoch(self.commit.epoch).of(stream)
-        return NEVER_US if part is None else part.watermark_us
+    def _mark(self, *streams: str) -> int:
+        return self.sealer.epoch(self.commit.epoch).watermark_us(streams)
 
     def _oldest(self, entry: QueryEntry) -> int:
         """Tuples up to this event time are in no open window of the query."""
-        mark, window = self._mark(entry.query.plan.stream), entry.query.plan.window
+        mark, window = self._mark(*entry.query.plan.streams), entry.query.plan.window
         assert window is not None
         return mark if mark in (NEVER_US, FOREVER_US) else mark - window.range_us
 
@@ -125,18 +123,20 @@ class _Rebuild:
         assert entry.first_epoch is not None
         if entry.first_epoch >= self.sealer.first:
             return True
-        part = self.sealer.epoch(self.sealer.first).of(entry.query.plan.stream)
-        if part is None or part.closed_us == NEVER_US:
-            return True
-        newest_gone = part.closed_us + self.catalog.stream(entry.query.plan.stream).watermark_us
-        return newest_gone <= self._oldest(entry)
+        for name in entry.query.plan.streams:
+            part = self.sealer.epoch(self.sealer.first).of(name)
+            if part is None or part.closed_us == NEVER_US:
+                continue
+            if part.closed_us + self.catalog.stream(name).watermark_us > self._oldest(entry):
+                return False
+        return True
 
     def _intact(self, operator: str) -> bool:
         mine = [s for s in self.commit.segments if s.operator == operator]
         try:
             check_segments(self.warehouse.root, mine)
             for segment in mine:
-                load_segment(str(self.warehouse.root), segment)
+                load_items(str(self.warehouse.root), segment)
         except EngineError:
             return False
         return True
@@ -168,8 +168,8 @@ class _Rebuild:
     def _needed(self, epoch: Epoch, active: Sequence[QueryEntry]) -> dict[StreamName, list[Chunk]]:
         oldest: dict[str, int] = {}
         for entry in active:
-            name = entry.query.plan.stream
-            oldest[name] = min(oldest.get(name, FOREVER_US), self._oldest(entry))
+            for name in entry.query.plan.streams:
+                oldest[name] = min(oldest.get(name, FOREVER_US), self._oldest(entry))
         found = {
             part.stream: [c for c in part.chunks if c.max_us is not None and c.max_us > oldest[part.stream]]
             for part in epoch.streams
@@ -186,13 +186,26 @@ class _Rebuild:
         path = plan_path(plan.version)
         self.warehouse.replace_value(path, "plan", plan)
         parts = tuple(
-            StreamEpoch(name, tuple(chunks), self._mark(name), self._mark(name))
-            for name, chunks in batch.chunks.items()
+            StreamEpoch(
+                stream.name, tuple(batch.chunks.get(stream.name, ())), mark := self._mark(stream.name), mark
+            )
+            for stream in streams.values()
         )
         check_chunks(self.warehouse.root, (chunk for part in parts for chunk in part.chunks))
         root, epoch = self.warehouse.root, Epoch(EpochId(self.commit.epoch), parts)
         try:
-            result = run_job(self.spark, root, plan, path, epoch, streams, held, self.partitions, attempt)
+            result = run_job(
+                self.spark,
+                root,
+                plan,
+                path,
+                epoch,
+                streams,
+                held,
+                self.partitions,
+                attempt,
+                rebuilds=True,
+            )
         except HeadraceError:
             raise
         except Exception as error:

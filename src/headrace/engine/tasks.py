@@ -23,13 +23,27 @@ from headrace.catalog import faults
 from headrace.catalog.warehouse import open_envelope
 from headrace.engine.records import SegmentFile
 from headrace.engine.result_files import ResultWriter
+from headrace.model.epoch import NEVER_US
 from headrace.model.errors import EngineError, HeadraceError, LogError
-from headrace.model.plan import AggregationOperator, ScanPath, SelectionOperator, SharedPlan
+from headrace.model.plan import (
+    AggregationOperator,
+    JoinOperator,
+    Operator,
+    ScanPath,
+    SelectionOperator,
+    SharedPlan,
+)
 from headrace.model.predicate import Operand
-from headrace.operators.aggregation import reduce_aggregation
-from headrace.operators.bundle import read_bundle, write_bundle
+from headrace.operators.aggregation import Emit, reduce_aggregation
+from headrace.operators.bundle import Item, read_bundle, write_bundle
+from headrace.operators.join import reduce_join
+from headrace.operators.join_block import JoinedBlock, stored_rows
+from headrace.operators.join_logic import JoinLogic
+from headrace.operators.join_state import join_from, join_items
+from headrace.operators.join_tuples import prepare_join, receive_join, ship_join
 from headrace.operators.prepared import AggregationLogic
-from headrace.operators.segment import Segment, segment_from, segment_items
+from headrace.operators.products import Factors, multiply
+from headrace.operators.segment import segment_from, segment_items
 from headrace.operators.selection import SelectionLogic
 from headrace.operators.tuples import combine_tuples, prepare_tuples, receive_tuples, ship_tuples
 from headrace.planner import shared as _registers_plan_classes  # noqa: F401
@@ -45,7 +59,10 @@ MAP_BATCH_ROWS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class EpochTask:
-    """What every task of an epoch job knows. `closed` and `watermark` are per stream."""
+    """What every task of an epoch job knows. `closed` and `watermark` are per stream.
+
+    A job that rebuilds state delivers nothing.
+    """
 
     root: str
     plan: str
@@ -54,6 +71,14 @@ class EpochTask:
     closed: dict[str, int]
     watermark: dict[str, int]
     attempt: str
+    rebuilds: bool = False
+
+    def closed_us(self, operator: Operator) -> int:
+        """W(e-1) for an operator: the least of its streams'."""
+        return min(self.closed.get(stream, NEVER_US) for stream in operator.clock)
+
+    def watermark_us(self, operator: Operator) -> int:
+        return min(self.watermark.get(stream, NEVER_US) for stream in operator.clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +88,16 @@ class PreparedPlan:
     plan: SharedPlan
     aggregations: dict[str, AggregationLogic]
     selections: dict[str, SelectionLogic]
+    joins: dict[str, JoinLogic]
 
-    def scanning(self, stream: str, path: ScanPath) -> list[AggregationOperator | SelectionOperator]:
-        return [o for o in self.plan.operators if o.stream == stream and o.path is path]
+    def scanning(self, stream: str, path: ScanPath) -> list[tuple[Operator, int]]:
+        """The operators that read a stream by a path, with the number of the read."""
+        return [
+            (operator, number)
+            for operator in self.plan.operators
+            for number, read in enumerate(operator.reads)
+            if read.stream == stream and read.path is path
+        ]
 
 
 @lru_cache(maxsize=4)
@@ -74,7 +106,8 @@ def prepared_plan(root: str, plan: str) -> PreparedPlan:
     shared: SharedPlan = open_envelope(path.read_bytes(), "plan", path)
     aggregations = {o.id: AggregationLogic(o) for o in shared.operators if isinstance(o, AggregationOperator)}
     selections = {o.id: SelectionLogic(o) for o in shared.operators if isinstance(o, SelectionOperator)}
-    return PreparedPlan(shared, aggregations, selections)
+    joins = {o.id: JoinLogic(o) for o in shared.operators if isinstance(o, JoinOperator)}
+    return PreparedPlan(shared, aggregations, selections, joins)
 
 
 def _attempt_name(task: EpochTask, part: str) -> str:
@@ -101,10 +134,10 @@ def map_tuples(
 ) -> Iterator[Shipped]:
     """Run every operator of one stream and scan path over a batch of tuples."""
     prepared = prepared_plan(task.root, task.plan)
-    for operator in prepared.scanning(stream, path):
+    for operator, read in prepared.scanning(stream, path):
         match operator:
             case AggregationOperator():
-                tuples = prepare_tuples(operator, columns, task.closed[stream])
+                tuples = prepare_tuples(operator, columns, task.closed_us(operator))
                 if tuples is not None:
                     for shipment in ship_tuples(operator, combine_tuples(operator, tuples), task.partitions):
                         yield shipment.partition, ("tuples", operator.id, shipment.blob)
@@ -116,6 +149,11 @@ def map_tuples(
                     writer.add(operator.signature, table, operator.queries, task.watermark[stream])
                     found = {str(q): int(n) for q, n in zip(operator.queries, counts, strict=True) if n}
                     yield _report({"results": writer.finish(), "rows": found})
+            case JoinOperator():
+                join = prepared.joins[operator.id]
+                joining = prepare_join(join, read, columns, task.closed_us(operator), task.epoch)
+                for shipment in () if joining is None else ship_join(join, joining, task.partitions):
+                    yield shipment.partition, ("tuples", operator.id, shipment.blob)
 
 
 def scan_task(work: str) -> Iterator[Shipped]:
@@ -149,8 +187,8 @@ def _scan(spec: dict[str, Any]) -> Iterator[Shipped]:
     started = time.perf_counter()
     task, stream = EpochTask(**spec["task"]), spec["stream"]
     prepared = prepared_plan(task.root, task.plan)
-    operators = prepared.scanning(stream, ScanPath.FAST)
-    wanted = list(dict.fromkeys(o for operator in operators for o in operator.scanned))
+    reads = prepared.scanning(stream, ScanPath.FAST)
+    wanted = list(dict.fromkeys(o for operator, read in reads for o in operator.reads[read].scanned))
     pieces: list[pa.Table] = []
     read = shipped = 0
     for number, (path, groups) in enumerate(spec["pieces"]):
@@ -228,33 +266,98 @@ def _reduce(control: dict[str, Any], received: dict[str, list[bytes]]) -> dict[s
         "rows": {},
     }
     writer = ResultWriter(task.root, _attempt_name(task, f"p{partition}"), task.epoch)
+    factors = Factors()
     for id_ in control["operators"]:
-        logic = prepared.aggregations[id_]
-        operator = logic.operator
         held = [SegmentFile(**s) for s in control["segments"] if s["operator"] == id_]
         kept, absorbed, level = absorb(held)
-        tuples = receive_tuples(operator, received.pop(id_, []))
-        reduced = reduce_aggregation(
-            logic,
-            tuples,
-            [load_segment(task.root, s) for s in absorbed],
-            [load_segment(task.root, s) for s in kept],
-            task.closed[operator.stream],
-            task.watermark[operator.stream],
-            writer.add,
-        )
-        report["failures"].update({str(q): reason for q, reason in reduced.failures.items()})
-        for query, count in reduced.rows.items():
-            report["rows"][str(query)] = report["rows"].get(str(query), 0) + count
+        blobs = received.pop(id_, [])
+        if id_ in prepared.joins:
+            reduced = _reduce_join(task, prepared.joins[id_], blobs, absorbed, kept, writer)
+        else:
+            logic = prepared.aggregations[id_]
+            add = writer.add if logic.operator.product is None else factors.taking(id_)
+            reduced = _reduce_windows(task, logic, blobs, absorbed, kept, add)
+        if id_ in prepared.joins or prepared.aggregations[id_].operator.product is None:
+            _note(report, reduced.failures, reduced.rows)
+        else:
+            _note(report, reduced.failures, {})
         report["segments"] += [asdict(s) for s in kept]
-        if reduced.segment is not None:
-            report["segments"].append(
-                asdict(_write_segment(task, operator, partition, reduced.segment, level))
-            )
+        if reduced.items is not None:
+            report["segments"].append(asdict(_write_segment(task, id_, partition, reduced, level)))
+    for product in prepared.plan.products:
+        for output in product.outputs:
+            multiplied = multiply(output, product.keys, factors.of(output))
+            if multiplied is not None:
+                _note(report, multiplied.failures, multiplied.rows)
+                writer.add(output.signature, multiplied.table, list(multiplied.rows), multiplied.latest_us)
     report["results"] = writer.finish()
     report["metrics"] = {"reduce_seconds": time.perf_counter() - started}
     faults.reach_task("task.reduce")
     return report
+
+
+def _note(report: dict[str, Any], failures: dict[int, str], rows: dict[int, int]) -> None:
+    report["failures"].update({str(query): reason for query, reason in failures.items()})
+    for query, count in rows.items():
+        report["rows"][str(query)] = report["rows"].get(str(query), 0) + count
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What an operator left behind in a partition: its new segment's items (None: no state) and what it counted."""
+
+    items: dict[str, Item] | None
+    last_end_us: int
+    rows: dict[int, int]
+    failures: dict[int, str]
+
+
+def _reduce_windows(
+    task: EpochTask,
+    logic: AggregationLogic,
+    blobs: Sequence[bytes],
+    absorbed: Sequence[SegmentFile],
+    kept: Sequence[SegmentFile],
+    add: Emit,
+) -> _Done:
+    done = reduce_aggregation(
+        logic,
+        receive_tuples(logic.operator, blobs),
+        [segment_from(load_items(task.root, s)) for s in absorbed],
+        [segment_from(load_items(task.root, s)) for s in kept],
+        task.closed_us(logic.operator),
+        task.watermark_us(logic.operator),
+        add,
+    )
+    items = None if done.segment is None else segment_items(done.segment)
+    return _Done(items, 0 if done.segment is None else done.segment.last_end_us, done.rows, done.failures)
+
+
+def _reduce_join(
+    task: EpochTask,
+    logic: JoinLogic,
+    blobs: Sequence[bytes],
+    absorbed: Sequence[SegmentFile],
+    kept: Sequence[SegmentFile],
+    writer: ResultWriter,
+) -> _Done:
+    chains = logic.operator.chains
+
+    def store(chain: int, block: JoinedBlock) -> None:
+        queries = [query.query for query in chains[chain].queries]
+        writer.add(chains[chain].signature, stored_rows(logic, chain, block, task.epoch), queries)
+
+    done = reduce_join(
+        logic,
+        receive_join(logic, blobs),
+        [join_from(load_items(task.root, s)) for s in absorbed],
+        [join_from(load_items(task.root, s)) for s in kept],
+        task.closed_us(logic.operator),
+        task.watermark_us(logic.operator),
+        None if task.rebuilds else store,
+    )
+    items = None if done.segment is None else join_items(done.segment)
+    return _Done(items, 0 if done.segment is None else done.segment.last_end_us, done.rows, {})
 
 
 def absorb(held: Sequence[SegmentFile]) -> tuple[list[SegmentFile], list[SegmentFile], int]:
@@ -274,12 +377,12 @@ def absorb(held: Sequence[SegmentFile]) -> tuple[list[SegmentFile], list[Segment
     return kept, list(held[len(kept) :]), level
 
 
-def load_segment(root: str, file: SegmentFile) -> Segment:
-    """A segment, memory-mapped; damage is named."""
+def load_items(root: str, file: SegmentFile) -> dict[str, Item]:
+    """The items of a segment, memory-mapped; damage is named."""
     path = Path(root, file.path)
     try:
         with pa.memory_map(str(path)) as source:
-            return segment_from(read_bundle(source))
+            return read_bundle(source)
     except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
         raise EngineError(
             "SEGMENT_DAMAGED",
@@ -289,12 +392,11 @@ def load_segment(root: str, file: SegmentFile) -> Segment:
         ) from error
 
 
-def _write_segment(
-    task: EpochTask, operator: AggregationOperator, partition: int, segment: Segment, level: int
-) -> SegmentFile:
-    rel = f"groups/main/segments/{_attempt_name(task, f'{operator.id}-p{partition}')}.arrow"
+def _write_segment(task: EpochTask, operator: str, partition: int, done: _Done, level: int) -> SegmentFile:
+    assert done.items is not None
+    rel = f"groups/main/segments/{_attempt_name(task, f'{operator}-p{partition}')}.arrow"
     path = Path(task.root, rel)
     path.parent.mkdir(parents=True, exist_ok=True)
     with pa.OSFile(str(path), "wb") as sink:
-        write_bundle(segment_items(segment), sink)
-    return SegmentFile(operator.id, partition, rel, path.stat().st_size, level, segment.last_end_us)
+        write_bundle(done.items, sink)
+    return SegmentFile(operator, partition, rel, path.stat().st_size, level, done.last_end_us)

@@ -283,8 +283,12 @@ class JoinOperator:
     chains: tuple[JoinChain, ...]
 
     @property
+    def joined(self) -> tuple[JoinedQuery, ...]:
+        return tuple(query for chain in self.chains for query in chain.queries)
+
+    @property
     def queries(self) -> tuple[QueryId, ...]:
-        return tuple(query.query for chain in self.chains for query in chain.queries)
+        return tuple(query.query for query in self.joined)
 
     @property
     def clock(self) -> tuple[StreamName, ...]:

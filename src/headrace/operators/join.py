@@ -48,11 +48,11 @@ def reduce_join(
     kept: Sequence[JoinSegment],
     closed_us: int,
     watermark_us: int,
-    consume: Consume,
+    consume: Consume | None,
 ) -> JoinReduced:
     """Run one partition of one epoch. `absorbed` segments are merged into the new one, `kept` ones only read.
 
-    Joined rows go to `consume` block by block.
+    Joined rows go to `consume` block by block; without one nothing is joined, and state alone is made.
     """
     fresh = [None if new is None else keyed(new.keys, new.body) for new in received]
     taken = [_read(logic, number, absorbed) for number in range(len(logic.inputs))]
@@ -60,15 +60,17 @@ def reduce_join(
     for spec, old, new in zip(logic.inputs, taken, fresh, strict=True):
         parts = [*old, *(_read(logic, spec.number, kept) if any(part is not None for part in fresh) else ())]
         sides.append(Side(spec, parts, new) if parts or new is not None else None)
+    counts = _join(logic, sides, consume) if consume is not None else {}
+    parts_of = [[*old, *([] if new is None else [new])] for old, new in zip(taken, fresh, strict=True)]
+    return JoinReduced(build_segment(logic, parts_of, watermark_us), counts)
+
+
+def _join(logic: JoinLogic, sides: Sequence[Side | None], consume: Consume) -> dict[int, int]:
+    """Join what is new; how many rows each query has."""
     join = _Join(logic, sides, consume)
     for start in logic.starts:
         join.run(start)
-    parts_of = [[*old, *([] if new is None else [new])] for old, new in zip(taken, fresh, strict=True)]
-    return JoinReduced(build_segment(logic, parts_of, watermark_us), _rows_per_query(logic, join.counts))
-
-
-def _rows_per_query(logic: JoinLogic, counts: Ints) -> dict[int, int]:
-    return {query: int(counts[slot]) for slot, query in logic.queries.items() if counts[slot]}
+    return {query: int(join.counts[slot]) for slot, query in logic.queries.items() if join.counts[slot]}
 
 
 def _read(logic: JoinLogic, number: int, segments: Sequence[JoinSegment]) -> list[KeyedRows]:

@@ -124,9 +124,9 @@ class JoinLogic:
 
     def __init__(self, operator: JoinOperator) -> None:
         self.operator = operator
-        self.words = max((query.slot for query in operator.queries), default=0) // WORD + 1
+        self.words = max((query.slot for query in operator.joined), default=0) // WORD + 1
         self.inputs = [InputLogic(operator, number, self.words) for number in range(len(operator.inputs))]
-        self.queries = {query.slot: int(query.query) for query in operator.queries}
+        self.queries = {query.slot: int(query.query) for query in operator.joined}
         self.starts: list[Step] = []
         for number, chain in enumerate(operator.chains):
             for first in range(len(chain.members)):

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from headrace.model.plan import Factor, ProductOutput
 from headrace.model.query import AggregateFunction
-from headrace.model.types import BIGINT, DOUBLE, Kind, SqlType
+from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, Kind, SqlType
+from headrace.operators.aggregation import Emit
 from headrace.operators.encode import Array, Bools, Ints, one_chunk, to_arrow, to_physical
 from headrace.operators.keys import unify_keys
 
@@ -26,21 +27,47 @@ _SAMPLES = frozenset((AggregateFunction.VAR_SAMP, AggregateFunction.STDDEV_SAMP)
 OVERFLOW = "[ARITHMETIC_OVERFLOW] a SUM over a join does not fit its result's type"
 
 
+class Factors:
+    """The rows of the sides' operators, until all of them are there."""
+
+    def __init__(self) -> None:
+        self._tables: dict[tuple[str, str], list[pa.Table]] = {}
+
+    def taking(self, operator: str) -> Emit:
+        """What takes the rows of an operator."""
+
+        def take(signature: str, table: pa.Table, queries: Sequence[int], latest_us: int) -> None:
+            self._tables.setdefault((operator, signature), []).append(table)
+
+        return take
+
+    def of(self, output: ProductOutput) -> list[pa.Table] | None:
+        """The rows of an output's sides; None when a side has none."""
+        found = [self._tables.get(side) for side in zip(output.sides, output.tables, strict=True)]
+        return None if None in found else [pa.concat_tables(tables) for tables in found if tables]
+
+
 @dataclass(slots=True)
 class Multiplied:
-    """Joined groups as result rows, how many each query got, and the queries that failed with the reason."""
+    """Joined groups as result rows, how many each query got, and the queries that failed with the reason.
+
+    `latest_us` is when the last of their windows ends.
+    """
 
     table: pa.Table
+    latest_us: int
     rows: dict[int, int] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
 
 
-def multiply(output: ProductOutput, keys: int, sides: Sequence[pa.Table]) -> Multiplied | None:
+def multiply(output: ProductOutput, keys: int, sides: Sequence[pa.Table] | None) -> Multiplied | None:
     """The rows of an output's queries; None when no group has tuples of all sides.
 
     `sides` hold rows `(query, window_end, k0.., a0..)` of any queries, each group of a query at most once.
     """
-    found = [_of_queries(side, output.queries, keys) for side in sides]
+    found = [_of_queries(side, output.queries, keys) for side in sides or ()]
+    if not found:
+        return None
     if any(table.num_rows == 0 for table in found):
         return None
     places = _meet([_group_columns(table, keys) for table in found])
@@ -63,8 +90,12 @@ def multiply(output: ProductOutput, keys: int, sides: Sequence[pa.Table]) -> Mul
         kept = ~np.isin(queries, bad)
         table, queries = table.filter(pa.array(kept)), queries[kept]
     counted = zip(*np.unique(queries, return_counts=True), strict=True)
+    latest_us = int(to_physical(table.column("window_end"), TIMESTAMP).values.max(initial=0))
     return Multiplied(
-        table, {int(query): int(count) for query, count in counted}, dict.fromkeys(bad.tolist(), OVERFLOW)
+        table,
+        latest_us,
+        {int(query): int(count) for query, count in counted},
+        dict.fromkeys(bad.tolist(), OVERFLOW),
     )
 
 
@@ -79,7 +110,11 @@ def _of_queries(table: pa.Table, queries: Sequence[int], keys: int) -> pa.Table:
 
 def _group_columns(table: pa.Table, keys: int) -> pa.Table:
     """What tells groups apart, in types that are the same for all sides, named as `unify_keys` has it."""
-    columns = [table.column("query"), table.column("window_end"), *(table.column(f"k{i}") for i in range(keys))]
+    columns = [
+        table.column("query"),
+        table.column("window_end"),
+        *(table.column(f"k{i}") for i in range(keys)),
+    ]
     wide = [c.cast(pa.int64()) if pa.types.is_integer(c.type) else c for c in columns]
     return pa.table({f"k{i}": one_chunk(column) for i, column in enumerate(wide)})
 
@@ -116,7 +151,9 @@ class _Product:
         times = self.times(factor.side)
         if factor.function in _SAMPLES:
             counted = one_chunk(self.tables[factor.side].column(f"a{factor.count}"))
-            return _sample(factor, to_physical(column, DOUBLE).values, to_physical(counted, BIGINT).values * times), None
+            return _sample(
+                factor, to_physical(column, DOUBLE).values, to_physical(counted, BIGINT).values * times
+            ), None
         if factor.function not in _SCALED:
             return column, None
         if factor.type.kind is Kind.DECIMAL:

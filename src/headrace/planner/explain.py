@@ -76,7 +76,9 @@ def _join_query_lines(body: Join) -> list[str]:
     if isinstance(body.then, JoinedRows):
         lines = ["shared join: each joined row is stored once with its query-set"]
     else:
-        lines = ["shared aggregation of a join by its key: a product of the streams' aggregations, nothing is joined"]
+        lines = [
+            "shared aggregation of a join by its key: a product of the streams' aggregations, nothing is joined"
+        ]
     for side in body.sides:
         lines.append(f"  {side.stream}, {render_window(side.window)}")
         lines.append(f"    key: {', '.join(key.sql for key in side.keys)}")

@@ -19,7 +19,7 @@ from headrace.engine.records import ResultFile
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.errors import EngineError, HeadraceError
-from headrace.model.query import Fallback, Stream
+from headrace.model.query import Fallback, Join, Stream
 from headrace.results.compare import compare_rows
 from headrace.results.view import query_frame, readable
 
@@ -92,7 +92,14 @@ def audit_query(
         expected = list(_rows(plain))
         check_results(root, files)
         view = query_frame(
-            spark, root, streams[0], entry, files, after_us=span.after_us, first_epoch=span.delivered
+            spark,
+            root,
+            {str(stream.name): stream for stream in streams},
+            entry,
+            files,
+            until_us=span.until_us,
+            after_us=span.after_us,
+            first_epoch=span.delivered,
         )
         actual = list(_rows(view))
     except HeadraceError:
@@ -148,8 +155,9 @@ def audit_span(
     if window is None:
         return Span(delivered, last, delivered, NEVER_US, until, note)
     after = _watermark(sealer, delivered, names)
-    for stream in streams if first > begin else ():
-        if (before := _watermark(sealer, first, [stream.name])) not in (NEVER_US, FOREVER_US):
+    whole = delivered if isinstance(entry.query.plan.body, Join) else first
+    for stream in streams if whole > begin else ():  # joined rows are stored long before their windows close
+        if (before := _watermark(sealer, whole, [stream.name])) not in (NEVER_US, FOREVER_US):
             after = max(after, before + stream.watermark_us + window.range_us)
     if isinstance(
         entry.query.plan.body, Fallback

@@ -10,7 +10,9 @@ from pyspark.sql import functions as F
 
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.finish import finish_rows, read_results, window_rows
+from headrace.engine.joined import finish_joined, joined_rows
 from headrace.engine.records import ResultFile
+from headrace.model.epoch import NEVER_US
 from headrace.model.query import Aggregation, Fallback, Join, Projection, Query, Stream
 from headrace.model.types import Column, Kind, SqlType
 from headrace.operators.selection import WORD
@@ -20,18 +22,20 @@ from headrace.planner.signatures import output_column
 def query_frame(
     spark: SparkSession,
     root: Path,
-    stream: Stream,
+    streams: dict[str, Stream],
     entry: QueryEntry,
     files: Sequence[ResultFile],
     *,
+    until_us: int,
     after_us: int | None = None,
     first_epoch: int | None = None,
 ) -> DataFrame:
     """The query's result rows with the columns its SQL names.
 
+    `until_us` is the watermark up to which its windows have closed: joined rows are stored before that.
     `after_us` keeps only windows that end later, `first_epoch` only rows delivered from that epoch on (for the audit).
     """
-    query = entry.query
+    query, stream = entry.query, streams[entry.query.plan.stream]
     if not files:
         return spark.createDataFrame([], _ddl(query.plan.columns))
     match query.plan.body:
@@ -39,7 +43,12 @@ def query_frame(
             frame = _windows(spark, root, stream, query, body, files, after_us)
         case Projection() as body:
             frame = _tuples(spark, root, entry, body, files, first_epoch)
-        case Fallback() | Join():
+        case Join() as body if isinstance(body.then, Aggregation):
+            frame = _windows(spark, root, stream, query, body.then, files, after_us)
+        case Join() as body:
+            ends = (NEVER_US if after_us is None else after_us, until_us)
+            frame = _joined(spark, root, streams, entry, body, files, ends)
+        case Fallback():
             frame = _plain(spark, root, query, files, first_epoch)
     return frame.toDF(*(column.name for column in query.plan.columns))
 
@@ -91,6 +100,23 @@ def _tuples(
     if entry.last_epoch is not None:
         frame = frame.where(F.col("epoch") < int(entry.last_epoch))
     return frame.select(*(F.col(output_column(o)).alias(f"c{i}") for i, o in enumerate(body.outputs)))
+
+
+def _joined(
+    spark: SparkSession,
+    root: Path,
+    streams: dict[str, Stream],
+    entry: QueryEntry,
+    body: Join,
+    files: Sequence[ResultFile],
+    ends: tuple[int, int],
+) -> DataFrame:
+    assert entry.slot is not None and entry.first_epoch is not None
+    rows = joined_rows(spark, root, streams, body, entry.slot, files, *ends)
+    rows = rows.where(F.col("epoch") >= int(entry.first_epoch))
+    if entry.last_epoch is not None:
+        rows = rows.where(F.col("epoch") < int(entry.last_epoch))
+    return finish_joined(rows, body)
 
 
 def _plain(

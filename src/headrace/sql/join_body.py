@@ -80,6 +80,7 @@ class _Plan:
     equalities: list[tuple[exp.Expr, exp.Expr]] = field(default_factory=list)
     compared: list[tuple[exp.Expr, Op, exp.Expr]] = field(default_factory=list)
     carried: dict[tuple[int, str], CarriedShape] = field(default_factory=dict)
+    keys: list[tuple[dict[int, exp.Expr], SqlType]] = field(default_factory=list)
 
     # conditions
 
@@ -117,11 +118,11 @@ class _Plan:
 
     def sides(self) -> tuple[SideShape, ...]:
         """The sides with the keys that all of them share."""
-        keys = self._keys()
+        self.keys = self._keys()
         return tuple(
             SideShape(
                 side.stream,
-                tuple(self._operand(key[side.number], type_) for key, type_ in keys),
+                tuple(self._key_operand(key[side.number]) for key, _ in self.keys),
                 *self._condition(side.number),
             )
             for side in self.origin.sides
@@ -175,6 +176,9 @@ class _Plan:
                 raise NotShared("a join without an equality has no shared form")
             raise NotShared("no key is common to all streams of the join, or its types differ")
         return keys
+
+    def _key_operand(self, node: exp.Expr) -> OperandShape:
+        return self._operand(node, self._types([node])[0])
 
     def _repeat_equalities(
         self, members: dict[tuple[int, str], exp.Expr], of_side: dict[int, exp.Expr]
@@ -255,7 +259,8 @@ class _Plan:
         return JoinedRowsShape(tuple(Template.of(render(node)) for node in nodes), fragile)
 
     def aggregation(self) -> AggregationShape:
-        """An aggregation of the rows over values that they carry."""
+        """An aggregation of the rows by the join's key, each aggregate over one side."""
+        self._check_keys()
         compiler = Compiler(self.origin.stream, self.literals, self.timezone, render)
 
         def operand(node: exp.Expr, type_: SqlType, condition: exp.Expr | None) -> OperandShape:
@@ -266,16 +271,35 @@ class _Plan:
             return OperandShape(Template.of(carried.name), type_, plain=True)
 
         def guarded(condition: exp.Expr) -> exp.Expr:
-            if not compiler.only_atoms(condition):
+            if not compiler.only_atoms(condition) or len(self.origin.sides_in(condition)) > 1:
                 raise NotShared(f"FILTER (WHERE {self._text(condition)}) over a join has no shared form")
             self._carry_columns([condition])
             return condition
 
-        return plan_aggregation(self.flat_over_rows(), self.types_of, operand, guarded, self.literals)
+        flat = replace(self.flat, where=())
+        for node in flat.expressions():
+            for call in node.find_all(exp.Filter):
+                if len(self.origin.sides_in(call)) > 1:
+                    raise NotShared(f"{self._text(call)} is over more than one side")
+        return plan_aggregation(flat, self.types_of, operand, guarded, self.literals)
 
-    def flat_over_rows(self) -> Flat:
-        """The aggregation without the conditions, which the join has checked."""
-        return replace(self.flat, where=())
+    def _check_keys(self) -> None:
+        """Groups must be the join's keys: then no row has to be joined to know its group."""
+        if self.compared:
+            raise NotShared("an aggregation of joined rows under a condition across sides has no shared form")
+        known = [{render(node) for node in key.values()} for key, _ in self.keys]
+        found: set[int] = set()
+        for node in self.flat.group or ():
+            if is_window_column(node) or window_edge(node) is not None:
+                continue
+            place = next((i for i, texts in enumerate(known) if render(node.unnest()) in texts), None)
+            if place is None:
+                raise NotShared(
+                    f"{self._text(node)} is not a key of the join: such groups have no shared form"
+                )
+            found.add(place)
+        if len(found) < len(known):
+            raise NotShared("an aggregation by a part of the join's key has no shared form")
 
 
 def _over_row(node: exp.Expr) -> exp.Expr:
