@@ -25,13 +25,14 @@ from join_cases import (
 )
 
 from headrace.model.epoch import NEVER_US
-from headrace.operators import join, join_keys, join_windows
+from headrace.operators import join_keys, join_partners, join_windows
 from headrace.operators.bundle import pack_bundle, read_bundle
 from headrace.operators.join import reduce_join
 from headrace.operators.join_block import JoinedBlock, stored_rows
 from headrace.operators.join_logic import JoinLogic
 from headrace.operators.join_state import JoinSegment, join_from, join_items
 from headrace.operators.join_tuples import prepare_join, receive_join, ship_join
+from headrace.optimizer.layout import Layout
 from headrace.planner.signatures import joined_column
 
 SEEDS = int(os.environ.get("HEADRACE_EXAMPLES", "30"))
@@ -167,8 +168,8 @@ def test_equals_the_slow_evaluator() -> None:
 
 
 def test_blocks_searches_and_windows_pair_by_pair_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join, "BLOCK_ROWS", 3)
-    monkeypatch.setattr(join, "SCAN_ROWS", 0)
+    monkeypatch.setattr(join_partners, "BLOCK_ROWS", 3)
+    monkeypatch.setattr(join_partners, "SCAN_ROWS", 0)
     monkeypatch.setattr(join_windows, "TABLE_ELEMENTS", 0)
     run_cases(range(1000, 1000 + SEEDS))
 
@@ -176,3 +177,10 @@ def test_blocks_searches_and_windows_pair_by_pair_change_nothing(monkeypatch: py
 def test_keys_whose_hashes_collide_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join_keys, "hash_keys", lambda table: np.zeros(table.num_rows, np.int64))
     run_cases(range(2000, 2000 + SEEDS))
+
+
+def test_groups_find_the_same_rows_as_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(join_partners.Meeting, "_layout", lambda *args: Layout.GROUPS)
+    run_cases(range(3000, 3000 + SEEDS))
+    monkeypatch.setattr(join_partners, "BLOCK_ROWS", 3)
+    run_cases(range(4000, 4000 + SEEDS // 3))
