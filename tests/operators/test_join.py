@@ -60,7 +60,7 @@ class Case:
         self.asks = [ask for ask in self.asks if rng.random() < 0.8]
         for _ in range(rng.choice([0, 1, 2, 3]) if self.asks else 3):
             taken = {ask.slot for ask in self.asks}
-            slot = rng.choice([s for s in (0, 1, 2, 3, 63, 64, 70) if s not in taken] or [max(taken) + 1])
+            slot = rng.choice([s for s in (0, 1, 2, 63, 64, 70, 200) if s not in taken] or [max(taken) + 1])
             self.asks.append(random_ask(rng, self.schema, self.next_id, slot))
             self.seen[self.next_id] = [[] for _ in self.schema.wide]
             self.next_id += 1

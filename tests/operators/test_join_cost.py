@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,8 @@ def test_state_holds_each_tuple_once_for_all_queries_and_roles() -> None:
     assert many - alone < 2 * rows * 2
     with_roles = size([ask(1, (0, 1), 1000), ask(2, (0, 0), 1000), ask(3, (0, 1, 1), 1000)])
     assert with_roles - alone <= 2 * rows * 8 + 1000
+    far = replace(ask(1, (0, 1), 1000), slot=1000)
+    assert size([far]) - alone < 1000
 
 
 def test_a_hot_key_costs_time_and_not_memory(monkeypatch: pytest.MonkeyPatch) -> None:

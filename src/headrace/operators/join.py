@@ -16,7 +16,7 @@ from headrace.model.plan import JoinMember
 from headrace.operators.encode import Array, Ints
 from headrace.operators.join_block import JoinedBlock, Tuples, holds_across
 from headrace.operators.join_keys import KeyTable
-from headrace.operators.join_logic import JoinLogic, Step
+from headrace.operators.join_logic import JoinLogic, Step, place_of
 from headrace.operators.join_partners import Meeting, has_bits
 from headrace.operators.join_rows import JoinTuples, KeyedRows, keyed
 from headrace.operators.join_side import Part, Side
@@ -63,7 +63,8 @@ def reduce_join(
 
 
 def _rows_per_query(logic: JoinLogic, counts: Ints) -> dict[int, int]:
-    return {query: int(counts[slot]) for slot, query in logic.queries.items() if counts[slot]}
+    found = ((query, int(counts[place_of(slot, logic.words)])) for slot, query in logic.queries.items())
+    return {query: count for query, count in found if count}
 
 
 def _read(logic: JoinLogic, number: int, segments: Sequence[JoinSegment]) -> list[KeyedRows]:
@@ -105,7 +106,7 @@ class _Join:
         self._sides = sides
         self._consume = consume
         self._containment: dict[tuple[JoinMember, JoinMember], Containment] = {}
-        self.counts = np.zeros(logic.words * WORD, np.int64)
+        self.counts = np.zeros(len(logic.words) * WORD, np.int64)
 
     def run(self, start: Step) -> None:
         """Find all rows whose member at `start` is new and the last in the chain's order to be so."""
@@ -128,7 +129,7 @@ class _Join:
             if ready.rows:
                 self.counts += count_bits(ready.sets)
                 tuples = [ready.tuples[p] for p in range(len(ready.tuples))]
-                self._consume(number, JoinedBlock(tuples, (keys, ready.keys), ready.sets))
+                self._consume(number, JoinedBlock(tuples, (keys, ready.keys), ready.sets, self._logic.words))
         for child in step.children:
             side = self._sides[child.member.input]
             if side is not None:
@@ -176,7 +177,7 @@ class _Join:
             a, b = self._sides[left.input], self._sides[right.input]
             assert a is not None and b is not None
             pairs = self._logic.pairs(left, right)
-            self._containment[left, right] = Containment(pairs, self._logic.words, a.moments, b.moments)
+            self._containment[left, right] = Containment(pairs, len(self._logic.words), a.moments, b.moments)
         return self._containment[left, right]
 
 
