@@ -47,8 +47,9 @@ def reduce_join(
 ) -> JoinReduced:
     """Run one partition of one epoch. `absorbed` segments are merged into the new one, `kept` ones only read.
 
-    Joined rows go to `consume` block by block.
+    Joined rows go to `consume` block by block. Segments whose last window had ended by `closed_us` are not looked at.
     """
+    absorbed, kept = ([s for s in held if s.last_end_us > closed_us] for held in (absorbed, kept))
     fresh = [None if new is None else keyed(new.keys, new.body) for new in received]
     taken = [_read(logic, number, absorbed) for number in range(len(logic.inputs))]
     sides: list[Side | None] = []
