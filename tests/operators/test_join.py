@@ -52,6 +52,7 @@ class Case:
         self.seen: dict[int, list[list[Arrived]]] = {}
         self.segments: list[list[JoinSegment]] = [[] for _ in range(PARTITIONS)]
         self.rows: dict[int, dict[str, Any]] = {}
+        self.arrived: dict[int, int] = {}
         self.closed = NEVER_US
         self.found = 0
 
@@ -75,6 +76,7 @@ class Case:
             for _ in range(rng.choice([0, 1, 1, 2])):
                 batch = random_rows(rng, schema, rng.randrange(1, 10), 6 * epoch, len(self.rows))
                 self.rows |= {row["n"]: row for row in batch}
+                self.arrived |= {row["n"]: epoch for row in batch}
                 latest += [row["ts"] for row in batch if row["ts"] is not None]
                 for ask in self.asks:
                     self.seen[ask.id][number] += [(row, self.closed, epoch) for row in batch]
@@ -97,7 +99,8 @@ class Case:
             numbers = [block.column(i, NUMBER).to_pylist() for i in range(len(ask.sides))]
             for i, mine in enumerate(numbers):
                 assert block.times(i).tolist() == [self.rows[n]["ts"] for n in mine]
-            assert len(block.born) == block.rows and (block.born <= epoch).all()
+            epochs = [[self.arrived[n] for n in row] for row in zip(*numbers, strict=True)]
+            assert block.born.tolist() == [min(row) for row in epochs]
 
         for partition, held in enumerate(self.segments):
             live = [s for s in held if s.last_end_us > self.closed or self.rng.random() < 0.5]
