@@ -25,13 +25,14 @@ from join_cases import (
 )
 
 from headrace.model.epoch import NEVER_US
-from headrace.operators import join, join_keys, join_windows
+from headrace.operators import join_keys, join_partners, join_windows
 from headrace.operators.bundle import pack_bundle, read_bundle
 from headrace.operators.join import reduce_join
 from headrace.operators.join_block import JoinedBlock, stored_rows
 from headrace.operators.join_logic import JoinLogic
 from headrace.operators.join_state import JoinSegment, join_from, join_items
 from headrace.operators.join_tuples import prepare_join, receive_join, ship_join
+from headrace.optimizer.layout import Layout
 from headrace.planner.signatures import joined_column
 
 SEEDS = int(os.environ.get("HEADRACE_EXAMPLES", "30"))
@@ -51,6 +52,7 @@ class Case:
         self.seen: dict[int, list[list[Arrived]]] = {}
         self.segments: list[list[JoinSegment]] = [[] for _ in range(PARTITIONS)]
         self.rows: dict[int, dict[str, Any]] = {}
+        self.arrived: dict[int, int] = {}
         self.closed = NEVER_US
         self.found = 0
 
@@ -59,7 +61,7 @@ class Case:
         self.asks = [ask for ask in self.asks if rng.random() < 0.8]
         for _ in range(rng.choice([0, 1, 2, 3]) if self.asks else 3):
             taken = {ask.slot for ask in self.asks}
-            slot = rng.choice([s for s in (0, 1, 2, 3, 63, 64, 70) if s not in taken] or [max(taken) + 1])
+            slot = rng.choice([s for s in (0, 1, 2, 63, 64, 70, 200) if s not in taken] or [max(taken) + 1])
             self.asks.append(random_ask(rng, self.schema, self.next_id, slot))
             self.seen[self.next_id] = [[] for _ in self.schema.wide]
             self.next_id += 1
@@ -74,6 +76,7 @@ class Case:
             for _ in range(rng.choice([0, 1, 1, 2])):
                 batch = random_rows(rng, schema, rng.randrange(1, 10), 6 * epoch, len(self.rows))
                 self.rows |= {row["n"]: row for row in batch}
+                self.arrived |= {row["n"]: epoch for row in batch}
                 latest += [row["ts"] for row in batch if row["ts"] is not None]
                 for ask in self.asks:
                     self.seen[ask.id][number] += [(row, self.closed, epoch) for row in batch]
@@ -96,7 +99,8 @@ class Case:
             numbers = [block.column(i, NUMBER).to_pylist() for i in range(len(ask.sides))]
             for i, mine in enumerate(numbers):
                 assert block.times(i).tolist() == [self.rows[n]["ts"] for n in mine]
-            assert len(block.born) == block.rows and (block.born <= epoch).all()
+            epochs = [[self.arrived[n] for n in row] for row in zip(*numbers, strict=True)]
+            assert block.born.tolist() == [min(row) for row in epochs]
 
         for partition, held in enumerate(self.segments):
             live = [s for s in held if s.last_end_us > self.closed or self.rng.random() < 0.5]
@@ -167,8 +171,8 @@ def test_equals_the_slow_evaluator() -> None:
 
 
 def test_blocks_searches_and_windows_pair_by_pair_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join, "BLOCK_ROWS", 3)
-    monkeypatch.setattr(join, "SCAN_ROWS", 0)
+    monkeypatch.setattr(join_partners, "BLOCK_ROWS", 3)
+    monkeypatch.setattr(join_partners, "SCAN_ROWS", 0)
     monkeypatch.setattr(join_windows, "TABLE_ELEMENTS", 0)
     run_cases(range(1000, 1000 + SEEDS))
 
@@ -176,3 +180,10 @@ def test_blocks_searches_and_windows_pair_by_pair_change_nothing(monkeypatch: py
 def test_keys_whose_hashes_collide_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join_keys, "hash_keys", lambda table: np.zeros(table.num_rows, np.int64))
     run_cases(range(2000, 2000 + SEEDS))
+
+
+def test_groups_find_the_same_rows_as_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(join_partners.Meeting, "_layout", lambda *args: Layout.GROUPS)
+    run_cases(range(3000, 3000 + SEEDS))
+    monkeypatch.setattr(join_partners, "BLOCK_ROWS", 3)
+    run_cases(range(4000, 4000 + SEEDS // 3))

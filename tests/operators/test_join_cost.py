@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from join_cases import COLUMNS, NUMBER, TS, Ask, Schema, Side, plan_joins
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.predicate import TRUE, Compare, Op
 from headrace.model.window import Window
-from headrace.operators import join
+from headrace.operators import join_partners
 from headrace.operators.bundle import pack_bundle
 from headrace.operators.join import JoinReduced, count_bits, reduce_join
 from headrace.operators.join_block import JoinedBlock
@@ -72,10 +73,12 @@ def test_state_holds_each_tuple_once_for_all_queries_and_roles() -> None:
     assert many - alone < 2 * rows * 2
     with_roles = size([ask(1, (0, 1), 1000), ask(2, (0, 0), 1000), ask(3, (0, 1, 1), 1000)])
     assert with_roles - alone <= 2 * rows * 8 + 1000
+    far = replace(ask(1, (0, 1), 1000), slot=1000)
+    assert size([far]) - alone < 1000
 
 
 def test_a_hot_key_costs_time_and_not_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join, "BLOCK_ROWS", 1 << 14)
+    monkeypatch.setattr(join_partners, "BLOCK_ROWS", 1 << 14)
     logic = JoinLogic(plan_joins(SCHEMA, [ask(1, (0, 1), 1000)]))
     rows = 1500
     hot = batch(np.zeros(rows, np.int64), np.arange(rows) % 1000)
@@ -101,7 +104,7 @@ def test_partners_out_of_reach_are_not_candidates(monkeypatch: pytest.MonkeyPatc
     logic = JoinLogic(plan_joins(SCHEMA, [ask(1, (0, 1), 10)]))
     rows = 4000
     candidates = 0
-    blocks = join._candidates
+    blocks = join_partners.candidates
 
     def counted(*args: Any) -> Any:
         nonlocal candidates
@@ -109,7 +112,7 @@ def test_partners_out_of_reach_are_not_candidates(monkeypatch: pytest.MonkeyPatc
             candidates += len(left)
             yield left, right
 
-    monkeypatch.setattr(join, "_candidates", counted)
+    monkeypatch.setattr(join_partners, "candidates", counted)
     hot = batch(np.zeros(rows, np.int64), np.arange(rows))
     reduced = run(logic, [hot, hot], [])
     assert reduced.rows[1] == rows * 10

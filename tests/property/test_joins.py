@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from generate_joins import DDL, DELAY_US, NAMES, SCHEMA, Joined, JoinScenario, random_joins
-from harness import interpret, rows_of
+from harness import Rows, interpret, rows_of
 from pyspark.sql.types import StructType
 
 from headrace.model.errors import HeadraceError
@@ -26,10 +26,11 @@ FIRST = int(os.environ.get("HEADRACE_PROPERTY_SEED", "1"))
 def test_random_joins_equal_spark(seed: int, spark: Any, open_session: Callable[..., Any]) -> None:
     print(f"HEADRACE_PROPERTY_SEED={seed}")
     scenario = random_joins(seed, QUERIES)
-    hr, problems = _play(scenario, open_session)
+    hr, steps, problems = _play(scenario, open_session)
+    oracle = _Oracle(spark, hr, scenario, steps)
     shared = sum(info.shared for info in hr.queries())
-    for query in scenario.queries:
-        problem = _judge(spark, hr, scenario, query)
+    for query in sorted(scenario.queries, key=lambda query: (query.first, query.last)):
+        problem = _judge(hr, query, oracle)
         if problem is not None:
             problems.append(f"{query.name} in [{query.first}, {query.last}): {problem}\n  {query.text}")
     print(f"{len(scenario.queries)} joins, {shared} shared")
@@ -37,8 +38,9 @@ def test_random_joins_equal_spark(seed: int, spark: Any, open_session: Callable[
     assert shared > len(scenario.queries) // 3
 
 
-def _play(scenario: JoinScenario, open_session: Callable[..., Any]) -> tuple[Any, list[str]]:
-    hr = open_session()
+def _play(scenario: JoinScenario, open_session: Callable[..., Any]) -> tuple[Any, dict[int, int], list[str]]:
+    """(the session, the step that each sealed epoch was, what went wrong)."""
+    hr, steps = open_session(), {}
     interpret(hr._reader, hr._auditor, hr._group.spark)
     problems = []
     for name in NAMES:
@@ -60,37 +62,55 @@ def _play(scenario: JoinScenario, open_session: Callable[..., Any]) -> tuple[Any
         for name in NAMES:
             if scenario.tables[name][epoch].num_rows:
                 hr.append(name, scenario.tables[name][epoch])
+        before = -1 if hr._sealer.latest is None else int(hr._sealer.latest.id)
         hr.run_available()
-    return hr, problems
+        steps |= dict.fromkeys(range(before + 1, int(hr._sealer.latest.id) + 1), epoch)
+    return hr, steps, problems
 
 
-def _judge(spark: Any, hr: Any, scenario: JoinScenario, query: Joined) -> str | None:
+class _Oracle:
+    """Plain Spark over the tuples of a lifetime, each with the watermarks before its epoch."""
+
+    def __init__(self, spark: Any, hr: Any, scenario: JoinScenario, steps: dict[int, int]) -> None:
+        self._spark, self._hr, self._scenario, self._steps = spark.newSession(), hr, scenario, steps
+        interpret(self._spark)
+        self._spark.conf.set("spark.sql.session.timeZone", "UTC")
+        self._shown: tuple[int, int] | None = None
+
+    def rows(self, query: Joined, first: int, last: int) -> Rows:
+        if self._shown != (first, last):
+            for name in NAMES:
+                self._show(name, first, last)
+            self._shown = (first, last)
+        until = self._hr._sealer.epoch(last - 1).watermark_us(query.streams)
+        return rows_of(self._spark.sql(query.oracle, args={"until": until}))
+
+    def _show(self, name: str, first: int, last: int) -> None:
+        marked = SCHEMA
+        for column in (*(f"closed_{mark}" for mark in NAMES), "t_us"):
+            marked = marked.append(pa.field(column, pa.int64()))
+        pieces = [marked.empty_table()]
+        for epoch in self._hr._sealer.epochs(first, last):
+            table = self._scenario.tables[name][self._steps[epoch.id]]
+            times = table.column("ts").cast(pa.int64())
+            for mark in NAMES:
+                closed = pa.array([epoch.of(mark).closed_us] * table.num_rows, pa.int64())
+                table = table.append_column(f"closed_{mark}", closed)
+            pieces.append(table.append_column("t_us", times))
+        ddl = f"{DDL}, {', '.join(f'closed_{mark} BIGINT' for mark in NAMES)}, t_us BIGINT"
+        frame = self._spark.createDataFrame(pa.concat_tables(pieces), StructType.fromDDL(ddl))
+        frame.coalesce(1).createOrReplaceTempView(f"log_{name}")
+
+
+def _judge(hr: Any, query: Joined, oracle: _Oracle) -> str | None:
     if query.name not in {info.name for info in hr.queries()}:
         return None
     handle = hr.query(query.name)
     entry = handle._entry()
     if entry.error is not None:
         return f"quarantined: {entry.error}"
-    epochs = list(
-        hr._sealer.epochs(int(entry.first_epoch), int(entry.last_epoch or hr._sealer.latest.id + 1))
-    )
-    oracle = spark.newSession()
-    interpret(oracle)
-    oracle.conf.set("spark.sql.session.timeZone", "UTC")
-    for name in NAMES:
-        pieces = []
-        for epoch in epochs:
-            table = scenario.tables[name][epoch.id]
-            times = table.column("ts").cast(pa.int64())
-            marks = {n: pa.array([epoch.of(n).closed_us] * table.num_rows, pa.int64()) for n in NAMES}
-            for mark, values in marks.items():
-                table = table.append_column(f"closed_{mark}", values)
-            pieces.append(table.append_column("t_us", times))
-        ddl = f"{DDL}, {', '.join(f'closed_{n} BIGINT' for n in NAMES)}, t_us BIGINT"
-        frame = oracle.createDataFrame(pa.concat_tables(pieces), StructType.fromDDL(ddl))
-        frame.coalesce(1).createOrReplaceTempView(f"log_{name}")
-    until = epochs[-1].watermark_us(query.streams)
-    expected = rows_of(oracle.sql(query.oracle, args={"until": until}))
+    last = hr._sealer.latest.id + 1 if entry.last_epoch is None else int(entry.last_epoch)
+    expected = oracle.rows(query, int(entry.first_epoch), last)
     missing, unexpected = compare_rows(expected, rows_of(handle.results()))
     if missing or unexpected:
         return (

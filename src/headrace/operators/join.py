@@ -16,18 +16,13 @@ from headrace.model.plan import JoinMember
 from headrace.operators.encode import Array, Ints
 from headrace.operators.join_block import JoinedBlock, Tuples, holds_across
 from headrace.operators.join_keys import KeyTable
-from headrace.operators.join_logic import JoinLogic, Step
+from headrace.operators.join_logic import JoinLogic, Step, place_of
+from headrace.operators.join_partners import Meeting, has_bits
 from headrace.operators.join_rows import JoinTuples, KeyedRows, keyed
 from headrace.operators.join_side import Part, Side
 from headrace.operators.join_state import JoinSegment, build_segment, read_input
 from headrace.operators.join_windows import Containment
 from headrace.operators.selection import WORD
-
-BLOCK_ROWS = 1 << 20
-"""Candidates that are in memory at a time."""
-
-SCAN_ROWS = 16
-"""A row with at most this many partners of its key tries them all; with more it first searches those near in time."""
 
 Consume = Callable[[int, JoinedBlock], None]
 """Takes joined rows of a chain, by its number in the operator."""
@@ -52,8 +47,10 @@ def reduce_join(
 ) -> JoinReduced:
     """Run one partition of one epoch. `absorbed` segments are merged into the new one, `kept` ones only read.
 
-    Joined rows go to `consume` block by block; without one nothing is joined, and state alone is made.
+    Joined rows go to `consume` block by block; without one nothing is joined, and state alone is made. Segments whose
+    last window had ended by `closed_us` are not looked at.
     """
+    absorbed, kept = ([s for s in held if s.last_end_us > closed_us] for held in (absorbed, kept))
     fresh = [None if new is None else keyed(new.keys, new.body) for new in received]
     taken = [_read(logic, number, absorbed) for number in range(len(logic.inputs))]
     sides: list[Side | None] = []
@@ -70,7 +67,8 @@ def _join(logic: JoinLogic, sides: Sequence[Side | None], consume: Consume) -> d
     join = _Join(logic, sides, consume)
     for start in logic.starts:
         join.run(start)
-    return {query: int(join.counts[slot]) for slot, query in logic.queries.items() if join.counts[slot]}
+    found = ((query, int(join.counts[place_of(slot, logic.words)])) for slot, query in logic.queries.items())
+    return {query: count for query, count in found if count}
 
 
 def _read(logic: JoinLogic, number: int, segments: Sequence[JoinSegment]) -> list[KeyedRows]:
@@ -96,7 +94,7 @@ class _Prefix:
     def wanted_by(self, mask: Array) -> _Prefix:
         """The rows that some of these queries may want, with no others in their sets."""
         sets = self.sets & mask[:, None]
-        some = np.flatnonzero(_any(sets))
+        some = np.flatnonzero(has_bits(sets))
         if len(some) == self.rows:
             return _Prefix(self.tuples, self.keys, sets)
         return _Prefix(_take(self.tuples, some), self.keys[some], np.take(sets, some, axis=1))
@@ -112,7 +110,7 @@ class _Join:
         self._sides = sides
         self._consume = consume
         self._containment: dict[tuple[JoinMember, JoinMember], Containment] = {}
-        self.counts = np.zeros(logic.words * WORD, np.int64)
+        self.counts = np.zeros(len(logic.words) * WORD, np.int64)
 
     def run(self, start: Step) -> None:
         """Find all rows whose member at `start` is new and the last in the chain's order to be so."""
@@ -135,7 +133,7 @@ class _Join:
             if ready.rows:
                 self.counts += count_bits(ready.sets)
                 tuples = [ready.tuples[p] for p in range(len(ready.tuples))]
-                self._consume(number, JoinedBlock(tuples, (keys, ready.keys), ready.sets))
+                self._consume(number, JoinedBlock(tuples, (keys, ready.keys), ready.sets, self._logic.words))
         for child in step.children:
             side = self._sides[child.member.input]
             if side is not None:
@@ -152,55 +150,38 @@ class _Join:
         prefix = prefix.wanted_by(mask)
         if prefix.rows == 0:
             return
-        mine = part.body.sets[role]
-        moments = {s.position: p.moment(rows) for s in step.before for p, rows in [prefix.tuples[s.position]]}
-        row, first, last = self._partners(step, side, part, prefix)
-        for left, right in _candidates(row, first, last - first):
-            sets = np.take(prefix.sets, left, axis=1)
-            sets &= np.take(mine, right, axis=1)
-            left, right, sets = _drop_empty(left, right, sets)
-            moment = part.moment(right)
-            for earlier in step.before:
-                contains = self._contains(earlier.member, step.member)
-                contains.restrict(sets, moments[earlier.position][left], moment)
-            left, right, sets = _drop_empty(left, right, sets)
-            if len(left):
-                tuples = _take(prefix.tuples, left)
-                tuples[step.position] = (part, right)
-                yield self._checked(step, _Prefix(tuples, prefix.keys[left], sets))
-
-    def _partners(self, step: Step, side: Side, part: Part, prefix: _Prefix) -> tuple[Ints, Ints, Ints]:
-        """(row of the prefix, first and last row of the part): of equal key, and near enough in time."""
         start = self._sides[step.before[0].member.input]
         assert start is not None
-        keys = side.matches(start, part)[prefix.keys]
-        row = np.flatnonzero(keys >= 0)
-        keys = keys[row]
-        first, last = part.keys.offsets[keys], part.keys.offsets[keys + 1]
-        many = np.flatnonzero(last - first > SCAN_ROWS)
-        if len(many):
-            low, high = _reach(step, prefix, row[many])
-            base = part.body.base
-            first[many] = _bisect(part.body.time, first[many], last[many], low - base)
-            last[many] = _bisect(part.body.time, first[many], last[many], high - base)
-        return row, first, last
+        meeting = Meeting(
+            side.matches(start, part)[prefix.keys],
+            prefix.sets,
+            [p.moment(rows) for p, rows in (prefix.tuples[s.position] for s in step.before)],
+            [self._contains(earlier.member, step.member) for earlier in step.before],
+            lambda rows: _reach(step, prefix, rows),
+            part,
+            role,
+        )
+        for left, right, sets in meeting.pairs():
+            tuples = _take(prefix.tuples, left)
+            tuples[step.position] = (part, right)
+            yield self._checked(step, _Prefix(tuples, prefix.keys[left], sets))
 
     def _checked(self, step: Step, prefix: _Prefix) -> _Prefix:
         """The rows without the queries whose conditions across members do not hold."""
         if not step.across or prefix.rows == 0:
             return prefix
         for condition, mask in step.across:
-            asked = np.flatnonzero(_any(prefix.sets & mask[:, None]))
+            asked = np.flatnonzero(has_bits(prefix.sets & mask[:, None]))
             failed = asked[~holds_across(condition, _take(prefix.tuples, asked))]
             prefix.sets[:, failed] &= ~mask[:, None]
-        return prefix.take(np.flatnonzero(_any(prefix.sets)))
+        return prefix.take(np.flatnonzero(has_bits(prefix.sets)))
 
     def _contains(self, left: JoinMember, right: JoinMember) -> Containment:
         if (left, right) not in self._containment:
             a, b = self._sides[left.input], self._sides[right.input]
             assert a is not None and b is not None
             pairs = self._logic.pairs(left, right)
-            self._containment[left, right] = Containment(pairs, self._logic.words, a.moments, b.moments)
+            self._containment[left, right] = Containment(pairs, len(self._logic.words), a.moments, b.moments)
         return self._containment[left, right]
 
 
@@ -213,49 +194,6 @@ def _reach(step: Step, prefix: _Prefix, rows: Ints) -> tuple[Ints, Ints]:
         lows.append(times - behind + 1)
         highs.append(times + ahead)
     return np.maximum.reduce(lows), np.minimum.reduce(highs)
-
-
-def _drop_empty(left: Ints, right: Ints, sets: Array) -> tuple[Ints, Ints, Array]:
-    """Only the pairs that some query wants."""
-    some = np.flatnonzero(_any(sets))
-    return (
-        (left, right, sets)
-        if len(some) == len(left)
-        else (left[some], right[some], np.take(sets, some, axis=1))
-    )
-
-
-def _any(sets: Array) -> Array:
-    """Which columns have a bit."""
-    return np.not_equal(sets[0], 0) if len(sets) == 1 else np.logical_or.reduce(sets, axis=0)
-
-
-def _candidates(row: Ints, first: Ints, counts: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """(row, partner) for partners `first[i]` and on of row `row[i]`, in blocks of at most BLOCK_ROWS."""
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    shift = first - (ends - counts)
-    for begin in range(0, total, BLOCK_ROWS):
-        stop = min(begin + BLOCK_ROWS, total)
-        low, high = np.searchsorted(ends, [begin, stop - 1], "right")
-        inside = np.minimum(ends[low : high + 1], stop) - np.maximum(
-            ends[low : high + 1] - counts[low : high + 1], begin
-        )
-        at = np.repeat(np.arange(low, high + 1), inside)
-        yield row[at], np.arange(begin, stop) + shift[at]
-
-
-def _bisect(times: Ints, first: Ints, last: Ints, bound: Ints) -> Ints:
-    """In each range [first, last) of ascending times, the first row that is not before `bound`."""
-    low, high = first.copy(), last.copy()
-    open_ = np.flatnonzero(low < high)
-    while len(open_):
-        middle = (low[open_] + high[open_]) >> 1
-        before = times[middle] < bound[open_]
-        low[open_[before]] = middle[before] + 1
-        high[open_[~before]] = middle[~before]
-        open_ = open_[low[open_] < high[open_]]
-    return low
 
 
 def count_bits(sets: Array) -> Ints:

@@ -13,7 +13,7 @@ from headrace.model.predicate import Op, Operand
 from headrace.model.types import Kind, SqlType
 from headrace.operators.encode import Array, Bools, Ints, Physical, canonical_floats, to_ordered, to_physical
 from headrace.operators.join_keys import KeyTable, key_column
-from headrace.operators.join_logic import JoinLogic, carried_name
+from headrace.operators.join_logic import JoinLogic, Words, carried_name
 from headrace.operators.join_side import Part
 from headrace.planner.signatures import joined_column
 
@@ -22,16 +22,28 @@ Tuples = tuple[Part, Ints]
 
 
 class JoinedBlock:
-    """Rows of one chain. `sets[word, row]` has a bit for every query that has the row: no column is empty."""
+    """Rows of one chain. `words` says which words of the query-sets are at hand; the others are zero."""
 
-    def __init__(self, tuples: Sequence[Tuples], keys: tuple[KeyTable, Ints], sets: Array) -> None:
+    def __init__(
+        self, tuples: Sequence[Tuples], keys: tuple[KeyTable, Ints], sets: Array, words: Words
+    ) -> None:
         self._tuples = tuples
         self._keys = keys
-        self.sets = sets
+        self._sets = sets
+        self._words = words
 
     @property
     def rows(self) -> int:
-        return int(self.sets.shape[1])
+        return int(self._sets.shape[1])
+
+    @property
+    def sets(self) -> Array:
+        """Query-sets [word, row], a bit per slot: every row has one."""
+        if len(self._words) > self._words[-1]:
+            return self._sets
+        full = np.zeros((self._words[-1] + 1, self.rows), np.uint64)
+        full[list(self._words)] = self._sets
+        return full
 
     @property
     def bound(self) -> Ints:

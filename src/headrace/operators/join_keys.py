@@ -21,10 +21,14 @@ from headrace.operators.keys import encode_keys, hash_column, mix, unify_keys
 
 @dataclass(slots=True)
 class RowKeys:
-    """The keys of rows in any order: `values[row]` is the key itself, or the row of `table` that holds its parts."""
+    """The keys of rows in any order: `values[row]` is the key itself, or the row of `table` that holds its parts.
+
+    `hashes` are those of the table's rows, where they are known already.
+    """
 
     values: Ints
     table: pa.Table | None
+    hashes: Ints | None = None
 
 
 @dataclass(slots=True)
@@ -50,7 +54,7 @@ class KeyTable:
         """The inverse of `sort_keys`."""
         if self.table is None:
             return RowKeys(np.repeat(self.hashes, np.diff(self.offsets)), None)
-        return RowKeys(self.of_rows(), self.table)
+        return RowKeys(self.of_rows(), self.table, self.hashes)
 
 
 def keys_are_exact(keys: Sequence[Operand]) -> bool:
@@ -125,6 +129,27 @@ def concat_keys(parts: Sequence[RowKeys]) -> RowKeys:
     return RowKeys(np.concatenate([i[p.values] for i, p in zip(ids, parts, strict=True)]), table)
 
 
+def merge_keys(parts: Sequence[KeyTable]) -> RowKeys:
+    """The keys of the rows of all parts, one after the other. Equal keys are found as a join finds them."""
+    if any(part.table is None for part in parts):
+        return concat_keys([part.row_keys() for part in parts])
+    every, places = parts[0], [np.arange(parts[0].count)]
+    for part in parts[1:]:
+        found = match_keys(part, every)
+        new = np.flatnonzero(found < 0)
+        found[new] = every.count + np.arange(len(new))
+        hashes = np.append(every.hashes, part.hashes[new])
+        order = np.argsort(hashes, kind="stable")
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        assert part.table is not None
+        table = pa.concat_tables([every.table, part.table.take(pa.array(new))]).take(pa.array(order))
+        every = KeyTable(hashes[order], np.empty(0, np.int64), table)
+        places = [rank[place] for place in (*places, found)]
+    values = [place[part.of_rows()] for place, part in zip(places, parts, strict=True)]
+    return RowKeys(np.concatenate(values), every.table, every.hashes)
+
+
 def sort_keys(keys: RowKeys, times: Ints, runs: bool = False) -> tuple[Ints, KeyTable]:
     """(the order of rows by key and time, the keys that occur). `runs`: the rows are a few runs in order."""
     if keys.table is None:
@@ -132,7 +157,7 @@ def sort_keys(keys: RowKeys, times: Ints, runs: bool = False) -> tuple[Ints, Key
         ordered = keys.values[order]
         first = _firsts(ordered)
         return order, KeyTable(ordered[first], np.append(first, len(ordered)), None)
-    hashes = hash_keys(keys.table)
+    hashes = hash_keys(keys.table) if keys.hashes is None else keys.hashes
     by_hash = np.argsort(hashes, kind="stable")
     rank = np.empty(len(hashes), np.int64)
     rank[by_hash] = np.arange(len(hashes))

@@ -25,22 +25,36 @@ def carried_name(operand: Operand) -> str:
     return f"{'plain' if operand.plain else 'expression'}:{operand.type.name}:{operand.sql}"
 
 
-def slot_mask(slots: Iterable[int], words: int) -> Array:
+Words = tuple[int, ...]
+"""Which words of query-sets an operator works with, ascending: those in which some query of it has its slot."""
+
+
+def place_of(slot: int, words: Words) -> int:
+    """The bit of a slot among the bits of these words.
+
+    >>> place_of(130, (0, 2))
+    66
+    """
+    return words.index(slot // WORD) * WORD + slot % WORD
+
+
+def slot_mask(slots: Iterable[int], words: Words) -> Array:
     """Words with the bits of these slots.
 
-    >>> slot_mask([0, 65], 2).tolist()
+    >>> slot_mask([0, 129], (0, 2)).tolist()
     [1, 2]
     """
-    mask = np.zeros(words, np.uint64)
+    mask = np.zeros(len(words), np.uint64)
     for slot in slots:
-        mask[slot // WORD] |= np.uint64(1 << slot % WORD)
+        place = place_of(slot, words)
+        mask[place // WORD] |= np.uint64(1 << place % WORD)
     return mask
 
 
 class InputLogic:
     """One input: who wants its tuples in which role, for how long, and what of them."""
 
-    def __init__(self, operator: JoinOperator, number: int, words: int) -> None:
+    def __init__(self, operator: JoinOperator, number: int, words: Words) -> None:
         self.number = number
         self.input = operator.inputs[number]
         self.words = words
@@ -66,7 +80,9 @@ class InputLogic:
         predicates = [f.predicate for f in filters]
         self._families = [FamilyIndex(f, self.input.operands, predicates) for f in self.input.families]
         self._bits = [
-            np.array([filters[c].role * words * WORD + filters[c].slot for c in f.columns])
+            np.array(
+                [filters[c].role * len(words) * WORD + place_of(filters[c].slot, words) for c in f.columns]
+            )
             for f in self.input.families
         ]
         self._packed: dict[int, Array] = {}
@@ -74,20 +90,20 @@ class InputLogic:
     def select(self, columns: Columns, rows: int) -> Array:
         """The query-sets [role, word, row] of a batch of tuples."""
         regions = [regions_of(columns[index.operand], index) for index in self.input.operands]
-        sets = np.zeros((self.roles * self.words, rows), np.uint64)
+        sets = np.zeros((self.roles * len(self.words), rows), np.uint64)
         for number, family in enumerate(self._families):
             for block, cells in family.blocks(regions, rows):
                 packed = self._pack(number, cells)
                 for part, table in zip(sets, packed, strict=True):
                     if table.any():
                         part[block] |= table[cells.ids]
-        return sets.reshape(self.roles, self.words, rows)
+        return sets.reshape(self.roles, len(self.words), rows)
 
     def _pack(self, family: int, cells: Cells) -> Array:
         """Words [role and word, cell]; the last cell is nobody's."""
         if cells.static and family in self._packed:
             return self._packed[family]
-        packed = pack_sets(cells.member, self._bits[family], self.roles * self.words)
+        packed = pack_sets(cells.member, self._bits[family], self.roles * len(self.words))
         packed = np.append(packed, np.zeros((len(packed), 1), np.uint64), axis=1)
         if cells.static:
             self._packed[family] = packed
@@ -124,7 +140,7 @@ class JoinLogic:
 
     def __init__(self, operator: JoinOperator) -> None:
         self.operator = operator
-        self.words = max((query.slot for query in operator.joined), default=0) // WORD + 1
+        self.words: Words = tuple(sorted({query.slot // WORD for query in operator.joined}))
         self.inputs = [InputLogic(operator, number, self.words) for number in range(len(operator.inputs))]
         self.queries = {query.slot: int(query.query) for query in operator.joined}
         self.starts: list[Step] = []
@@ -147,7 +163,7 @@ class JoinLogic:
             member = chain.members[position]
             step = next((s for s in level if (s.position, s.member) == (position, member)), None)
             if step is None:
-                step = Step(position, member, before, np.zeros(self.words, np.uint64))
+                step = Step(position, member, before, np.zeros(len(self.words), np.uint64))
                 level.append(step)
             step.mask |= mask
             step.queries.extend(chain.queries)

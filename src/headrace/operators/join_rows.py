@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.model.window import Window
 from headrace.operators.bundle import Item
 from headrace.operators.encode import Array, Bools, Ints, narrow, one_chunk
-from headrace.operators.join_keys import KeyTable, RowKeys, concat_keys, sort_keys
+from headrace.operators.join_keys import KeyTable, RowKeys, merge_keys, sort_keys
 from headrace.operators.slices import last_ends
 
 
@@ -183,5 +183,5 @@ def merge_keyed(parts: Sequence[KeyedRows]) -> KeyedRows:
     """All rows of all parts as one; merges runs that are in order already."""
     if len(parts) == 1:
         return parts[0]
-    keys = concat_keys([part.keys.row_keys() for part in parts])
+    keys = merge_keys([part.keys for part in parts])
     return keyed(keys, concat_bodies([part.body for part in parts]), runs=True)

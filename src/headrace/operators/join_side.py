@@ -7,13 +7,14 @@ state but with the rows that are looked at.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.model.predicate import Operand
 from headrace.operators.encode import Ints, to_arrow
+from headrace.operators.join_groups import Groups, average_group, group_rows, sampled
 from headrace.operators.join_keys import KeyTable, key_column, match_keys
 from headrace.operators.join_logic import InputLogic, carried_name
 from headrace.operators.join_rows import Body, KeyedRows, concat_codes
@@ -22,15 +23,37 @@ from headrace.operators.join_windows import Moments
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """Some of an input's tuples in the order of key and time. `moments[code]` is the moment of a code."""
+    """Some of an input's tuples in the order of key and time.
+
+    `moments[code]` is the moment of a code; `starts` is when moments begin, ascending.
+    """
 
     spec: InputLogic
     keys: KeyTable
     body: Body
     moments: Ints
+    starts: Ints
+    _groups: dict[int, Groups] = field(default_factory=dict)
+    _sampled: dict[int, float] = field(default_factory=dict)
 
     def moment(self, rows: Ints) -> Ints:
         return self.moments[self.body.code[rows]]
+
+    def groups(self, role: int) -> Groups:
+        """All rows by key, moment and query-set of a role; worked out once."""
+        if role not in self._groups:
+            moments = self.moments[self.body.code]
+            self._groups[role] = group_rows(self.keys.of_rows(), [moments], self.body.sets[role])
+        return self._groups[role]
+
+    def sampled_group_rows(self, role: int) -> float:
+        """How many rows a group of these has on average, about."""
+        if role not in self._sampled:
+            rows = sampled(self.body.rows)
+            keys = np.searchsorted(self.keys.offsets, rows, "right") - 1
+            sets = np.take(self.body.sets[role], rows, axis=1)
+            self._sampled[role] = average_group(keys, [self.moment(rows)], sets)
+        return self._sampled[role]
 
     def column(self, operand: Operand, rows: Ints) -> pa.Array:
         """What these rows hold: a carried operand, a key, or the event time."""
@@ -54,7 +77,8 @@ class Side:
         first = 0
         for rows in every:
             last = first + rows.body.codes.count
-            self.parts.append(Part(spec, rows.keys, rows.body, self.moments.of_code[first:last]))
+            moments = self.moments.of_code[first:last]
+            self.parts.append(Part(spec, rows.keys, rows.body, moments, self.moments.start))
             first = last
         self.old = self.parts[: len(old)]
         self.fresh = None if fresh is None else self.parts[-1]

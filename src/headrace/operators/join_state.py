@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.operators.bundle import Item
 from headrace.operators.encode import Array, narrow
 from headrace.operators.join_keys import KeyTable
-from headrace.operators.join_logic import InputLogic, JoinLogic, slot_mask
+from headrace.operators.join_logic import InputLogic, JoinLogic, Words, slot_mask
 from headrace.operators.join_rows import Body, KeyedRows, body_from, body_items, last_end, merge_keyed
 
 VERSION = 1
@@ -24,13 +24,14 @@ VERSION = 1
 
 @dataclass(slots=True)
 class StoredInput:
-    """An input's tuples, with the query that each slot meant per role.
+    """An input's tuples, with the words of query-sets they have and the query that each slot meant per role.
 
     No window of these queries has an edge inside a slice. Others may, but they have no bit in these tuples.
     """
 
     rows: KeyedRows
     slots: list[dict[int, int]]
+    words: Words
 
 
 @dataclass(slots=True)
@@ -59,15 +60,16 @@ def _current_sets(spec: InputLogic, stored: StoredInput, sets: Array) -> tuple[A
     """(query-sets in the current plan's roles and words, mask of the queries that are still there)."""
     mask = None
     if stored.slots != spec.slots:
-        mask = np.zeros((spec.roles, spec.words), np.uint64)
+        mask = np.zeros((spec.roles, len(spec.words)), np.uint64)
         for part, then, now in zip(mask, stored.slots, spec.slots, strict=False):
             part |= slot_mask([slot for slot, query in then.items() if now.get(slot) == query], spec.words)
-    if sets.shape[:2] != (spec.roles, spec.words):
-        roles, words = min(spec.roles, sets.shape[0]), min(spec.words, sets.shape[1])
-        fitted = np.zeros((spec.roles, spec.words, sets.shape[2]), np.uint64)
-        fitted[:roles, :words] = sets[:roles, :words]
-        sets = fitted
-    return sets, mask
+    if (sets.shape[0], stored.words) == (spec.roles, spec.words):
+        return sets, mask
+    roles = min(spec.roles, sets.shape[0])
+    fitted = np.zeros((spec.roles, len(spec.words), sets.shape[2]), np.uint64)
+    for word in set(spec.words) & set(stored.words):
+        fitted[:roles, spec.words.index(word)] = sets[:roles, stored.words.index(word)]
+    return fitted, mask
 
 
 def build_segment(
@@ -79,7 +81,7 @@ def build_segment(
     for spec, rows in zip(logic.inputs, parts, strict=True):
         live = [part for part in (_live(spec, part, watermark_us) for part in rows) if part is not None]
         if live:
-            inputs[spec.input.id] = StoredInput(merge_keyed(live), spec.slots)
+            inputs[spec.input.id] = StoredInput(merge_keyed(live), spec.slots, spec.words)
             ends += [int(last_end(spec.windows, part.body.codes.start).max()) for part in live]
     return JoinSegment(inputs, max(ends)) if inputs else None
 
@@ -120,7 +122,8 @@ def join_items(segment: JoinSegment) -> dict[str, Item]:
         if keys.table is not None:
             mine["keys"] = keys.table
         items |= {f"{i}.{name}": item for name, item in mine.items()}
-        described.append({"id": id_, "slots": [list(role.items()) for role in stored.slots]})
+        slots = [list(role.items()) for role in stored.slots]
+        described.append({"id": id_, "slots": slots, "words": list(stored.words)})
     meta = {"version": VERSION, "last_end_us": segment.last_end_us, "inputs": described}
     items["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
     return items
@@ -143,5 +146,6 @@ def join_from(items: dict[str, Item]) -> JoinSegment:
         inputs[described["id"]] = StoredInput(
             KeyedRows(keys, body_from(mine)),
             [dict(map(tuple, role)) for role in described["slots"]],
+            tuple(described["words"]),
         )
     return JoinSegment(inputs, meta["last_end_us"])

@@ -69,8 +69,8 @@ def _compact(codes: Ints) -> tuple[Ints, Ints]:
     """Dense ids for sparse codes, and where each id first occurs."""
     encoded = pa.array(codes).dictionary_encode()
     ids = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    first = np.full(len(encoded.dictionary), len(ids), np.int64)
-    np.minimum.at(first, ids, np.arange(len(ids)))
+    first = np.empty(len(encoded.dictionary), np.int64)
+    first[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)  # of equal indexes the last one assigned stays
     return ids, first
 
 
