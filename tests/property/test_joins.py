@@ -98,7 +98,8 @@ class _Oracle:
                 table = table.append_column(f"closed_{mark}", closed)
             pieces.append(table.append_column("t_us", times))
         ddl = f"{DDL}, {', '.join(f'closed_{mark} BIGINT' for mark in NAMES)}, t_us BIGINT"
-        frame = self._spark.createDataFrame(pa.concat_tables(pieces), StructType.fromDDL(ddl))
+        whole = pa.concat_tables(pieces).combine_chunks()  # PySpark loses what follows an empty chunk
+        frame = self._spark.createDataFrame(whole, StructType.fromDDL(ddl))
         frame.coalesce(1).createOrReplaceTempView(f"log_{name}")
 
 
