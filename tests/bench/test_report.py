@@ -11,7 +11,8 @@ from headrace.bench.aims import judge
 from headrace.bench.campaign import CURVES, campaign
 from headrace.bench.report import read_report, render, write_report
 from headrace.bench.run import Finished, differences
-from headrace.bench.trial import Outcome, Probe, Trial
+from headrace.bench.trial import Outcome, Probe, Trial, feed
+from headrace.bench.workload import Workload
 
 BASE = Trial("headrace", 1, rows=1_000, files=2)
 FACTS = {
@@ -124,7 +125,37 @@ def test_trials_share_files_of_the_same_tuples_only(tmp_path: Path) -> None:
     first = small.write_files(tmp_path)
     assert replace(small, system="spark", queries=9).write_files(tmp_path) == first
     for other in (replace(small, rows=20), replace(small, skew=1.0), replace(small, keys=3)):
-        assert not {*other.write_files(tmp_path)} & {*first}
+        assert not {*flat(other.write_files(tmp_path))} & {*flat(first)}
+
+
+def flat(files: list[list[Path]]) -> list[Path]:
+    return [path for paths in files for path in paths]
+
+
+def test_a_join_s_trial_has_a_file_of_every_stream_at_a_time(tmp_path: Path) -> None:
+    trial = replace(BASE, workload=Workload.JOIN, queries=7, rows=100, files=1, warm_up=1, keys=10)
+    assert trial.streams == ("a", "b") and trial.fed == 200
+    files = trial.write_files(tmp_path / "data")
+    assert [[path.parent.name for path in paths] for paths in files] == [["a", "b"]] * 2
+    left, right = trial.table(0, "a"), trial.table(0, "b")
+    assert left["key"].equals(right["key"]) and not left["field1"].equals(right["field1"])
+    feed(files, tmp_path / "feed")
+    assert sorted(str(path.relative_to(tmp_path / "feed")) for path in (tmp_path / "feed").glob("*/*")) == [
+        *("a/000000.parquet", "a/000001.parquet", "b/000000.parquet", "b/000001.parquet")
+    ]
+
+
+def test_a_complex_trial_feeds_the_streams_that_are_read() -> None:
+    trials = [replace(BASE, workload=Workload.COMPLEX, queries=n, seed=1) for n in (1, 100)]
+    assert trials[1].streams == ("a", "b", "c", "d", "e", "f")
+    assert trials[0].streams == trials[0].drawn()[0].streams
+
+
+def test_joined_rows_are_compared_for_some_keys() -> None:
+    many = replace(BASE, workload=Workload.JOIN, keys=60_000)
+    assert sum(map(many.compares, range(60_000))) == 1_000
+    assert all(map(replace(many, keys=10).compares, range(10)))
+    assert all(map(replace(many, workload=Workload.AGGREGATION).compares, range(100)))
 
 
 @pytest.mark.parametrize("queries", [1, 3])

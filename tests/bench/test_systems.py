@@ -3,39 +3,136 @@
 from __future__ import annotations
 
 import json
+import operator
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from headrace.bench.systems.fused import closed_windows
 from headrace.bench.trial import Trial
+from headrace.bench.workload import Query, Workload
 from headrace.workloads.astream import AggregationQuery
+from headrace.workloads.astream_joins import ComplexQuery, Predicate
 
 SPARK_BASED = ("headrace", "spark", "fused")
 QUERIES = 3
 TINY = {"queries": QUERIES, "rows": 2_000, "files": 2, "warm_up": 1, "rate": 500, "keys": 10}
 
 
+JOINED = TINY | {
+    "queries": 70,
+    "rate": 1_000,
+    "keys": 300,
+    "rows": 4_000,
+    "window_max_s": 6,
+    "sample": 70,
+    "seed": 2,
+}
+"""More queries than a word of flags has bits; a key comes back three times a second."""
+
+WORKLOADS = {
+    Workload.AGGREGATION: TINY,
+    Workload.JOIN: JOINED | {"workload": "join"},
+    Workload.COMPLEX: JOINED | {"workload": "complex", "keys": 1_500},
+}
+
+
 @pytest.mark.cluster
 def test_spark_alone_and_fused_by_hand_give_the_rows_of_headrace(tmp_path: Path) -> None:
-    outcomes = {system: run_worker(system, tmp_path / system) for system in SPARK_BASED}
-    expected = outcomes["headrace"]["sample"]
-    assert list(expected) == [str(number) for number in Trial("headrace", QUERIES).sampled()]
+    expect_same_rows(TINY, SPARK_BASED, tmp_path)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("workload", [Workload.JOIN, Workload.COMPLEX])
+def test_joins_fused_by_hand_are_those_of_the_definition(workload: Workload, tmp_path: Path) -> None:
+    """All 70 queries of each kind, in one run."""
+    trial = Trial.of({"system": "fused", **WORKLOADS[workload]})
+    found = run_worker("fused", tmp_path / "fused", WORKLOADS[workload])["sample"]
+    assert len(found) == 70
+    expected = {str(n): by_definition(trial.drawn()[n], trial) for n in trial.sampled()}
+    assert sum(map(bool, expected.values())) > 35, "most queries have rows"
+    for number, rows in expected.items():
+        assert sorted(map(tuple, found[number])) == sorted(rows), trial.drawn()[int(number)]
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("workload", [Workload.JOIN, Workload.COMPLEX])
+def test_joins_of_spark_alone_are_those_fused_by_hand(workload: Workload, tmp_path: Path) -> None:
+    expect_same_rows(few(workload), ("fused", "spark"), tmp_path)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("workload", [Workload.JOIN, Workload.COMPLEX])
+def test_joins_of_headrace_are_those_fused_by_hand(workload: Workload, tmp_path: Path) -> None:
+    expect_same_rows(few(workload), ("fused", "headrace"), tmp_path)
+
+
+def few(workload: Workload) -> dict[str, Any]:
+    return WORKLOADS[workload] | {"queries": 4, "sample": 4, "seed": SEEDS[workload]}
+
+
+SEEDS = {Workload.JOIN: 2, Workload.COMPLEX: 2}
+
+
+def expect_same_rows(trial: dict[str, Any], systems: Sequence[str], folder: Path) -> None:
+    outcomes = {system: run_worker(system, folder / system, trial) for system in systems}
+    expected = outcomes[systems[0]]["sample"]
+    assert list(expected) == [str(number) for number in Trial.of({"system": "", **trial}).sampled()]
     assert all(expected.values()), "a query without rows compares nothing"
     for system, outcome in outcomes.items():
-        assert {number: close(rows) for number, rows in outcome["sample"].items()} == expected, system
+        same = {number: [*map(close, rows)] for number, rows in outcome["sample"].items()}
+        assert same == expected, system
         assert outcome["result_rows"] >= sum(map(len, expected.values())), system
 
 
-def run_worker(system: str, folder: Path) -> dict[str, Any]:
+def by_definition(query: Query, trial: Trial) -> list[tuple[Any, ...]]:
+    """The closed windows of a join by their definition: per window and key, everything with everything."""
+    assert not isinstance(query, AggregationQuery)
+    sides = [windows(trial, *side, query) for side in zip(query.streams, query.predicates, strict=True)]
+    rows: list[tuple[Any, ...]] = []
+    for end, key in set.intersection(*(set(side) for side in sides)):
+        joined = list(product(*(side[end, key] for side in sides)))
+        if isinstance(query, ComplexQuery):
+            rows.append((end, key, sum(tuples[query.summed]["field1"] for tuples in joined)))
+        else:
+            shown = [f"field{n}" for n in query.fields]
+            rows += [(end, key, left[shown[0]], right[shown[1]]) for left, right in joined]
+    return [row for row in rows if row[0] <= trial.last_closed_us()]
+
+
+def windows(
+    trial: Trial, stream: str, predicate: Predicate, query: Query
+) -> dict[tuple[int, int], list[dict[str, Any]]]:
+    """A stream's matching tuples by window end and key."""
+    found: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
+    size_us, slide_us = query.range_s * 1_000_000, query.slide_s * 1_000_000
+    field, name, value = predicate
+    for number in range(trial.warm_up + trial.files):
+        table = trial.table(number, stream)
+        table = table.set_column(6, "ts", table["ts"].cast("int64"))
+        for row in table.filter(COMPARE[name](pc.field(f"field{field}"), value)).to_pylist():
+            last = row["ts"] // slide_us * slide_us
+            for start in range(last, row["ts"] - size_us, -slide_us):
+                found[start + size_us, row["key"]].append(row)
+    return found
+
+
+COMPARE = {"=": operator.eq, ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}
+
+
+def run_worker(system: str, folder: Path, trial: dict[str, Any]) -> dict[str, Any]:
     """The outcome of a tiny trial, in a process of its own because every system starts its own Spark session."""
     folder.mkdir()
     spec = folder / "trial.json"
-    spec.write_text(json.dumps({"system": system, **TINY}))
+    spec.write_text(json.dumps({"system": system, **trial}))
     command = [sys.executable, "-m", "headrace.bench.worker", str(spec), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-5_000:]
@@ -44,8 +141,8 @@ def run_worker(system: str, folder: Path) -> dict[str, Any]:
     return outcome
 
 
-def close(rows: list[list[Any]]) -> list[list[Any]]:
-    return [[end, key, pytest.approx(value, rel=1e-9)] for end, key, value in rows]
+def close(row: list[Any]) -> list[Any]:
+    return [pytest.approx(value, rel=1e-9) if isinstance(value, float) else value for value in row]
 
 
 def test_slices_become_windows_when_the_watermark_reaches_their_end() -> None:

@@ -64,13 +64,13 @@ def _throughput(outcomes: Sequence[Outcome], slow: Sequence[Outcome]) -> Iterato
 def _at_most(outcome: Outcome) -> float:
     """Overall throughput, or what it would have been had it finished when its time was over."""
     trial = outcome.trial
-    return trial.files * trial.rows / trial.limit_s * trial.queries if outcome.too_slow else outcome.overall
+    return trial.fed / trial.limit_s * trial.queries if outcome.too_slow else outcome.overall
 
 
 def _rows_bound(ours: Outcome) -> str:
     """Result rows are what the work is: nobody can share them."""
     rows = max(ours.result_rows, 1) * ours.trial.files / (ours.trial.files + ours.trial.warm_up)
-    events = ours.trial.files * ours.trial.rows
+    events = ours.trial.fed
     return (
         f"At {ours.trial.queries:,} queries every event makes {rows / events:.1f} result rows, and {rows:,.0f} rows "
         f"took {ours.cpu_s:.1f} s of CPU ({ours.cpu_s / rows * 1e6:.2f} µs each, reading and folding included): the "

@@ -282,7 +282,7 @@ def _curve_row(value: float, outcome: Outcome) -> tuple[str, ...]:
     shown = f"{value:,}"
     if outcome.failure:
         return (shown, outcome.failure, *[""] * (len(ALONE) - 1))
-    fed = outcome.trial.files * outcome.trial.rows
+    fed = outcome.trial.fed
     share = outcome.trial.files / (outcome.trial.files + outcome.trial.warm_up)
     return (
         shown,
