@@ -66,8 +66,8 @@ def test_slices_keep_what_a_window_needs(aggregate: str, merged: str, partials: 
 
 
 def test_tables_are_files_and_the_watermark_is_behind_rows_of_the_same_millisecond(tmp_path: Path) -> None:
-    files = render_files(tmp_path, 15)
-    assert files.startswith("CREATE TABLE files (`key` BIGINT, `field1` BIGINT, ")
+    files = render_files("b", tmp_path, 15)
+    assert files.startswith("CREATE TABLE files_b (`key` BIGINT, `field1` BIGINT, ")
     assert "WATERMARK FOR read_time AS read_time - INTERVAL '0.001' SECOND" in files
     assert (
         f"'path' = '{tmp_path.as_uri()}', 'source.monitor-interval' = '15ms', 'format' = 'parquet'" in files
@@ -86,7 +86,7 @@ class FakeJob:
         self.read = 0
         self.watermarks = [0, 0]
 
-    def rows_read(self) -> int:
+    def rows_read(self, stream: str) -> int:
         return self.read
 
     def watermark(self, writer: int) -> int:
@@ -99,7 +99,7 @@ def test_flink_sees_the_next_file_when_it_has_begun_the_one_before(tmp_path: Pat
     (shown := tmp_path / "in").mkdir()
     job = FakeJob()
     feed(paths, tmp_path / "feed")
-    progress = Progress(job, tmp_path / "feed", shown)  # type: ignore[arg-type]
+    progress = Progress(job, "a", tmp_path / "feed" / "a", shown)  # type: ignore[arg-type]
 
     def seen(read: int) -> list[str]:
         job.read = read
@@ -117,7 +117,7 @@ def test_a_file_is_done_when_every_writer_is_past_its_last_row(tmp_path: Path) -
     start_ms = trial.last_closed_us() // 1_000 - 1_990
     job = FakeJob()
     job.read = 200
-    progress = Progress(job, tmp_path / "feed", tmp_path / "in")  # type: ignore[arg-type]
+    progress = Progress(job, "a", tmp_path / "feed" / "a", tmp_path / "in")  # type: ignore[arg-type]
 
     def done(*watermarks: int) -> int:
         job.watermarks = [start_ms + at for at in watermarks]

@@ -61,6 +61,17 @@ def test_a_quick_campaign_is_short() -> None:
     assert sum(len(section.trials) for section in sections) <= 9
 
 
+def test_joins_are_measured_when_asked_for() -> None:
+    systems, kinds = ("headrace", "spark", "fused"), (Workload.JOIN, Workload.COMPLEX)
+    join, complex_queries = campaign(BASE, systems, (), False, 4, kinds)
+    assert (join.name, complex_queries.name) == ("join", "complex")
+    assert {trial.workload for trial in join.trials} == {Workload.JOIN}
+    ours = {trial.queries for trial in join.trials if trial.system == "headrace"}
+    assert {trial.queries for trial in join.trials} <= ours and {1, 100} <= ours
+    assert len({replace(trial, system="", queries=1) for trial in join.trials}) == 1, "the same files for all"
+    assert [section.name for section in campaign(BASE, systems, (), False, 0)] == ["comparison"]
+
+
 def test_figures_of_other_rows_are_taken_back() -> None:
     same = outcome("spark", 4, 2.0, [(10, 1, 2.0 + 1e-13)])
     other = outcome("fused", 4, 2.0, [(10, 1, 2.5)])
@@ -198,3 +209,38 @@ def test_aims_compare_growth_with_result_rows() -> None:
     ]
     (verdict,) = judge([Finished(keys, found)])
     assert verdict.met and verdict.seen == "4.0 times" and "10.0 times" in verdict.wanted
+
+
+def test_joins_have_a_section_and_aims_of_their_own(tmp_path: Path) -> None:
+    (section,) = campaign(BASE, ("headrace", "spark", "fused"), (), False, 0, (Workload.JOIN,))
+    seconds = {"headrace": {1: 1.0, 100: 2.0}, "spark": {1: 2.0, 16: 80.0}, "fused": {100: 8.0}}
+    found = [
+        Outcome(
+            trial,
+            seconds[trial.system][trial.queries],
+            cpu_s=5.0 if trial.queries == 100 else 1.0,
+            result_rows=trial.queries,
+        )
+        for trial in section.trials
+        if trial.queries in seconds[trial.system]
+    ]
+    verdicts = judge([Finished(section, found)])
+    assert [(v.seen, v.met) for v in verdicts] == [
+        ("100 times", True),
+        ("4 times", False),
+        ("5.0 times", False),
+    ]
+    assert verdicts[0].aim.startswith("overall throughput at 100 join queries against a streaming query each")
+    assert "result rows grow 100 times" in verdicts[2].why
+    page = write_report(tmp_path, "run", FACTS, [Finished(section, found)]).read_text()
+    assert "## Joins" in page and "so that a key comes back every 3 s" in page and "(run-join.png)" in page
+    facts, again = read_report(tmp_path / "run.json")
+    assert render("run", facts, again, {"join": "run-join.png"}) == page
+
+
+def test_a_system_that_did_not_finish_its_joins_counts_as_slow_as_its_time() -> None:
+    (section,) = campaign(BASE, ("headrace", "fused"), (), False, 0, (Workload.JOIN,))
+    ours = next(t for t in section.trials if t.system == "headrace" and t.queries == 100)
+    slow = Outcome(replace(ours, system="fused", limit_s=100.0), failure="TooSlow: 1 of 2,000")
+    verdicts = judge([Finished(section, [Outcome(ours, 1.0, result_rows=1), slow])])
+    assert [v.seen for v in verdicts] == ["more than 100 times: it did not finish"]

@@ -276,9 +276,8 @@ class FusedComplex(_Fused):
             f"{first} AS first",
             f"{last} AS last",
         )
-        windows = windows.where("first <= last").selectExpr(
-            "query", "key", "value", "explode(sequence(first, last)) * slide_us + range_us AS end_us"
-        )
+        windows = windows.where("first <= last").selectExpr("*", "explode(sequence(first, last)) AS nth")
+        windows = windows.withColumn("end_us", expr("nth * slide_us + range_us"))
         return windows.groupBy("query", "end_us", "key").agg(expr("sum(value) AS value"))
 
 
