@@ -186,8 +186,8 @@ def _joins(one: Finished) -> Iterator[str]:
     yield (
         f"{about} {first.rate:,} events per second of event time in each stream, {first.keys:,} keys, so that a key "
         f"comes back every {first.keys / first.rate:g} s; windows of 1 to {first.window_max_s} s. Each stream has "
-        f"files of {first.rows:,} tuples: {first.warm_up} to warm up with, then {first.files} at once. Events are those "
-        f"of all streams. The rows of {first.sample} queries were compared."
+        f"files of {first.rows:,} tuples: {first.warm_up} to warm up with, then {first.files} at once. Events are those"
+        f" of all streams. The rows of {first.sample} queries were compared."
     )
     yield ""
     yield from _table(COMPARED, (_row(outcome) for outcome in one.outcomes))
