@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+from join_definition import JOINED, by_definition
 
 from headrace.bench.systems.flink import Flink
 from headrace.bench.systems.flink_install import INSTALLED, VENV, FlinkError, find_python, run
@@ -17,8 +18,10 @@ from headrace.bench.systems.flink_job import Progress
 from headrace.bench.systems.flink_sql import render_files, render_query, render_results
 from headrace.bench.trial import Trial, feed
 from headrace.bench.worker import run_trial
+from headrace.bench.workload import Workload
 from headrace.results.compare import compare_rows
 from headrace.workloads.astream import AggregationQuery
+from headrace.workloads.astream_joins import ComplexQuery, JoinQuery
 
 TUMBLING = AggregationQuery("AVG", 3, ((2, ">=", 10),), 4, 4)
 DIVIDING = AggregationQuery("MAX", 1, ((2, "<", 290), (4, "=", 7)), 8, 2)
@@ -49,6 +52,25 @@ def test_any_other_slide_hops_over_slices() -> None:
         "WHERE field1 > 272 GROUP BY window_start, window_end, window_time, `key`) "
         "GROUP BY `key`, HOP(slice_time, INTERVAL '4' SECOND, INTERVAL '10' SECOND)"
     )
+
+
+def test_a_join_is_one_of_windows_and_leaves_out_those_that_the_query_does_not_have() -> None:
+    sides = ((3, ">", 5), (1, "<", 7))
+    text = render_query(JoinQuery(sides, 10, 4, (1, 2)))
+    hop = "HOP(TABLE b, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '10' SECOND) WHERE field1 < 7"
+    aligned = "MOD(TIMESTAMPDIFF(SECOND, TIMESTAMP '1970-01-01 00:00:00', window_start), 4) = 0"
+    assert f"JOIN (SELECT * FROM {hop} AND {aligned}) AS b ON a.`key` = b.`key`" in text
+    assert "MOD(" not in render_query(JoinQuery(sides, 10, 5, (1, 2)))
+    assert "`key` BIGINT, `a_field1` BIGINT, `b_field2` BIGINT)" in render_results(
+        1, JoinQuery(sides, 10, 5, (1, 2)), Path("/results")
+    )
+
+
+def test_a_complex_query_sums_what_its_joins_give() -> None:
+    text = render_query(ComplexQuery(((3, ">", 5), (1, "<", 7), (2, "=", 1)), 4, 2, 2))
+    assert text.startswith("SELECT a.window_end, a.`key`, SUM(c.field1) FROM (SELECT * FROM HOP(TABLE a, ")
+    assert text.count(" JOIN ") == 2
+    assert text.endswith(" GROUP BY a.window_start, a.window_end, a.`key`")
 
 
 @pytest.mark.parametrize(
@@ -150,6 +172,20 @@ def test_flink_gives_the_rows_of_the_definition(tmp_path: Path) -> None:
         query = trial.drawn()[number]
         assert compare_rows(windows(query, trial), rows) == ([], []), query
     assert 100 < sum(map(len, outcome.sample.values())) <= outcome.result_rows
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("workload", [Workload.JOIN, Workload.COMPLEX])
+def test_flink_gives_the_joins_of_the_definition(workload: Workload, tmp_path: Path) -> None:
+    if not (Path(os.environ.get(VENV, ".venv-flink")) / INSTALLED).exists():
+        pytest.skip("Flink is not installed: `headrace bench --with flink` does it")
+    trial = Trial.of({"system": "flink", **JOINED[workload], "queries": 12, "sample": 12})
+    outcome = run_trial(Flink(), trial, tmp_path / "trial", lambda **news: None)
+    assert {query.range_s % query.slide_s == 0 for query in trial.drawn()} == {True, False}
+    expected = [by_definition(query, trial) for query in trial.drawn()]
+    assert sum(map(bool, expected)) >= 6
+    for number, rows in outcome.sample.items():
+        assert rows == sorted(expected[number]), trial.drawn()[number]
 
 
 OPERATORS = {"=": operator.eq, ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}
