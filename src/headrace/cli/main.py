@@ -321,10 +321,18 @@ WORKLOAD_NAMES = ("aggregation", "join", "complex")
     help="Rates to try for the sustainable throughput at 1,000 queries; 0 leaves it out.",
 )
 @click.option(
-    "--rows", type=click.IntRange(min=1_000), default=500_000, show_default=True, help="Tuples per file."
+    "--rows",
+    type=click.IntRange(min=1_000),
+    default=500_000,
+    show_default=True,
+    help="Tuples per file; joins take a fifth.",
 )
 @click.option(
-    "--files", type=click.IntRange(min=1), default=6, show_default=True, help="Files after warming up."
+    "--files",
+    type=click.IntRange(min=1),
+    default=6,
+    show_default=True,
+    help="Files after warming up; joins take half.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Same seed, same tuples and queries.")
 @click.option(
