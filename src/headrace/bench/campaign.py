@@ -82,7 +82,6 @@ def joins(base: Trial, workload: Workload, systems: Sequence[str]) -> Section:
         workload=workload,
         rows=max(1_000, base.rows // 5),
         files=max(1, base.files // 2),
-        warm_up=1,
         rate=JOIN_RATE,
         keys=JOIN_RATE * KEYS_PER_TUPLE[workload],
         sample=3,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -50,7 +51,7 @@ Batches = dict[str, list[_Batch]]
 """By stream."""
 
 
-class _Fused:
+class _Fused(ABC):
     """What joins and complex queries have in common.
 
     A batch has new tuples of all streams. Every tuple is stored once, as Parquet, with a flag per query: whether it
@@ -99,22 +100,25 @@ class _Fused:
     def close(self) -> None:
         self._spark.stop()
 
-    def _count_rows(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def rows(self, number: int) -> list[tuple[Any, ...]]: ...
 
+    @abstractmethod
+    def _count_rows(self) -> int: ...
+
+    @abstractmethod
     def _write_results(self, new: Batches, before_us: int, folder: Path) -> None:
         """Results that new tuples make with each other and with those in `_kept`; time has gone on from `before_us`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _shown(self, place: int) -> set[int]:
         """Fields of stream number `place` that results are made of."""
-        raise NotImplementedError
 
     def _flagged(self, place: int, stream: str) -> DataFrame:
         """A stream's tuples with flags, and without fields that are not needed any more."""
         read = self._spark.readStream.schema(astream.DDL).parquet(str(self._feed / stream))
         shown = self._shown(place)
-        fields = (f"{name_of(n)}" if n in shown else f"CAST(NULL AS BIGINT) AS {name_of(n)}" for n in FIELDS)
+        fields = (name_of(n) if n in shown else f"CAST(NULL AS BIGINT) AS {name_of(n)}" for n in FIELDS)
         flags = (f"{flags_of(self._queries, place, word)} AS flags{word}" for word in self._words)
         return read.selectExpr(f"'{stream}' AS stream", "key", "unix_micros(ts) AS us", *fields, *flags)
 
@@ -137,14 +141,18 @@ class _Fused:
         self._done = len(self._streams) * min(self._tuples.values())
 
     def _read(self, stream: str, batches: Sequence[_Batch], since_us: int) -> DataFrame:
-        """Stored tuples that are later than `since_us`; a tuple spans `lo_us` to `hi_us`, as joined ones do."""
+        """Stored tuples that are later than `since_us` and that some query wants.
+
+        A tuple spans `lo_us` to `hi_us`, as joined ones do.
+        """
         shown = self._shown(self._streams.index(stream))
         columns = [*(name_of(n) for n in sorted(shown)), *(f"flags{w}" for w in self._words)]
         schema = ", ".join(f"{name} BIGINT" for name in ("key", "us", *columns))
         found = self._spark.read.schema(schema).parquet(*(str(batch.folder) for batch in batches))
         named = (f"{name_of(n)} AS {stream}_{name_of(n)}" for n in sorted(shown))
-        flags = (f"flags{w}" for w in self._words)
-        return found.where(f"us > {since_us}").selectExpr("key", "us AS lo_us", "us AS hi_us", *named, *flags)
+        flags = [f"flags{w}" for w in self._words]
+        found = found.where(f"us > {since_us}").where(" OR ".join(f"{word} != 0" for word in flags))
+        return found.selectExpr("key", "us AS lo_us", "us AS hi_us", *named, *flags)
 
     def _joined(self, left: DataFrame, right: DataFrame) -> DataFrame:
         """Tuples of both sides that some query may want together, with the queries that may."""
@@ -153,9 +161,9 @@ class _Fused:
         lo_us, hi_us = "least(lo_us, right_lo_us)", "greatest(hi_us, right_hi_us)"
         flags = [f"flags{w} & right_flags{w}" for w in self._words]
         wanted = " OR ".join(f"({word}) != 0" for word in flags)
-        condition = expr(f"key = right_key AND {hi_us} - {lo_us} < {self._longest_us} AND ({wanted})")
+        on = expr(f"key = right_key AND {hi_us} - {lo_us} < {self._longest_us} AND ({wanted})")
         fields = [name for name in (*left.columns, *right.columns) if "_field" in name]
-        return left.join(right.hint(STRATEGY), condition).selectExpr(
+        return left.join(right.hint(STRATEGY), on).selectExpr(
             "key",
             f"{lo_us} AS lo_us",
             f"{hi_us} AS hi_us",
@@ -169,6 +177,9 @@ class FusedJoins(_Fused):
 
     A pair is written once, with its flags and times; a query's rows are the pairs that carry its flag, once per window
     of its that has both, and are made when they are read. So the pairs of all queries are all that is written.
+
+    100 queries over 600,000 tuples took 29 s of CPU joined by shuffled hash, 26 s by broadcast and 32 s by merge, on a
+    busy machine, one run each; a broadcast has to hold all that is kept of a stream, so it is not taken.
     """
 
     def rows(self, number: int) -> list[tuple[Any, ...]]:
