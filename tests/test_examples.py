@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +74,51 @@ def test_the_readme_s_commands_exist() -> None:
 
     named = set(re.findall(r"`headrace ([a-z]+)", README))
     assert named and named <= set(cli.commands)
+
+
+def nexmark_example() -> Any:
+    spec = importlib.util.spec_from_file_location("nexmark_example", ROOT / "examples" / "nexmark.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.spark
+def test_nexmark_s_plain_queries_mean_something_to_spark(spark: Any) -> None:
+    example = nexmark_example()
+    site = example.SITE.events(0, 8_000)
+    for stream, table in site.items():
+        spark.createDataFrame(table).createOrReplaceTempView(stream)
+    try:
+        plain = {name: asked.text for name, asked in example.QUERIES.items() if "[RANGE" not in asked.text}
+        assert set(plain) == {"q3", "q8", "q9", "q11"}
+        for name, text in plain.items():
+            assert spark.sql(text).count() > 0, name
+    finally:
+        for stream in site:
+            spark.catalog.dropTempView(stream)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ["q5", "q7"])
+def test_nexmark_s_best_of_a_window_are_the_best(name: str, open_session: Callable[..., Any]) -> None:
+    example = nexmark_example()
+    hr = open_session()
+    hr.create_stream("bid", example.STREAMS["bid"], event_time=example.EVENT_TIME)
+    query = hr.create_query(example.QUERIES[name].text, name=name)
+    hr.append("bid", replace(example.SITE, group=1).events(0, 4_000)["bid"])
+    hr.run_available()
+    assert len(query.to_pandas()) > 0 and query.audit().ok
+
+
+@pytest.mark.spark
+def test_nexmark_runs_and_equals_plain_spark(tmp_path: Path) -> None:
+    example = ROOT / "examples" / "nexmark.py"
+    done = subprocess.run(
+        [sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    verdicts = [line for line in done.stdout.splitlines() if "equal to plain Spark" in line]
+    assert len(verdicts) == len(nexmark_example().QUERIES)
+    assert all(re.match(r"[1-9][\d,]* rows, equal to plain Spark: True", line) for line in verdicts), verdicts

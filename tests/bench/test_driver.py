@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from headrace.bench.driver import run_probe
 from headrace.bench.trial import Trial
+from headrace.bench.workload import Query
 from headrace.workloads.astream import AggregationQuery, Request
 
 TRIAL = Trial("fake", 1, keys=7)
@@ -31,12 +32,12 @@ class Fake:
     worked: float = 0.0
     before: float = field(default_factory=time.time)
 
-    def open(self, feed: Path, work: Path) -> None: ...
-    def create(self, queries: Sequence[AggregationQuery]) -> None: ...
+    def open(self, feed: Path, work: Path, streams: Sequence[str]) -> None: ...
+    def create(self, queries: Sequence[Query]) -> None: ...
     def stop(self) -> None: ...
     def close(self) -> None: ...
 
-    def rows(self, number: int) -> list[tuple[int, int, Any]]:
+    def rows(self, number: int) -> list[tuple[Any, ...]]:
         return []
 
     def facts(self) -> dict[str, Any]:

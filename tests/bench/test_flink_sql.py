@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+from join_definition import JOINED, by_definition
 
 from headrace.bench.systems.flink import Flink
 from headrace.bench.systems.flink_install import INSTALLED, VENV, FlinkError, find_python, run
@@ -17,8 +18,10 @@ from headrace.bench.systems.flink_job import Progress
 from headrace.bench.systems.flink_sql import render_files, render_query, render_results
 from headrace.bench.trial import Trial, feed
 from headrace.bench.worker import run_trial
+from headrace.bench.workload import Workload
 from headrace.results.compare import compare_rows
 from headrace.workloads.astream import AggregationQuery
+from headrace.workloads.astream_joins import ComplexQuery, JoinQuery
 
 TUMBLING = AggregationQuery("AVG", 3, ((2, ">=", 10),), 4, 4)
 DIVIDING = AggregationQuery("MAX", 1, ((2, "<", 290), (4, "=", 7)), 8, 2)
@@ -51,6 +54,25 @@ def test_any_other_slide_hops_over_slices() -> None:
     )
 
 
+def test_a_join_is_one_of_windows_and_leaves_out_those_that_the_query_does_not_have() -> None:
+    sides = ((3, ">", 5), (1, "<", 7))
+    text = render_query(JoinQuery(sides, 10, 4, (1, 2)))
+    hop = "HOP(TABLE b, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '10' SECOND) WHERE field1 < 7"
+    aligned = "MOD(TIMESTAMPDIFF(SECOND, TIMESTAMP '1970-01-01 00:00:00', window_start), 4) = 0"
+    assert f"JOIN (SELECT * FROM {hop} AND {aligned}) AS b ON a.`key` = b.`key`" in text
+    assert "MOD(" not in render_query(JoinQuery(sides, 10, 5, (1, 2)))
+    assert "`key` BIGINT, `a_field1` BIGINT, `b_field2` BIGINT)" in render_results(
+        1, JoinQuery(sides, 10, 5, (1, 2)), Path("/results")
+    )
+
+
+def test_a_complex_query_sums_what_its_joins_give() -> None:
+    text = render_query(ComplexQuery(((3, ">", 5), (1, "<", 7), (2, "=", 1)), 4, 2, 2))
+    assert text.startswith("SELECT a.window_end, a.`key`, SUM(c.field1) FROM (SELECT * FROM HOP(TABLE a, ")
+    assert text.count(" JOIN ") == 2
+    assert text.endswith(" GROUP BY a.window_start, a.window_end, a.`key`")
+
+
 @pytest.mark.parametrize(
     ("aggregate", "merged", "partials"),
     [
@@ -66,8 +88,8 @@ def test_slices_keep_what_a_window_needs(aggregate: str, merged: str, partials: 
 
 
 def test_tables_are_files_and_the_watermark_is_behind_rows_of_the_same_millisecond(tmp_path: Path) -> None:
-    files = render_files(tmp_path, 15)
-    assert files.startswith("CREATE TABLE files (`key` BIGINT, `field1` BIGINT, ")
+    files = render_files("b", tmp_path, 15)
+    assert files.startswith("CREATE TABLE files_b (`key` BIGINT, `field1` BIGINT, ")
     assert "WATERMARK FOR read_time AS read_time - INTERVAL '0.001' SECOND" in files
     assert (
         f"'path' = '{tmp_path.as_uri()}', 'source.monitor-interval' = '15ms', 'format' = 'parquet'" in files
@@ -86,7 +108,7 @@ class FakeJob:
         self.read = 0
         self.watermarks = [0, 0]
 
-    def rows_read(self) -> int:
+    def rows_read(self, stream: str) -> int:
         return self.read
 
     def watermark(self, writer: int) -> int:
@@ -99,7 +121,7 @@ def test_flink_sees_the_next_file_when_it_has_begun_the_one_before(tmp_path: Pat
     (shown := tmp_path / "in").mkdir()
     job = FakeJob()
     feed(paths, tmp_path / "feed")
-    progress = Progress(job, tmp_path / "feed", shown)  # type: ignore[arg-type]
+    progress = Progress(job, "a", tmp_path / "feed" / "a", shown)  # type: ignore[arg-type]
 
     def seen(read: int) -> list[str]:
         job.read = read
@@ -117,7 +139,7 @@ def test_a_file_is_done_when_every_writer_is_past_its_last_row(tmp_path: Path) -
     start_ms = trial.last_closed_us() // 1_000 - 1_990
     job = FakeJob()
     job.read = 200
-    progress = Progress(job, tmp_path / "feed", tmp_path / "in")  # type: ignore[arg-type]
+    progress = Progress(job, "a", tmp_path / "feed" / "a", tmp_path / "in")  # type: ignore[arg-type]
 
     def done(*watermarks: int) -> int:
         job.watermarks = [start_ms + at for at in watermarks]
@@ -150,6 +172,20 @@ def test_flink_gives_the_rows_of_the_definition(tmp_path: Path) -> None:
         query = trial.drawn()[number]
         assert compare_rows(windows(query, trial), rows) == ([], []), query
     assert 100 < sum(map(len, outcome.sample.values())) <= outcome.result_rows
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("workload", [Workload.JOIN, Workload.COMPLEX])
+def test_flink_gives_the_joins_of_the_definition(workload: Workload, tmp_path: Path) -> None:
+    if not (Path(os.environ.get(VENV, ".venv-flink")) / INSTALLED).exists():
+        pytest.skip("Flink is not installed: `headrace bench --with flink` does it")
+    trial = Trial.of({"system": "flink", **JOINED[workload], "queries": 12, "sample": 12})
+    outcome = run_trial(Flink(), trial, tmp_path / "trial", lambda **news: None)
+    assert {query.range_s % query.slide_s == 0 for query in trial.drawn()} == {True, False}
+    expected = [by_definition(query, trial) for query in trial.drawn()]
+    assert sum(map(bool, expected)) >= 6
+    for number, rows in outcome.sample.items():
+        assert rows == sorted(expected[number]), trial.drawn()[number]
 
 
 OPERATORS = {"=": operator.eq, ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}

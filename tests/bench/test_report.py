@@ -11,7 +11,8 @@ from headrace.bench.aims import judge
 from headrace.bench.campaign import CURVES, campaign
 from headrace.bench.report import read_report, render, write_report
 from headrace.bench.run import Finished, differences
-from headrace.bench.trial import Outcome, Probe, Trial
+from headrace.bench.trial import Outcome, Probe, Trial, feed
+from headrace.bench.workload import Workload
 
 BASE = Trial("headrace", 1, rows=1_000, files=2)
 FACTS = {
@@ -58,6 +59,17 @@ def test_a_campaign_measures_headrace_wherever_it_measures_others() -> None:
 def test_a_quick_campaign_is_short() -> None:
     sections = list(campaign(BASE, ("headrace", "spark", "fused"), (), True, 1))
     assert sum(len(section.trials) for section in sections) <= 9
+
+
+def test_joins_are_measured_when_asked_for() -> None:
+    systems, kinds = ("headrace", "spark", "fused"), (Workload.JOIN, Workload.COMPLEX)
+    join, complex_queries = campaign(BASE, systems, (), False, 4, kinds)
+    assert (join.name, complex_queries.name) == ("join", "complex")
+    assert {trial.workload for trial in join.trials} == {Workload.JOIN}
+    ours = {trial.queries for trial in join.trials if trial.system == "headrace"}
+    assert {trial.queries for trial in join.trials} <= ours and {1, 100} <= ours
+    assert len({replace(trial, system="", queries=1) for trial in join.trials}) == 1, "the same files for all"
+    assert [section.name for section in campaign(BASE, systems, (), False, 0)] == ["comparison"]
 
 
 def test_figures_of_other_rows_are_taken_back() -> None:
@@ -124,7 +136,37 @@ def test_trials_share_files_of_the_same_tuples_only(tmp_path: Path) -> None:
     first = small.write_files(tmp_path)
     assert replace(small, system="spark", queries=9).write_files(tmp_path) == first
     for other in (replace(small, rows=20), replace(small, skew=1.0), replace(small, keys=3)):
-        assert not {*other.write_files(tmp_path)} & {*first}
+        assert not {*flat(other.write_files(tmp_path))} & {*flat(first)}
+
+
+def flat(files: list[list[Path]]) -> list[Path]:
+    return [path for paths in files for path in paths]
+
+
+def test_a_join_s_trial_has_a_file_of_every_stream_at_a_time(tmp_path: Path) -> None:
+    trial = replace(BASE, workload=Workload.JOIN, queries=7, rows=100, files=1, warm_up=1, keys=10)
+    assert trial.streams == ("a", "b") and trial.fed == 200
+    files = trial.write_files(tmp_path / "data")
+    assert [[path.parent.name for path in paths] for paths in files] == [["a", "b"]] * 2
+    left, right = trial.table(0, "a"), trial.table(0, "b")
+    assert left["key"].equals(right["key"]) and not left["field1"].equals(right["field1"])
+    feed(files, tmp_path / "feed")
+    assert sorted(str(path.relative_to(tmp_path / "feed")) for path in (tmp_path / "feed").glob("*/*")) == [
+        *("a/000000.parquet", "a/000001.parquet", "b/000000.parquet", "b/000001.parquet")
+    ]
+
+
+def test_a_complex_trial_feeds_the_streams_that_are_read() -> None:
+    trials = [replace(BASE, workload=Workload.COMPLEX, queries=n, seed=1) for n in (1, 100)]
+    assert trials[1].streams == ("a", "b", "c", "d", "e", "f")
+    assert trials[0].streams == trials[0].drawn()[0].streams
+
+
+def test_joined_rows_are_compared_for_some_keys() -> None:
+    many = replace(BASE, workload=Workload.JOIN, keys=60_000)
+    assert sum(map(many.compares, range(60_000))) == 1_000
+    assert all(map(replace(many, keys=10).compares, range(10)))
+    assert all(map(replace(many, workload=Workload.AGGREGATION).compares, range(100)))
 
 
 @pytest.mark.parametrize("queries", [1, 3])
@@ -167,3 +209,38 @@ def test_aims_compare_growth_with_result_rows() -> None:
     ]
     (verdict,) = judge([Finished(keys, found)])
     assert verdict.met and verdict.seen == "4.0 times" and "10.0 times" in verdict.wanted
+
+
+def test_joins_have_a_section_and_aims_of_their_own(tmp_path: Path) -> None:
+    (section,) = campaign(BASE, ("headrace", "spark", "fused"), (), False, 0, (Workload.JOIN,))
+    seconds = {"headrace": {1: 1.0, 100: 2.0}, "spark": {1: 2.0, 16: 80.0}, "fused": {100: 8.0}}
+    found = [
+        Outcome(
+            trial,
+            seconds[trial.system][trial.queries],
+            cpu_s=5.0 if trial.queries == 100 else 1.0,
+            result_rows=trial.queries,
+        )
+        for trial in section.trials
+        if trial.queries in seconds[trial.system]
+    ]
+    verdicts = judge([Finished(section, found)])
+    assert [(v.seen, v.met) for v in verdicts] == [
+        ("100 times", True),
+        ("4 times", False),
+        ("5.0 times", False),
+    ]
+    assert verdicts[0].aim.startswith("overall throughput at 100 join queries against a streaming query each")
+    assert "result rows grow 100 times" in verdicts[2].why
+    page = write_report(tmp_path, "run", FACTS, [Finished(section, found)]).read_text()
+    assert "## Joins" in page and "so that a key comes back every 3 s" in page and "(run-join.png)" in page
+    facts, again = read_report(tmp_path / "run.json")
+    assert render("run", facts, again, {"join": "run-join.png"}) == page
+
+
+def test_a_system_that_did_not_finish_its_joins_counts_as_slow_as_its_time() -> None:
+    (section,) = campaign(BASE, ("headrace", "fused"), (), False, 0, (Workload.JOIN,))
+    ours = next(t for t in section.trials if t.system == "headrace" and t.queries == 100)
+    slow = Outcome(replace(ours, system="fused", limit_s=100.0), failure="TooSlow: 1 of 2,000")
+    verdicts = judge([Finished(section, [Outcome(ours, 1.0, result_rows=1), slow])])
+    assert [v.seen for v in verdicts] == ["more than 100 times: it did not finish"]

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from join_definition import JOINED, by_definition
 
 from headrace.bench.systems.fused import closed_windows
 from headrace.bench.trial import Trial
+from headrace.bench.workload import Workload
 from headrace.workloads.astream import AggregationQuery
 
 SPARK_BASED = ("headrace", "spark", "fused")
@@ -20,22 +23,58 @@ QUERIES = 3
 TINY = {"queries": QUERIES, "rows": 2_000, "files": 2, "warm_up": 1, "rate": 500, "keys": 10}
 
 
+SEEDS = {Workload.JOIN: 51, Workload.COMPLEX: 284}
+"""Of three queries that all have rows, and whose predicates let Spark's watermark come as far as the stream's."""
+
+
 @pytest.mark.cluster
 def test_spark_alone_and_fused_by_hand_give_the_rows_of_headrace(tmp_path: Path) -> None:
-    outcomes = {system: run_worker(system, tmp_path / system) for system in SPARK_BASED}
-    expected = outcomes["headrace"]["sample"]
-    assert list(expected) == [str(number) for number in Trial("headrace", QUERIES).sampled()]
+    expect_same_rows(TINY, SPARK_BASED, tmp_path)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("workload", [Workload.JOIN, Workload.COMPLEX])
+def test_joins_fused_by_hand_have_the_rows_of_the_definition(workload: Workload, tmp_path: Path) -> None:
+    """All 70 queries of each kind, in one run."""
+    found = expect_defined_rows("fused", JOINED[workload], tmp_path)
+    assert len(found) == 70 and sum(map(bool, found)) > 35, "most queries have rows"
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("workload", [Workload.JOIN, Workload.COMPLEX])
+@pytest.mark.parametrize("system", ["spark", "headrace"])
+def test_joins_have_the_rows_of_the_definition(system: str, workload: Workload, tmp_path: Path) -> None:
+    few = JOINED[workload] | {"queries": 3, "sample": 3, "seed": SEEDS[workload]}
+    found = expect_defined_rows(system, few, tmp_path)
+    assert len(found) == 3 and all(found), "a query without rows compares nothing"
+
+
+def expect_same_rows(trial: dict[str, Any], systems: Sequence[str], folder: Path) -> None:
+    outcomes = {system: run_worker(system, folder / system, trial) for system in systems}
+    expected = outcomes[systems[0]]["sample"]
+    assert list(expected) == [str(number) for number in Trial.of({"system": "", **trial}).sampled()]
     assert all(expected.values()), "a query without rows compares nothing"
     for system, outcome in outcomes.items():
-        assert {number: close(rows) for number, rows in outcome["sample"].items()} == expected, system
+        same = {number: [*map(close, rows)] for number, rows in outcome["sample"].items()}
+        assert same == expected, system
         assert outcome["result_rows"] >= sum(map(len, expected.values())), system
 
 
-def run_worker(system: str, folder: Path) -> dict[str, Any]:
+def expect_defined_rows(system: str, spec: dict[str, Any], folder: Path) -> list[list[tuple[Any, ...]]]:
+    trial = Trial.of({"system": system, **spec})
+    outcome = run_worker(system, folder / system, spec)
+    expected = [sorted(by_definition(query, trial)) for query in trial.drawn()]
+    for number, rows in enumerate(expected):
+        assert [*map(tuple, outcome["sample"][str(number)])] == rows, trial.drawn()[number]
+    assert outcome["result_rows"] >= sum(map(len, expected))
+    return expected
+
+
+def run_worker(system: str, folder: Path, trial: dict[str, Any]) -> dict[str, Any]:
     """The outcome of a tiny trial, in a process of its own because every system starts its own Spark session."""
     folder.mkdir()
     spec = folder / "trial.json"
-    spec.write_text(json.dumps({"system": system, **TINY}))
+    spec.write_text(json.dumps({"system": system, **trial}))
     command = [sys.executable, "-m", "headrace.bench.worker", str(spec), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-5_000:]
@@ -44,8 +83,8 @@ def run_worker(system: str, folder: Path) -> dict[str, Any]:
     return outcome
 
 
-def close(rows: list[list[Any]]) -> list[list[Any]]:
-    return [[end, key, pytest.approx(value, rel=1e-9)] for end, key, value in rows]
+def close(row: list[Any]) -> list[Any]:
+    return [pytest.approx(value, rel=1e-9) if isinstance(value, float) else value for value in row]
 
 
 def test_slices_become_windows_when_the_watermark_reaches_their_end() -> None:

@@ -34,10 +34,27 @@ def test_bench_refuses_what_it_does_not_know(run):
         (("bench", "--systems", "headrace,sparc"), "sparc is not one of headrace, spark"),
         (("bench", "--curves", "moon"), "moon is not one of queries, keys"),
         (("bench", "--with", "storm"), "storm"),
+        (("bench", "--workload", "moon"), "moon"),
     ):
         result = run(*arguments)
         assert result.exit_code == 2
         assert words in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kinds"),
+    [
+        ((), ("aggregation", "join", "complex")),
+        (("--quick",), ("aggregation",)),
+        (("--quick", "--workload", "join"), ("join",)),
+        (("--workload", "complex", "--workload", "join"), ("complex", "join")),
+    ],
+)
+def test_bench_measures_all_kinds_unless_told_or_in_a_hurry(run, monkeypatch, arguments, kinds):
+    asked = []
+    monkeypatch.setattr("headrace.cli.main.run_bench", lambda options: asked.append(options) or True)
+    assert run("bench", *arguments).exit_code == 0
+    assert [options.workloads for options in asked] == [kinds]
 
 
 def test_sql_runs_each_statement_and_prints_rows(run, session):

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from headrace.bench.run import Finished
 from headrace.bench.trial import Outcome
+from headrace.bench.workload import Workload
 
-MANY = 1_000
+MANY, MANY_JOINS = 1_000, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ def judge(finished: Sequence[Finished]) -> list[Verdict]:
         *_throughput(compared, slow),
         *_alone(compared),
         *_live([*compared, *sections.get("sustainable", [])]),
+        *_joins(finished),
         *_growth("queries", sections.get("queries", [])),
         *_growth("keys", sections.get("keys", [])),
     ]
@@ -38,20 +40,29 @@ def judge(finished: Sequence[Finished]) -> list[Verdict]:
 
 def _throughput(outcomes: Sequence[Outcome], slow: Sequence[Outcome]) -> Iterator[Verdict]:
     ours = next((o for o in outcomes if o.trial.system == "headrace" and o.trial.queries == MANY), None)
-    if ours is None:
-        return
-    for system, name, counts, wanted in (
-        ("spark", "a streaming query each, at its best", (1, 4, 16), 500),
-        ("fused", "hand-fused Spark", (100,), 20),
-        ("flink", "Flink SQL", (100,), 20),
-    ):
-        theirs = [o for o in (*outcomes, *slow) if o.trial.system == system and o.trial.queries in counts]
+    if ours is not None:
+        yield from _against(
+            ours,
+            (*outcomes, *slow),
+            ("spark", "a streaming query each, at its best", (1, 4, 16), 500),
+            ("fused", "hand-fused Spark", (100,), 20),
+            ("flink", "Flink SQL", (100,), 20),
+        )
+
+
+def _against(
+    ours: Outcome, others: Sequence[Outcome], *wants: tuple[str, str, tuple[int, ...], int]
+) -> Iterator[Verdict]:
+    """Overall throughput against the best of each (system, what it is called, numbers of queries, times wanted)."""
+    kind = "" if ours.trial.workload is Workload.AGGREGATION else f"{ours.trial.workload} "
+    for system, name, counts, wanted in wants:
+        theirs = [o for o in others if o.trial.system == system and o.trial.queries in counts]
         if theirs:
             measured = " and ".join(f"{o.trial.queries}" for o in theirs)
             best = max(theirs, key=_at_most)
             ratio = ours.overall / _at_most(best)
             yield Verdict(
-                f"overall throughput at {MANY:,} queries against {name} ({measured} queries)",
+                f"overall throughput at {ours.trial.queries:,} {kind}queries against {name} ({measured} queries)",
                 f"{wanted} times",
                 f"more than {ratio:,.0f} times: it did not finish"
                 if best.too_slow
@@ -61,16 +72,41 @@ def _throughput(outcomes: Sequence[Outcome], slow: Sequence[Outcome]) -> Iterato
             )
 
 
+def _joins(finished: Sequence[Finished]) -> Iterator[Verdict]:
+    """Of the join template: throughput at `MANY_JOINS` queries, and what these cost against one."""
+    outcomes = [o for one in finished if one.section.name == Workload.JOIN for o in one.outcomes]
+    good = [o for o in outcomes if not o.failure]
+    ours = {o.trial.queries: o for o in good if o.trial.system == "headrace"}
+    if MANY_JOINS not in ours:
+        return
+    yield from _against(
+        ours[MANY_JOINS],
+        [*good, *(o for o in outcomes if o.too_slow)],
+        ("spark", "a streaming query each, at its best", (1, 4, 16), 50),
+        ("fused", "hand-fused Spark", (100,), 10),
+    )
+    if 1 in ours:
+        few, many = ours[1], ours[MANY_JOINS]
+        cost, rows = many.cpu_s / max(few.cpu_s, 0.01), many.result_rows / max(few.result_rows, 1)
+        yield Verdict(
+            f"CPU from 1 to {MANY_JOINS} join queries",
+            "grows less than 4 times",
+            f"{cost:,.1f} times",
+            cost < 4,
+            f"{cost / 4:.1f} times too much, while the result rows grow {rows:,.0f} times.",
+        )
+
+
 def _at_most(outcome: Outcome) -> float:
     """Overall throughput, or what it would have been had it finished when its time was over."""
     trial = outcome.trial
-    return trial.files * trial.rows / trial.limit_s * trial.queries if outcome.too_slow else outcome.overall
+    return trial.fed / trial.limit_s * trial.queries if outcome.too_slow else outcome.overall
 
 
 def _rows_bound(ours: Outcome) -> str:
     """Result rows are what the work is: nobody can share them."""
     rows = max(ours.result_rows, 1) * ours.trial.files / (ours.trial.files + ours.trial.warm_up)
-    events = ours.trial.files * ours.trial.rows
+    events = ours.trial.fed
     return (
         f"At {ours.trial.queries:,} queries every event makes {rows / events:.1f} result rows, and {rows:,.0f} rows "
         f"took {ours.cpu_s:.1f} s of CPU ({ours.cpu_s / rows * 1e6:.2f} µs each, reading and folding included): the "

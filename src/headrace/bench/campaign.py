@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.bench.trial import Trial
+from headrace.bench.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,17 @@ BASELINES = {"spark": (1, 4, 16), "fused": (16, 100), "flink": (1, 16, 100)}
 """The numbers of queries an alternative is measured at; beyond these it takes minutes."""
 
 HEADRACE = (1, 4, 16, 100, 1_000)
+JOINED = {"headrace": (1, 4, 16, 100), "spark": (1, 4, 16), "fused": (1, 16, 100), "flink": (1, 16)}
+"""The same for joins and complex queries: a single tuple makes many rows here."""
+
+JOIN_RATE = 20_000
+KEYS_PER_TUPLE = {Workload.JOIN: 3, Workload.COMPLEX: 10}
+"""How many seconds pass until a key comes back, that is how many keys there are per tuple and second of a stream.
+
+It decides how many partners a tuple has, the same for all systems: a key comes in all streams at the same time, and
+again after so many seconds. With 3, a window of 1 to 10 s has one partner for a tuple to three or four, before
+predicates. A complex query multiplies the partners of up to five streams: with 10, each has one or two.
+"""
 QUICK_HEADRACE, QUICK_BASELINES = (4, 1_000), {"spark": (4,), "fused": (4,), "flink": (4,)}
 
 
@@ -58,6 +70,26 @@ def comparison(base: Trial, systems: Sequence[str], quick: bool) -> Section:
     return Section("comparison", tuple(trials))
 
 
+def joins(base: Trial, workload: Workload, systems: Sequence[str]) -> Section:
+    """Every system on joins or complex queries: small files, because each tuple makes many rows.
+
+    >>> section = joins(Trial("headrace", 1), Workload.JOIN, ("headrace", "spark"))
+    >>> [(t.system, t.queries) for t in section.trials][-2:], section.trials[0].rows, section.trials[0].keys
+    ([('spark', 4), ('spark', 16)], 100000, 60000)
+    """
+    sized = replace(
+        base,
+        workload=workload,
+        rows=max(1_000, base.rows // 5),
+        files=max(1, base.files // 2),
+        rate=JOIN_RATE,
+        keys=JOIN_RATE * KEYS_PER_TUPLE[workload],
+        sample=3,
+    )
+    trials = (replace(sized, system=name, queries=count) for name in systems for count in JOINED[name])
+    return Section(workload.value, tuple(trials))
+
+
 def curve_section(base: Trial, curve: Curve) -> Section:
     """One curve of Headrace alone: its rows are compared with plain Spark over the same files."""
     trials = tuple(
@@ -83,9 +115,26 @@ def fitted(trial: Trial, curve: Curve) -> Trial:
 
 
 def campaign(
-    base: Trial, systems: Sequence[str], curves: Sequence[str], quick: bool, probes: int
+    base: Trial,
+    systems: Sequence[str],
+    curves: Sequence[str],
+    quick: bool,
+    probes: int,
+    workloads: Sequence[Workload] = (Workload.AGGREGATION,),
 ) -> Iterator[Section]:
-    """All sections of a run, the most telling first. A quick one probes rates where it compares."""
+    """All sections of a run, the most telling first."""
+    if Workload.AGGREGATION in workloads:
+        yield from aggregations(base, systems, quick, probes)
+    for workload in (Workload.JOIN, Workload.COMPLEX):
+        if workload in workloads:
+            yield joins(base, workload, systems)
+    for curve in CURVES:
+        if curve.name in curves and "headrace" in systems:
+            yield curve_section(replace(base, queries=1_000, files=3, warm_up=1, sample=1), curve)
+
+
+def aggregations(base: Trial, systems: Sequence[str], quick: bool, probes: int) -> Iterator[Section]:
+    """The comparison, and what rates are sustained. A quick run probes rates where it compares."""
     first = comparison(base, systems, quick)
     if not (probes and "headrace" in systems):
         yield first
@@ -96,6 +145,3 @@ def campaign(
         yield first
         many = replace(base, system="headrace", queries=1_000, sample=1, probes=probes)
         yield Section("sustainable", (many, replace(many, queries=1, files=1, probes=0, ramp=50)))
-    for curve in CURVES:
-        if curve.name in curves and "headrace" in systems:
-            yield curve_section(replace(base, queries=1_000, files=3, warm_up=1, sample=1), curve)

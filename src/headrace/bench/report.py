@@ -13,6 +13,7 @@ from headrace.bench.campaign import Curve, Section
 from headrace.bench.plots import NAMES, draw
 from headrace.bench.run import Finished
 from headrace.bench.trial import Outcome, Probe, Trial
+from headrace.bench.workload import Workload
 
 VERSION = 1
 
@@ -133,6 +134,8 @@ def _section(one: Finished, plots: dict[str, str]) -> Iterator[str]:
                 yield from _sustainable(probed)
         case "sustainable":
             yield from _sustainable(one.outcomes)
+        case Workload.JOIN | Workload.COMPLEX:
+            yield from _joins(one)
         case _:
             yield from _curve(one)
     for text in one.differences:
@@ -159,6 +162,35 @@ def _comparison(one: Finished) -> Iterator[str]:
         COMPARED,
         (_row(outcome) for outcome in one.outcomes),
     )
+    yield from _ratios(one.outcomes)
+
+
+JOINED = {
+    Workload.JOIN: (
+        "Joins",
+        "AStream's figure 7: two streams joined on their key in one window, a random predicate on each side.",
+    ),
+    Workload.COMPLEX: (
+        "Complex queries",
+        "AStream's section 4.7: two to six streams under a predicate each, joined on their key in one window, and a "
+        "sum per key and window of what is joined.",
+    ),
+}
+
+
+def _joins(one: Finished) -> Iterator[str]:
+    first = one.outcomes[0].trial
+    title, about = JOINED[first.workload]
+    yield f"## {title}"
+    yield ""
+    yield (
+        f"{about} {first.rate:,} events per second of event time in each stream, {first.keys:,} keys, so that a key "
+        f"comes back every {first.keys / first.rate:g} s; windows of 1 to {first.window_max_s} s. Each stream has "
+        f"files of {first.rows:,} tuples: {first.warm_up} to warm up with, then {first.files} at once. Events are those"
+        f" of all streams. The rows of {first.sample} queries were compared."
+    )
+    yield ""
+    yield from _table(COMPARED, (_row(outcome) for outcome in one.outcomes))
     yield from _ratios(one.outcomes)
 
 
@@ -282,7 +314,7 @@ def _curve_row(value: float, outcome: Outcome) -> tuple[str, ...]:
     shown = f"{value:,}"
     if outcome.failure:
         return (shown, outcome.failure, *[""] * (len(ALONE) - 1))
-    fed = outcome.trial.files * outcome.trial.rows
+    fed = outcome.trial.fed
     share = outcome.trial.files / (outcome.trial.files + outcome.trial.warm_up)
     return (
         shown,

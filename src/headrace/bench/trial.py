@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,21 +13,24 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.bench.workload import Query, Workload, draw
 from headrace.workloads import astream
-from headrace.workloads.astream import AggregationQuery
+from headrace.workloads.astream_joins import STREAMS
 
 RAMPED = 1_000
 START = datetime(2026, 1, 1, tzinfo=UTC)
+COMPARED_KEYS = 1_000
+"""Of joined rows, those of about so many keys are compared: there are millions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One system, one set of queries, one stream of AStream's tuples.
+    """One system, one set of queries of a workload, and streams of AStream's tuples: those that the queries read.
 
-    `warm_up` files are fed before the clock starts, `files` after it; each has `rows` tuples. `rate` is the stream's
-    density: events per second of event time. `probes` rates are tried afterwards, `probe_s` seconds each, to find the
-    highest one that is sustainable. With `latency` there is one probe, at half the throughput. With `ramp` that many
-    queries come every second (SC1), until there are RAMPED.
+    `warm_up` files of each stream are fed before the clock starts, `files` after it; each has `rows` tuples. `rate` is
+    a stream's density: events per second of event time. `probes` rates are tried afterwards, `probe_s` seconds each, to
+    find the highest one that is sustainable. With `latency` there is one probe, at half the throughput. With `ramp`
+    that many queries come every second (SC1), until there are RAMPED.
     """
 
     system: str
@@ -47,6 +51,23 @@ class Trial:
     probe_s: float = 15.0
     latency: bool = False
     ramp: int = 0
+    workload: Workload = Workload.AGGREGATION
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The streams that any of the queries reads."""
+        read = {stream for query in self.drawn() for stream in query.streams}
+        return tuple(stream for stream in STREAMS if stream in read)
+
+    @property
+    def fed(self) -> int:
+        """Tuples of all streams that are fed while the clock runs."""
+        return self.files * self.rows * len(self.streams)
+
+    @classmethod
+    def of(cls, found: dict[str, Any]) -> Trial:
+        """From its JSON."""
+        return cls(**found | {"workload": Workload(found.get("workload", Workload.AGGREGATION))})
 
     @property
     def probing_s(self) -> float:
@@ -58,10 +79,10 @@ class Trial:
     def ramp_s(self) -> float:
         return RAMPED / self.ramp + 6.0
 
-    def drawn(self) -> list[AggregationQuery]:
+    def drawn(self) -> list[Query]:
         rng = Random(self.seed)
         return [
-            astream.aggregation(rng, self.window_max_s, mixed=self.mixed, columns=self.columns)
+            draw(self.workload, rng, self.window_max_s, mixed=self.mixed, columns=self.columns)
             for _ in range(self.queries)
         ]
 
@@ -70,24 +91,35 @@ class Trial:
         step = max(1, self.queries // self.sample)
         return list(range(0, self.queries, step))[: self.sample]
 
-    def table(self, number: int) -> pa.Table:
-        """File `number` of the stream."""
-        first = number * self.rows
-        return astream.tuples(
-            self.rows, START, self.rate, self.keys, seed=self.seed, first=first, skew=self.skew
-        )
+    def compares(self, key: int) -> bool:
+        """Whether rows of a key are compared across systems: all of an aggregation, evenly chosen ones of a join."""
+        return self.workload is Workload.AGGREGATION or key % max(1, self.keys // COMPARED_KEYS) == 0
 
-    def write_files(self, place: Path) -> list[Path]:
-        """All files of the trial, written where no system looks; `feed` puts them before one. Trials share them."""
+    def table(self, number: int, stream: str = astream.STREAM) -> pa.Table:
+        """File `number` of a stream. Streams have the same keys at the same times, and other fields."""
+        seed, first = self.seed + 1_000 * STREAMS.index(stream), number * self.rows
+        return astream.tuples(self.rows, START, self.rate, self.keys, seed=seed, first=first, skew=self.skew)
+
+    def write_files(self, place: Path) -> list[list[Path]]:
+        """All files of the trial, written where no system looks; `feed` puts them before one. Trials share them.
+
+        A list has a file of each stream, in a folder of the stream's name.
+        """
         folder = place / f"{self.rows}-{self.rate}-{self.keys}-{self.skew}-{self.seed}"
-        folder.mkdir(parents=True, exist_ok=True)
-        paths = []
-        for number in range(self.warm_up + self.files):
-            path = folder / f"{number:06}.parquet"
-            if not path.exists():
-                pq.write_table(self.table(number), path, compression="zstd", row_group_size=self.rows // 2)
-            paths.append(path)
-        return paths
+        streams = self.streams
+        return [
+            [self._written(number, stream, folder / stream) for stream in streams]
+            for number in range(self.warm_up + self.files)
+        ]
+
+    def _written(self, number: int, stream: str, folder: Path) -> Path:
+        path = folder / f"{number:06}.parquet"
+        if not path.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            pq.write_table(
+                self.table(number, stream), path, compression="zstd", row_group_size=self.rows // 2
+            )
+        return path
 
     def last_closed_us(self) -> int:
         """Windows that end by then are closed when the stream has been read: the watermark has no delay."""
@@ -118,9 +150,9 @@ class Outcome:
     """What a system did in one trial. A failed one says why and has no figures.
 
     `progress` is (seconds since the clock started, tuples done) as they were seen; `sample` is the number and the rows
-    of some queries, (window end in microseconds, key, value); windows that close later than the stream are left out.
-    `half` is a probe at half the sustainable rate, `churn` one with queries that come and go (SC2), `burst` one with
-    1,000 queries that come at once, `ramp` one with queries that come steadily (SC1).
+    of some queries, (window end in microseconds, key, value or values); windows that close later than the stream are
+    left out. `half` is a probe at half the sustainable rate, `churn` one with queries that come and go (SC2), `burst`
+    one with 1,000 queries that come at once, `ramp` one with queries that come steadily (SC1).
     """
 
     trial: Trial
@@ -135,7 +167,7 @@ class Outcome:
     cpu_s: float = 0.0
     peak_mb: dict[str, float] = field(default_factory=dict)
     phases_s: dict[str, float] = field(default_factory=dict)
-    sample: dict[int, list[tuple[int, int, Any]]] = field(default_factory=dict)
+    sample: dict[int, list[tuple[Any, ...]]] = field(default_factory=dict)
     probes: list[Probe] = field(default_factory=list)
     half: Probe | None = None
     churn: Probe | None = None
@@ -156,8 +188,8 @@ class Outcome:
 
     @property
     def throughput(self) -> float:
-        """Tuples per second: what the slowest query sees."""
-        return self.trial.files * self.trial.rows / self.seconds if self.seconds else 0.0
+        """Tuples of all streams per second: what the slowest query sees."""
+        return self.trial.fed / self.seconds if self.seconds else 0.0
 
     @property
     def overall(self) -> float:
@@ -172,7 +204,7 @@ class Outcome:
     @classmethod
     def of(cls, found: dict[str, Any]) -> Outcome:
         """From its JSON."""
-        plain = found | {"trial": Trial(**found["trial"])}
+        plain = found | {"trial": Trial.of(found["trial"])}
         plain["sample"] = {int(n): [tuple(row) for row in rows] for n, rows in found["sample"].items()}
         plain["probes"] = [Probe(**probe) for probe in found["probes"]]
         for name in ("half", "churn", "burst", "ramp"):
@@ -180,8 +212,9 @@ class Outcome:
         return cls(**plain)
 
 
-def feed(paths: list[Path], folder: Path) -> None:
-    """Put files before a system: they appear whole, under their own names."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in paths:
-        (folder / path.name).hardlink_to(path)
+def feed(files: Iterable[list[Path]], folder: Path) -> None:
+    """Put files before a system: they appear whole, under their own names, in a folder of their stream's."""
+    for path in (path for paths in files for path in paths):
+        place = folder / path.parent.name
+        place.mkdir(parents=True, exist_ok=True)
+        (place / path.name).hardlink_to(path)

@@ -20,6 +20,7 @@ from headrace.bench.driver import LiveSystem, find_sustainable, run_probe
 from headrace.bench.meters import Meter
 from headrace.bench.systems.system import System
 from headrace.bench.trial import RAMPED, Outcome, Probe, Trial, feed
+from headrace.bench.workload import Workload
 from headrace.workloads import astream
 from headrace.workloads.astream import Request
 
@@ -29,6 +30,12 @@ SYSTEMS = {
     "fused": "headrace.bench.systems.fused:Fused",
     "flink": "headrace.bench.systems.flink:Flink",
 }
+FUSED = {
+    Workload.AGGREGATION: SYSTEMS["fused"],
+    Workload.JOIN: "headrace.bench.systems.fused_joins:FusedJoins",
+    Workload.COMPLEX: "headrace.bench.systems.fused_joins:FusedComplex",
+}
+"""What is written by hand is written for a kind of query."""
 POLL_S = 0.02
 
 Report = Callable[..., None]
@@ -38,8 +45,8 @@ class TooSlow(Exception):
     """A trial's time is over."""
 
 
-def make_system(name: str) -> System:
-    module, _, kind = SYSTEMS[name].partition(":")
+def make_system(name: str, workload: Workload = Workload.AGGREGATION) -> System:
+    module, _, kind = (FUSED[workload] if name == "fused" else SYSTEMS[name]).partition(":")
     system: System = getattr(import_module(module), kind)()
     return system
 
@@ -50,11 +57,12 @@ def run_trial(system: System, trial: Trial, folder: Path, report: Report) -> Out
     source = folder / "feed"
     for used in (source, folder / "work"):
         shutil.rmtree(used, ignore_errors=True)
-    source.mkdir(parents=True)
+    for stream in trial.streams:
+        (source / stream).mkdir(parents=True)
     with Meter() as meter:
         started = time.perf_counter()
         report(phase="starting")
-        system.open(source, folder / "work")
+        system.open(source, folder / "work", trial.streams)
         try:
             outcome.setup_s = time.perf_counter() - started
             started = time.perf_counter()
@@ -64,10 +72,10 @@ def run_trial(system: System, trial: Trial, folder: Path, report: Report) -> Out
             measure(system, trial, paths, source, outcome, meter, report)
             before_probes = system.facts() if trial.probing_s else {}
             if trial.probing_s:
-                probe_rates(system, trial, source, outcome, report)
+                probe_rates(system, trial, source / astream.STREAM, outcome, report)
             system.stop()
             report(phase="checking")
-            outcome.sample = {n: cut(system.rows(n), trial.last_closed_us()) for n in trial.sampled()}
+            outcome.sample = {n: cut(system.rows(n), trial) for n in trial.sampled()}
             for name, value in (before_probes or system.facts()).items():
                 setattr(outcome, name, value)
         finally:
@@ -79,16 +87,16 @@ def run_trial(system: System, trial: Trial, folder: Path, report: Report) -> Out
 def measure(
     system: System,
     trial: Trial,
-    paths: list[Path],
+    paths: list[list[Path]],
     source: Path,
     outcome: Outcome,
     meter: Meter,
     report: Report,
 ) -> None:
-    done = 0
-    for path in paths[: trial.warm_up]:  # one by one: the first batches are small for everybody
-        feed([path], source)
-        done += trial.rows
+    done, streams = 0, len(trial.streams)
+    for files in paths[: trial.warm_up]:  # one by one: the first batches are small for everybody
+        feed([files], source)
+        done += trial.rows * streams
         wait(system, done, time.perf_counter() + trial.limit_s, lambda n: report(phase="warming up", done=n))
     cpu, started = meter.cpu_s, time.perf_counter()
     feed(paths[trial.warm_up :], source)
@@ -97,7 +105,7 @@ def measure(
         outcome.progress.append((round(time.perf_counter() - started, 3), rows - done))
         report(phase="running", done=rows - done)
 
-    wait(system, done + trial.files * trial.rows, started + trial.limit_s, note)
+    wait(system, done + trial.fed, started + trial.limit_s, note)
     outcome.seconds = time.perf_counter() - started
     outcome.cpu_s = round(meter.cpu_s - cpu, 2)
 
@@ -143,19 +151,21 @@ def wait(system: System, rows: int, deadline: float, note: Callable[[int], None]
     note(done)
 
 
-def cut(rows: list[tuple[int, int, Any]], last_us: int) -> list[tuple[int, int, Any]]:
-    return sorted(row for row in rows if row[0] <= last_us)
+def cut(rows: list[tuple[Any, ...]], trial: Trial) -> list[tuple[Any, ...]]:
+    """The rows that are compared: of windows that every system has closed."""
+    last_us = trial.last_closed_us()
+    return sorted(row for row in rows if row[0] <= last_us and trial.compares(row[1]))
 
 
 def main(arguments: list[str]) -> None:
     spec, folder = Path(arguments[0]), Path(arguments[1])
-    trial = Trial(**json.loads(spec.read_text()))
+    trial = Trial.of(json.loads(spec.read_text()))
 
     def report(**news: Any) -> None:
         print(json.dumps(news), flush=True)
 
     try:
-        outcome = run_trial(make_system(trial.system), trial, folder, report)
+        outcome = run_trial(make_system(trial.system, trial.workload), trial, folder, report)
     except Exception as error:
         outcome = Outcome(
             trial, failure=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

@@ -35,6 +35,7 @@ class BenchOptions:
     seed: int
     out: str
     name: str | None
+    workloads: tuple[str, ...] = ("aggregation",)
 
 
 def run_bench(options: BenchOptions) -> bool:
@@ -43,12 +44,16 @@ def run_bench(options: BenchOptions) -> bool:
         from headrace.bench import campaign, report
         from headrace.bench.run import Finished, machine, run_sections
         from headrace.bench.trial import Trial
+        from headrace.bench.workload import Workload
     except ImportError as error:
         raise EngineError(
             "BENCH_PACKAGES", f"{error.name} is not installed", hint="pip install 'headrace[bench]'"
         ) from None
     base = Trial("headrace", 1, rows=options.rows, files=options.files, seed=options.seed)
-    sections = list(campaign.campaign(base, options.systems, options.curves, options.quick, options.probes))
+    kinds = [Workload(name) for name in options.workloads]
+    sections = list(
+        campaign.campaign(base, options.systems, options.curves, options.quick, options.probes, kinds)
+    )
     facts = {
         "command": shlex.join(["headrace", *sys.argv[1:]]),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -75,7 +80,7 @@ def run_bench(options: BenchOptions) -> bool:
     page = report.write_report(Path(options.out), name, facts, finished)
     screen = console.out()
     for trial, text in report.summary(finished):
-        screen.print(f"{trial.system:>8} {trial.queries:>6,} queries: {text}")
+        screen.print(f"{trial.system:>8} {trial.queries:>6,} {trial.workload} queries: {text}")
     for one in finished:
         for text in one.differences:
             screen.print(Text(f"Rows differ: {text}", "red"))
@@ -115,7 +120,7 @@ class _Progress:
         self._done = done
 
     def _title(self, trial: Trial) -> str:
-        return f"trial {self._number} of {self._trials}: {trial.system}, {trial.queries:,} queries"
+        return f"trial {self._number} of {self._trials}: {trial.system}, {trial.queries:,} {trial.workload} queries"
 
     def _view(self, trial: Trial, text: str) -> Table:
         view = Table.grid(padding=(0, 1))

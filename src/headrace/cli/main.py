@@ -286,6 +286,9 @@ def _known(name: str, known: Sequence[QueryInfo]) -> QueryInfo:
     return found[-1]
 
 
+WORKLOAD_NAMES = ("aggregation", "join", "complex")
+
+
 @cli.command(short_help="Measure Headrace and what people would use instead.")
 @click.option("--quick", is_flag=True, help="End within three minutes; small, so only for a first look.")
 @click.option("--with", "extra", multiple=True, type=click.Choice(["flink"]), help="Measure this system too.")
@@ -295,6 +298,13 @@ def _known(name: str, known: Sequence[QueryInfo]) -> QueryInfo:
     show_default=True,
     metavar="NAMES",
     help="Which systems, of headrace, spark (a streaming query each) and fused (one foreachBatch).",
+)
+@click.option(
+    "--workload",
+    "workloads",
+    multiple=True,
+    type=click.Choice(WORKLOAD_NAMES),
+    help="Only queries of this kind; may be given again. All kinds if not given, aggregations alone with --quick.",
 )
 @click.option(
     "--curves",
@@ -311,10 +321,18 @@ def _known(name: str, known: Sequence[QueryInfo]) -> QueryInfo:
     help="Rates to try for the sustainable throughput at 1,000 queries; 0 leaves it out.",
 )
 @click.option(
-    "--rows", type=click.IntRange(min=1_000), default=500_000, show_default=True, help="Tuples per file."
+    "--rows",
+    type=click.IntRange(min=1_000),
+    default=500_000,
+    show_default=True,
+    help="Tuples per file; joins take a fifth.",
 )
 @click.option(
-    "--files", type=click.IntRange(min=1), default=6, show_default=True, help="Files after warming up."
+    "--files",
+    type=click.IntRange(min=1),
+    default=6,
+    show_default=True,
+    help="Files after warming up; joins take half.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Same seed, same tuples and queries.")
 @click.option(
@@ -325,6 +343,7 @@ def bench(
     quick: bool,
     extra: tuple[str, ...],
     systems: str,
+    workloads: tuple[str, ...],
     curves: str,
     probes: int,
     rows: int,
@@ -350,7 +369,10 @@ def bench(
     )
     if quick:
         probes, rows, files, wanted = min(probes, 1), min(rows, 200_000), min(files, 4), ()
-    options = BenchOptions(quick, tuple(dict.fromkeys(chosen)), wanted, probes, rows, files, seed, out, name)
+    kinds = tuple(dict.fromkeys(workloads)) or (WORKLOAD_NAMES[:1] if quick else WORKLOAD_NAMES)
+    options = BenchOptions(
+        quick, tuple(dict.fromkeys(chosen)), wanted, probes, rows, files, seed, out, name, kinds
+    )
     if not run_bench(options):
         sys.exit(DIFFERS)
 

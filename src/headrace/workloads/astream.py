@@ -76,6 +76,15 @@ class AggregationQuery:
     stream: str = STREAM
 
     @property
+    def streams(self) -> tuple[str, ...]:
+        return (self.stream,)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What the selected columns are called, after the window's end."""
+        return ("key", "value")
+
+    @property
     def where(self) -> str:
         return " AND ".join(f"field{field} {operator} {value}" for field, operator, value in self.predicates)
 

@@ -12,6 +12,9 @@ How the same rows come out, and what was done for Flink's sake:
 * A HOP table function whose range is not a multiple of its slide is refused. Such a query aggregates slices, as long as
   the greatest common divisor, by TUMBLE, and these by the older HOP group window, which takes any slide. That was
   faster than the group window over all rows. TUMBLE and HOP aggregate before the shuffle and after it.
+* A join is a window join: of HOP or TUMBLE on both sides, with the predicates before it. Where HOP refuses a slide, it
+  gets the greatest common divisor, and windows that are not the query's are left out before the join. Every stream has
+  a reader of its own.
 * The job runs from the first file to the last, so state spans warm-up and measurement. A file is done when every
   writer's watermark has passed it: its results are written, though to files that are open until the job stops.
 * There are no checkpoints, state is on the heap, objects are reused, and the files are read once for all queries.
@@ -41,9 +44,15 @@ from headrace.bench.systems.flink_install import (
     pyflink_of,
     python_of,
 )
-from headrace.bench.systems.flink_sql import render_files, render_query, render_results, render_stream
+from headrace.bench.systems.flink_sql import (
+    files_of,
+    render_files,
+    render_query,
+    render_results,
+    render_stream,
+)
+from headrace.bench.workload import Query
 from headrace.workloads import astream
-from headrace.workloads.astream import AggregationQuery
 
 HEAP = "3g"
 DEPLOY_S = 1_800.0
@@ -69,8 +78,8 @@ class Flink:
 
     name = "flink"
 
-    def open(self, feed: Path, work: Path) -> None:
-        self._feed, self._work = feed, work
+    def open(self, feed: Path, work: Path, streams: Sequence[str]) -> None:
+        self._work, self._streams = work, tuple(streams)
         self._venv = install_flink()
         work.mkdir(parents=True, exist_ok=True)
         (work / "log4j.properties").write_text(LOGGING)
@@ -88,18 +97,18 @@ class Flink:
         threading.Thread(target=self._listen, name="flink", daemon=True).start()
         self._await("ready", END_S)
 
-    def create(self, queries: Sequence[AggregationQuery]) -> None:
-        self._count = len(queries)
-        results = self._work / "results"
+    def create(self, queries: Sequence[Query]) -> None:
+        self._columns = [query.columns for query in queries]
+        results, pause = self._work / "results", pause_ms(len(queries))
         self._tell(
             {
-                "settings": settings(len(queries)),
+                "settings": settings(sum(len(query.streams) for query in queries)),
                 "tables": [
-                    render_files(self._work / "in", pause_ms(len(queries))),
+                    *(render_files(stream, self._work / "in" / stream, pause) for stream in self._streams),
                     *(render_results(n, query, results / f"q{n}") for n, query in enumerate(queries)),
                 ],
-                "source": render_stream(),
-                "stream": astream.STREAM,
+                "streams": {stream: render_stream(stream) for stream in self._streams},
+                "files": {stream: files_of(stream) for stream in self._streams},
                 "event_time": astream.EVENT_TIME,
                 "inserts": [f"INSERT INTO q{n} {render_query(query)}" for n, query in enumerate(queries)],
             }
@@ -115,16 +124,17 @@ class Flink:
         self._tell("stop")
         self._await("stopped", DEPLOY_S)
 
-    def rows(self, number: int) -> list[tuple[int, int, Any]]:
+    def rows(self, number: int) -> list[tuple[Any, ...]]:
         files = self._written(number)
         if not files:
             return []
         found = ds.dataset(files, format="parquet").to_table()
-        ends = found["end"].cast("timestamp[us]").cast("int64").to_pylist()
-        return list(zip(ends, found["key"].to_pylist(), found["value"].to_pylist(), strict=True))
+        ends = found["end"].cast("timestamp[us]").cast("int64")
+        columns = [ends, *(found[name] for name in self._columns[number])]
+        return list(zip(*(column.to_pylist() for column in columns), strict=True))
 
     def facts(self) -> dict[str, Any]:
-        files = [path for number in range(self._count) for path in self._written(number)]
+        files = [path for number in range(len(self._columns)) for path in self._written(number)]
         return {
             "result_rows": sum(pq.read_metadata(path).num_rows for path in files),
             "bytes_written": sum(path.stat().st_size for path in files),
@@ -180,9 +190,9 @@ def pause_ms(queries: int) -> int:
     return min(1_000, 10 + 5 * queries)
 
 
-def settings(queries: int) -> dict[str, str]:
-    """Of the job: two slots, and memory for as many queries."""
-    network = f"{max(256, 4 * queries)}m"
+def settings(inputs: int) -> dict[str, str]:
+    """Of the job: two slots, and memory for as many inputs: one of an aggregation, one per stream of a join."""
+    network = f"{max(256, 4 * inputs)}m"
     return {
         "parallelism.default": "2",
         "taskmanager.numberOfTaskSlots": "2",
@@ -191,7 +201,7 @@ def settings(queries: int) -> dict[str, str]:
         "taskmanager.memory.network.max": network,
         "pipeline.object-reuse": "true",
         "pipeline.auto-watermark-interval": "50ms",
-        "execution.buffer-timeout.interval": f"{pause_ms(queries)}ms",
+        "execution.buffer-timeout.interval": f"{pause_ms(inputs)}ms",
         "table.local-time-zone": "UTC",
         "metrics.reporters": "jmx",
         "metrics.reporter.jmx.factory.class": "org.apache.flink.metrics.jmx.JMXReporterFactory",

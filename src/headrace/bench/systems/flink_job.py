@@ -35,13 +35,17 @@ def main(feed: Path, work: Path) -> None:
     jvm = get_gateway().jvm
     (work / "in").mkdir()
     say(ready=True)
-    job = Job(jvm, json.loads(sys.stdin.readline()))
+    told = json.loads(sys.stdin.readline())
+    for stream in told["streams"]:
+        (work / "in" / stream).mkdir()
+    job = Job(jvm, told)
     say(deployed=True)
-    progress = Progress(job, feed, work / "in")
+    progress = [Progress(job, stream, feed / stream, work / "in" / stream) for stream in told["streams"]]
     checked = time.monotonic()
     while not select.select([sys.stdin], [], [], POLL_S)[0]:
-        if progress.advance():
-            say(done=progress.done)
+        moved = [one.advance() for one in progress]
+        if any(moved):
+            say(done=len(progress) * min(one.done for one in progress))
         if time.monotonic() - checked > CHECK_S:
             job.check()
             checked = time.monotonic()
@@ -57,8 +61,8 @@ def say(**news: Any) -> None:
 class Job:
     """All queries as one Flink job, running when the constructor returns.
 
-    One task reads the files and tells the time; everything after it runs in two. SQL has no way to say so for files,
-    so the table of files becomes a stream of Flink's internal rows, without conversion, and a table again.
+    One task reads a stream's files and tells the time; everything after it runs in two. SQL has no way to say so for
+    files, so a table of files becomes a stream of Flink's internal rows, without conversion, and a table again.
     """
 
     def __init__(self, jvm: Any, told: dict[str, Any]) -> None:
@@ -73,14 +77,15 @@ class Job:
         tables = StreamTableEnvironment.create(StreamExecutionEnvironment.get_execution_environment(settings))
         for statement in told["tables"]:
             tables.execute_sql(statement)
-        self._spread(tables, told["source"], told["stream"], told["event_time"])
+        for stream, source in told["streams"].items():
+            self._spread(tables, source, stream, told["event_time"])
         statements = tables.create_statement_set()
         for statement in told["inserts"]:
             statements.add_insert_sql(statement)
         self._client = statements.execute().get_job_client()
         management = self._jvm.java.lang.management.ManagementFactory
         self._beans = management.getPlatformMBeanServer()
-        self._await_tasks(len(told["inserts"]))
+        self._await_tasks(len(told["inserts"]), told["files"])
 
     def _spread(self, tables: Any, source: str, name: str, event_time: str) -> None:
         """Translate `source` into one task, and let `name` be its rows, which go to all tasks in turn."""
@@ -100,22 +105,26 @@ class Job:
         builder = builder.watermark(event_time, "SOURCE_WATERMARK()")
         tables._j_tenv.createTemporaryView(name, stream, builder.build())
 
-    def _await_tasks(self, queries: int) -> None:
+    def _await_tasks(self, queries: int, files: dict[str, str]) -> None:
         while True:
-            self._readers = self._named("numRecordsIn", SOURCE)
+            readers = self._named("numRecordsIn", SOURCE)
             self.writers = self._named("currentInputWatermark", WRITER)
-            if len(self._readers) == 1 and len(self.writers) == TASKS * queries:
-                return
+            if len(readers) == len(files) and len(self.writers) == TASKS * queries:
+                break
             self.check()
             time.sleep(10 * POLL_S)
+        self._readers = {
+            stream: next(r for r in readers if table in r.getKeyProperty("operator_name"))
+            for stream, table in files.items()
+        }
 
     def _named(self, metric: str, operator: str) -> list[Any]:
         pattern = self._jvm.javax.management.ObjectName(f"{METRICS}.{metric}:*")
         found = self._beans.queryNames(pattern, None)
         return [name for name in found if name.getKeyProperty("operator_name").startswith(operator)]
 
-    def rows_read(self) -> int:
-        return int(self._beans.getAttribute(self._readers[0], "Count"))
+    def rows_read(self, stream: str) -> int:
+        return int(self._beans.getAttribute(self._readers[stream], "Count"))
 
     def watermark(self, writer: Any) -> int:
         """Milliseconds since 1970: all windows that end by then are with the writer."""
@@ -143,14 +152,14 @@ class Fed:
 
 
 class Progress:
-    """Lets Flink see one file at a time, and tells how far the slowest writer is.
+    """Lets Flink see one file of a stream at a time, and tells how far the slowest writer is.
 
     A file is shown to Flink when it has begun to read the one before: there is always one more to read, and never two
     to choose from. A file is done when all writers' watermarks have passed its last row's millisecond.
     """
 
-    def __init__(self, job: Job, feed: Path, shown: Path) -> None:
-        self._job, self._feed, self._shown = job, feed, shown
+    def __init__(self, job: Job, stream: str, feed: Path, shown: Path) -> None:
+        self._job, self._stream, self._feed, self._shown = job, stream, feed, shown
         self._files: list[Fed] = []
         self._passed = 0
         self._at = [BEFORE_ALL] * len(job.writers)
@@ -180,7 +189,7 @@ class Progress:
 
     def _show_next(self) -> None:
         begun = self._files[-2].rows if len(self._files) > 1 else 0
-        if self._files and self._job.rows_read() <= begun:
+        if self._files and self._job.rows_read(self._stream) <= begun:
             return
         names = sorted(os.listdir(self._feed))
         if len(names) > len(self._files):

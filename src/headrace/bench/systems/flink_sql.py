@@ -5,10 +5,12 @@ from __future__ import annotations
 from math import gcd
 from pathlib import Path
 
+from headrace.bench.systems.flink_joins_sql import render_complex, render_join, seconds
+from headrace.bench.workload import Query
 from headrace.workloads import astream
 from headrace.workloads.astream import AggregationQuery
+from headrace.workloads.astream_joins import ComplexQuery, JoinQuery
 
-FILES = "files"
 NUMBERS = ("key", *(f"field{i}" for i in range(1, astream.FIELDS + 1)))
 
 PARTIALS = {
@@ -21,40 +23,56 @@ PARTIALS = {
 """What a slice keeps of a field, and how slices make a window's value."""
 
 
-def render_files(folder: Path, pause_ms: int) -> str:
-    """The files as a table. `read_time` is the event time: one that Flink can tell the time by."""
+def files_of(stream: str) -> str:
+    """The table of a stream's files."""
+    return f"files_{stream}"
+
+
+def render_files(stream: str, folder: Path, pause_ms: int) -> str:
+    """A stream's files as a table. `read_time` is the event time: one that Flink can tell the time by."""
     columns = ", ".join(f"`{name}` BIGINT" for name in NUMBERS)
     return (
-        f"CREATE TABLE {FILES} ({columns}, ts TIMESTAMP(6), read_time AS CAST(ts AS TIMESTAMP(3)), "
+        f"CREATE TABLE {files_of(stream)} ({columns}, ts TIMESTAMP(6), read_time AS CAST(ts AS TIMESTAMP(3)), "
         "WATERMARK FOR read_time AS read_time - INTERVAL '0.001' SECOND) "
         f"WITH ('connector' = 'filesystem', 'path' = '{folder.as_uri()}', "
         f"'source.monitor-interval' = '{pause_ms}ms', 'format' = 'parquet', 'parquet.utc-timezone' = 'true')"
     )
 
 
-def render_stream() -> str:
+def render_stream(stream: str) -> str:
     columns = ", ".join(f"`{name}`" for name in NUMBERS)
-    return f"SELECT {columns}, read_time AS {astream.EVENT_TIME} FROM {FILES}"
+    return f"SELECT {columns}, read_time AS {astream.EVENT_TIME} FROM {files_of(stream)}"
 
 
-def render_results(number: int, query: AggregationQuery, folder: Path) -> str:
-    kind = "DOUBLE" if query.aggregate == "AVG" else "BIGINT"
+def render_results(number: int, query: Query, folder: Path) -> str:
+    average = isinstance(query, AggregationQuery) and query.aggregate == "AVG"
+    kinds = {name: "DOUBLE" if average and name == "value" else "BIGINT" for name in query.columns}
+    columns = ", ".join(f"`{name}` {kind}" for name, kind in kinds.items())
     return (
-        f"CREATE TABLE q{number} (`end` TIMESTAMP(3), `key` BIGINT, `value` {kind}) "
+        f"CREATE TABLE q{number} (`end` TIMESTAMP(3), {columns}) "
         f"WITH ('connector' = 'filesystem', 'path' = '{folder.as_uri()}', 'format' = 'parquet', "
         "'parquet.utc-timezone' = 'true', 'parquet.compression' = 'UNCOMPRESSED')"
     )
 
 
-def render_query(query: AggregationQuery) -> str:
-    """Flink SQL of a query: window end, key and value, over windows that begin at multiples of the slide since 1970.
+def render_query(query: Query) -> str:
+    """Flink SQL of a query: window end, key and the rest, over windows that begin at multiples of the slide since 1970.
 
     >>> render_query(AggregationQuery("SUM", 1, ((2, ">", 7),), 10, 10))
     "SELECT window_end, `key`, SUM(field1) FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '10' SECOND) \
 WHERE field2 > 7 GROUP BY window_start, window_end, `key`"
     """
-    if query.range_s % query.slide_s:
-        return render_slices(query)
+    match query:
+        case JoinQuery():
+            return render_join(query)
+        case ComplexQuery():
+            return render_complex(query)
+        case AggregationQuery():
+            return render_slices(query) if query.range_s % query.slide_s else render_windows(query)
+
+
+def render_windows(query: AggregationQuery) -> str:
+    """For a range that is a multiple of its slide: window table functions know these."""
     value = aggregate_of(query)
     if query.range_s == query.slide_s:
         windows = f"TUMBLE(TABLE {query.stream}, DESCRIPTOR(ts), {seconds(query.range_s)})"
@@ -85,7 +103,3 @@ def aggregate_of(query: AggregationQuery) -> str:
     """AVG of whole numbers is a whole number in Flink, unlike in Spark."""
     field = f"field{query.field}"
     return f"AVG(CAST({field} AS DOUBLE))" if query.aggregate == "AVG" else f"{query.aggregate}({field})"
-
-
-def seconds(count: int) -> str:
-    return f"INTERVAL '{count}' SECOND"

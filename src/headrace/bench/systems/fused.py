@@ -55,9 +55,10 @@ class Fused:
 
     name = "fused"
 
-    def open(self, feed: Path, work: Path) -> None:
+    def open(self, feed: Path, work: Path, streams: Sequence[str]) -> None:
+        (stream,) = streams
         self._spark = start_session(f"local[{CORES}]", SETTINGS)
-        self._stream = self._spark.readStream.schema(astream.DDL).parquet(str(feed))
+        self._stream = self._spark.readStream.schema(astream.DDL).parquet(str(feed / stream))
         self._work = work
         for folder in ("output", "state"):
             (work / folder).mkdir(parents=True)

@@ -10,9 +10,10 @@ import pyspark
 
 import headrace
 from headrace import sources
+from headrace.bench.workload import Query
 from headrace.engine.spark import start_session
 from headrace.workloads import astream
-from headrace.workloads.astream import AggregationQuery
+from headrace.workloads.astream_joins import text_of
 
 INTERVAL = "100 milliseconds"
 
@@ -22,28 +23,28 @@ class Shared:
 
     name = "headrace"
 
-    def open(self, feed: Path, work: Path) -> None:
+    def open(self, feed: Path, work: Path, streams: Sequence[str]) -> None:
         self._live: dict[int, str] = {}
         self._spark = start_session("local[2]")
         self._hr = headrace.open(work / "warehouse", spark=self._spark, progress=False)
-        files = sources.files(feed, "parquet")
-        self._hr.create_stream(astream.STREAM, astream.DDL, event_time=astream.EVENT_TIME, source=files)
+        for stream in streams:
+            files = sources.files(feed / stream, "parquet")
+            self._hr.create_stream(stream, astream.DDL, event_time=astream.EVENT_TIME, source=files)
         self._hr.warm_up()
 
-    def create(self, queries: Sequence[AggregationQuery]) -> None:
+    def create(self, queries: Sequence[Query]) -> None:
         for number, query in enumerate(queries):
-            text = query.spark_sql() if number % 2 else query.cql()
-            self._hr.create_query(text, name=f"q{number}")
+            self._hr.create_query(text_of(query, number), name=f"q{number}")
+        self._columns = [query.columns for query in queries]
         self._hr.run_available()
         self._hr.start(INTERVAL)
 
     def done(self) -> int:
         return self._hr.metrics().input_rows
 
-    def request(self, create: Iterable[tuple[int, AggregationQuery]], drop: Iterable[int]) -> None:
+    def request(self, create: Iterable[tuple[int, Query]], drop: Iterable[int]) -> None:
         for number, query in create:
-            text = query.spark_sql() if number % 2 else query.cql()
-            self._live[number] = self._hr.create_query(text).name
+            self._live[number] = self._hr.create_query(text_of(query, number)).name
         for number in drop:
             self._hr.drop_query(self._live.pop(number))
 
@@ -58,7 +59,7 @@ class Shared:
         self._hr.stop()
         self._hr.run_available()
 
-    def rows(self, number: int) -> list[tuple[int, int, Any]]:
+    def rows(self, number: int) -> list[tuple[Any, ...]]:
         query = self._hr.query(f"q{number}")
         if number == 0:  # whoever else is measured, plain Spark is asked
             verdict = query.audit()
@@ -66,8 +67,8 @@ class Shared:
                 raise AssertionError(f"q{number} differs from plain Spark: {verdict}")
         found = query.results().toArrow()
         end = "window_end" if "window_end" in found.column_names else "end"
-        ends = found[end].cast("int64").to_pylist()
-        return list(zip(ends, found["key"].to_pylist(), found["value"].to_pylist(), strict=True))
+        columns = [found[end].cast("int64"), *(found[name] for name in self._columns[number])]
+        return list(zip(*(column.to_pylist() for column in columns), strict=True))
 
     def facts(self) -> dict[str, Any]:
         found = [epoch.cost for epoch in self._hr.recent_epochs()]

@@ -6,29 +6,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from headrace.workloads.astream import AggregationQuery
+from headrace.bench.workload import Query
 
 
 class System(Protocol):
-    """A system under test, in a process of its own. Files appear in `feed`, whole and in order of their names.
+    """A system under test, in a process of its own. Every stream has a folder in `feed`, where its files appear, whole
+    and in order of their names.
 
     `open` brings up what is there before any query (a session, a cluster). `create` returns when the queries are
     deployed, and takes all of them at once. `done` is how many tuples the slowest query has worked off with its results
-    written. `rows` are one query's as (window end in microseconds since 1970, key, value), after `stop`.
+    written: of all streams, as many of each as of the one that it is least far with. `rows` are one query's as (window
+    end in microseconds since 1970, key, the other columns), after `stop`.
     """
 
     name: str
 
-    def open(self, feed: Path, work: Path) -> None: ...
+    def open(self, feed: Path, work: Path, streams: Sequence[str]) -> None: ...
 
-    def create(self, queries: Sequence[AggregationQuery]) -> None: ...
+    def create(self, queries: Sequence[Query]) -> None: ...
 
     def done(self) -> int: ...
 
     def stop(self) -> None:
         """No more files come; let what is under way end, keep the results."""
 
-    def rows(self, number: int) -> list[tuple[int, int, Any]]: ...
+    def rows(self, number: int) -> list[tuple[Any, ...]]: ...
 
     def facts(self) -> dict[str, Any]:
         """Fields of `Outcome` that only the system knows: result_rows, bytes_*, phases_s, versions."""
