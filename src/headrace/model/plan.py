@@ -8,7 +8,7 @@ from enum import Enum
 from headrace.model.predicate import Op, Operand, Predicate, Value
 from headrace.model.query import AggregateFunction, QueryId, StreamName
 from headrace.model.types import SqlType
-from headrace.model.window import Window
+from headrace.model.window import SessionWindow, Window
 
 
 class ScanPath(Enum):
@@ -145,6 +145,39 @@ class AggregationOperator:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionOperator:
+    """A shared aggregation over sessions: same stream, same grouping keys, same scan path.
+
+    It is made like an AggregationOperator, with gaps in place of windows: `StateColumn.window` and `Output.window` index
+    `gaps`. A query's sessions are those of the tuples that its base column (its WHERE) accepts.
+    """
+
+    id: str
+    stream: StreamName
+    path: ScanPath
+    event_time: Operand
+    keys: tuple[Operand, ...]
+    inputs: tuple[Operand, ...]
+    operands: tuple[OperandIndex, ...]
+    gaps: tuple[SessionWindow, ...]
+    columns: tuple[StateColumn, ...]
+    families: tuple[Family, ...]
+    measures: tuple[Measure, ...]
+    lanes: tuple[Lane, ...]
+    outputs: tuple[Output, ...]
+
+    @property
+    def scanned(self) -> tuple[Operand, ...]:
+        """The distinct operands a map task must read for this operator."""
+        wanted = (self.event_time, *self.keys, *self.inputs, *(index.operand for index in self.operands))
+        return tuple(dict.fromkeys(wanted))
+
+
+AggregatingOperator = AggregationOperator | SessionOperator
+"""What keeps partial aggregates of tuples from epoch to epoch."""
+
+
+@dataclass(frozen=True, slots=True)
 class SelectionOperator:
     """Shared stateless filters: each accepted tuple is stored once with its query-set.
 
@@ -265,7 +298,7 @@ class FallbackQuery:
     signature: str
 
 
-Operator = AggregationOperator | SelectionOperator
+Operator = AggregationOperator | SessionOperator | SelectionOperator
 
 
 @dataclass(frozen=True, slots=True)
