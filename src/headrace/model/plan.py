@@ -148,8 +148,8 @@ class AggregationOperator:
 class SessionOperator:
     """A shared aggregation over sessions: same stream, same grouping keys, same scan path.
 
-    It is made like an AggregationOperator, with gaps in place of windows: `StateColumn.window` and `Output.window` index
-    `gaps`. A query's sessions are those of the tuples that its base column (its WHERE) accepts.
+    It is made like an AggregationOperator, with gaps (ascending) in place of windows: `StateColumn.window` and
+    `Output.window` index `gaps`. A query's sessions are those of the tuples that its base column (its WHERE) accepts.
     """
 
     id: str

@@ -68,11 +68,11 @@ class Aggregate:
 class Aggregation:
     """A windowed aggregation that the shared operator runs.
 
-    A result row is `(window_start, window_end, k0.., a0..)`, of which all is stored but the start of a window that is
-    no session: keys and aggregates in the order given here. `finish` holds one Spark SQL expression per output column over those names (a
-    `window` struct is named through `named_struct('start', window_start, 'end', window_end)`), and `having` one
-    boolean or None. `fragile` says that one of these may raise for some row: the engine tries them on new rows before
-    an epoch counts.
+    A result row is `(window_start, window_end, k0.., a0..)`: keys and aggregates in the order given here. All of it is
+    stored, but for the start of a window that is no session. `finish` holds one Spark SQL expression per output column
+    over those names (a `window` struct is named through `named_struct('start', window_start, 'end', window_end)`), and
+    `having` one boolean or None. `fragile` says that one of these may raise for some row: the engine tries them on new
+    rows before an epoch counts.
     """
 
     window: AnyWindow

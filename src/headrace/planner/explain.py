@@ -63,7 +63,9 @@ def _when(window: AnyWindow | None) -> str:
         case None:
             return "per epoch"
         case SessionWindow():
-            return f"when a session closes, {render_window(window)}; reads the log from the query's first epoch"
+            return (
+                f"when a session closes, {render_window(window)}; reads the log from the query's first epoch"
+            )
         case Window():
             return f"when a window closes, {render_window(window)}"
 
