@@ -19,7 +19,7 @@ from headrace.engine.errors import reported_error
 from headrace.engine.records import ResultFile, SegmentFile
 from headrace.engine.tasks import EpochTask, Shipped, reduce_task, scan_task
 from headrace.model.epoch import Chunk, Epoch
-from headrace.model.plan import AggregationOperator, Operator, ScanPath, SharedPlan
+from headrace.model.plan import AggregatingOperator, Operator, ScanPath, SharedPlan
 from headrace.model.query import Stream
 
 SPLIT_ROWS = 1 << 17
@@ -124,7 +124,7 @@ def has_work(operator: Operator, epoch: Epoch, segments: Sequence[SegmentFile]) 
         return True
     moved = part.watermark_us > part.closed_us
     return (
-        isinstance(operator, AggregationOperator)
+        isinstance(operator, AggregatingOperator)
         and moved
         and any(s.operator == operator.id for s in segments)
     )
@@ -134,7 +134,7 @@ def _control(
     task: EpochTask, busy: Sequence[Operator], segments: Sequence[SegmentFile], partitions: int
 ) -> list[tuple[int, dict[str, Any]]]:
     """One control row per reduce partition: which operators it runs, over which segments."""
-    ids = [o.id for o in busy if isinstance(o, AggregationOperator)]
+    ids = [o.id for o in busy if isinstance(o, AggregatingOperator)]
     held = [s for s in segments if s.operator in ids]
     return [
         (

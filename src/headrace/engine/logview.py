@@ -58,7 +58,9 @@ class LogIndex:
 
 
 def log_frame(spark: SparkSession, root: Path, stream: Stream, logged: Sequence[Logged]) -> DataFrame:
-    """The stream's columns and CLOSED_COLUMN. Chunks without late tuples need no look-up: nothing closed on them."""
+    """The stream's columns and CLOSED_COLUMN. Chunks with no tuple behind the watermark need no look-up: to these,
+    nothing that has closed matters.
+    """
     if not logged:
         empty = chunk_schema_frame(spark, stream)
         return empty.withColumn(CLOSED_COLUMN, F.lit(NEVER_US).cast("bigint"))
@@ -66,7 +68,7 @@ def log_frame(spark: SparkSession, root: Path, stream: Stream, logged: Sequence[
     late = {
         str(root / item.chunk.path): item.closed_us
         for item in logged
-        if item.chunk.min_us is not None and item.chunk.min_us < item.closed_us
+        if item.chunk.min_us is not None and item.chunk.min_us <= item.closed_us
     }
     names = [F.col(quote_name(column.name)) for column in stream.columns]
     never = F.lit(NEVER_US).cast("bigint")

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,18 +24,31 @@ from headrace.catalog.warehouse import open_envelope
 from headrace.engine.records import SegmentFile
 from headrace.engine.result_files import ResultWriter
 from headrace.model.errors import EngineError, HeadraceError, LogError
-from headrace.model.plan import AggregationOperator, ScanPath, SelectionOperator, SharedPlan
+from headrace.model.plan import (
+    AggregationOperator,
+    Operator,
+    ScanPath,
+    SelectionOperator,
+    SessionOperator,
+    SharedPlan,
+)
 from headrace.model.predicate import Operand
-from headrace.operators.aggregation import reduce_aggregation
-from headrace.operators.bundle import read_bundle, write_bundle
+from headrace.operators.aggregation import Reduced, reduce_aggregation
+from headrace.operators.bundle import Item, read_bundle, write_bundle
+from headrace.operators.micro import combine_micros, prepare_micros, receive_micros, ship_micros
 from headrace.operators.prepared import AggregationLogic
 from headrace.operators.segment import Segment, segment_from, segment_items
 from headrace.operators.selection import SelectionLogic
+from headrace.operators.session_logic import SessionLogic
+from headrace.operators.session_segment import SessionSegment, session_segment_from, session_segment_items
+from headrace.operators.sessions import ReducedSessions, reduce_sessions
 from headrace.operators.tuples import combine_tuples, prepare_tuples, receive_tuples, ship_tuples
 from headrace.planner import shared as _registers_plan_classes  # noqa: F401
 
 Shipped = tuple[int, tuple[str, str, bytes]]
 """(reduce partition, (kind, name, blob)): what map tasks send."""
+
+Decoded = TypeVar("Decoded", Segment, SessionSegment)
 
 REPORT = pa.schema([("report", pa.string())])
 REPORT_DDL = "report string"
@@ -62,9 +75,10 @@ class PreparedPlan:
 
     plan: SharedPlan
     aggregations: dict[str, AggregationLogic]
+    sessions: dict[str, SessionLogic]
     selections: dict[str, SelectionLogic]
 
-    def scanning(self, stream: str, path: ScanPath) -> list[AggregationOperator | SelectionOperator]:
+    def scanning(self, stream: str, path: ScanPath) -> list[Operator]:
         return [o for o in self.plan.operators if o.stream == stream and o.path is path]
 
 
@@ -74,7 +88,8 @@ def prepared_plan(root: str, plan: str) -> PreparedPlan:
     shared: SharedPlan = open_envelope(path.read_bytes(), "plan", path)
     aggregations = {o.id: AggregationLogic(o) for o in shared.operators if isinstance(o, AggregationOperator)}
     selections = {o.id: SelectionLogic(o) for o in shared.operators if isinstance(o, SelectionOperator)}
-    return PreparedPlan(shared, aggregations, selections)
+    sessions = {o.id: SessionLogic(o) for o in shared.operators if isinstance(o, SessionOperator)}
+    return PreparedPlan(shared, aggregations, sessions, selections)
 
 
 def _attempt_name(task: EpochTask, part: str) -> str:
@@ -107,6 +122,12 @@ def map_tuples(
                 tuples = prepare_tuples(operator, columns, task.closed[stream])
                 if tuples is not None:
                     for shipment in ship_tuples(operator, combine_tuples(operator, tuples), task.partitions):
+                        yield shipment.partition, ("tuples", operator.id, shipment.blob)
+            case SessionOperator():
+                micros = prepare_micros(operator, columns, task.closed[stream])
+                if micros is not None:
+                    micros = combine_micros(operator, micros, task.closed[stream])
+                    for shipment in ship_micros(operator, micros, task.partitions):
                         yield shipment.partition, ("tuples", operator.id, shipment.blob)
             case SelectionOperator():
                 logic = prepared.selections[operator.id]
@@ -229,32 +250,73 @@ def _reduce(control: dict[str, Any], received: dict[str, list[bytes]]) -> dict[s
     }
     writer = ResultWriter(task.root, _attempt_name(task, f"p{partition}"), task.epoch)
     for id_ in control["operators"]:
-        logic = prepared.aggregations[id_]
-        operator = logic.operator
         held = [SegmentFile(**s) for s in control["segments"] if s["operator"] == id_]
-        kept, absorbed, level = absorb(held)
-        tuples = receive_tuples(operator, received.pop(id_, []))
-        reduced = reduce_aggregation(
-            logic,
-            tuples,
-            [load_segment(task.root, s) for s in absorbed],
-            [load_segment(task.root, s) for s in kept],
-            task.closed[operator.stream],
-            task.watermark[operator.stream],
-            writer.add,
-        )
+        blobs = received.pop(id_, [])
+        reduced: Reduced | ReducedSessions
+        if id_ in prepared.sessions:
+            reduced, segments = _reduce_sessions(task, partition, prepared.sessions[id_], blobs, held, writer)
+        else:
+            reduced, segments = _reduce_windows(
+                task, partition, prepared.aggregations[id_], blobs, held, writer
+            )
         report["failures"].update({str(q): reason for q, reason in reduced.failures.items()})
         for query, count in reduced.rows.items():
             report["rows"][str(query)] = report["rows"].get(str(query), 0) + count
-        report["segments"] += [asdict(s) for s in kept]
-        if reduced.segment is not None:
-            report["segments"].append(
-                asdict(_write_segment(task, operator, partition, reduced.segment, level))
-            )
+        report["segments"] += [asdict(segment) for segment in segments]
     report["results"] = writer.finish()
     report["metrics"] = {"reduce_seconds": time.perf_counter() - started}
     faults.reach_task("task.reduce")
     return report
+
+
+def _reduce_windows(
+    task: EpochTask,
+    partition: int,
+    logic: AggregationLogic,
+    blobs: list[bytes],
+    held: list[SegmentFile],
+    writer: ResultWriter,
+) -> tuple[Reduced, list[SegmentFile]]:
+    """(what a windowed aggregation produced, its live segments)."""
+    operator = logic.operator
+    kept, absorbed, level = absorb(held)
+    reduced = reduce_aggregation(
+        logic,
+        receive_tuples(operator, blobs),
+        [load_segment(task.root, s) for s in absorbed],
+        [load_segment(task.root, s) for s in kept],
+        task.closed[operator.stream],
+        task.watermark[operator.stream],
+        writer.add,
+    )
+    if reduced.segment is not None:
+        items, last_end_us = segment_items(reduced.segment), reduced.segment.last_end_us
+        kept.append(_write_segment(task, operator.id, partition, items, level, last_end_us))
+    return reduced, kept
+
+
+def _reduce_sessions(
+    task: EpochTask,
+    partition: int,
+    logic: SessionLogic,
+    blobs: list[bytes],
+    held: list[SegmentFile],
+    writer: ResultWriter,
+) -> tuple[ReducedSessions, list[SegmentFile]]:
+    """(what a session aggregation produced, its live segment)."""
+    operator = logic.operator
+    reduced = reduce_sessions(
+        logic,
+        receive_micros(operator, blobs),
+        [load_session_segment(task.root, s) for s in held],
+        task.closed[operator.stream],
+        task.watermark[operator.stream],
+        writer.add,
+    )
+    if reduced.segment is None:
+        return reduced, []
+    items, last_end_us = session_segment_items(reduced.segment), reduced.segment.last_end_us
+    return reduced, [_write_segment(task, operator.id, partition, items, 0, last_end_us)]
 
 
 def absorb(held: Sequence[SegmentFile]) -> tuple[list[SegmentFile], list[SegmentFile], int]:
@@ -275,11 +337,20 @@ def absorb(held: Sequence[SegmentFile]) -> tuple[list[SegmentFile], list[Segment
 
 
 def load_segment(root: str, file: SegmentFile) -> Segment:
-    """A segment, memory-mapped; damage is named."""
+    """A segment of windows, memory-mapped; damage is named."""
+    return _load(root, file, segment_from)
+
+
+def load_session_segment(root: str, file: SegmentFile) -> SessionSegment:
+    """The same for a segment of sessions."""
+    return _load(root, file, session_segment_from)
+
+
+def _load(root: str, file: SegmentFile, decode: Callable[[dict[str, Item]], Decoded]) -> Decoded:
     path = Path(root, file.path)
     try:
         with pa.memory_map(str(path)) as source:
-            return segment_from(read_bundle(source))
+            return decode(read_bundle(source))
     except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
         raise EngineError(
             "SEGMENT_DAMAGED",
@@ -290,11 +361,11 @@ def load_segment(root: str, file: SegmentFile) -> Segment:
 
 
 def _write_segment(
-    task: EpochTask, operator: AggregationOperator, partition: int, segment: Segment, level: int
+    task: EpochTask, operator: str, partition: int, items: dict[str, Item], level: int, last_end_us: int
 ) -> SegmentFile:
-    rel = f"groups/main/segments/{_attempt_name(task, f'{operator.id}-p{partition}')}.arrow"
+    rel = f"groups/main/segments/{_attempt_name(task, f'{operator}-p{partition}')}.arrow"
     path = Path(task.root, rel)
     path.parent.mkdir(parents=True, exist_ok=True)
     with pa.OSFile(str(path), "wb") as sink:
-        write_bundle(segment_items(segment), sink)
-    return SegmentFile(operator.id, partition, rel, path.stat().st_size, level, segment.last_end_us)
+        write_bundle(items, sink)
+    return SegmentFile(operator, partition, rel, path.stat().st_size, level, last_end_us)

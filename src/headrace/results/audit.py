@@ -20,6 +20,7 @@ from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.query import Fallback, Stream
+from headrace.model.window import SessionWindow, Window
 from headrace.results.compare import compare_rows
 from headrace.results.view import query_frame, readable
 
@@ -57,7 +58,7 @@ class Span:
     """The part of a query's life that log and results still cover.
 
     Tuples of epochs [first, last) against rows delivered from epoch `delivered` on, for windows that end in
-    (after_us, until_us].
+    (after_us, until_us], and for sessions that start after `began_us`.
     """
 
     first: int
@@ -66,6 +67,7 @@ class Span:
     after_us: int
     until_us: int
     note: str | None
+    began_us: int = NEVER_US
 
 
 def audit_query(
@@ -88,11 +90,19 @@ def audit_query(
         )
     ends = (span.after_us, span.until_us)
     try:
-        plain = run_log_sql(spark, root, stream, index, query, (span.first, span.last), ends)
+        epochs = (span.first, span.last)
+        plain = run_log_sql(spark, root, stream, index, query, epochs, ends, span.began_us)
         expected = list(_rows(plain))
         check_results(root, files)
         view = query_frame(
-            spark, root, stream, entry, files, after_us=span.after_us, first_epoch=span.delivered
+            spark,
+            root,
+            stream,
+            entry,
+            files,
+            after_us=span.after_us,
+            first_epoch=span.delivered,
+            began_us=span.began_us,
         )
         actual = list(_rows(view))
     except HeadraceError:
@@ -133,11 +143,7 @@ def audit_span(
         return None
     first = max(begin, sealer.first)
     if last <= first:
-        raise EngineError(
-            "AUDIT_LOG_EXPIRED",
-            f"query `{entry.query.name}` ended in epoch {last}, the log begins in {first}",
-            hint="audit sooner, or open the warehouse with a longer log_retention",
-        )
+        raise log_expired(entry, last, first)
     until = _watermark(sealer, last, stream)
     if first == begin and expired < begin:
         return Span(first, last, first, NEVER_US, until, None)
@@ -147,15 +153,30 @@ def audit_span(
     if window is None:
         return Span(delivered, last, delivered, NEVER_US, until, note)
     after = _watermark(sealer, delivered, stream)
+    began = NEVER_US
     if first > begin and (before := _watermark(sealer, first, stream)) not in (NEVER_US, FOREVER_US):
-        after = max(after, before + stream.watermark_us + window.range_us)
+        match window:
+            case Window(range_us):
+                after = max(after, before + stream.watermark_us + range_us)
+            case SessionWindow(gap_us) if isinstance(entry.query.plan.body, Fallback):
+                raise log_expired(entry, last, first)
+            case SessionWindow(gap_us):
+                began = before + stream.watermark_us + gap_us
     if isinstance(
         entry.query.plan.body, Fallback
     ):  # its rows tell when they were delivered, not their window
         while delivered < last and _watermark(sealer, delivered, stream) < after:
             delivered += 1
         after = max(after, _watermark(sealer, delivered, stream))
-    return Span(first, last, delivered, after, until, note)
+    return Span(first, last, delivered, after, until, note, began)
+
+
+def log_expired(entry: QueryEntry, last: int, first: int) -> EngineError:
+    return EngineError(
+        "AUDIT_LOG_EXPIRED",
+        f"query `{entry.query.name}` ended in epoch {last}, the log begins in {first}",
+        hint="audit sooner, or open the warehouse with a longer log_retention",
+    )
 
 
 def _watermark(sealer: Sealer, epoch: int, stream: Stream) -> int:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.finish import finish_rows, read_results, window_rows
 from headrace.engine.records import ResultFile
+from headrace.model.epoch import NEVER_US
 from headrace.model.query import Aggregation, Fallback, Projection, Query, Stream
 from headrace.model.types import Column, Kind, SqlType
 from headrace.operators.selection import WORD
@@ -26,17 +27,19 @@ def query_frame(
     *,
     after_us: int | None = None,
     first_epoch: int | None = None,
+    began_us: int = NEVER_US,
 ) -> DataFrame:
     """The query's result rows with the columns its SQL names.
 
-    `after_us` keeps only windows that end later, `first_epoch` only rows delivered from that epoch on (for the audit).
+    For the audit, `after_us` keeps only windows that end later, `began_us` only those that start later, and
+    `first_epoch` only rows delivered from that epoch on.
     """
     query = entry.query
     if not files:
         return spark.createDataFrame([], _ddl(query.plan.columns))
     match query.plan.body:
         case Aggregation() as body:
-            frame = _windows(spark, root, stream, query, body, files, after_us)
+            frame = _windows(spark, root, stream, query, body, files, after_us, began_us)
         case Projection() as body:
             frame = _tuples(spark, root, entry, body, files, first_epoch)
         case Fallback():
@@ -66,10 +69,13 @@ def _windows(
     body: Aggregation,
     files: Sequence[ResultFile],
     after_us: int | None,
+    began_us: int,
 ) -> DataFrame:
     frame = window_rows(spark, root, stream, body, files).where(F.col("query") == int(query.id))
     if after_us is not None:
         frame = frame.where(F.unix_micros(F.col("window_end").cast("timestamp")) > after_us)
+    if began_us != NEVER_US:
+        frame = frame.where(F.unix_micros(F.col("window_start").cast("timestamp")) > began_us)
     return finish_rows(frame, body)
 
 

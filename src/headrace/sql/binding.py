@@ -19,7 +19,7 @@ from headrace.model.query import (
     Stream,
 )
 from headrace.model.types import Column, SqlType
-from headrace.model.window import Window
+from headrace.model.window import AnyWindow, Window
 from headrace.sql import errors
 from headrace.sql.dialect import render
 from headrace.sql.lexer import Lexed
@@ -118,7 +118,7 @@ def bind(shape: Shape, lexed: Lexed, literals: tuple[str, ...], timezone: str) -
     )
 
 
-def _window(shape: Shape, lexed: Lexed, literals: tuple[str, ...]) -> Window | None:
+def _window(shape: Shape, lexed: Lexed, literals: tuple[str, ...]) -> AnyWindow | None:
     """The one window that all of the query's calls, or its bracket, mean."""
     found = [call.window(literals) for call in shape.calls]
     if lexed.cql is not None:
@@ -127,12 +127,14 @@ def _window(shape: Shape, lexed: Lexed, literals: tuple[str, ...]) -> Window | N
         return None
     if any(window != found[0] for window in found):
         raise errors.two_windows()
-    if not shape.slides and not found[0].tumbles:
+    if not shape.slides and isinstance(found[0], Window) and not found[0].tumbles:
         raise errors.two_sliding_windows()
     return found[0]
 
 
-def _body(shape: Shape, window: Window | None, compiler: Compiler, fill: Callable[[Template], str]) -> Body:
+def _body(
+    shape: Shape, window: AnyWindow | None, compiler: Compiler, fill: Callable[[Template], str]
+) -> Body:
     def predicate(node: exp.Expr | None) -> Predicate:
         return TRUE if node is None else compiler.predicate(node)
 
