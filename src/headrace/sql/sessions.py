@@ -19,7 +19,6 @@ from headrace.model.errors import SqlError
 from headrace.model.query import CLOSED_COLUMN, WINDOW_COLUMN, Stream
 from headrace.sql import errors
 from headrace.sql.conjuncts import conjuncts
-from headrace.sql.dialect import render
 from headrace.sql.functions import aggregates_in, is_aggregate
 from headrace.sql.names import quote_name
 from headrace.sql.resolve import Flat
@@ -82,8 +81,8 @@ def checked_sessions(flat: Flat, *, cql: bool) -> Flat:
     for part in (part for node in flat.having for part in conjuncts(node)):
         if _uses_session(part) and not aggregates_in(part):
             raise errors.unsupported(
-                f"the condition {render(part).replace(WINDOW_COLUMN, 'session_window')} is on sessions alone: "
-                "Spark applies it to tuples, before these are sessions",
+                "a condition on the edges of sessions alone is not available: Spark applies it to tuples, "
+                "before these are sessions",
                 hint="filter the results when you read them",
             )
     return replace(flat, session=True)

@@ -13,6 +13,7 @@ from headrace.sql.dialect import render
 from headrace.sql.durations import parse_spark_duration, render_duration
 from headrace.sql.functions import function_name
 from headrace.sql.literals import read_number, read_string
+from headrace.sql.templates import Template
 
 WINDOW_FUNCTIONS = ("window", "session_window")
 
@@ -117,7 +118,8 @@ def _duration(node: exp.Expr, literals: tuple[str, ...]) -> int:
 def _gap(node: exp.Expr, literals: tuple[str, ...]) -> int:
     text = read_string(node, literals)
     if text is None:
-        raise errors.bad_gap(f"the gap {render(node)} is not a constant duration in quotes")
+        shown = Template.of(render(node)).fill(literals, "")
+        raise errors.bad_gap(f"the gap {shown} is not a constant duration in quotes")
     return parse_spark_duration(text)
 
 
