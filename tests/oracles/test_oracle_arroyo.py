@@ -97,7 +97,7 @@ def as_set(rows: list[dict[str, Any]]) -> list[tuple[tuple[str, Any], ...]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "rows"), [("hourly_by_event_type", 48), ("sliding_window_end", 14), ("global_session_window", 1)]
+    ("name", "rows"), [("hourly_by_event_type", 51), ("sliding_window_end", 14), ("global_session_window", 1)]
 )
 def test_rows_are_the_published_ones(name: str, rows: int, arroyo: Any) -> None:
     wanted = published(name)
