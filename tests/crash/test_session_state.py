@@ -96,7 +96,8 @@ def test_the_scenario_has_what_it_is_for(undisturbed: Any) -> None:
         assert report.ok and report.actual_rows > 3, report
     visits = undisturbed.query("visits").results().toArrow().to_pylist()
     assert sum(row["n"] for row in visits) < STEPS * ROWS
-    assert any(row["e"] - row["s"] > timedelta(seconds=7) for row in visits)
+    long = [row["w"] for row in undisturbed.query("long").results().toArrow().to_pylist()]
+    assert any(w["end"] - w["start"] > timedelta(seconds=20 + 2 * 7) for w in long)
     brief = undisturbed.query("brief").results().toArrow().to_pylist()
     spans = sorted((row["userID"], row["window_start"], row["window_end"]) for row in brief)
     assert any(a[0] == b[0] and b[1] <= a[2] for a, b in pairwise(spans))
