@@ -231,11 +231,14 @@ def _judge(
 
 def late_for(window: AnyWindow, steps: tuple[Step, ...], stream: RandomStream) -> bool:
     """Whether some window had closed before a tuple of it came, or may have, if it is a session."""
+    seen: list[int] = []
     for step in steps:
         for table in step.tables:
             times = table.column(stream.event_time.name).cast(pa.int64()).drop_null().to_pylist()
             if isinstance(window, SessionWindow):
-                late = (time <= step.closed_us for time in times)
+                left, gap = [time for time in seen if time + window.gap_us <= step.closed_us], window.gap_us
+                late = (t + gap <= step.closed_us or any(t <= x + gap for x in left) for t in times)
+                seen += times
             else:
                 late = (window.starts_of(time)[0] + window.range_us <= step.closed_us for time in times)
             if any(late):
