@@ -65,21 +65,32 @@ class Merged:
 def merge_runs(groups: Ints, starts: Ints, lasts: Ints, gap: int | Ints) -> Merged:
     """Merge the rows of a group of which one starts at most `gap` after an earlier one's last moment.
 
-    `gap` is one number or one per row, the same for all rows of a group. Costs one sort, whatever the groups.
+    `gap` is one number or one per row, the same for all rows of a group. Costs one sort, whatever the groups, and less
+    the more the rows are in order already.
 
     >>> found = merge_runs(np.array([0, 0, 1, 0]), np.array([9, 0, 4, 5]), np.array([9, 3, 4, 6]), 2)
     >>> found.order.tolist(), found.first.tolist(), found.lasts.tolist()
     ([1, 3, 0, 2], [0, 2, 3], [6, 9, 4])
     """
-    order = np.lexsort((starts, groups))
-    if len(order) == 0:
-        return Merged(order, order, order)
+    if len(groups) == 0:
+        nothing = np.empty(0, np.int64)
+        return Merged(nothing, nothing, nothing)
+    order = ordered(groups, starts)
     group, start = groups[order], starts[order]
     other = group[1:] != group[:-1]
     reach = _running_last(np.append(0, np.cumsum(other)), lasts[order])
     gaps = gap if isinstance(gap, int) else gap[order][1:]
     first = np.flatnonzero(np.append(True, other | (start[1:] - gaps > reach[:-1])))
     return Merged(order, first, reach[np.append(first[1:], len(order)) - 1])
+
+
+def ordered(groups: Ints, starts: Ints) -> Ints:
+    """The rows by group, and by start inside of it."""
+    base, span = int(starts.min()), int(starts.max()) - int(starts.min()) + 1
+    if span * (int(groups.max()) + 1) >= 2**62:
+        return np.lexsort((starts, groups))
+    place = groups * span + (starts - base)
+    return np.arange(len(place)) if (place[1:] >= place[:-1]).all() else np.argsort(place, kind="stable")
 
 
 def _running_last(group: Ints, lasts: Ints) -> Ints:

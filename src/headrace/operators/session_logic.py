@@ -68,12 +68,13 @@ def query_of_entry(ids: Ints) -> Ints:
 
 
 class SessionLogic:
-    """A session operator's indexes, reused every epoch. Queries are ordered by id."""
+    """A session operator's indexes, reused every epoch. Queries are in the order of their columns."""
 
     def __init__(self, operator: SessionOperator) -> None:
         self.operator = operator
-        self.queries = np.unique(np.array([column.query for column in operator.columns], np.int64))
-        self.query_of = np.searchsorted(self.queries, [column.query for column in operator.columns])
+        asking = np.array([column.query for column in operator.columns], np.int64)
+        self.queries = np.array(list(dict.fromkeys(asking.tolist())), np.int64)
+        self.query_of = positions(self.queries, asking)
         gap_of = np.array([operator.gaps[column.window].gap_us for column in operator.columns], np.int64)
         self.gap_index = np.array([column.window for column in operator.columns], np.int64)
         self.gaps = np.zeros(len(self.queries), np.int64)
@@ -104,7 +105,7 @@ class SessionLogic:
 
     def _ready(self, output: Output) -> ReadySessions:
         number = {measure: i for i, measure in enumerate(self.operator.measures)}
-        at = np.searchsorted(self.queries, output.queries)
+        at = positions(self.queries, np.array(output.queries, np.int64))
         rows, lanes = [], []
         for aggregate, columns, inputs in zip(output.aggregates, output.columns, output.inputs, strict=True):
             rows.append(self._entries(0, at, columns, [0] * len(columns)))

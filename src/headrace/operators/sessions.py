@@ -19,13 +19,13 @@ from headrace.operators.folding import shadow
 from headrace.operators.keys import empty_key, unify_keys
 from headrace.operators.lanes import Parts
 from headrace.operators.lower import Lowered
-from headrace.operators.micro import MicroSessions, late_limits, lateness, merge_runs
+from headrace.operators.micro import MicroSessions, late_limits, lateness, merge_runs, ordered
 from headrace.operators.session_logic import SessionLogic, positions, query_of_entry
 from headrace.operators.session_rows import Found, lower_output, open_block, ranges
 from headrace.operators.session_segment import SessionBlock, SessionSegment
 from headrace.operators.session_words import common_words, make_segment
 
-BLOCK_ELEMENTS = 1 << 24
+BLOCK_ELEMENTS = 1 << 21
 """Keys are worked off in blocks, so that micro-sessions times queries are about this many at most."""
 
 
@@ -97,7 +97,10 @@ def _unify(
 
 @dataclass(frozen=True, slots=True)
 class _FamilyMicros:
-    """Micro-sessions of a family's cells: `member[cells[i], c]` says whether column `columns[c]` wants row i."""
+    """Micro-sessions of a family's cells: `member[cells[i], c]` says whether column `columns[c]` wants row i.
+
+    They are ordered by key and start, and so are those that a column wants.
+    """
 
     columns: Ints
     member: Bools
@@ -122,21 +125,30 @@ def _family_micros(
             rows = wanted + block.start
             groups = (cells.ids[wanted] * (int(keys.max()) + 1) + keys[rows]) * ages + late[rows]
             merged = merge_runs(groups, micros.starts[rows], micros.lasts[rows], logic.family_gaps[f])
-            order, heads = rows[merged.order], rows[merged.order[merged.first]]
+            heads = merged.order[merged.first]
+            by_key = ordered(keys[rows[heads]], micros.starts[rows[heads]])
+            heads, order = heads[by_key], rows[merged.order]
             yield _FamilyMicros(
                 logic.family_columns[f],
                 cells.member,
-                cells.ids[wanted][merged.order[merged.first]],
-                keys[heads],
-                micros.starts[heads],
-                merged.lasts,
-                {m: _runs(logic, micros, m, order, merged.first) for m in logic.family_measures(f).tolist()},
+                cells.ids[wanted[heads]],
+                keys[rows[heads]],
+                micros.starts[rows[heads]],
+                merged.lasts[by_key],
+                {
+                    m: _runs(logic, micros, m, order, merged.first, by_key)
+                    for m in logic.family_measures(f).tolist()
+                },
             )
 
 
-def _runs(logic: SessionLogic, micros: MicroSessions, measure: int, order: Ints, first: Ints) -> Parts:
+def _runs(
+    logic: SessionLogic, micros: MicroSessions, measure: int, order: Ints, first: Ints, by_key: Ints
+) -> Parts:
     parts = {name: part[order] for name, part in micros.measures[measure].items()}
-    return parts if len(first) == len(order) else logic.measures[measure].runs(parts, first)
+    if len(first) < len(order):
+        parts = logic.measures[measure].runs(parts, first)
+    return {name: part[by_key] for name, part in parts.items()}
 
 
 class _Stored:
