@@ -24,7 +24,7 @@ from headrace.model.query import (
     StreamName,
 )
 from headrace.model.types import Column, Kind, SqlType
-from headrace.model.window import Window
+from headrace.model.window import SessionWindow, Window
 from headrace.operators.encode import decimals
 
 TYPES = (
@@ -153,7 +153,8 @@ def bodies(draw: st.DrawFn) -> Body:
         case _:
             keys = tuple(draw(st.lists(st.sampled_from(operands[:3]), max_size=2, unique=True)))
             found = tuple(draw(st.lists(aggregates(), min_size=1, max_size=3)))
-            return Aggregation(draw(windows()), where, keys, found, tuple(f"a{i}" for i in range(len(found))))
+            window = draw(st.one_of(windows(), windows(), st.integers(1, 40).map(SessionWindow)))
+            return Aggregation(window, where, keys, found, tuple(f"a{i}" for i in range(len(found))))
 
 
 @st.composite

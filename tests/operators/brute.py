@@ -9,6 +9,7 @@ from typing import Any
 from headrace.model.predicate import And, Compare, Const, IsNull, Not, Op, Or, Predicate
 from headrace.model.query import AggregateFunction as F
 from headrace.model.query import Aggregation
+from headrace.model.window import SessionWindow, Window
 
 Row = dict[str, Any]
 
@@ -83,6 +84,7 @@ def windows_of(
 
     Each epoch is (tuples, W(e-1), W(e)).
     """
+    assert isinstance(body.window, Window)
     groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for rows, closed, _ in epochs[first:last]:
         for row in rows:
@@ -94,15 +96,41 @@ def windows_of(
                     keys = tuple(canonical(row[key.sql]) for key in body.keys)
                     groups[start, end, *keys].append(row)
     done = epochs[min(last, len(epochs)) - 1][2]
-    return {
-        group: [
-            aggregate(a.function, [r[a.input.sql] for r in chosen] if a.input else [], len(chosen))
-            for a in body.aggregates
-            for chosen in [[r for r in rows if truth(a.filter, r) is True]]
-        ]
-        for group, rows in groups.items()
-        if group[1] <= done
-    }
+    return {group: _aggregates(body, rows) for group, rows in groups.items() if group[1] <= done}
+
+
+def sessions_of(
+    body: Aggregation, epochs: list[tuple[list[Row], int, int]], first: int, last: int
+) -> list[tuple[tuple[Any, ...], list[Any]]]:
+    """[((start, end, keys..), aggregates)] by playing the epochs one by one, tuple by tuple."""
+    assert isinstance(body.window, SessionWindow)
+    gap = body.window.gap_us
+    done, sessions = [], defaultdict[tuple[Any, ...], list[tuple[int, int, list[Row]]]](list)
+    for rows, closed, watermark in epochs[first:last]:
+        for row in rows:
+            if row["ts"] is None or truth(body.where, row) is not True or row["ts"] + gap <= closed:
+                continue
+            keys = tuple(canonical(row[key.sql]) for key in body.keys)
+            start, end, held = row["ts"], row["ts"] + gap, [row]
+            apart = []
+            for other in sessions[keys]:
+                if other[0] <= end and start <= other[1]:
+                    start, end, held = min(start, other[0]), max(end, other[1]), held + other[2]
+                else:
+                    apart.append(other)
+            sessions[keys] = [*apart, (start, end, held)]
+        for keys, found in sessions.items():
+            done += [((s, e, *keys), _aggregates(body, held)) for s, e, held in found if e <= watermark]
+            sessions[keys] = [session for session in found if session[1] > watermark]
+    return done
+
+
+def _aggregates(body: Aggregation, rows: list[Row]) -> list[Any]:
+    return [
+        aggregate(a.function, [r[a.input.sql] for r in chosen] if a.input else [], len(chosen))
+        for a in body.aggregates
+        for chosen in [[r for r in rows if truth(a.filter, r) is True]]
+    ]
 
 
 def canonical(value: Any) -> Any:

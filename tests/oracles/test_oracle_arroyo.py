@@ -1,7 +1,7 @@
 """Arroyo's SQL tests with the rows their repository expects.
 
-TUMBLE and HOP are written as Spark's window(). Out of scope: global_session_window (sessions) and windowed_inner_join
-(joins), though both sides of that join are here, joined by the test.
+TUMBLE and HOP are written as Spark's window(), SESSION as session_window(): both end a session a gap after its last
+tuple. Out of scope: windowed_inner_join (joins), though both sides of that join are here, joined by the test.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ SLIDING = """
         FROM impulse GROUP BY 1
     )
 """
+SESSION = """
+    SELECT window.start, window.end, rows
+    FROM (SELECT session_window(timestamp, '20 seconds') AS window, COUNT(*) AS rows FROM impulse GROUP BY window)
+"""
 SIDE = """
     SELECT window.start AS hour, COUNT(distinct driver_id) AS drivers FROM cars WHERE event_type = '{}'
     GROUP BY window(timestamp, '1 hour')
@@ -49,6 +53,7 @@ def arroyo(oracle_session: Any) -> Any:
         oracle_session.create_stream(name, schema, event_time="timestamp", watermark=OUT_OF_ORDER)
     oracle_session.create_query(HOURLY, name="hourly_by_event_type")
     oracle_session.create_query(SLIDING, name="sliding_window_end")
+    oracle_session.create_query(SESSION, name="global_session_window")
     for side in SIDES:
         oracle_session.create_query(SIDE.format(side.removesuffix("s")), name=side)
     pieces = {}
@@ -91,10 +96,12 @@ def as_set(rows: list[dict[str, Any]]) -> list[tuple[tuple[str, Any], ...]]:
     return sorted(tuple(sorted(row.items())) for row in rows)
 
 
-@pytest.mark.parametrize("name", ["hourly_by_event_type", "sliding_window_end"])
-def test_rows_are_the_published_ones(name: str, arroyo: Any) -> None:
+@pytest.mark.parametrize(
+    ("name", "rows"), [("hourly_by_event_type", 51), ("sliding_window_end", 14), ("global_session_window", 1)]
+)
+def test_rows_are_the_published_ones(name: str, rows: int, arroyo: Any) -> None:
     wanted = published(name)
-    assert len(wanted) > 10
+    assert len(wanted) == rows
     assert as_set(rows_of(arroyo, name)) == as_set(wanted)
     assert arroyo.query(name).audit().ok
 

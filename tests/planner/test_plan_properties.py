@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.model import codec
-from headrace.model.plan import AggregationOperator, SelectionOperator, SharedPlan
+from headrace.model.plan import AggregationOperator, SelectionOperator, SessionOperator, SharedPlan
 from headrace.model.query import Aggregation, Fallback, Projection, Query
+from headrace.model.window import SessionWindow, Window
 from headrace.planner.shared import Member, plan_group
 from plan_strategies import STREAM, predicates, queries
 
@@ -49,7 +50,7 @@ def test_every_query_runs_in_exactly_one_place(found: list[Query]) -> None:
     places: dict[int, list[str]] = {int(query.id): [] for query in found}
     for operator in plan.operators:
         match operator:
-            case AggregationOperator():
+            case AggregationOperator() | SessionOperator():
                 ids = [id_ for output in operator.outputs for id_ in output.queries]
                 assert sorted(set(ids)) == sorted({column.query for column in operator.columns})
             case SelectionOperator():
@@ -58,5 +59,9 @@ def test_every_query_runs_in_exactly_one_place(found: list[Query]) -> None:
             places[id_].append(type(operator).__name__)
     for fallback in plan.fallbacks:
         places[fallback.query].append("Fallback")
-    expected = {Aggregation: "AggregationOperator", Projection: "SelectionOperator", Fallback: "Fallback"}
-    assert places == {int(query.id): [expected[type(query.plan.body)]] for query in found}
+    expected = {Projection: "SelectionOperator", Fallback: "Fallback"}
+    windows = {Window: "AggregationOperator", SessionWindow: "SessionOperator"}
+    for query in found:
+        body = query.plan.body
+        place = windows[type(body.window)] if isinstance(body, Aggregation) else expected[type(body)]
+        assert places[int(query.id)] == [place]

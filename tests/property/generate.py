@@ -62,15 +62,17 @@ class Scenario:
         return {name: value for name, value in chosen.items() if value is not None}
 
 
-def random_scenario(seed: int, queries: int, epochs: int = 5, rows: int = 150) -> Scenario:
-    """The scenario of a seed; the same everywhere."""
+def random_scenario(
+    seed: int, queries: int, epochs: int = 5, rows: int = 150, sessions: bool = False
+) -> Scenario:
+    """The scenario of a seed; the same everywhere. With `sessions`, every query has a session window."""
     rng = random.Random(seed)
     types = rng.choice([("timestamp",), ("timestamp_ntz",), ("timestamp", "timestamp_ntz")])
     streams = tuple(random_stream(rng, f"s{i}", type_) for i, type_ in enumerate(types))
     closes = frozenset(s.name for s in streams if rng.random() < 0.6)
     late = rng.random() < 0.5
     steps = {s.name: _steps(rng, s, epochs, rows, late, s.name in closes) for s in streams}
-    writers = {s.name: Writer(rng, s) for s in streams}
+    writers = {s.name: Writer(rng, s, sessions) for s in streams}
     lived = []
     for number in range(queries):
         stream = rng.choice(streams)

@@ -27,6 +27,15 @@ WINDOWS = (
     ("1234567 microseconds", "500001 microseconds", "-17 microseconds"),
     ("1 hour", "25 minutes"),
 )
+GAPS = (
+    "1 second",
+    "2 seconds",
+    "3 seconds",
+    "5 seconds",
+    "250 milliseconds",
+    "1500 milliseconds",
+    "1 minute",
+)
 NUMERIC = (Kind.INTEGER, Kind.FLOATING, Kind.DECIMAL)
 ORDERS = ("=", "<>", "!=", "<", "<=", ">", ">=")
 PATTERNS = ("a%", "%b", "_", "%", "", "é%", "%a%", "__", "A_", "%日%", "_%c")
@@ -48,16 +57,17 @@ class RandomQuery:
 class Writer:
     """Writes queries over one stream."""
 
-    def __init__(self, rng: random.Random, stream: RandomStream) -> None:
-        self.rng, self.stream = rng, stream
+    def __init__(self, rng: random.Random, stream: RandomStream, sessions: bool = False) -> None:
+        self.rng, self.stream, self.sessions = rng, stream, sessions
         self.fields = stream.fields[:-1]
+        self.column = "session_window" if sessions else "window"
 
     def query(self) -> RandomQuery:
-        """One query; about half are windowed aggregations in plain form."""
+        """One query; about half are windowed aggregations in plain form. With `sessions`, all have sessions."""
         kinds: list[tuple[Callable[[], RandomQuery], int]] = [
             (self.aggregation, 50),
             (self.cql, 14),
-            (self.stateless, 20),
+            (self.stateless, 0 if self.sessions else 20),
             (self.nested, 8),
             (self.fallback, 6),
             (self.risky, 8),
@@ -69,9 +79,9 @@ class Writer:
 
     def aggregation(self) -> RandomQuery:
         keys = self.keys()
-        windows = ["window"] if self.maybe(0.2) else []
-        windows += ["window.start AS w_start"] if self.maybe(0.5) else []
-        windows += ["window.end AS w_end"] if self.maybe(0.7) else []
+        windows = [self.column] if self.maybe(0.2) else []
+        windows += [f"{self.column}.start AS w_start"] if self.maybe(0.5) else []
+        windows += [f"{self.column}.end AS w_end"] if self.maybe(0.7) else []
         items = [*windows, *keys, *self.aggregates()]
         self.rng.shuffle(items)
         group = [*keys, self.window()]
@@ -80,9 +90,12 @@ class Writer:
         return RandomQuery(text + self.having(), True, self.end_of(items))
 
     def end_of(self, items: list[str]) -> int | None:
-        return next((i for i, item in enumerate(items) if item in ("window", "window.end AS w_end")), None)
+        ends = (self.column, f"{self.column}.end AS w_end")
+        return next((i for i, item in enumerate(items) if item in ends), None)
 
     def window(self) -> str:
+        if self.sessions:
+            return f"session_window({self.stream.event_time.sql}, '{self.rng.choice(GAPS)}')"
         arguments = ", ".join(f"'{part}'" for part in self.rng.choice(WINDOWS))
         return f"window({self.stream.event_time.sql}, {arguments})"
 
@@ -90,6 +103,8 @@ class Writer:
         range_, slide = self.rng.choice([(10, 5), (7, 3), (10, 4), (6, None), (13, 2)])
         word = self.rng.choice(["SLIDE", "SLICE", "slide"])
         bracket = f"[RANGE {range_} SECONDS{f' {word} {slide} SECONDS' if slide else ''}]"
+        if self.sessions:
+            bracket = f"[SESSION GAP {self.rng.choice(GAPS)}]"
         keys = self.keys()
         group = f" GROUP BY {', '.join(keys)}" if keys else ""
         alias = self.rng.choice(["", " AS p", " p"])
@@ -113,11 +128,11 @@ class Writer:
         names = [f"n{i}" for i in range(len(chosen))]
         columns = [f"{f.sql} AS {n}" for f, n in zip(chosen, names, strict=True)]
         inner = f"SELECT {self.stream.event_time.sql} AS at, {', '.join(columns)} FROM {self.stream.name}{self.where()}"
-        outer = Writer(self.rng, _renamed(self.stream, chosen, names))
-        if self.maybe(0.3):
+        outer = Writer(self.rng, _renamed(self.stream, chosen, names), self.sessions)
+        if not self.sessions and self.maybe(0.3):
             return RandomQuery(f"SELECT {names[0]}, at FROM ({inner}){outer.where()}", False)
         keys = outer.keys()
-        items = ["window.end", *keys, *outer.aggregates()]
+        items = [f"{self.column}.end", *keys, *outer.aggregates()]
         group = ", ".join([*keys, outer.window()])
         text = (
             f"SELECT {', '.join(items)} FROM ({inner}) AS sub{outer.where()} GROUP BY {group}{outer.having()}"
@@ -138,7 +153,7 @@ class Writer:
         if (whole := self.pick(Kind.INTEGER)) is not None:
             calls += [f"bit_xor({whole.sql})"]
         keys = self.keys()
-        items = ["window.end", *keys, self.rng.choice(calls), *self.aggregates()]
+        items = [f"{self.column}.end", *keys, self.rng.choice(calls), *self.aggregates()]
         group = ", ".join([*keys, self.window()])
         text = (
             f"SELECT {', '.join(items)} FROM {self.stream.name}{self.where()} GROUP BY {group}{self.having()}"
@@ -150,7 +165,7 @@ class Writer:
         fragile = self.fragile()
         where, having, key, item = self.where(0.4), "", "", f"sum({fragile})"
         match self.rng.randrange(7):
-            case 0:
+            case 0 if not self.sessions:
                 return RandomQuery(f"SELECT {fragile} AS x FROM {self.stream.name}{where}", False, risky=True)
             case 1:
                 where = f" WHERE {fragile} > 0"
@@ -164,9 +179,8 @@ class Writer:
                 having = f" HAVING {self.fragile_result()} > 0"
             case 6:
                 item = self.fragile_result()
-        text = (
-            f"SELECT window.end, {item} FROM {self.stream.name}{where} GROUP BY {self.window()}{key}{having}"
-        )
+        group = f"GROUP BY {self.window()}{key}{having}"
+        text = f"SELECT {self.column}.end, {item} FROM {self.stream.name}{where} {group}"
         return RandomQuery(text, True, 0, risky=True)
 
     def fragile(self) -> str:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from headrace.model.errors import HeadraceError, SqlError
-from headrace.model.window import Window
+from headrace.model.window import AnyWindow, SessionWindow
 from headrace.results.compare import compare_rows
 
 INTERPRETED = {
@@ -151,7 +151,7 @@ class Run:
         try:
             self.hr.create_query(text, name=lived.name)
         except SqlError as error:
-            if "[RANGE" not in text and self.oracle.refuses(text):
+            if not {"[RANGE", "[SESSION"} & set(text.split()) and self.oracle.refuses(text):
                 self.verdict.refused += 1
             else:
                 self.verdict.differences.append(f"{lived.name}: refused: {error}\n  {text}")
@@ -229,12 +229,19 @@ def _judge(
     return None
 
 
-def late_for(window: Window, steps: tuple[Step, ...], stream: RandomStream) -> bool:
-    """Whether some window had closed before a tuple of it came."""
+def late_for(window: AnyWindow, steps: tuple[Step, ...], stream: RandomStream) -> bool:
+    """Whether some window had closed before a tuple of it came, or may have, if it is a session."""
+    seen: list[int] = []
     for step in steps:
         for table in step.tables:
             times = table.column(stream.event_time.name).cast(pa.int64()).drop_null().to_pylist()
-            if any(window.starts_of(time)[0] + window.range_us <= step.closed_us for time in times):
+            if isinstance(window, SessionWindow):
+                left, gap = [time for time in seen if time + window.gap_us <= step.closed_us], window.gap_us
+                late = (t + gap <= step.closed_us or any(t <= x + gap for x in left) for t in times)
+                seen += times
+            else:
+                late = (window.starts_of(time)[0] + window.range_us <= step.closed_us for time in times)
+            if any(late):
                 return True
     return False
 

@@ -66,10 +66,22 @@ FOLDED = [
     "SELECT c, SUM(p) FROM (SELECT country AS c, price * 2 AS p, ts FROM purchases WHERE paid) WHERE p > 20 GROUP BY c, window(ts, '30 seconds')",
 ]
 
+SESSIONS = [
+    "SELECT session_window.start, session_window.end, country, COUNT(*) AS n FROM purchases WHERE price > 3 GROUP BY session_window(ts, '5 seconds'), country",
+    "SELECT session_window, SUM(level), MAX(country) FROM purchases GROUP BY session_window(ts, '500 milliseconds')",
+    "SELECT session_window(ts, '2 seconds') AS w, w.end, COUNT(*) AS n FROM purchases GROUP BY w, level HAVING n > 1 AND level > 2",
+    "SELECT w.start AS since, c, AVG(amount) FILTER (WHERE paid) AS a FROM (SELECT country AS c, amount, paid, session_window(ts, '1 second') AS w FROM purchases WHERE level < 7) GROUP BY w, c",
+    "SELECT c, n FROM (SELECT session_window.start AS s, upper(country) AS c, COUNT(*) AS n FROM purchases GROUP BY session_window(ts, '3 seconds'), upper(country)) WHERE n > 2",
+    "SELECT session_window.start AS s, COUNT(DISTINCT userID) AS users FROM purchases GROUP BY session_window(ts, '5 seconds'), gemPackID",
+    "SELECT country, SUM(price) FROM purchases [SESSION GAP 5 SECONDS] WHERE price > 3 GROUP BY country",
+    "SELECT COUNT(*) AS n, percentile(level, 0.5) AS m FROM purchases [session gap 1 second] AS p HAVING n > 1",
+]
+
 THEMES = {
     "aggregations": AGGREGATIONS,
     "cql": CQL,
     "fallbacks": FALLBACKS,
     "folded": FOLDED,
     "projections": PROJECTIONS,
+    "sessions": SESSIONS,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.model.predicate import And, Compare, Const, IsNull, Not, Operand, Or, Predicate
 from headrace.model.query import Aggregate, Aggregation, Body, Fallback, Projection
+from headrace.model.window import AnyWindow, SessionWindow
 from headrace.sql.windows import render_window_arguments
 
 
@@ -11,7 +12,7 @@ def describe(body: Body) -> str:
     match body:
         case Aggregation():
             lines = [
-                f"aggregation by window({render_window_arguments(body.window)})",
+                f"aggregation by {_window(body.window)}",
                 f"where {show(body.where)}",
                 *(f"k{i} = {_operand(key)}" for i, key in enumerate(body.keys)),
                 *(f"a{i} = {_aggregate(aggregate)}" for i, aggregate in enumerate(body.aggregates)),
@@ -21,8 +22,13 @@ def describe(body: Body) -> str:
         case Projection():
             return "\n".join([f"projection where {show(body.where)}", *map(_operand, body.outputs)])
         case Fallback():
-            per = "epoch" if body.window is None else f"window({render_window_arguments(body.window)})"
+            per = "epoch" if body.window is None else _window(body.window)
             return f"fallback per {per}: {body.reason}"
+
+
+def _window(window: AnyWindow) -> str:
+    name = "session_window" if isinstance(window, SessionWindow) else "window"
+    return f"{name}({render_window_arguments(window)})"
 
 
 def show(predicate: Predicate) -> str:

@@ -108,7 +108,7 @@ def _call_type(name: str, arguments: Sequence[exp.Expr], known: Sequence[Column]
         return SqlType("bigint")
     if name in _STRING:
         return SqlType("string")
-    if name == "window":
+    if name in ("window", "session_window"):
         return SqlType("struct<start:timestamp,end:timestamp>")
     of = _type(arguments[0], known) if arguments else SqlType("int")
     if name in ("any_value", "min", "max", "first"):

@@ -28,6 +28,7 @@ from headrace.model.query import (
     StreamName,
 )
 from headrace.model.types import Column, Kind, SqlType
+from headrace.model.window import SessionWindow
 from headrace.sql import ShapeCache, parse_query
 from headrace.sql.functions import AGGREGATES, GENERATORS
 from headrace.sql.names import quote_name
@@ -36,7 +37,7 @@ from headrace.sql.windows import render_window_arguments
 pytestmark = pytest.mark.spark
 
 QUERIES = [query for theme in THEMES.values() for query in theme]
-LIMITS = {"after": -(2**62), "until": 2**62}
+LIMITS = {"after": -(2**62), "until": 2**62, "began": -(2**62)}
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +127,8 @@ def _as_planned(spark: Any, body: Body) -> list[Any]:
 
 def _aggregation_sql(body: Aggregation) -> str:
     """The plan as SQL: operands, predicates and aggregates first, then finish and having over the result row."""
-    window = f"window(ts, {render_window_arguments(body.window)})"
+    function = "session_window" if isinstance(body.window, SessionWindow) else "window"
+    window = f"{function}(ts, {render_window_arguments(body.window)})"
     inner = [f"{window}.start AS window_start", f"{window}.end AS window_end"]
     inner += [f"{_operand_sql(key)} AS k{i}" for i, key in enumerate(body.keys)]
     inner += [f"CAST({_aggregate_sql(a)} AS {a.type.name}) AS a{i}" for i, a in enumerate(body.aggregates)]

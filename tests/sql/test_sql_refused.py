@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a query stays on one line
 """Everything that is refused: with a stable code, a message that names the thing, and nothing asked of Spark twice."""
 
 from __future__ import annotations
@@ -146,11 +147,110 @@ REFUSED = [
     ("SELECT price FROM purchases WHERE price > ?", "UNSUPPORTED", "parameter"),
     ("SELECT price FROM purchases WHERE price > :limit", "UNSUPPORTED", ":limit"),
     ("SELECT ROW_NUMBER() OVER (ORDER BY price) FROM purchases", "UNSUPPORTED", "ROW_NUMBER()"),
-    (
-        "SELECT COUNT(*) FROM purchases GROUP BY session_window(ts, '5 minutes')",
-        "UNSUPPORTED",
-        "session windows are not available yet",
-    ),
+    *[
+        (f"SELECT {text}", code, word)
+        for text, code, word in (
+            ("COUNT(*) FROM purchases GROUP BY session_window(ts)", "BAD_WINDOW", "2 arguments"),
+            ("COUNT(*) FROM purchases GROUP BY session_window(ts, '0 seconds')", "BAD_WINDOW", "positive"),
+            ("COUNT(*) FROM purchases GROUP BY session_window(ts, '-1 second')", "BAD_WINDOW", "positive"),
+            ("COUNT(*) FROM purchases GROUP BY session_window(ts, '1 month')", "BAD_DURATION", "month"),
+            (
+                "COUNT(*) FROM purchases GROUP BY session_window(ts, 5000000)",
+                "BAD_WINDOW",
+                "constant duration",
+            ),
+            (
+                "COUNT(*) FROM purchases GROUP BY session_window(ts, CASE WHEN paid THEN '1 hour' ELSE '5 minutes' END)",
+                "BAD_WINDOW",
+                "CASE WHEN paid THEN '1 hour'",
+            ),
+            (
+                "COUNT(*) FROM purchases GROUP BY session_window(seen, '1 hour')",
+                "NOT_EVENT_TIME",
+                "session_window()",
+            ),
+            ("session_window(ts, '1 hour').start FROM purchases", "UNSUPPORTED", "groups by"),
+            (
+                "DISTINCT session_window(ts, '1 hour') FROM purchases WHERE session_window(ts, '1 hour').start > ts",
+                "UNSUPPORTED",
+                "groups by",
+            ),
+            (
+                "COUNT(*) FROM (SELECT *, session_window(ts, '1 hour') AS w FROM purchases) WHERE w.start < seen GROUP BY w",
+                "UNSUPPORTED",
+                "in WHERE",
+            ),
+            (
+                "COUNT(*) FROM purchases GROUP BY session_window(ts, '1 hour').start",
+                "UNSUPPORTED",
+                "groups by",
+            ),
+            (
+                "COUNT(*) FROM purchases GROUP BY session_window(ts, '1 hour'), session_window.start",
+                "UNSUPPORTED",
+                "part of a key",
+            ),
+            (
+                "COUNT(*) FROM purchases GROUP BY session_window(ts, '1 hour'), hour(session_window.start)",
+                "UNSUPPORTED",
+                "part of a key",
+            ),
+            (
+                "MAX(session_window.end) FROM purchases GROUP BY session_window(ts, '1 hour')",
+                "UNSUPPORTED",
+                "inside of an aggregate",
+            ),
+            (
+                "COUNT(*) FILTER (WHERE session_window.end > seen) FROM purchases GROUP BY session_window(ts, '1 hour')",
+                "UNSUPPORTED",
+                "inside of an aggregate",
+            ),
+            (
+                "COUNT(*) FROM purchases GROUP BY session_window(ts, '1 hour') HAVING COUNT(*) > 1 AND session_window.end > '2024'",
+                "UNSUPPORTED",
+                "edges of sessions alone",
+            ),
+            (
+                "n FROM (SELECT session_window.start AS s, COUNT(*) AS n FROM purchases GROUP BY session_window(ts, '1 hour')) WHERE s > '2024'",
+                "UNSUPPORTED",
+                "edges of sessions alone",
+            ),
+            (
+                "COUNT(*) FROM purchases GROUP BY session_window(ts, '1 hour'), ROLLUP (country)",
+                "UNSUPPORTED",
+                "grouping sets",
+            ),
+            (
+                "DISTINCT session_window.start, COUNT(*) FROM purchases GROUP BY session_window(ts, '1 hour'), level",
+                "UNSUPPORTED",
+                "DISTINCT",
+            ),
+            (
+                "COUNT(*), window.start FROM purchases GROUP BY session_window(ts, '1 hour'), window(ts, '1 hour')",
+                "TWO_WINDOWS",
+                "two",
+            ),
+            (
+                "session_window(ts, '2 hours').start, COUNT(*) FROM purchases GROUP BY session_window(ts, '1 hour')",
+                "TWO_WINDOWS",
+                "two",
+            ),
+            (
+                "COUNT(*) FROM purchases [SESSION GAP 1 HOUR] GROUP BY session_window(ts, '1 hour')",
+                "TWO_WINDOWS",
+                "two",
+            ),
+            ("COUNT(*) FROM purchases [SESSION 1 HOUR]", "SYNTAX", "SESSION GAP n UNIT"),
+            ("COUNT(*) FROM purchases [SESSION GAP]", "SYNTAX", "SESSION GAP n UNIT"),
+            ("COUNT(*) FROM purchases [SESSION GAP 0 SECONDS]", "BAD_WINDOW", "gap"),
+            ("price FROM purchases [SESSION GAP 1 HOUR]", "UNSUPPORTED", "without one aggregation"),
+            (
+                "DISTINCT country FROM purchases [SESSION GAP 1 HOUR]",
+                "UNSUPPORTED",
+                "without one aggregation",
+            ),
+        )
+    ],
     ("SELECT explode(array(1, 2)) FROM purchases", "UNSUPPORTED", "explode"),
     ("SELECT price FROM purchases LATERAL VIEW explode(array(1)) AS x", "UNSUPPORTED", "LATERAL VIEW"),
     ("SELECT price FROM purchases TABLESAMPLE (10 PERCENT)", "UNSUPPORTED", "TABLESAMPLE"),
@@ -223,6 +323,11 @@ def test_is_refused(text: str, code: str, word: str) -> None:
         ("SELECT price FROM purchase", "did you mean `purchases`?"),
         ("SELECT SUM(price) FROM purchases", "window(ts, '10 seconds')"),
         ("SELECT COUNT(*) FROM purchases GROUP BY window(seen, '1 hour')", "window(ts, ...)"),
+        (
+            "SELECT COUNT(*) FROM purchases GROUP BY session_window(ts, level)",
+            "session_window(ts, '5 seconds')",
+        ),
+        ("SELECT COUNT(*) FROM purchases [SESSION 1 HOUR]", "Spark SQL"),
     ],
 )
 def test_hint_says_what_to_do(text: str, hint: str) -> None:

@@ -19,6 +19,7 @@ from headrace.engine.records import RESULTS, ResultFile
 from headrace.engine.tasks import REPORT, REPORT_DDL
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
 from headrace.model.query import Query, Stream, log_relation
+from headrace.model.window import SessionWindow, Window
 from headrace.sql.carried import carried
 
 
@@ -30,29 +31,35 @@ def run_log_sql(
     query: Query,
     epochs: tuple[int, int],
     ends: tuple[int, int],
+    began: int = NEVER_US,
 ) -> DataFrame:
     """The query's rows by plain Spark over epochs [first, last), for windows that end in (after, until].
 
-    `streams` are those of the query's plan, in its order.
+    `streams` are those of the query's plan, in its order. Of sessions only those that start after `began`; one may
+    have started whenever, so that all epochs are read.
     """
     after, until = ends
     window = query.plan.window
     for number, stream in enumerate(streams):
         logged = index.chunks(stream.name, *epochs)
         if window is not None:
-            oldest = NEVER_US if after == NEVER_US else after - window.range_us
+            oldest = NEVER_US
+            if isinstance(window, Window) and after != NEVER_US:
+                oldest = after - window.range_us
             logged = [
                 item
                 for item in logged
                 if item.chunk.max_us is not None
                 and item.chunk.min_us is not None
                 and item.chunk.max_us > oldest
-                and item.chunk.min_us < until
+                and item.chunk.min_us <= until
             ]
         check_chunks(root, (item.chunk for item in logged))
         frame = log_frame(spark, root, stream, logged, query.plan.streams)
         frame.createOrReplaceTempView(log_relation(number))
     arguments = {} if window is None else {"after": after, "until": until}
+    if isinstance(window, SessionWindow):
+        arguments["began"] = began
     return spark.sql(query.plan.log_sql, args=arguments)
 
 

@@ -22,6 +22,7 @@ from headrace.engine.records import ResultFile
 from headrace.log.sources import literal_path
 from headrace.model.query import Aggregation, Join, JoinedRows, Query, Stream
 from headrace.model.types import Kind
+from headrace.model.window import SessionWindow, Window
 from headrace.planner.shared import query_signature
 
 
@@ -30,8 +31,9 @@ def read_results(spark: SparkSession, root: Path, ddl: str, files: Iterable[Resu
 
 
 def stored_rows(spark: SparkSession, root: Path, body: Aggregation, files: Iterable[ResultFile]) -> DataFrame:
-    """Rows as they are stored: `(query, window_end, k0.., a0..)`."""
+    """Rows as they are stored: `(query, window_end, k0.., a0..)`, for sessions with `window_start`."""
     stored = ["query BIGINT", "window_end TIMESTAMP"]
+    stored += ["window_start TIMESTAMP"] if isinstance(body.window, SessionWindow) else []
     stored += [f"k{i} {key.type.ddl}" for i, key in enumerate(body.keys)]
     stored += [f"a{i} {aggregate.type.ddl}" for i, aggregate in enumerate(body.aggregates)]
     return read_results(spark, root, ", ".join(stored), files)
@@ -41,8 +43,16 @@ def window_rows(
     spark: SparkSession, root: Path, stream: Stream, body: Aggregation, files: Iterable[ResultFile]
 ) -> DataFrame:
     """Unfinished rows `(query, window_end, k0.., a0.., window_start)`; right for queries with the window of `body`."""
-    began = f"timestamp_micros(unix_micros(window_end) - {body.window.range_us}L)"
-    return with_window(stored_rows(spark, root, body, files), began, stream)
+    rows = stored_rows(spark, root, body, files)
+    match body.window:
+        case SessionWindow():
+            return with_window(rows, "window_start", stream)
+        case Window(range_us):
+            return with_window(rows, _began(f"{range_us}L"), stream)
+
+
+def _began(range_us: str) -> str:
+    return f"timestamp_micros(unix_micros(window_end) - {range_us})"
 
 
 def with_window(rows: DataFrame, began: str, stream: Stream) -> DataFrame:
@@ -152,10 +162,11 @@ def _finish_all(
     for id_, body in bodies.items():
         finished = f"xxhash64({', '.join(map(_hashable, body.finish, types[id_]))})"
         ways[finished if body.having is None else f"CASE WHEN {body.having} THEN {finished} END"].append(id_)
-        ranges[f"{body.window.range_us}L"].append(id_)
+        if isinstance(body.window, Window):
+            ranges[f"{body.window.range_us}L"].append(id_)
     rows = stored_rows(spark, root, next(iter(bodies.values())), files)
     rows = rows.where(F.col("query").isin(list(bodies)))
-    framed = with_window(rows, f"timestamp_micros(unix_micros(window_end) - {_by_query(ranges)})", stream)
+    framed = with_window(rows, _began(_by_query(ranges)) if ranges else "window_start", stream)
     return framed.selectExpr(f"{_by_query(ways)} AS finished")
 
 

@@ -17,9 +17,10 @@ from pyspark.sql import SparkSession
 from headrace.engine.catalyst import chunk_frame, scan_catalyst
 from headrace.engine.errors import reported_error
 from headrace.engine.records import ResultFile, SegmentFile
-from headrace.engine.tasks import EpochTask, Shipped, reduce_task, scan_task
+from headrace.engine.reduce import reduce_task
+from headrace.engine.tasks import EpochTask, Shipped, scan_task
 from headrace.model.epoch import Chunk, Epoch
-from headrace.model.plan import AggregationOperator, Operator, ScanPath, SelectionOperator, SharedPlan
+from headrace.model.plan import AggregatingOperator, Operator, ScanPath, SelectionOperator, SharedPlan
 from headrace.model.query import Stream
 
 SPLIT_ROWS = 1 << 17
@@ -126,7 +127,7 @@ def has_work(operator: Operator, epoch: Epoch, segments: Sequence[SegmentFile]) 
         return True
     moved = epoch.watermark_us(operator.clock) > epoch.closed_us(operator.clock)
     return (
-        isinstance(operator, AggregationOperator)
+        isinstance(operator, AggregatingOperator)
         and moved
         and any(s.operator == operator.id for s in segments)
     )

@@ -67,7 +67,7 @@ def log_frame(
 ) -> DataFrame:
     """The stream's columns and CLOSED_COLUMN as a query over `streams` sees it.
 
-    Chunks without late tuples need no look-up: nothing closed on them.
+    Chunks with no tuple behind the watermark need no look-up: to these, nothing that has closed matters.
     """
     if not logged:
         empty = chunk_schema_frame(spark, stream)
@@ -76,7 +76,7 @@ def log_frame(
     late = {
         str(root / item.chunk.path): closed_us
         for item in logged
-        if item.chunk.min_us is not None and item.chunk.min_us < (closed_us := item.closed_us(streams))
+        if item.chunk.min_us is not None and item.chunk.min_us <= (closed_us := item.closed_us(streams))
     }
     names = [F.col(quote_name(column.name)) for column in stream.columns]
     never = F.lit(NEVER_US).cast("bigint")

@@ -4,6 +4,11 @@ State after epoch c is, for every query active in c, the partials of the tuples 
 ending after W(c) still count. So it is enough to fold those tuples as if W(c) had been the watermark all along: no
 window closes, nothing is delivered twice, and whatever was late then is dropped by the same test. Consecutive epochs in
 which the same of these queries were active need one job together.
+
+Sessions have to be played: whether a tuple extends one depends on which had been delivered before it came. Their epochs
+are run in order, each with its own W(e-1) and with no time passing, so that nothing is delivered, and what had ended
+before an epoch is forgotten in it. Epochs without a tuple behind the watermark join the job before them: what had been
+delivered by then ended before any of their tuples.
 """
 
 from __future__ import annotations
@@ -23,12 +28,14 @@ from headrace.engine.errors import epoch_cancelled, epoch_failed, was_cancelled
 from headrace.engine.files import check_chunks, check_segments
 from headrace.engine.job import run_job
 from headrace.engine.records import COMMITS, Commit, SegmentFile
-from headrace.engine.tasks import load_items
+from headrace.engine.reduce import load_segment, segment_decoder
 from headrace.engine.upkeep import plan_path
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk, Epoch, StreamEpoch
 from headrace.model.errors import EngineError, HeadraceError
+from headrace.model.plan import Operator
 from headrace.model.query import Aggregation, EpochId, Join, StreamName
+from headrace.model.window import SessionWindow
 from headrace.planner.shared import Member, plan_group
 
 MAX_JOB_ROWS = 1_000_000
@@ -61,13 +68,21 @@ def rebuild_commit(
 
 @dataclass(slots=True)
 class _Batch:
-    """Epochs that one job reads: the queries active in them, and their chunks per stream."""
+    """Epochs that one job reads: the queries active in them, and their chunks per stream.
 
+    `marks` are the watermarks that tuples are judged by, and up to which windows have closed.
+    """
+
+    marks: dict[str, int]
     entries: Sequence[QueryEntry] = ()
     chunks: dict[StreamName, list[Chunk]] = field(default_factory=dict)
     rows: int = 0
 
-    def serves(self, entries: Sequence[QueryEntry]) -> bool:
+    def serves(self, epoch: Epoch, entries: Sequence[QueryEntry]) -> bool:
+        """Whether an epoch may be run together with those that are in it."""
+        sessions = any(isinstance(entry.query.plan.window, SessionWindow) for entry in entries)
+        if sessions and any(_behind(part) for part in epoch.streams):
+            return False
         return [entry.query.id for entry in entries] == [entry.query.id for entry in self.entries]
 
 
@@ -97,7 +112,7 @@ class _Rebuild:
             lacking = [entry for entry in entries if not self._logged(entry)]
             if not lacking:
                 doomed += entries
-            elif self._intact(operator.id):
+            elif self._intact(operator):
                 kept.add(operator.id)
             else:
                 raise EngineError(
@@ -113,9 +128,11 @@ class _Rebuild:
         return self.sealer.epoch(self.commit.epoch).watermark_us(streams)
 
     def _oldest(self, entry: QueryEntry) -> int:
-        """Tuples up to this event time are in no open window of the query."""
+        """Tuples up to this event time are in no open window of the query; an open session may have any."""
         mark, window = self._mark(*entry.query.plan.streams), entry.query.plan.window
         assert window is not None
+        if isinstance(window, SessionWindow):
+            return mark if mark == FOREVER_US else NEVER_US
         return mark if mark in (NEVER_US, FOREVER_US) else mark - window.range_us
 
     def _logged(self, entry: QueryEntry) -> bool:
@@ -131,12 +148,13 @@ class _Rebuild:
                 return False
         return True
 
-    def _intact(self, operator: str) -> bool:
-        mine = [s for s in self.commit.segments if s.operator == operator]
+    def _intact(self, operator: Operator) -> bool:
+        mine = [s for s in self.commit.segments if s.operator == operator.id]
+        decode = segment_decoder(operator)
         try:
             check_segments(self.warehouse.root, mine)
             for segment in mine:
-                load_items(str(self.warehouse.root), segment)
+                load_segment(str(self.warehouse.root), segment, decode)
         except EngineError:
             return False
         return True
@@ -145,21 +163,26 @@ class _Rebuild:
         """The segments of these queries' operators."""
         segments: list[SegmentFile] = []
         attempt = uuid.uuid4().hex[:8]
-        for batch in self._batches(entries):
-            segments = self._run_batch(batch, segments, attempt)
+        for sessions in (False, True):
+            mine = [e for e in entries if isinstance(e.query.plan.window, SessionWindow) is sessions]
+            for batch in self._batches(mine, sessions):
+                segments = self._run_batch(batch, segments, attempt)
         return segments
 
-    def _batches(self, entries: Sequence[QueryEntry]) -> Iterator[_Batch]:
-        batch = _Batch()
+    def _batches(self, entries: Sequence[QueryEntry], sessions: bool) -> Iterator[_Batch]:
+        """What to read, in order; the queries have windows, or all of them have sessions."""
+        batch = _Batch({})
         first = min((int(entry.first_epoch or 0) for entry in entries), default=self.commit.epoch + 1)
         for epoch in self.sealer.epochs(max(first, self.sealer.first), self.commit.epoch + 1):
             active = [entry for entry in entries if entry.active_in(epoch.id)]
             for name, chunks in self._needed(epoch, active).items():
                 rows = sum(chunk.rows for chunk in chunks)
-                if not batch.serves(active) or batch.rows + rows > MAX_JOB_ROWS:
+                if not batch.serves(epoch, active) or batch.rows + rows > MAX_JOB_ROWS:
                     if batch.chunks:
                         yield batch
-                    batch = _Batch(active)
+                    passed = {str(part.stream): part.closed_us for part in epoch.streams}
+                    marks = passed if sessions else {name: self._mark(name) for name in passed}
+                    batch = _Batch(marks, active)
                 batch.chunks.setdefault(name, []).extend(chunks)
                 batch.rows += rows
         if batch.chunks:
@@ -186,10 +209,8 @@ class _Rebuild:
         path = plan_path(plan.version)
         self.warehouse.replace_value(path, "plan", plan)
         parts = tuple(
-            StreamEpoch(
-                stream.name, tuple(batch.chunks.get(stream.name, ())), mark := self._mark(stream.name), mark
-            )
-            for stream in streams.values()
+            StreamEpoch(stream, tuple(batch.chunks.get(stream, ())), batch.marks[stream], batch.marks[stream])
+            for stream in map(StreamName, batch.marks)
         )
         check_chunks(self.warehouse.root, (chunk for part in parts for chunk in part.chunks))
         root, epoch = self.warehouse.root, Epoch(EpochId(self.commit.epoch), parts)
@@ -214,3 +235,8 @@ class _Rebuild:
             raise epoch_failed(self.commit.epoch, error) from error
         planned = {operator.id for operator in plan.operators}
         return [*(s for s in held if s.operator not in planned), *result.segments]
+
+
+def _behind(part: StreamEpoch) -> bool:
+    """Whether a tuple came at or behind the watermark before its epoch."""
+    return any(chunk.min_us is not None and chunk.min_us <= part.closed_us for chunk in part.chunks)

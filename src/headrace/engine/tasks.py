@@ -1,4 +1,4 @@
-"""What runs inside Spark's Python workers: map tasks index and ship tuples, reduce tasks fold them.
+"""What runs inside Spark's Python workers: map tasks, which index tuples and ship them. Reduce tasks: `reduce`.
 
 A worker process lives for many tasks, so prepared plans are cached by version. Tasks receive JSON, read chunks and
 segments from the warehouse, write files under names nobody else uses, and report what they wrote; only the driver's
@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,31 +21,26 @@ import pyarrow.parquet as pq
 
 from headrace.catalog import faults
 from headrace.catalog.warehouse import open_envelope
-from headrace.engine.records import SegmentFile
 from headrace.engine.result_files import ResultWriter
 from headrace.model.epoch import NEVER_US
-from headrace.model.errors import EngineError, HeadraceError, LogError
+from headrace.model.errors import HeadraceError, LogError
 from headrace.model.plan import (
     AggregationOperator,
     JoinOperator,
     Operator,
     ScanPath,
     SelectionOperator,
+    SessionOperator,
     SharedPlan,
 )
 from headrace.model.predicate import Operand
-from headrace.operators.aggregation import Emit, reduce_aggregation
-from headrace.operators.bundle import Item, read_bundle, write_bundle
-from headrace.operators.join import reduce_join
-from headrace.operators.join_block import JoinedBlock, stored_rows
 from headrace.operators.join_logic import JoinLogic
-from headrace.operators.join_state import join_from, join_items
-from headrace.operators.join_tuples import prepare_join, receive_join, ship_join
+from headrace.operators.join_tuples import prepare_join, ship_join
+from headrace.operators.micro import combine_micros, prepare_micros, ship_micros
 from headrace.operators.prepared import AggregationLogic
-from headrace.operators.products import Factors, multiply
-from headrace.operators.segment import segment_from, segment_items
 from headrace.operators.selection import SelectionLogic
-from headrace.operators.tuples import combine_tuples, prepare_tuples, receive_tuples, ship_tuples
+from headrace.operators.session_logic import SessionLogic
+from headrace.operators.tuples import combine_tuples, prepare_tuples, ship_tuples
 from headrace.planner import shared as _registers_plan_classes  # noqa: F401
 
 Shipped = tuple[int, tuple[str, str, bytes]]
@@ -87,6 +82,7 @@ class PreparedPlan:
 
     plan: SharedPlan
     aggregations: dict[str, AggregationLogic]
+    sessions: dict[str, SessionLogic]
     selections: dict[str, SelectionLogic]
     joins: dict[str, JoinLogic]
 
@@ -106,11 +102,12 @@ def prepared_plan(root: str, plan: str) -> PreparedPlan:
     shared: SharedPlan = open_envelope(path.read_bytes(), "plan", path)
     aggregations = {o.id: AggregationLogic(o) for o in shared.operators if isinstance(o, AggregationOperator)}
     selections = {o.id: SelectionLogic(o) for o in shared.operators if isinstance(o, SelectionOperator)}
+    sessions = {o.id: SessionLogic(o) for o in shared.operators if isinstance(o, SessionOperator)}
     joins = {o.id: JoinLogic(o) for o in shared.operators if isinstance(o, JoinOperator)}
-    return PreparedPlan(shared, aggregations, selections, joins)
+    return PreparedPlan(shared, aggregations, sessions, selections, joins)
 
 
-def _attempt_name(task: EpochTask, part: str) -> str:
+def attempt_name(task: EpochTask, part: str) -> str:
     """A file name that no other attempt of any run can have."""
     from pyspark import TaskContext
 
@@ -141,11 +138,17 @@ def map_tuples(
                 if tuples is not None:
                     for shipment in ship_tuples(operator, combine_tuples(operator, tuples), task.partitions):
                         yield shipment.partition, ("tuples", operator.id, shipment.blob)
+            case SessionOperator():
+                micros = prepare_micros(operator, columns, task.closed_us(operator))
+                if micros is not None:
+                    micros = combine_micros(operator, micros, task.closed_us(operator))
+                    for shipment in ship_micros(operator, micros, task.partitions):
+                        yield shipment.partition, ("tuples", operator.id, shipment.blob)
             case SelectionOperator():
                 logic = prepared.selections[operator.id]
                 table, counts = logic.select(columns, rows, task.epoch)
                 if table.num_rows:
-                    writer = ResultWriter(task.root, _attempt_name(task, f"{operator.id}-{part}"), task.epoch)
+                    writer = ResultWriter(task.root, attempt_name(task, f"{operator.id}-{part}"), task.epoch)
                     writer.add(operator.signature, table, operator.queries, task.watermark[stream])
                     found = {str(q): int(n) for q, n in zip(operator.queries, counts, strict=True) if n}
                     yield _report({"results": writer.finish(), "rows": found})
@@ -233,170 +236,3 @@ def read_piece(root: str, path: str, groups: Sequence[int] | None, columns: Sequ
         raise LogError(
             "CHUNK_DAMAGED", f"chunk {full} cannot be read", detail=str(error), hint="restore the file"
         ) from error
-
-
-def reduce_task(shipped: Iterable[Shipped]) -> Iterator[str]:
-    """Everything one partition received: fold it, write segments and results, report."""
-    received: dict[str, list[bytes]] = {}
-    control: dict[str, Any] | None = None
-    for _, (kind, name, blob) in shipped:
-        match kind:
-            case "tuples":
-                received.setdefault(name, []).append(blob)
-            case "report":
-                yield blob.decode()
-            case "control":
-                control = json.loads(blob)
-    if control is not None:
-        try:
-            yield json.dumps(_reduce(control, received))
-        except HeadraceError as error:
-            yield json.dumps({"error": error_fields(error)})
-
-
-def _reduce(control: dict[str, Any], received: dict[str, list[bytes]]) -> dict[str, Any]:
-    started = time.perf_counter()
-    task, partition = EpochTask(**control["task"]), control["partition"]
-    prepared = prepared_plan(task.root, task.plan)
-    report: dict[str, Any] = {
-        "partition": partition,
-        "segments": [],
-        "results": [],
-        "failures": {},
-        "rows": {},
-    }
-    writer = ResultWriter(task.root, _attempt_name(task, f"p{partition}"), task.epoch)
-    factors = Factors()
-    for id_ in control["operators"]:
-        held = [SegmentFile(**s) for s in control["segments"] if s["operator"] == id_]
-        kept, absorbed, level = absorb(held)
-        blobs = received.pop(id_, [])
-        if id_ in prepared.joins:
-            reduced = _reduce_join(task, prepared.joins[id_], blobs, absorbed, kept, writer)
-        else:
-            logic = prepared.aggregations[id_]
-            add = writer.add if logic.operator.product is None else factors.taking(id_)
-            reduced = _reduce_windows(task, logic, blobs, absorbed, kept, add)
-        if id_ in prepared.joins or prepared.aggregations[id_].operator.product is None:
-            _note(report, reduced.failures, reduced.rows)
-        else:
-            _note(report, reduced.failures, {})
-        report["segments"] += [asdict(s) for s in kept]
-        if reduced.items is not None:
-            report["segments"].append(asdict(_write_segment(task, id_, partition, reduced, level)))
-    for product in prepared.plan.products:
-        for output in product.outputs:
-            multiplied = multiply(output, product.keys, factors.of(output))
-            if multiplied is not None:
-                _note(report, multiplied.failures, multiplied.rows)
-                writer.add(output.signature, multiplied.table, list(multiplied.rows), multiplied.latest_us)
-    report["results"] = writer.finish()
-    report["metrics"] = {"reduce_seconds": time.perf_counter() - started}
-    faults.reach_task("task.reduce")
-    return report
-
-
-def _note(report: dict[str, Any], failures: dict[int, str], rows: dict[int, int]) -> None:
-    report["failures"].update({str(query): reason for query, reason in failures.items()})
-    for query, count in rows.items():
-        report["rows"][str(query)] = report["rows"].get(str(query), 0) + count
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """What an operator left behind in a partition: its new segment's items (None: no state) and what it counted."""
-
-    items: dict[str, Item] | None
-    last_end_us: int
-    rows: dict[int, int]
-    failures: dict[int, str]
-
-
-def _reduce_windows(
-    task: EpochTask,
-    logic: AggregationLogic,
-    blobs: Sequence[bytes],
-    absorbed: Sequence[SegmentFile],
-    kept: Sequence[SegmentFile],
-    add: Emit,
-) -> _Done:
-    done = reduce_aggregation(
-        logic,
-        receive_tuples(logic.operator, blobs),
-        [segment_from(load_items(task.root, s)) for s in absorbed],
-        [segment_from(load_items(task.root, s)) for s in kept],
-        task.closed_us(logic.operator),
-        task.watermark_us(logic.operator),
-        add,
-    )
-    items = None if done.segment is None else segment_items(done.segment)
-    return _Done(items, 0 if done.segment is None else done.segment.last_end_us, done.rows, done.failures)
-
-
-def _reduce_join(
-    task: EpochTask,
-    logic: JoinLogic,
-    blobs: Sequence[bytes],
-    absorbed: Sequence[SegmentFile],
-    kept: Sequence[SegmentFile],
-    writer: ResultWriter,
-) -> _Done:
-    chains = logic.operator.chains
-
-    def store(chain: int, block: JoinedBlock) -> None:
-        queries = [query.query for query in chains[chain].queries]
-        writer.add(chains[chain].signature, stored_rows(logic, chain, block, task.epoch), queries)
-
-    done = reduce_join(
-        logic,
-        receive_join(logic, blobs),
-        [join_from(load_items(task.root, s)) for s in absorbed],
-        [join_from(load_items(task.root, s)) for s in kept],
-        task.closed_us(logic.operator),
-        task.watermark_us(logic.operator),
-        None if task.rebuilds else store,
-    )
-    items = None if done.segment is None else join_items(done.segment)
-    return _Done(items, 0 if done.segment is None else done.segment.last_end_us, done.rows, {})
-
-
-def absorb(held: Sequence[SegmentFile]) -> tuple[list[SegmentFile], list[SegmentFile], int]:
-    """(segments to keep, segments to merge into the new one, the new one's level).
-
-    Like a binary counter: equal levels merge, so there are at most log2(epochs) live segments and a partial is
-    rewritten at most as often.
-
-    >>> one = lambda level: SegmentFile("o", 0, "", 0, level, 0)
-    >>> [s.level for s in absorb([one(3), one(1), one(0)])[1]], absorb([one(3), one(1), one(0)])[2]
-    ([1, 0], 2)
-    """
-    kept, level = list(held), 0
-    while kept and kept[-1].level <= level:
-        kept.pop()
-        level += 1
-    return kept, list(held[len(kept) :]), level
-
-
-def load_items(root: str, file: SegmentFile) -> dict[str, Item]:
-    """The items of a segment, memory-mapped; damage is named."""
-    path = Path(root, file.path)
-    try:
-        with pa.memory_map(str(path)) as source:
-            return read_bundle(source)
-    except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
-        raise EngineError(
-            "SEGMENT_DAMAGED",
-            f"segment {path} is missing or damaged",
-            detail=str(error),
-            hint="open the warehouse with rebuild=True to rebuild the state from the log",
-        ) from error
-
-
-def _write_segment(task: EpochTask, operator: str, partition: int, done: _Done, level: int) -> SegmentFile:
-    assert done.items is not None
-    rel = f"groups/main/segments/{_attempt_name(task, f'{operator}-p{partition}')}.arrow"
-    path = Path(task.root, rel)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with pa.OSFile(str(path), "wb") as sink:
-        write_bundle(done.items, sink)
-    return SegmentFile(operator, partition, rel, path.stat().st_size, level, done.last_end_us)

@@ -34,6 +34,7 @@ from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
 from headrace.model.errors import HeadraceError
 from headrace.model.query import Fallback
+from headrace.model.window import SessionWindow, Window
 from headrace.planner.shared import query_signature
 
 _LOGGER = logging.getLogger(__name__)
@@ -174,7 +175,7 @@ class Upkeep:
         """Expire committed epochs sealed before the retention, unless an open fallback window reads them."""
         limit, needed = self._clock() - retention_us / 1e6, self._needed_us(self._sealer.epoch(committed))
         before = self._sealer.first
-        for epoch in self._sealer.epochs(self._sealer.first, committed):
+        for epoch in self._sealer.epochs(self._sealer.first, min(committed, self._needed_epoch(committed))):
             read_again = any(
                 chunk.max_us is not None and chunk.max_us >= needed.get(part.stream, FOREVER_US)
                 for part in epoch.streams
@@ -192,11 +193,21 @@ class Upkeep:
         needed: dict[str, int] = {}
         for entry in self._catalog.active_entries(epoch.id):
             body, streams = entry.query.plan.body, entry.query.plan.streams
-            if isinstance(body, Fallback) and body.window is not None:
+            if isinstance(body, Fallback) and isinstance(body.window, Window):
                 mark = epoch.watermark_us(streams)
                 oldest = mark if mark in (NEVER_US, FOREVER_US) else mark - body.window.range_us
                 needed |= {name: min(needed.get(name, FOREVER_US), oldest) for name in streams}
         return needed
+
+    def _needed_epoch(self, committed: int) -> int:
+        """The first epoch of any fallback over sessions: these may have started whenever, and are read as a whole."""
+        plain = (
+            int(entry.first_epoch or 0)
+            for entry in self._catalog.active_entries(committed)
+            if isinstance(entry.query.plan.body, Fallback)
+            and isinstance(entry.query.plan.body.window, SessionWindow)
+        )
+        return min(plain, default=committed)
 
     def _forget_queries(self, commit: Commit) -> None:
         """Dropped queries of which nothing is left to see, neither rows nor log, are no longer listed."""

@@ -8,7 +8,7 @@ from enum import Enum
 from headrace.model.predicate import Op, Operand, Predicate, Value
 from headrace.model.query import AggregateFunction, QueryId, StreamName
 from headrace.model.types import SqlType
-from headrace.model.window import Window
+from headrace.model.window import SessionWindow, Window
 
 
 class ScanPath(Enum):
@@ -166,6 +166,51 @@ class AggregationOperator:
         """The distinct operands a map task must read for this operator."""
         wanted = (self.event_time, *self.keys, *self.inputs, *(index.operand for index in self.operands))
         return tuple(dict.fromkeys(wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOperator:
+    """A shared aggregation over sessions: same stream, same grouping keys, same scan path.
+
+    It is made like an AggregationOperator, with gaps (ascending) in place of windows: `StateColumn.window` and
+    `Output.window` index `gaps`. A query's sessions are those of the tuples that its base column (its WHERE) accepts.
+    """
+
+    id: str
+    stream: StreamName
+    path: ScanPath
+    event_time: Operand
+    keys: tuple[Operand, ...]
+    inputs: tuple[Operand, ...]
+    operands: tuple[OperandIndex, ...]
+    gaps: tuple[SessionWindow, ...]
+    columns: tuple[StateColumn, ...]
+    families: tuple[Family, ...]
+    measures: tuple[Measure, ...]
+    lanes: tuple[Lane, ...]
+    outputs: tuple[Output, ...]
+
+    @property
+    def clock(self) -> tuple[StreamName, ...]:
+        return (self.stream,)
+
+    @property
+    def queries(self) -> tuple[QueryId, ...]:
+        return tuple(dict.fromkeys(column.query for column in self.columns))
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        return (Read(self.stream, self.path, self.scanned),)
+
+    @property
+    def scanned(self) -> tuple[Operand, ...]:
+        """The distinct operands a map task must read for this operator."""
+        wanted = (self.event_time, *self.keys, *self.inputs, *(index.operand for index in self.operands))
+        return tuple(dict.fromkeys(wanted))
+
+
+AggregatingOperator = AggregationOperator | SessionOperator
+"""What keeps partial aggregates of tuples from epoch to epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +397,7 @@ class FallbackQuery:
     signature: str
 
 
-Operator = AggregationOperator | SelectionOperator | JoinOperator
+Operator = AggregationOperator | SessionOperator | SelectionOperator | JoinOperator
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import NewType
 
 from headrace.model.predicate import Op, Operand, Predicate
 from headrace.model.types import Column, SqlType
-from headrace.model.window import Window
+from headrace.model.window import AnyWindow, Window
 
 QueryId = NewType("QueryId", int)
 EpochId = NewType("EpochId", int)
@@ -31,7 +31,7 @@ CLOSED_COLUMN = "__headrace_closed"
 """BIGINT microseconds: the watermark before the tuple's epoch; windows that ended by then no longer count it."""
 
 WINDOW_COLUMN = "__headrace_window"
-"""The struct column that `log_sql` adds with `window(...)`."""
+"""The struct column that `log_sql` adds: the tuple's window or session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +78,14 @@ class Aggregate:
 class Aggregation:
     """A windowed aggregation that the shared operator runs.
 
-    A result row is `(window_start, window_end, k0.., a0..)`, of which all but the start is stored: keys and
-    aggregates in the order given here. `finish` holds one Spark SQL expression per output column over those names (a
-    `window` struct is named through `named_struct('start', window_start, 'end', window_end)`), and `having` one
-    boolean or None. `fragile` says that one of these may raise for some row: the engine tries them on new rows before
-    an epoch counts.
+    A result row is `(window_start, window_end, k0.., a0..)`: keys and aggregates in the order given here. All of it is
+    stored, but for the start of a window that is no session. `finish` holds one Spark SQL expression per output column
+    over those names (a `window` struct is named through `named_struct('start', window_start, 'end', window_end)`), and
+    `having` one boolean or None. `fragile` says that one of these may raise for some row: the engine tries them on new
+    rows before an epoch counts.
     """
 
-    window: Window
+    window: AnyWindow
     where: Predicate
     keys: tuple[Operand, ...]
     aggregates: tuple[Aggregate, ...]
@@ -172,7 +172,7 @@ class Fallback:
     """No shared operator covers it: plain Spark over the log, per closed window or (window None) per epoch."""
 
     reason: str
-    window: Window | None
+    window: AnyWindow | None
 
 
 Body = Aggregation | Projection | Join | Fallback
@@ -184,7 +184,8 @@ class QueryPlan:
 
     `streams` are the streams it reads, each once. `plain_sql` is ordinary Spark SQL over the streams by their names.
     `log_sql` is the same over `log_relation(i)` for stream i; when the query has a window it drops late tuples by
-    CLOSED_COLUMN and takes only windows that end in (:after, :until], both BIGINT microsecond parameters.
+    CLOSED_COLUMN and takes only windows that end in (:after, :until], both BIGINT microsecond parameters. Of sessions
+    it takes only those that start after :began.
     """
 
     text: str
@@ -200,7 +201,7 @@ class QueryPlan:
         return self.streams[0]
 
     @property
-    def window(self) -> Window | None:
+    def window(self) -> AnyWindow | None:
         return None if isinstance(self.body, Projection) else self.body.window
 
 

@@ -1,4 +1,4 @@
-"""Event-time windows: `window(ts, range, slide, offset)` as integer microseconds."""
+"""Event-time windows: `window(ts, range, slide, offset)` and `session_window(ts, gap)` as integer microseconds."""
 
 from __future__ import annotations
 
@@ -55,3 +55,20 @@ class Window:
     def last_end(self, t_us: int) -> int:
         """End of the youngest window that contains `t_us`: after it, nobody needs the tuple."""
         return self.last_start(t_us) + self.range_us
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SessionWindow:
+    """Sessions of a group: tuples of which each is at most `gap_us` after the one before.
+
+    A session ends `gap_us` after its last tuple, so its edges depend on the data. Invalid ones cannot be built.
+    """
+
+    gap_us: int
+
+    def __post_init__(self) -> None:
+        if self.gap_us <= 0:
+            raise ValueError(f"a session needs a positive gap, got {self.gap_us}")
+
+
+AnyWindow = Window | SessionWindow

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -109,21 +110,25 @@ def lower_table(
     ]
     failed = np.zeros(0, bool)
     for i in range(len(ready.outputs[0].output.aggregates)):
-        pieces = [_lower(part, i, words) for part in parts if part.rows]
+        pieces = [lower_aggregate(part, i, words) for part in parts if part.rows]
         columns[f"a{i}"] = pieces[0][0] if len(pieces) == 1 else pa.concat_arrays([p for p, _ in pieces])
         if any(broken is not None for _, broken in pieces):
             flags = [np.zeros(len(p), bool) if broken is None else broken for p, broken in pieces]
             broken_rows = np.concatenate(flags)
             failed = failed | broken_rows if len(failed) else broken_rows
-    table = pa.table(columns)
     rows: dict[int, int] = dict(zip(ready.queries.tolist(), picker.per_query.tolist(), strict=True))
+    return without_failed(pa.table(columns), failed, rows, picker.latest_us)
+
+
+def without_failed(table: pa.Table, failed: Bools, rows: dict[int, int], latest_us: int) -> Lowered:
+    """Result rows without those of queries of which a row `failed` (none at all: nobody's did)."""
     if not failed.any():
-        return Lowered(table, rows, picker.latest_us, {})
+        return Lowered(table, rows, latest_us, {})
     bad = set(np.unique(table.column("query").to_numpy()[failed]).tolist())
     kept = ~np.isin(table.column("query").to_numpy(), list(bad))
     reason = "[ARITHMETIC_OVERFLOW] a SUM does not fit its result's type"
     rows = {query: count for query, count in rows.items() if query not in bad}
-    return Lowered(table.filter(pa.array(kept)), rows, picker.latest_us, dict.fromkeys(bad, reason))
+    return Lowered(table.filter(pa.array(kept)), rows, latest_us, dict.fromkeys(bad, reason))
 
 
 class _Picker:
@@ -163,6 +168,10 @@ class _Part:
     rows: int
     flat: Ints | None
 
+    @property
+    def output(self) -> Output:
+        return self.ready.output
+
     def counts(self, aggregate: int) -> Ints:
         """Tuples that an aggregate's filter accepted, at every row."""
         return self._at(self.closed.lanes[0]["v"][self.ready.rows[aggregate]])
@@ -178,9 +187,22 @@ class _Part:
         return part.ravel() if self.flat is None else part.ravel()[self.flat]
 
 
-def _lower(part: _Part, index: int, words: dict[int, pa.Array]) -> tuple[pa.Array, Bools | None]:
+class RowParts(Protocol):
+    """The partials behind the result rows of one output."""
+
+    @property
+    def output(self) -> Output: ...
+
+    def counts(self, aggregate: int) -> Ints:
+        """Tuples that an aggregate's filter accepted, at every row."""
+
+    def lane(self, kind: LaneKind, aggregate: int) -> Parts:
+        """Partials of a kind at every row, from each query's own entry."""
+
+
+def lower_aggregate(part: RowParts, index: int, words: dict[int, pa.Array]) -> tuple[pa.Array, Bools | None]:
     """One aggregate's values, and where its result does not fit (None: nowhere)."""
-    output = part.ready.output
+    output = part.output
     aggregate = output.aggregates[index]
     function = aggregate.function
     if function is AggregateFunction.COUNT_ALL:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Protocol
 from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.model.plan import AggregationOperator, LaneKind, Measure
+from headrace.model.plan import AggregatingOperator, AggregationOperator, LaneKind, Measure
 from headrace.model.predicate import Operand
 from headrace.model.types import Kind, SqlType
 from headrace.operators.bundle import Item, pack_bundle, read_bundle
@@ -39,7 +40,7 @@ SAMPLE_ROWS = 1 << 15
 VALUE_LANES = (LaneKind.SUM, LaneKind.MIN, LaneKind.MAX, LaneKind.MOMENTS)
 
 
-def measure_logics(operator: AggregationOperator) -> list[LaneLogic]:
+def measure_logics(operator: AggregatingOperator) -> list[LaneLogic]:
     def type_of(measure: Measure) -> SqlType | None:
         return None if measure.input is None else operator.inputs[measure.input].type
 
@@ -88,15 +89,23 @@ def prepare_tuples(operator: AggregationOperator, columns: Columns, closed_us: i
     rows = len(index)
     keys = encode_keys([columns[key] for key in operator.keys], rows)
     regions = [regions_of(columns[i.operand], i) for i in operator.operands]
+    measures, words = lift_measures(operator, columns, rows)
+    return Tuples(keys, index, starts, regions, measures, words)
+
+
+def lift_measures(
+    operator: AggregatingOperator, columns: Columns, rows: int
+) -> tuple[list[Parts], dict[int, pa.Array]]:
+    """(the tuples' partials of every measure, the strings behind the ranks of an input)."""
     inputs, words = _inputs(operator, columns)
     measures = [
         logic.lift(None if measure.input is None else inputs[measure.input], rows)
         for measure, logic in zip(operator.measures, measure_logics(operator), strict=True)
     ]
-    return Tuples(keys, index, starts, regions, measures, words)
+    return measures, words
 
 
-def _inputs(operator: AggregationOperator, columns: Columns) -> tuple[list[Physical], dict[int, pa.Array]]:
+def _inputs(operator: AggregatingOperator, columns: Columns) -> tuple[list[Physical], dict[int, pa.Array]]:
     valued = {measure.input for measure in operator.measures if measure.kind in VALUE_LANES}
     inputs: list[Physical] = []
     words: dict[int, pa.Array] = {}
@@ -183,14 +192,22 @@ def _items(operator: AggregationOperator, tuples: Tuples, rows: slice | Ints, ho
     }
     for i, regions in enumerate(tuples.regions):
         items[f"r{i}"] = regions[rows]
+    return items | measure_items(operator, tuples.measures, tuples.words, rows)
+
+
+def measure_items(
+    operator: AggregatingOperator, measures: list[Parts], words: dict[int, pa.Array], rows: slice | Ints
+) -> dict[str, Item]:
+    """Some rows' partials, and all strings behind them, as bundle items."""
+    items: dict[str, Item] = {}
     shrunk: dict[int, Array] = {}  # SUM, MIN and MAX of an input that was not combined are the same array
-    for measure, parts in zip(operator.measures, tuples.measures, strict=True):
+    for measure, parts in zip(operator.measures, measures, strict=True):
         for name, part in parts.items():
             if id(part) not in shrunk:
                 shrunk[id(part)] = _shrink(part[rows])
             items[f"{measure.name}.{name}"] = shrunk[id(part)]
-    for i, words in tuples.words.items():
-        items[f"words{i}"] = pa.table({"w": words})
+    for i, strings in words.items():
+        items[f"words{i}"] = pa.table({"w": strings})
     return items
 
 
@@ -204,20 +221,27 @@ def receive_tuples(operator: AggregationOperator, blobs: Sequence[bytes]) -> Tup
     parts = [_received(operator, read_bundle(blob)) for blob in blobs]
     if not parts:
         return None
-    words = _unify_words(operator, parts)
+    words = unify_words(operator, parts)
     table, ids = unify_keys([part.keys.table for part in parts])
     starts = np.unique(np.concatenate([part.slice_starts for part in parts]))
     slices = [np.searchsorted(starts, part.slice_starts)[part.slice] for part in parts]
     keys = np.concatenate([i[part.keys.ids] for i, part in zip(ids, parts, strict=True)])
     regions = [np.concatenate([p.regions[i] for p in parts]) for i in range(len(operator.operands))]
-    joined: dict[tuple[int, ...], Array] = {}
-    measures = [
-        _concat_parts([part.measures[i] for part in parts], joined) for i in range(len(operator.measures))
-    ]
+    measures = concat_measures([part.measures for part in parts])
     return Tuples(Keys(keys, table), np.concatenate(slices), starts, regions, measures, words)
 
 
 def _received(operator: AggregationOperator, items: dict[str, Item]) -> Tuples:
+    measures, words = received_measures(operator, items)
+    regions = [items[f"r{i}"] for i in range(len(operator.operands))]
+    keys = Keys(items["key"].astype(np.int64), items["keys"])
+    return Tuples(keys, items["slice"].astype(np.int64), items["slices"], regions, measures, words)
+
+
+def received_measures(
+    operator: AggregatingOperator, items: dict[str, Item]
+) -> tuple[list[Parts], dict[int, pa.Array]]:
+    """The inverse of `measure_items`."""
     rows = len(items["key"])
     measures: list[Parts] = []
     wide: dict[int, Array] = {}
@@ -233,14 +257,18 @@ def _received(operator: AggregationOperator, items: dict[str, Item]) -> Tuples:
         for i in range(len(operator.inputs))
         if f"words{i}" in items
     }
-    regions = [items[f"r{i}"] for i in range(len(operator.operands))]
-    keys = Keys(items["key"].astype(np.int64), items["keys"])
-    return Tuples(keys, items["slice"].astype(np.int64), items["slices"], regions, measures, words)
+    return measures, words
 
 
 def _widen(part: Array, rows: int) -> Array:
     wide = part if part.dtype == np.float64 else part.astype(np.int64)
     return np.repeat(wide, rows) if len(wide) == 1 and rows != 1 else wide
+
+
+def concat_measures(batches: Sequence[list[Parts]]) -> list[Parts]:
+    """The batches' partials of every measure, one after the other."""
+    joined: dict[tuple[int, ...], Array] = {}
+    return [_concat_parts(list(parts), joined) for parts in zip(*batches, strict=True)]
 
 
 def _concat_parts(parts: list[Parts], joined: dict[tuple[int, ...], Array]) -> Parts:
@@ -258,7 +286,15 @@ def _concat_parts(parts: list[Parts], joined: dict[tuple[int, ...], Array]) -> P
     return found
 
 
-def _unify_words(operator: AggregationOperator, parts: list[Tuples]) -> dict[int, pa.Array]:
+class Worded(Protocol):
+    """A batch of partials with the strings behind them."""
+
+    measures: list[Parts]
+    words: dict[int, pa.Array]
+
+
+def unify_words(operator: AggregatingOperator, parts: Sequence[Worded]) -> dict[int, pa.Array]:
+    """One dictionary per string input; the batches' ranks are translated to it."""
     unified: dict[int, pa.Array] = {}
     for i in {i for part in parts for i in part.words}:
         ordered = OrderedStrings.of(*(part.words[i] for part in parts))
@@ -268,7 +304,7 @@ def _unify_words(operator: AggregationOperator, parts: list[Tuples]) -> dict[int
     return unified
 
 
-def rerank(operator: AggregationOperator, measures: list[Parts], input_: int, ranks: Ints) -> None:
+def rerank(operator: AggregatingOperator, measures: list[Parts], input_: int, ranks: Ints) -> None:
     """Translate the string ranks of one input's measures."""
     for measure, parts in zip(operator.measures, measures, strict=True):
         if measure.input == input_ and measure.kind in (LaneKind.MIN, LaneKind.MAX):

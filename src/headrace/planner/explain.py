@@ -12,11 +12,12 @@ from headrace.model.plan import (
     Operator,
     ScanPath,
     SelectionOperator,
+    SessionOperator,
     SharedPlan,
 )
 from headrace.model.predicate import And, Compare, Const, IsNull, Not, Or, Predicate
 from headrace.model.query import Aggregation, Fallback, Join, JoinedRows, Projection, Query
-from headrace.model.window import Window
+from headrace.model.window import AnyWindow, SessionWindow, Window
 
 SHOWN = 8
 
@@ -42,10 +43,11 @@ def explain_query(query: Query, plan: SharedPlan | None) -> str:
     lines += ["plain Spark SQL:", *(f"  {line}" for line in query.plan.plain_sql.splitlines())]
     match query.plan.body:
         case Aggregation() as body:
-            lines.append(f"shared windowed aggregation, {render_window(body.window)}")
-            lines.append(
-                "  keys: " + (", ".join(key.sql for key in body.keys) or "none (one group per window)")
-            )
+            session = isinstance(body.window, SessionWindow)
+            kind = "session" if session else "windowed"
+            lines.append(f"shared {kind} aggregation, {render_window(body.window)}")
+            nothing = "none (one group)" if session else "none (one group per window)"
+            lines.append("  keys: " + (", ".join(key.sql for key in body.keys) or nothing))
             lines.append(f"  where: {render_predicate(body.where)}")
             for aggregate in body.aggregates:
                 what = aggregate.input.sql if aggregate.input else "*"
@@ -59,9 +61,8 @@ def explain_query(query: Query, plan: SharedPlan | None) -> str:
         case Join() as body:
             lines += _join_query_lines(body)
         case Fallback(reason, window):
-            when = "per epoch" if window is None else f"when a window closes, {render_window(window)}"
             lines.append(f"not shared: {reason}")
-            lines.append(f"  runs as plain Spark SQL over the log, {when}")
+            lines.append(f"  runs as plain Spark SQL over the log, {_when(window)}")
     mine = [o for o in plan.operators if query.id in queries_of(o)] if plan else []
     for operator in mine:
         others = len(queries_of(operator)) - 1
@@ -89,23 +90,47 @@ def _join_query_lines(body: Join) -> list[str]:
     return lines
 
 
+def _when(window: AnyWindow | None) -> str:
+    match window:
+        case None:
+            return "per epoch"
+        case SessionWindow():
+            return (
+                f"when a session closes, {render_window(window)}; reads the log from the query's first epoch"
+            )
+        case Window():
+            return f"when a window closes, {render_window(window)}"
+
+
 def queries_of(operator: Operator) -> frozenset[int]:
     match operator:
-        case AggregationOperator() | SelectionOperator() | JoinOperator():
+        case AggregationOperator() | SessionOperator() | SelectionOperator() | JoinOperator():
             return frozenset(operator.queries)
 
 
+_KINDS: dict[type[Operator], str] = {
+    AggregationOperator: "windowed aggregation",
+    SessionOperator: "session aggregation",
+    SelectionOperator: "selection",
+}
+
+
 def _operator_lines(operator: Operator) -> list[str]:
-    kind = "windowed aggregation" if isinstance(operator, AggregationOperator) else "selection"
     if isinstance(operator, JoinOperator):
         return _join_lines(operator)
+    kind = _KINDS[type(operator)]
     lines = [f"  {operator.id}: shared {kind} of {operator.stream} for {len(queries_of(operator))} queries"]
     lines.append(f"    scan: {_SCANS[operator.path]}, columns {_some(o.sql for o in operator.scanned)}")
-    if isinstance(operator, AggregationOperator):
-        if operator.product is not None:
-            lines.append(f"    its rows are factors of {operator.product}")
+    if isinstance(operator, AggregationOperator) and operator.product is not None:
+        lines.append(f"    its rows are factors of {operator.product}")
+    if not isinstance(operator, SelectionOperator):
         lines.append(f"    keys: {_some(key.sql for key in operator.keys) or 'none'}")
-        lines.append(f"    windows: {len(operator.windows)}: {_some(map(render_window, operator.windows))}")
+        word, found = (
+            ("windows", operator.windows)
+            if isinstance(operator, AggregationOperator)
+            else ("sessions", operator.gaps)
+        )
+        lines.append(f"    {word}: {len(found)}: {_some(map(render_window, found))}")
         lines.append(
             f"    lanes: {_some(f'{lane.name} with {len(lane.columns)} entries' for lane in operator.lanes)}"
         )
@@ -156,12 +181,14 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(listed[:SHOWN]) + more
 
 
-def render_window(window: Window) -> str:
+def render_window(window: AnyWindow) -> str:
     """A window in words.
 
-    >>> render_window(Window(10_000_000, 5_000_000))
-    'range 10 s slide 5 s'
+    >>> render_window(Window(10_000_000, 5_000_000)), render_window(SessionWindow(5_000_000))
+    ('range 10 s slide 5 s', 'gap 5 s')
     """
+    if isinstance(window, SessionWindow):
+        return f"gap {_seconds(window.gap_us)}"
     text = f"range {_seconds(window.range_us)} slide {_seconds(window.slide_us)}"
     return text + (f" offset {_seconds(window.offset_us)}" if window.offset_us else "")
 

@@ -6,9 +6,11 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from headrace.model import codec, plan
 from headrace.model.plan import (
+    AggregatingOperator,
     AggregationOperator,
     FallbackQuery,
     Lane,
@@ -20,6 +22,7 @@ from headrace.model.plan import (
     ProductOperator,
     ScanPath,
     SelectionOperator,
+    SessionOperator,
     SharedPlan,
     StateColumn,
 )
@@ -40,8 +43,8 @@ from headrace.model.query import (
     Stream,
     StreamName,
 )
-from headrace.model.types import Kind
-from headrace.model.window import Window
+from headrace.model.types import Kind, SqlType
+from headrace.model.window import AnyWindow, SessionWindow, Window
 from headrace.planner.joins import (
     Joining,
     SideQuery,
@@ -64,6 +67,7 @@ codec.register(
     plan.OutputAggregate,
     plan.Output,
     plan.AggregationOperator,
+    plan.SessionOperator,
     plan.SelectionOperator,
     plan.JoinFilter,
     plan.JoinInput,
@@ -108,7 +112,8 @@ def plan_group(
     The same members in any order give the same plan. `rates` are tuples per stream so far, for the order of joins.
     """
     ordered = sorted(members, key=lambda member: member.query.id)
-    aggregations: dict[tuple[StreamName, tuple[Operand, ...], ScanPath], list[Body]] = defaultdict(list)
+    classes: dict[tuple[type[AnyWindow], StreamName, tuple[Operand, ...], ScanPath], list[Body]]
+    classes = defaultdict(list)
     projections: dict[tuple[StreamName, ScanPath], list[Member]] = defaultdict(list)
     joinings: list[Joining] = []
     fallbacks: list[FallbackQuery] = []
@@ -117,7 +122,7 @@ def plan_group(
         match query.plan.body:
             case Aggregation() as body:
                 path = scan_path(_aggregation_operands(body))
-                aggregations[query.plan.stream, body.keys, path].append((query.id, body))
+                classes[type(body.window), query.plan.stream, body.keys, path].append((query.id, body))
             case Projection() as body:
                 projections[query.plan.stream, _selection_path(body)].append(member)
             case Join() as body:
@@ -126,7 +131,7 @@ def plan_group(
                 fallbacks.append(FallbackQuery(query.id, query.plan.streams, reason, query_signature(query)))
     operators: list[Operator] = [
         plan_aggregation(streams[stream], keys, path, bodies)
-        for (stream, keys, path), bodies in aggregations.items()
+        for (_, stream, keys, path), bodies in classes.items()
     ]
     operators += [plan_selection(stream, path, members) for (stream, path), members in projections.items()]
     operators += plan_joins(joinings, streams, rates or {})
@@ -157,12 +162,10 @@ def plan_products(
         of_side: dict[tuple[QueryId, int], AggregationOperator] = {}
         for (stream, keys, path, role), sides in classes.items():
             bodies = [(side.query, side.body) for side in sides]
-            operator = replace(
-                plan_aggregation(streams[stream], keys, path, bodies),
-                id=_operator_id(f"{id_}-{role}", stream, path, keys),
-                clock=members[0].clock,
-                product=id_,
-            )
+            alone = plan_aggregation(streams[stream], keys, path, bodies)
+            assert isinstance(alone, AggregationOperator)
+            name = _operator_id(f"{id_}-{role}", stream, path, keys)
+            operator = replace(alone, id=name, clock=members[0].clock, product=id_)
             operators.append(operator)
             of_side |= {(side.query, side.side): operator for side in sides}
         planned.append(plan_product(id_, members, of_side))
@@ -173,7 +176,7 @@ def query_signature(query: Query) -> str:
     """The result table a query's rows land in, whatever else it shares the plan with."""
     match query.plan.body:
         case Aggregation() as body:
-            return result_signature((k.type for k in body.keys), (a.type for a in body.aggregates))
+            return _result_table(body.window, body.keys, (a.type for a in body.aggregates))
         case Projection() as body:
             return _operator_id("tuples", query.plan.stream, _selection_path(body), ())
         case Join() as body if isinstance(body.then, Aggregation):
@@ -183,6 +186,12 @@ def query_signature(query: Query) -> str:
             return join_signature(Joining(query.id, 0, body))
         case Fallback():
             return "plain-" + result_signature((), (column.type for column in query.plan.columns))
+
+
+def _result_table(window: AnyWindow, keys: Iterable[Operand], aggregates: Iterable[SqlType]) -> str:
+    """The table of such rows; rows of sessions also say when these started."""
+    rows = "sessions" if isinstance(window, SessionWindow) else "windows"
+    return result_signature((key.type for key in keys), aggregates, rows)
 
 
 def _selection_path(body: Projection) -> ScanPath:
@@ -200,9 +209,9 @@ def _aggregation_operands(body: Aggregation) -> set[Operand]:
 
 def plan_aggregation(
     stream: Stream, keys: tuple[Operand, ...], path: ScanPath, bodies: Bodies
-) -> AggregationOperator:
-    """One operator for all queries of a class."""
-    windows = tuple(sorted({body.window for _, body in bodies}))
+) -> AggregatingOperator:
+    """One operator for all queries of a class: all of them have windows, or all have sessions."""
+    windows: tuple[AnyWindow, ...] = tuple(sorted({body.window for _, body in bodies}))
     columns, positions = _state_columns(bodies, windows)
     inputs = tuple(
         sorted(
@@ -212,21 +221,24 @@ def plan_aggregation(
     operands = index_operands(column.predicate for column in columns)
     event_time = stream.column(stream.event_time)
     measures, lanes = plan_lanes(bodies, columns, positions, inputs)
-    return AggregationOperator(
-        id=_operator_id("windows", stream.name, path, keys),
-        stream=stream.name,
-        path=path,
-        event_time=Operand(event_time.name, event_time.type),
-        keys=keys,
-        inputs=inputs,
-        operands=operands,
-        windows=windows,
-        columns=columns,
-        families=group_families([column.predicate for column in columns], operands),
-        measures=measures,
-        lanes=lanes,
-        outputs=_outputs(bodies, positions, inputs, windows, keys, lanes),
-    )
+    common: dict[str, Any] = {
+        "stream": stream.name,
+        "path": path,
+        "event_time": Operand(event_time.name, event_time.type),
+        "keys": keys,
+        "inputs": inputs,
+        "operands": operands,
+        "columns": columns,
+        "families": group_families([column.predicate for column in columns], operands),
+        "measures": measures,
+        "lanes": lanes,
+        "outputs": _outputs(bodies, positions, inputs, windows, keys, lanes),
+    }
+    gaps = tuple(window for window in windows if isinstance(window, SessionWindow))
+    if gaps:
+        return SessionOperator(id=_operator_id("sessions", stream.name, path, keys), gaps=gaps, **common)
+    sliding = tuple(window for window in windows if isinstance(window, Window))
+    return AggregationOperator(id=_operator_id("windows", stream.name, path, keys), windows=sliding, **common)
 
 
 def _operator_id(kind: str, stream: StreamName, path: ScanPath, keys: Iterable[Operand]) -> str:
@@ -238,7 +250,7 @@ def _operator_id(kind: str, stream: StreamName, path: ScanPath, keys: Iterable[O
 Positions = Mapping[tuple[QueryId, Predicate], int]
 
 
-def _state_columns(bodies: Bodies, windows: Sequence[Window]) -> tuple[tuple[StateColumn, ...], Positions]:
+def _state_columns(bodies: Bodies, windows: Sequence[AnyWindow]) -> tuple[tuple[StateColumn, ...], Positions]:
     """One column per query and distinct filter, ordered by window, query and ordinal (so by window and id)."""
     place = {window: i for i, window in enumerate(windows)}
     columns: list[tuple[StateColumn, Predicate]] = []
@@ -321,7 +333,7 @@ def _outputs(
     bodies: Bodies,
     positions: Positions,
     inputs: Sequence[Operand],
-    windows: Sequence[Window],
+    windows: Sequence[AnyWindow],
     keys: Sequence[Operand],
     lanes: Sequence[Lane],
 ) -> tuple[Output, ...]:
@@ -344,7 +356,7 @@ def _outputs(
     return tuple(
         Output(
             window,
-            result_signature((key.type for key in keys), (a.type for a in aggregates)),
+            _result_table(windows[window], keys, (a.type for a in aggregates)),
             aggregates,
             tuple(id_ for id_, _ in found),
             tuple(positions[id_, conjunction()] for id_, _ in found),

@@ -10,15 +10,15 @@ from headrace.model.predicate import Operand
 from headrace.model.types import SqlType
 
 
-def result_signature(keys: Iterable[SqlType], aggregates: Iterable[SqlType]) -> str:
-    """The table for aggregation results with these key and aggregate types.
+def result_signature(keys: Iterable[SqlType], aggregates: Iterable[SqlType], rows: str = "windows") -> str:
+    """The table for aggregation results with these key and aggregate types; `rows` says what a row is of.
 
     >>> result_signature([SqlType("bigint")], [SqlType("double"), SqlType("decimal(10,2)")])
     'windows-bigint-by-double-decimal_10_2'
     """
     parts = ["-".join(re.sub(r"\W+", "_", t.name).strip("_") for t in types) for types in (keys, aggregates)]
-    name = f"windows-{parts[0] or 'all'}-by-{parts[1] or 'none'}"
-    return name if len(name) <= 120 else f"windows-{crc32(name.encode()):08x}"
+    name = f"{rows}-{parts[0] or 'all'}-by-{parts[1] or 'none'}"
+    return name if len(name) <= 120 else f"{rows}-{crc32(name.encode()):08x}"
 
 
 def output_column(operand: Operand) -> str:

@@ -20,6 +20,7 @@ from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.query import Fallback, Join, Stream
+from headrace.model.window import SessionWindow, Window
 from headrace.results.compare import compare_rows
 from headrace.results.view import query_frame, readable
 
@@ -57,7 +58,7 @@ class Span:
     """The part of a query's life that log and results still cover.
 
     Tuples of epochs [first, last) against rows delivered from epoch `delivered` on, for windows that end in
-    (after_us, until_us].
+    (after_us, until_us], and for sessions that start after `began_us`.
     """
 
     first: int
@@ -66,6 +67,7 @@ class Span:
     after_us: int
     until_us: int
     note: str | None
+    began_us: int = NEVER_US
 
 
 def audit_query(
@@ -88,7 +90,8 @@ def audit_query(
         )
     ends = (span.after_us, span.until_us)
     try:
-        plain = run_log_sql(spark, root, streams, index, query, (span.first, span.last), ends)
+        epochs = (span.first, span.last)
+        plain = run_log_sql(spark, root, streams, index, query, epochs, ends, span.began_us)
         expected = list(_rows(plain))
         check_results(root, files)
         view = query_frame(
@@ -100,6 +103,7 @@ def audit_query(
             until_us=span.until_us,
             after_us=span.after_us,
             first_epoch=span.delivered,
+            began_us=span.began_us,
         )
         actual = list(_rows(view))
     except HeadraceError:
@@ -140,11 +144,7 @@ def audit_span(
         return None
     first = max(begin, sealer.first)
     if last <= first:
-        raise EngineError(
-            "AUDIT_LOG_EXPIRED",
-            f"query `{entry.query.name}` ended in epoch {last}, the log begins in {first}",
-            hint="audit sooner, or open the warehouse with a longer log_retention",
-        )
+        raise log_expired(entry, last, first)
     names = [stream.name for stream in streams]
     until = _watermark(sealer, last, names)
     if first == begin and expired < begin:
@@ -155,17 +155,32 @@ def audit_span(
     if window is None:
         return Span(delivered, last, delivered, NEVER_US, until, note)
     after = _watermark(sealer, delivered, names)
+    began = NEVER_US
     whole = delivered if isinstance(entry.query.plan.body, Join) else first
     for stream in streams if whole > begin else ():  # joined rows are stored long before their windows close
         if (before := _watermark(sealer, whole, [stream.name])) not in (NEVER_US, FOREVER_US):
-            after = max(after, before + stream.watermark_us + window.range_us)
+            match window:
+                case Window(range_us):
+                    after = max(after, before + stream.watermark_us + range_us)
+                case SessionWindow(gap_us) if isinstance(entry.query.plan.body, Fallback):
+                    raise log_expired(entry, last, first)
+                case SessionWindow(gap_us):
+                    began = before + stream.watermark_us + gap_us
     if isinstance(
         entry.query.plan.body, Fallback
     ):  # its rows tell when they were delivered, not their window
         while delivered < last and _watermark(sealer, delivered, names) < after:
             delivered += 1
         after = max(after, _watermark(sealer, delivered, names))
-    return Span(first, last, delivered, after, until, note)
+    return Span(first, last, delivered, after, until, note, began)
+
+
+def log_expired(entry: QueryEntry, last: int, first: int) -> EngineError:
+    return EngineError(
+        "AUDIT_LOG_EXPIRED",
+        f"query `{entry.query.name}` ended in epoch {last}, the log begins in {first}",
+        hint="audit sooner, or open the warehouse with a longer log_retention",
+    )
 
 
 def _watermark(sealer: Sealer, epoch: int, streams: Sequence[str]) -> int:

@@ -29,22 +29,24 @@ def query_frame(
     until_us: int,
     after_us: int | None = None,
     first_epoch: int | None = None,
+    began_us: int = NEVER_US,
 ) -> DataFrame:
     """The query's result rows with the columns its SQL names.
 
-    `until_us` is the watermark up to which its windows have closed: joined rows are stored before that.
-    `after_us` keeps only windows that end later, `first_epoch` only rows delivered from that epoch on (for the audit).
+    `until_us` is the watermark up to which its windows have closed: joined rows are stored before that. For the audit,
+    `after_us` keeps only windows that end later, `began_us` only those that start later, and `first_epoch` only rows
+    delivered from that epoch on.
     """
     query, stream = entry.query, streams[entry.query.plan.stream]
     if not files:
         return spark.createDataFrame([], _ddl(query.plan.columns))
     match query.plan.body:
         case Aggregation() as body:
-            frame = _windows(spark, root, stream, query, body, files, after_us)
+            frame = _windows(spark, root, stream, query, body, files, after_us, began_us)
         case Projection() as body:
             frame = _tuples(spark, root, entry, body, files, first_epoch)
         case Join() as body if isinstance(body.then, Aggregation):
-            frame = _windows(spark, root, stream, query, body.then, files, after_us)
+            frame = _windows(spark, root, stream, query, body.then, files, after_us, began_us)
         case Join() as body:
             ends = (NEVER_US if after_us is None else after_us, until_us)
             frame = _joined(spark, root, streams, entry, body, files, ends)
@@ -75,10 +77,13 @@ def _windows(
     body: Aggregation,
     files: Sequence[ResultFile],
     after_us: int | None,
+    began_us: int,
 ) -> DataFrame:
     frame = window_rows(spark, root, stream, body, files).where(F.col("query") == int(query.id))
     if after_us is not None:
         frame = frame.where(F.unix_micros(F.col("window_end").cast("timestamp")) > after_us)
+    if began_us != NEVER_US:
+        frame = frame.where(F.unix_micros(F.col("window_start").cast("timestamp")) > began_us)
     return finish_rows(frame, body)
 
 

@@ -24,7 +24,7 @@ from headrace.model.query import (
     Stream,
 )
 from headrace.model.types import Column, SqlType
-from headrace.model.window import Window
+from headrace.model.window import AnyWindow, Window
 from headrace.sql import errors
 from headrace.sql.cql import joined_windows
 from headrace.sql.dialect import render
@@ -165,7 +165,7 @@ def bind(shape: Shape, lexed: Lexed, literals: tuple[str, ...], timezone: str) -
     )
 
 
-def _window(shape: Shape, lexed: Lexed, literals: tuple[str, ...]) -> Window | None:
+def _window(shape: Shape, lexed: Lexed, literals: tuple[str, ...]) -> AnyWindow | None:
     """The one window that all of the query's calls, or its bracket, mean."""
     found = [call.window(literals) for call in shape.calls]
     if lexed.cql is not None:
@@ -174,7 +174,7 @@ def _window(shape: Shape, lexed: Lexed, literals: tuple[str, ...]) -> Window | N
         return None
     if any(window != found[0] for window in found):
         raise errors.two_windows()
-    if not shape.slides and not found[0].tumbles:
+    if not shape.slides and isinstance(found[0], Window) and not found[0].tumbles:
         raise errors.two_sliding_windows()
     return found[0]
 
@@ -186,9 +186,12 @@ def side_windows(
     if lexed.brackets:
         return joined_windows([lexed.brackets[bracket or 0] for bracket in brackets])
     found = [call.window(literals) for call in calls]
-    if any(window != found[0] for window in found):
+    windows = [window for window in found if isinstance(window, Window)]
+    if len(windows) < len(found):
+        raise errors.join_of_sessions()
+    if any(window != windows[0] for window in windows):
         raise errors.join_of_windows()
-    return (found[0],) * len(brackets)
+    return (windows[0],) * len(brackets)
 
 
 def side_holes(windows: Sequence[Window]) -> dict[str, str]:
@@ -202,7 +205,7 @@ def side_holes(windows: Sequence[Window]) -> dict[str, str]:
 
 def _body(
     shape: Shape,
-    window: Window | None,
+    window: AnyWindow | None,
     sides: Sequence[Window],
     compile_over: Callable[[Stream], Compiler],
     fill: Callable[[Template], str],

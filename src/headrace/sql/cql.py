@@ -1,30 +1,39 @@
-"""CQL's windows, `stream [RANGE 10 SECONDS SLIDE 5 SECONDS]`, are cut out of the tokens before parsing."""
+"""CQL's windows are cut out of the tokens before parsing.
+
+These are `stream [RANGE 10 SECONDS SLIDE 5 SECONDS]` and `stream [SESSION GAP 5 SECONDS]`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.model.window import Window
+from headrace.model.window import AnyWindow, Window
 from headrace.sql import errors
 from headrace.sql.dialect import Token, TokenType
 from headrace.sql.durations import parse_duration
-from headrace.sql.windows import checked_window
+from headrace.sql.windows import checked_session, checked_window
 
 _SLIDE_WORDS = ("SLIDE", "SLICE")
-_OTHER_WINDOWS = frozenset(("ROWS", "NOW", "UNBOUNDED", "PARTITION", "SESSION"))
+_OTHER_WINDOWS = frozenset(("ROWS", "NOW", "UNBOUNDED", "PARTITION"))
 
 
 @dataclass(frozen=True, slots=True)
 class CqlWindow:
-    """The words of one bracket, and how many tokens come before it; the last of them is the stream's name."""
+    """The words of one bracket, and how many tokens come before it; the last of them is the stream's name.
+
+    The gap of a `session` is its `range_text`.
+    """
 
     range_text: str
     slide_text: str | None
     after: int
+    session: bool = False
 
-    def window(self) -> Window:
-        """The window it means; raises SqlError for a bad duration, range or slide."""
+    def window(self) -> AnyWindow:
+        """The window it means; raises SqlError for a bad duration, range, slide or gap."""
+        if self.session:
+            return checked_session(parse_duration(self.range_text))
         range_us = parse_duration(self.range_text)
         slide_us = range_us if self.slide_text is None else parse_duration(self.slide_text)
         return checked_window(range_us, slide_us, 0)
@@ -38,6 +47,8 @@ def joined_windows(brackets: Sequence[CqlWindow]) -> tuple[Window, ...]:
     >>> joined_windows([CqlWindow("4 seconds", "3 seconds", 0), CqlWindow("8 seconds", None, 0)])[0].offset_us
     1000000
     """
+    if any(bracket.session for bracket in brackets):
+        raise errors.join_of_sessions()
     ranges = [parse_duration(bracket.range_text) for bracket in brackets]
     slides = {parse_duration(b.slide_text) for b in brackets if b.slide_text is not None}
     slides = slides or set(ranges)
@@ -57,10 +68,10 @@ def starts_bracket(token: Token, following: Token | None) -> bool:
     if word in _OTHER_WINDOWS and following.token_type is not TokenType.STRING:
         raise errors.unsupported(
             f"the window [{word} ...] is not available",
-            hint="write [RANGE n UNIT SLIDE n UNIT]",
+            hint="write [RANGE n UNIT SLIDE n UNIT] or [SESSION GAP n UNIT]",
             span=span_of(following),
         )
-    return word == "RANGE" and following.token_type is not TokenType.STRING
+    return word in ("RANGE", "SESSION") and following.token_type is not TokenType.STRING
 
 
 def read_bracket(tokens: list[Token], opening: int) -> tuple[CqlWindow, int]:
@@ -74,6 +85,10 @@ def read_bracket(tokens: list[Token], opening: int) -> tuple[CqlWindow, int]:
         raise errors.syntax("the window bracket is not closed", span_of(tokens[opening]))
     if opening == 0:
         raise errors.syntax("a window bracket follows a stream's name", span_of(tokens[opening]))
+    if tokens[opening + 1].text.upper() == "SESSION":
+        if len(words) < 2 or words[0].upper() != "GAP":
+            raise errors.syntax("the window bracket needs SESSION GAP n UNIT", span_of(tokens[opening]))
+        return CqlWindow(" ".join(words[1:]), None, opening, session=True), index + 1
     range_words, slide_words = _split(words)
     if not range_words or slide_words == []:
         raise errors.syntax("the window bracket needs RANGE n UNIT [SLIDE n UNIT]", span_of(tokens[opening]))

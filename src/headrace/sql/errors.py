@@ -117,6 +117,14 @@ def join_of_windows() -> SqlError:
     )
 
 
+def join_of_sessions() -> SqlError:
+    return SqlError(
+        "UNSUPPORTED",
+        "sessions are not joined: each key has its own, so no window is common to the streams",
+        hint="join windows: window(...), or [RANGE n UNIT SLIDE n UNIT]",
+    )
+
+
 def slides_differ() -> SqlError:
     return SqlError(
         "TWO_WINDOWS",
@@ -160,11 +168,11 @@ def hidden_window(found: SqlError) -> SqlError:
     )
 
 
-def not_event_time(argument: str, event_time: str) -> SqlError:
+def not_event_time(function: str, argument: str, event_time: str) -> SqlError:
     return SqlError(
         "NOT_EVENT_TIME",
-        f"window() is over `{argument}`, which is not the stream's event-time column",
-        hint=f"write window({event_time}, ...)",
+        f"{function}() is over `{argument}`, which is not the stream's event-time column",
+        hint=f"write {function}({event_time}, ...)",
     )
 
 
@@ -173,6 +181,20 @@ def bad_window(what: str) -> SqlError:
         "BAD_WINDOW",
         what,
         hint="a window needs 0 < slide <= range, such as window(ts, '10 seconds', '5 seconds')",
+    )
+
+
+def bad_gap(what: str) -> SqlError:
+    return SqlError(
+        "BAD_WINDOW",
+        what,
+        hint="a session needs one positive gap for all tuples, such as session_window(ts, '5 seconds')",
+    )
+
+
+def session_of_a_tuple(where: str, hint: str) -> SqlError:
+    return SqlError(
+        "UNSUPPORTED", f"session_window() {where}: there each tuple is a session of its own", hint=hint
     )
 
 

@@ -12,7 +12,7 @@ from headrace.sql import errors
 from headrace.sql.functions import aggregates_in, function_name, is_aggregate
 from headrace.sql.refusals import span_of_node
 from headrace.sql.resolve import Flat, Item, Resolver, Scope, is_aggregated, output_items, stream_scope
-from headrace.sql.windows import WindowCall, is_window_column, window_edge
+from headrace.sql.windows import WINDOW_FUNCTIONS, WindowCall, is_window_column, window_edge
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,9 @@ def _window_places(select: exp.Select) -> int:
 
 
 def _calls_window(node: exp.Expr | None) -> bool:
-    return node is not None and any(function_name(call) == "window" for call in node.find_all(exp.Anonymous))
+    if node is None:
+        return False
+    return any(function_name(call) in WINDOW_FUNCTIONS for call in node.find_all(exp.Anonymous))
 
 
 def _where(select: exp.Select, resolver: Resolver) -> tuple[exp.Expr, ...]:

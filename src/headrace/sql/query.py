@@ -12,6 +12,7 @@ from sqlglot.errors import ParseError
 from headrace.model.errors import SqlError
 from headrace.model.query import LOG_RELATION, QueryPlan, Stream
 from headrace.model.types import Column, Kind, SqlType
+from headrace.model.window import Window
 from headrace.sql import errors
 from headrace.sql.aggregates import NotShared, plan_aggregation
 from headrace.sql.analysis import Analyzer, check_types
@@ -33,6 +34,7 @@ from headrace.sql.refusals import refuse_parts, refuse_statement
 from headrace.sql.render import render_log, render_plain
 from headrace.sql.resolve import Flat, enclosed, window_edges
 from headrace.sql.safety import cannot_raise
+from headrace.sql.sessions import checked_sessions, no_session_rows
 from headrace.sql.shape import Lifted, lift
 from headrace.sql.templates import Template, literal_hole
 from headrace.sql.windows import has_window, is_window_column, render_window_arguments, window_column
@@ -143,10 +145,13 @@ class _Build:
 
     def shape(self, select: exp.Select) -> Shape:
         if self.lexed.cql is not None and needs_layers(select):
+            if self.lexed.cql.session:
+                raise no_session_rows()
             return self._layered(select)
         flat = flatten(select, self.stream, cql=self.lexed.cql is not None)
         if self.lexed.cql is not None:
             flat = _with_window(flat)
+        flat = checked_sessions(flat, cql=self.lexed.cql is not None and self.lexed.cql.session)
         windowed = self._check_window(flat)
         plain = None if self.lexed.cql is None else Template.of(render_plain(flat))
         columns = self._columns(flat, plain)
@@ -191,7 +196,7 @@ class _Build:
         for call in flat.calls:
             if call.window(self.literals) != window:
                 raise errors.two_windows()
-        if flat.window_places > 1 and window is not None and not window.tumbles:
+        if flat.window_places > 1 and isinstance(window, Window) and not window.tumbles:
             raise errors.two_sliding_windows()
         try:
             columns = check_types(self._typed(flat, plain))

@@ -122,10 +122,6 @@ def _function_problem(node: exp.Anonymous) -> SqlError | None:
             hint="give the stream one row per element",
             span=span_of_node(node),
         )
-    if name == "session_window":
-        return errors.unsupported(
-            "session windows are not available yet", hint="use window(...)", span=span_of_node(node)
-        )
     return None
 
 

@@ -10,6 +10,7 @@ from headrace.model.query import CLOSED_COLUMN, LOG_RELATION, WINDOW_COLUMN, Str
 from headrace.sql.dialect import render
 from headrace.sql.names import quote_name
 from headrace.sql.resolve import Flat, Item
+from headrace.sql.sessions import LIVE_SESSIONS, session_relation
 from headrace.sql.templates import WINDOW_HOLE
 from headrace.sql.windows import is_window_column
 
@@ -19,14 +20,21 @@ LIVE_WINDOWS = f"{END} > {CLOSED_COLUMN} AND {END} > :after AND {END} <= :until"
 """Keeps what is not late, and only the windows that a run is asked for."""
 
 
-def windowed_relation(stream: Stream, relation: str, hole: str = WINDOW_HOLE) -> str:
+def windowed_relation(
+    stream: Stream, relation: str, function: str = "window", hole: str = WINDOW_HOLE
+) -> str:
     """The stream's tuples, once per window that contains them, with the window as a hidden column."""
-    call = f"window({quote_name(stream.event_time)}, {hole})"
+    call = f"{function}({quote_name(stream.event_time)}, {hole})"
     return f"(SELECT *, {call} AS {WINDOW_COLUMN} FROM {relation})"
 
 
 def render_log(flat: Flat, names: Sequence[str], *, windowed: bool) -> str:
     """The query over LOG_RELATION. `windowed` takes only live windows, otherwise every tuple counts."""
+    if flat.session:
+        keys = [render(key) for key in flat.group or () if not is_window_column(key)]
+        relation = session_relation(flat.stream, LOG_RELATION, _conditions(flat.where), keys)
+        items = [_aliased(item.node, name) for item, name in zip(flat.items, names, strict=True)]
+        return _select(items, f"{relation} AS t", [LIVE_SESSIONS], flat)
     conditions = [LIVE_WINDOWS] if windowed else []
     conditions += _conditions(flat.where)
     uses_window = windowed or flat.uses_window
@@ -53,12 +61,13 @@ def render_joined(flat: Flat, names: Sequence[str | None], relation: str) -> str
 
 def render_plain(flat: Flat) -> str:
     """The query over the stream as people would write it: `window(...)` in GROUP BY and `window.start`."""
-    if any(column.name.lower() == "window" for column in flat.stream.columns):
-        relation = f"{windowed_relation(flat.stream, quote_name(flat.stream.name))} AS t"
+    function = "session_window" if flat.session else "window"
+    if any(column.name.lower() == function for column in flat.stream.columns):
+        relation = f"{windowed_relation(flat.stream, quote_name(flat.stream.name), function)} AS t"
         return _select(_items(flat.items), relation, _conditions(flat.where), flat)
-    call = f"window({quote_name(flat.stream.event_time)}, {WINDOW_HOLE})"
+    call = f"{function}({quote_name(flat.stream.event_time)}, {WINDOW_HOLE})"
     text = _select(_items(flat.items), quote_name(flat.stream.name), _conditions(flat.where), flat, call)
-    return text.replace(f"{WINDOW_COLUMN}.", "window.")
+    return text.replace(f"{WINDOW_COLUMN}.", f"{function}.")
 
 
 def _select(

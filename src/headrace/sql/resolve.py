@@ -17,7 +17,7 @@ from headrace.sql import errors
 from headrace.sql.dialect import render
 from headrace.sql.functions import function_name, is_aggregate
 from headrace.sql.refusals import span_of_node
-from headrace.sql.windows import WindowCall, is_window_column, window_call, window_column
+from headrace.sql.windows import WINDOW_FUNCTIONS, WindowCall, is_window_column, window_call, window_column
 from headrace.sql.written import free_of_capture, identifier, struct_fields, zipped_arrays
 
 _ATOMIC = (exp.Column, exp.Literal, exp.Anonymous, exp.Paren, exp.Null, exp.Boolean, exp.Dot, exp.Cast)
@@ -81,7 +81,7 @@ class Resolver:
         match node:
             case exp.Column() if not isinstance(node.this, exp.Star):
                 return self._column(node)
-            case exp.Anonymous() if function_name(node) == "window":
+            case exp.Anonymous() if function_name(node) in WINDOW_FUNCTIONS:
                 return self._window(node)
             case exp.Anonymous():
                 return self._call(node)
@@ -110,7 +110,7 @@ class Resolver:
 
     def _named(self, name: exp.Expr, node: exp.Column, scope: Scope) -> exp.Expr:
         found = scope.find(name.name)
-        if not found and name.name.lower() == "window" and self.windowed:
+        if not found and name.name.lower() in WINDOW_FUNCTIONS and self.windowed:
             return window_column()
         found = found or [item for item in self.aliases if (item.name or "").lower() == name.name.lower()]
         if not found:
@@ -124,7 +124,7 @@ class Resolver:
         time = node.expressions[0]
         resolved = self.resolve(time)
         if not isinstance(resolved, exp.Column) or resolved.name != self.stream.event_time:
-            raise errors.not_event_time(render(time), self.stream.event_time)
+            raise errors.not_event_time(node.name.lower(), render(time), self.stream.event_time)
         self.calls.append(call)
         return window_column()
 
@@ -266,10 +266,10 @@ def output_name(node: exp.Expr) -> str | None:
             return str(node.alias)
         case exp.Column():
             return node.name
-        case exp.Anonymous() if function_name(node) == "window":
-            return "window"
-        case exp.Dot() if function_name(node.this) == "window":
-            return f"window.{node.expression.name}"
+        case exp.Anonymous() if function_name(node) in WINDOW_FUNCTIONS:
+            return function_name(node)
+        case exp.Dot() if function_name(node.this) in WINDOW_FUNCTIONS:
+            return f"{function_name(node.this)}.{node.expression.name}"
         case exp.Dot():
             return str(node.expression.name)
         case _:
@@ -282,7 +282,7 @@ class Flat:
 
     `group` is None when the query does not aggregate. `grouping_sets` says it has more than a list of keys,
     `distinct` that rows of one window may be equal and count once, `window_places` in how many of Spark's operators
-    `window(...)` is called.
+    `window(...)` is called, `session` that the window is a session.
     """
 
     stream: Stream
@@ -294,6 +294,7 @@ class Flat:
     grouping_sets: bool = False
     distinct: bool = False
     window_places: int = 0
+    session: bool = False
 
     def expressions(self) -> Iterator[exp.Expr]:
         yield from (item.node for item in self.items)

@@ -1,8 +1,8 @@
 """Shapes: what a thousand queries that differ only in their constants have in common.
 
-The literals of WHERE, of HAVING and of `window(...)` are lifted out of the token stream; what remains is the
-key under which everything that does not depend on them (parsing, resolving, Spark's analysis, rendering) is
-kept. A lifted literal leaves its type behind, because the types of a query depend on it.
+The literals of WHERE, of HAVING, of `window(...)` and of `session_window(...)` are lifted out of the token stream; what
+remains is the key under which everything that does not depend on them (parsing, resolving, Spark's analysis, rendering)
+is kept. A lifted literal leaves its type behind, because the types of a query depend on it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,12 @@ class _Place:
         if previous.token_type in _BEFORE_GROUPING:
             return _Place(self.clause, self.free)
         word = previous.text.lower()
-        return _Place(self.clause, free=False, window=word == "window", cast=word == "cast" and self.free)
+        return _Place(
+            self.clause,
+            free=False,
+            window=word in ("window", "session_window"),
+            cast=word == "cast" and self.free,
+        )
 
     def lifts(self, previous: Token | None) -> bool:
         """Whether a literal that follows `previous` here is left out of the key."""
@@ -93,9 +98,8 @@ class _Place:
 
 def lift(lexed: Lexed) -> Lifted:
     """The shape key and the literals of a token stream, in one pass."""
-    key = [
-        " ".join(["cql", *(str(bracket.after) for bracket in lexed.brackets)]) if lexed.brackets else "sql"
-    ]
+    words = [f"{'session' if bracket.session else 'cql'} {bracket.after}" for bracket in lexed.brackets]
+    key = [" ".join(words) or "sql"]
     literals: list[str] = []
     lifted: list[int] = []
     slots: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""`window(event_time, range[, slide[, start]])`: from call to Window and back."""
+"""`window(event_time, range[, slide[, start]])` and `session_window(event_time, gap)`: from call to window and back."""
 
 from __future__ import annotations
 
@@ -7,21 +7,28 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from headrace.model.query import WINDOW_COLUMN
-from headrace.model.window import Window
+from headrace.model.window import AnyWindow, SessionWindow, Window
 from headrace.sql import errors
 from headrace.sql.dialect import render
 from headrace.sql.durations import parse_spark_duration, render_duration
+from headrace.sql.functions import function_name
 from headrace.sql.literals import read_number, read_string
+from headrace.sql.templates import Template
+
+WINDOW_FUNCTIONS = ("window", "session_window")
 
 
 @dataclass(frozen=True, slots=True)
 class WindowCall:
-    """The duration arguments of one `window(...)` call; their values are read when a query is bound."""
+    """The duration arguments of one call; their values are read when a query is bound."""
 
     arguments: tuple[exp.Expr, ...]
+    session: bool = False
 
-    def window(self, literals: tuple[str, ...]) -> Window:
+    def window(self, literals: tuple[str, ...]) -> AnyWindow:
         """The window it means with these literals; raises SqlError when there is no such window."""
+        if self.session:
+            return checked_session(_gap(self.arguments[0], literals))
         range_us, *rest = (_duration(argument, literals) for argument in self.arguments)
         slide_us = rest[0] if rest else range_us
         return checked_window(range_us, slide_us, rest[1] if len(rest) > 1 else 0)
@@ -30,6 +37,10 @@ class WindowCall:
 def window_call(node: exp.Anonymous) -> WindowCall:
     """The call's duration arguments; raises SqlError when their number is wrong."""
     count = len(node.expressions)
+    if function_name(node) == "session_window":
+        if count != 2:
+            raise errors.bad_gap(f"session_window() takes 2 arguments, not {count}")
+        return WindowCall(tuple(node.expressions[1:]), session=True)
     if not 2 <= count <= 4:
         raise errors.bad_window(f"window() takes 2 to 4 arguments, not {count}")
     return WindowCall(tuple(node.expressions[1:]))
@@ -54,12 +65,21 @@ def checked_window(range_us: int, slide_us: int, offset_us: int) -> Window:
     return Window(range_us, slide_us, offset_us)
 
 
-def render_window_arguments(window: Window) -> str:
+def checked_session(gap_us: int) -> SessionWindow:
+    """A SessionWindow, or the SqlError that says why there is none."""
+    if gap_us <= 0:
+        raise errors.bad_gap(f"the gap of a session must be positive, not {_shown(gap_us)}")
+    return SessionWindow(gap_us)
+
+
+def render_window_arguments(window: AnyWindow) -> str:
     """The duration arguments that make Spark build exactly this window.
 
-    >>> render_window_arguments(Window(10_000_000, 5_000_000))
-    "'10 seconds', '5 seconds'"
+    >>> render_window_arguments(Window(10_000_000, 5_000_000)), render_window_arguments(SessionWindow(60_000_000))
+    ("'10 seconds', '5 seconds'", "'1 minute'")
     """
+    if isinstance(window, SessionWindow):
+        return f"'{render_duration(window.gap_us)}'"
     texts = [window.range_us]
     if window.slide_us != window.range_us or window.offset_us:
         texts.append(window.slide_us)
@@ -106,6 +126,14 @@ def _duration(node: exp.Expr, literals: tuple[str, ...]) -> int:
     if isinstance(number, int):
         return number
     raise errors.bad_window(f"{render(node)} is not a constant duration in quotes")
+
+
+def _gap(node: exp.Expr, literals: tuple[str, ...]) -> int:
+    text = read_string(node, literals)
+    if text is None:
+        shown = Template.of(render(node)).fill(literals, "")
+        raise errors.bad_gap(f"the gap {shown} is not a constant duration in quotes")
+    return parse_spark_duration(text)
 
 
 def _shown(us: int) -> str:

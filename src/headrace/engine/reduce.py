@@ -1,0 +1,236 @@
+"""What reduce tasks do inside Spark's Python workers: everything one partition received meets the state it holds.
+
+They read segments, write new ones and result files under names nobody else uses, and report what they wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from headrace.catalog import faults
+from headrace.engine.records import SegmentFile
+from headrace.engine.result_files import ResultWriter
+from headrace.engine.tasks import EpochTask, PreparedPlan, Shipped, attempt_name, error_fields, prepared_plan
+from headrace.model.errors import EngineError, HeadraceError
+from headrace.model.plan import JoinOperator, Operator, SessionOperator
+from headrace.operators.aggregation import Emit, reduce_aggregation
+from headrace.operators.bundle import Item, read_bundle, write_bundle
+from headrace.operators.join import reduce_join
+from headrace.operators.join_block import JoinedBlock, stored_rows
+from headrace.operators.join_logic import JoinLogic
+from headrace.operators.join_state import join_from, join_items
+from headrace.operators.join_tuples import receive_join
+from headrace.operators.micro import receive_micros
+from headrace.operators.prepared import AggregationLogic
+from headrace.operators.products import Factors, multiply
+from headrace.operators.segment import segment_from, segment_items
+from headrace.operators.session_logic import SessionLogic
+from headrace.operators.session_segment import session_segment_from, session_segment_items
+from headrace.operators.sessions import reduce_sessions
+from headrace.operators.tuples import receive_tuples
+
+Items = dict[str, Item]
+Decoded = TypeVar("Decoded")
+
+
+def reduce_task(shipped: Iterable[Shipped]) -> Iterator[str]:
+    """Everything one partition received: fold it, write segments and results, report."""
+    received: dict[str, list[bytes]] = {}
+    control: dict[str, Any] | None = None
+    for _, (kind, name, blob) in shipped:
+        match kind:
+            case "tuples":
+                received.setdefault(name, []).append(blob)
+            case "report":
+                yield blob.decode()
+            case "control":
+                control = json.loads(blob)
+    if control is not None:
+        try:
+            yield json.dumps(_reduce(control, received))
+        except HeadraceError as error:
+            yield json.dumps({"error": error_fields(error)})
+
+
+def _reduce(control: dict[str, Any], received: dict[str, list[bytes]]) -> dict[str, Any]:
+    started = time.perf_counter()
+    task, partition = EpochTask(**control["task"]), control["partition"]
+    prepared = prepared_plan(task.root, task.plan)
+    report: dict[str, Any] = {"partition": partition, "segments": [], "failures": {}, "rows": {}}
+    work = _Partition(
+        task, partition, ResultWriter(task.root, attempt_name(task, f"p{partition}"), task.epoch)
+    )
+    factors = Factors()
+    for id_ in control["operators"]:
+        held = [SegmentFile(**s) for s in control["segments"] if s["operator"] == id_]
+        done = work.run(prepared, id_, received.pop(id_, []), held, factors)
+        _note(report, done.failures, done.rows)
+        report["segments"] += [asdict(segment) for segment in done.segments]
+    for product in prepared.plan.products:
+        for output in product.outputs:
+            multiplied = multiply(output, product.keys, factors.of(output))
+            if multiplied is not None:
+                _note(report, multiplied.failures, multiplied.rows)
+                work.writer.add(
+                    output.signature, multiplied.table, list(multiplied.rows), multiplied.latest_us
+                )
+    report["results"] = work.writer.finish()
+    report["metrics"] = {"reduce_seconds": time.perf_counter() - started}
+    faults.reach_task("task.reduce")
+    return report
+
+
+def _note(report: dict[str, Any], failures: dict[int, str], rows: dict[int, int]) -> None:
+    report["failures"].update({str(query): reason for query, reason in failures.items()})
+    for query, count in rows.items():
+        report["rows"][str(query)] = report["rows"].get(str(query), 0) + count
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What an operator left behind in a partition: its live segments, and what it counted."""
+
+    segments: list[SegmentFile]
+    rows: dict[int, int]
+    failures: dict[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    """One partition of an epoch at work; results go to `writer` as they come."""
+
+    task: EpochTask
+    number: int
+    writer: ResultWriter
+
+    def run(
+        self, prepared: PreparedPlan, id_: str, blobs: list[bytes], held: list[SegmentFile], factors: Factors
+    ) -> _Done:
+        """Run the operator of this id over what it received and the segments it holds."""
+        if id_ in prepared.joins:
+            return self._join(prepared.joins[id_], blobs, held)
+        if id_ in prepared.sessions:
+            return self._sessions(prepared.sessions[id_], blobs, held)
+        logic = prepared.aggregations[id_]
+        if logic.operator.product is None:
+            return self._windows(logic, blobs, held, self.writer.add)
+        done = self._windows(logic, blobs, held, factors.taking(id_))
+        return _Done(done.segments, {}, done.failures)
+
+    def _windows(
+        self, logic: AggregationLogic, blobs: list[bytes], held: list[SegmentFile], emit: Emit
+    ) -> _Done:
+        kept, absorbed, level = absorb(held)
+        reduced = reduce_aggregation(
+            logic,
+            receive_tuples(logic.operator, blobs),
+            self._load(absorbed, segment_from),
+            self._load(kept, segment_from),
+            self.task.closed_us(logic.operator),
+            self.task.watermark_us(logic.operator),
+            emit,
+        )
+        if reduced.segment is not None:
+            items, last_end_us = segment_items(reduced.segment), reduced.segment.last_end_us
+            kept.append(self._write(logic.operator, items, level, last_end_us))
+        return _Done(kept, reduced.rows, reduced.failures)
+
+    def _sessions(self, logic: SessionLogic, blobs: list[bytes], held: list[SegmentFile]) -> _Done:
+        reduced = reduce_sessions(
+            logic,
+            receive_micros(logic.operator, blobs),
+            self._load(held, session_segment_from),
+            self.task.closed_us(logic.operator),
+            self.task.watermark_us(logic.operator),
+            self.writer.add,
+        )
+        segments = []
+        if reduced.segment is not None:
+            items, last_end_us = session_segment_items(reduced.segment), reduced.segment.last_end_us
+            segments.append(self._write(logic.operator, items, 0, last_end_us))
+        return _Done(segments, reduced.rows, reduced.failures)
+
+    def _join(self, logic: JoinLogic, blobs: list[bytes], held: list[SegmentFile]) -> _Done:
+        kept, absorbed, level = absorb(held)
+        chains = logic.operator.chains
+
+        def store(chain: int, block: JoinedBlock) -> None:
+            queries = [query.query for query in chains[chain].queries]
+            self.writer.add(
+                chains[chain].signature, stored_rows(logic, chain, block, self.task.epoch), queries
+            )
+
+        reduced = reduce_join(
+            logic,
+            receive_join(logic, blobs),
+            self._load(absorbed, join_from),
+            self._load(kept, join_from),
+            self.task.closed_us(logic.operator),
+            self.task.watermark_us(logic.operator),
+            None if self.task.rebuilds else store,
+        )
+        if reduced.segment is not None:
+            items, last_end_us = join_items(reduced.segment), reduced.segment.last_end_us
+            kept.append(self._write(logic.operator, items, level, last_end_us))
+        return _Done(kept, reduced.rows, {})
+
+    def _load(self, files: Sequence[SegmentFile], decode: Callable[[Items], Decoded]) -> list[Decoded]:
+        return [load_segment(self.task.root, file, decode) for file in files]
+
+    def _write(self, operator: Operator, items: Items, level: int, last_end_us: int) -> SegmentFile:
+        rel = f"groups/main/segments/{attempt_name(self.task, f'{operator.id}-p{self.number}')}.arrow"
+        path = Path(self.task.root, rel)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with pa.OSFile(str(path), "wb") as sink:
+            write_bundle(items, sink)
+        return SegmentFile(operator.id, self.number, rel, path.stat().st_size, level, last_end_us)
+
+
+def absorb(held: Sequence[SegmentFile]) -> tuple[list[SegmentFile], list[SegmentFile], int]:
+    """(segments to keep, segments to merge into the new one, the new one's level).
+
+    Like a binary counter: equal levels merge, so there are at most log2(epochs) live segments and a partial is
+    rewritten at most as often.
+
+    >>> one = lambda level: SegmentFile("o", 0, "", 0, level, 0)
+    >>> [s.level for s in absorb([one(3), one(1), one(0)])[1]], absorb([one(3), one(1), one(0)])[2]
+    ([1, 0], 2)
+    """
+    kept, level = list(held), 0
+    while kept and kept[-1].level <= level:
+        kept.pop()
+        level += 1
+    return kept, list(held[len(kept) :]), level
+
+
+def segment_decoder(operator: Operator) -> Callable[[Items], Any]:
+    """What reads an operator's segments."""
+    match operator:
+        case JoinOperator():
+            return join_from
+        case SessionOperator():
+            return session_segment_from
+        case _:
+            return segment_from
+
+
+def load_segment(root: str, file: SegmentFile, decode: Callable[[Items], Decoded]) -> Decoded:
+    """A segment, memory-mapped; damage is named."""
+    path = Path(root, file.path)
+    try:
+        with pa.memory_map(str(path)) as source:
+            return decode(read_bundle(source))
+    except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
+        raise EngineError(
+            "SEGMENT_DAMAGED",
+            f"segment {path} is missing or damaged",
+            detail=str(error),
+            hint="open the warehouse with rebuild=True to rebuild the state from the log",
+        ) from error
