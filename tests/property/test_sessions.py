@@ -138,6 +138,7 @@ def test_time_passes_as_in_structured_streaming(
     ]
     assert sorted(plain.rows(0)) == rows
     assert query.audit().ok
+    assert "shared session aggregation, gap 5 s" in query.explain()
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + max(1, ROUNDS // 3)))
@@ -161,5 +162,8 @@ def test_random_arrivals_equal_structured_streaming(
         expected = plain.rows(i)
         assert len(expected) > 3
         assert compare_rows(expected, rows_of(query.results())) == ([], []), TEXTS[i]
+        assert ("reads the log from the query's first epoch" in query.explain()) == (
+            "collect_list" in TEXTS[i]
+        )
         report = query.audit()
         assert report.ok, (report, report.missing, report.unexpected)
