@@ -124,7 +124,7 @@ class JoinOrigin(Origin):
         conditions = [LIVE_WINDOWS] if live else []
         conditions += [f"({render(node)})" for node in side.flat.where if self.outer]
         clause = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        windowed = windowed_relation(side.stream, relation, side_hole(side.number))
+        windowed = windowed_relation(side.stream, relation, hole=side_hole(side.number))
         return f"(SELECT {', '.join(shown)} FROM {windowed} AS t{clause})"
 
 

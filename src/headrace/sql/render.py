@@ -47,7 +47,7 @@ def render_flat(flat: Flat, names: Sequence[str], relation: str, hole: str, *, l
     """A windowed aggregation over `relation`, with the window's arguments in a hole of its own."""
     conditions = [*([LIVE_WINDOWS] if live else []), *_conditions(flat.where)]
     items = [_aliased(item.node, name) for item, name in zip(flat.items, names, strict=True)]
-    return _select(items, f"{windowed_relation(flat.stream, relation, hole)} AS t", conditions, flat)
+    return _select(items, f"{windowed_relation(flat.stream, relation, hole=hole)} AS t", conditions, flat)
 
 
 def render_joined(flat: Flat, names: Sequence[str | None], relation: str) -> str:
