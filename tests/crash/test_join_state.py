@@ -1,0 +1,179 @@
+"""Joins in flight outlive the process: killed around every commit, rebuilt from the log, kept when the log is gone.
+
+Views are compared, not stored rows: a row's tuples may have been rebuilt, and then it says so in `late_us`.
+
+    step    0      1      2      3      4      5
+    pairs   |-------------------------------------------   (two streams)
+    worth   |-------------------------------------------   (a product of aggregations)
+    twins          |------------------------------------   (a stream with itself, a condition across)
+    trio           |--------------------|                  (three members)
+    sums                                |---------------   (takes a free slot)
+    left           |------------------------------------   (plain Spark)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scenario import BUSY, ROWS, batch, lifetimes
+
+import headrace
+from headrace.catalog import faults
+from headrace.model.errors import HeadraceError
+
+pytestmark = [pytest.mark.crash, pytest.mark.spark]
+
+STEPS = 6
+RANGE = "[RANGE 9 SECONDS SLIDE 3 SECONDS]"
+QUERIES = {
+    "pairs": f"SELECT p.id, a.id AS ad, p.price FROM purchases {RANGE} AS p, ads {RANGE} AS a "
+    "WHERE p.userID = a.userID AND p.price > 2",
+    "worth": f"SELECT a.userID, COUNT(*) AS n, SUM(p.price) AS spend, MAX(a.name) AS last FROM purchases {RANGE} AS p, "
+    "ads [RANGE 6 SECONDS SLIDE 3 SECONDS] AS a WHERE p.userID = a.userID AND p.gemPackID = 1 GROUP BY a.userID",
+    "twins": f"SELECT x.id, y.id AS other FROM purchases {RANGE} AS x, purchases {RANGE} AS y "
+    "WHERE x.userID = y.userID AND x.gemPackID = y.gemPackID AND x.id < y.id",
+    "trio": "SELECT x.id, y.id AS other, a.id AS ad "
+    f"FROM purchases {RANGE} AS x, purchases {RANGE} AS y, ads {RANGE} AS a "
+    "WHERE x.userID = y.userID AND y.userID = a.userID AND x.price = 1.0 AND a.price < 3",
+    "sums": f"SELECT p.userID, AVG(a.price) AS mean FROM purchases {RANGE} AS p, ads {RANGE} AS a "
+    "WHERE p.userID = a.userID GROUP BY p.userID",
+    "left": "SELECT p.id, a.id AS ad FROM purchases [RANGE 3 SECONDS] AS p LEFT JOIN ads [RANGE 3 SECONDS] AS a "
+    "ON p.userID = a.userID AND a.price > 6",
+}
+CREATES = {0: ("pairs", "worth"), 1: ("twins", "trio", "left"), 4: ("sums",)}
+DROPS = {4: ("trio",)}
+STREAMS = ("purchases", "ads")
+
+
+def ads(step: int) -> list[dict[str, Any]]:
+    """Like the purchases, a second behind them, and with other prices."""
+    return [
+        row | {"price": row["id"] * 3 % 32 / 4, "ts": row["ts"] - timedelta(seconds=1)} for row in batch(step)
+    ]
+
+
+def play(hr: Any, steps: int = STEPS) -> None:
+    """Go on wherever the warehouse stopped; each step has two arrivals, in the end the streams are closed."""
+    known = {stream.name for stream in hr.streams()}
+    for name in STREAMS:
+        if name not in known:
+            hr.create_stream(
+                name,
+                "id BIGINT, userID BIGINT, gemPackID BIGINT, name STRING, price DOUBLE, ts TIMESTAMP",
+                event_time="ts",
+                watermark="4 seconds" if name == "ads" else "2 seconds",
+            )
+    arrived = min(hr._arrivals.next_number, 2 * STEPS)
+    for step in range(max(0, (arrived + 1) // 2 - 1), steps):
+        known = {info.name for info in hr.queries()}
+        for name in CREATES.get(step, ()):
+            if name not in known:
+                hr.create_query(QUERIES[name], name=name)
+        for name in DROPS.get(step, ()):
+            if hr._catalog.entry(name).live:
+                hr.drop_query(name)
+        for number, name in enumerate(STREAMS):
+            if hr._arrivals.next_number == 2 * step + number:
+                hr.append(name, batch(step) if name == "purchases" else ads(step))
+        hr.run_available()
+    if steps == STEPS:
+        closed = {stream.name for stream in hr.streams() if stream.closed}
+        for name in STREAMS:
+            if name not in closed:
+                hr.close_stream(name)
+        hr.run_available()
+
+
+Opens = Callable[..., Any]
+
+
+@pytest.fixture
+def opens(spark: Any) -> Opens:
+    return lambda path, **options: headrace.open(
+        path, spark=spark, progress=False, **{"upkeep": BUSY} | options
+    )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    path = tmp_path_factory.mktemp("undisturbed")
+    with headrace.open(path, spark=spark, upkeep=BUSY, progress=False) as hr:
+        play(hr)
+        yield hr
+
+
+def rows(hr: Any) -> dict[str, Counter[tuple[Any, ...]]]:
+    found = {}
+    for name in QUERIES:
+        table = hr.query(name).results().toArrow()
+        found[name] = Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    return found
+
+
+def check_equal(hr: Any, undisturbed: Any) -> None:
+    assert rows(hr) == rows(undisturbed)
+    assert lifetimes(hr) == lifetimes(undisturbed)
+
+
+def test_the_scenario_has_what_it_is_for(undisturbed: Any) -> None:
+    shared = {info.name: info.shared for info in undisturbed.queries()}
+    assert shared == {name: name != "left" for name in QUERIES}
+    for name in QUERIES:
+        report = undisturbed.query(name).audit()
+        assert report.ok and report.actual_rows > 3, report
+    assert sum(stream.late_rows for stream in undisturbed.streams()) > ROWS // 11
+
+
+def test_killed_around_every_commit(opens: Opens, tmp_path: Path, undisturbed: Any) -> None:
+    met: set[tuple[str, int]] = set()
+    points = ("seal.after", "job.before", "job.after", "commit.before", "commit.after")
+
+    def die(point: str, epoch: int) -> None:
+        if point in points and (point, epoch) not in met:
+            met.add((point, epoch))
+            raise faults.Crash(point)
+
+    while True:
+        hr = opens(tmp_path)
+        try:
+            with faults.hooked(lambda point, hr=hr: die(point, hr._group.commit.epoch)):
+                play(hr)
+            break
+        except faults.Crash:
+            hr._warehouse._lock._file.close()
+    assert len(met) >= STEPS * len(points)
+    check_equal(hr, undisturbed)
+    hr.close()
+
+
+@pytest.mark.parametrize("step", [2, 4])
+def test_rebuilt_state_goes_on_as_if_it_had_been_kept(
+    step: int, opens: Opens, tmp_path: Path, undisturbed: Any
+) -> None:
+    with opens(tmp_path) as hr:
+        play(hr, step)
+        segments = {tmp_path / segment.path for segment in hr._group.commit.segments}
+    assert {path.name.split("-")[1] for path in segments} >= {"joins", "product"}
+    for segment in segments:
+        segment.unlink()
+    with pytest.raises(HeadraceError, match="SEGMENT"), opens(tmp_path) as hr:
+        play(hr)
+    with opens(tmp_path, rebuild=True) as hr:
+        play(hr)
+        check_equal(hr, undisturbed)
+        assert all(hr.query(name).audit().ok for name in QUERIES)
+
+
+def test_results_and_audits_when_the_log_is_gone(opens: Opens, tmp_path: Path, undisturbed: Any) -> None:
+    with opens(tmp_path, log_retention="1 millisecond") as hr:
+        play(hr)
+        assert hr._sealer.first > 2
+        check_equal(hr, undisturbed)
+        for name in ("pairs", "worth", "twins"):
+            report = hr.query(name).audit()
+            assert report.ok and report.note, report
