@@ -243,7 +243,7 @@ def _body(
 
     match shape.body:
         case FallbackShape(reason):
-            return Fallback(reason, window)
+            return Fallback(fill(Template.of(reason)), window)
         case ProjectionShape(outputs):
             return Projection(condition(), tuple(output.bind(fill) for output in outputs))
         case AggregationShape() as found:

@@ -39,7 +39,7 @@ _BEFORE_GROUPING = frozenset(
 )  # fmt: skip
 """After one of these a parenthesis groups; after anything else it opens a call's arguments."""
 
-_BEFORE_SUBQUERY = frozenset((TokenType.FROM, TokenType.ALIAS))
+_BEFORE_SUBQUERY = frozenset((TokenType.FROM, TokenType.JOIN, TokenType.ALIAS))
 
 _TYPED = {
     TokenType.DATE: "date",
