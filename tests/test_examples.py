@@ -49,11 +49,15 @@ def test_the_quickstart_runs_and_prints_the_rows(tmp_path: Path) -> None:
 def test_the_readme_s_queries_are_queries(open_session: Callable[..., Any]) -> None:
     hr = open_session()
     hr.create_stream(gaming.STREAM, gaming.DDL, event_time=gaming.EVENT_TIME, watermark=gaming.WATERMARK)
+    hr.create_stream(
+        "ads", "userID BIGINT, campaign STRING, ts TIMESTAMP", event_time="ts", watermark="1 second"
+    )
     texts = snippets("sql")
-    assert len(texts) >= 2
+    assert len(texts) >= 4
     for text in texts:
         assert isinstance(parse_statement(text), Select)
-        assert "shared" in hr.explain(text), text
+        explained = hr.explain(text)
+        assert "shared" in explained and "not shared" not in explained, text
         hr.create_query(text)
 
 

@@ -158,3 +158,33 @@ def test_bits_are_counted(rows: int) -> None:
     sets = rng.integers(0, 2**63, (2, rows)).astype(np.uint64) * np.uint64(2) + np.uint64(1)
     bits = np.unpackbits(sets.view(np.uint8).reshape(2, rows, 8), axis=2, bitorder="little")
     assert count_bits(sets).tolist() == bits.sum(axis=1).ravel().tolist()
+
+
+def test_groups_of_a_part_that_two_plans_have_sliced() -> None:
+    """Slices of older plans begin in another order than their tuples: t=7 in [0, 10) and t=4 in [3, 6)."""
+    old = ask(1, (0, 1), 10)
+    young = ask(2, (0, 1), 3)
+    first, both = JoinLogic(plan_joins(SCHEMA, [old])), JoinLogic(plan_joins(SCHEMA, [old, young]))
+
+    def right(logic: JoinLogic, moment: int, held: list[JoinSegment]) -> list[JoinSegment]:
+        tuples = prepare_join(logic, 1, batch(np.zeros(600, int), np.full(600, moment)), NEVER_US, 0)
+        assert tuples is not None
+        blobs = [shipment.blob for shipment in ship_join(logic, tuples, 1)]
+        found = reduce_join(
+            logic, receive_join(logic, blobs), held, [], NEVER_US, NEVER_US, lambda chain, block: None
+        )
+        assert found.segment is not None
+        return [found.segment]
+
+    held = right(both, 4, right(first, 7, []))
+    tuples = prepare_join(both, 0, batch(np.zeros(600, int), np.full(600, 8)), NEVER_US, 0)
+    assert tuples is not None
+    blobs = [shipment.blob for shipment in ship_join(both, tuples, 1)]
+    rows: dict[int, int] = {}
+
+    def count(chain: int, block: JoinedBlock) -> None:
+        rows[chain] = rows.get(chain, 0) + block.rows
+
+    found = reduce_join(both, receive_join(both, blobs), held, [], NEVER_US, NEVER_US, count)
+    assert found.rows == {1: 600 * 1200}
+    assert rows == {0: 600 * 1200}

@@ -117,3 +117,10 @@ def test_a_side_without_rows_gives_nothing() -> None:
     some = side({(1, 0): [1]})
     assert multiply(output(2, [Factor(F.COUNT_ALL, BIGINT, None)]), 1, [some, some.slice(0, 0)]) is None
     assert multiply(output(2, [Factor(F.COUNT_ALL, BIGINT, None)]), 1, None) is None
+
+
+def test_counts_that_do_not_fit_fail() -> None:
+    many = side({(1, 0): [1] * 1600, (2, 0): [1] * 3})
+    found = multiply(output(6, [Factor(F.COUNT_ALL, BIGINT, None)]), 1, [many] * 6)
+    assert found is not None
+    assert found.failures == {1: OVERFLOW} and found.table.column("a0").to_pylist() == [3**6]

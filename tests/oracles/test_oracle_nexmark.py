@@ -178,8 +178,7 @@ def as_text(row: tuple[Any, ...]) -> str:
 
     def shown(value: Any) -> str:
         if isinstance(value, datetime):
-            whole, _, micros = value.strftime("%Y-%m-%d %H:%M:%S.%f").partition(".")
-            return f"{whole}.{micros.rstrip('0')}".removesuffix(".")
+            return value.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3].removesuffix(".000")
         return " ".join(str(value).split())
 
     return " ".join(map(shown, row))

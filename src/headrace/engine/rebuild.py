@@ -58,7 +58,11 @@ def rebuild_commit(
         return commit
     work = _Rebuild(spark, warehouse, catalog, sealer, commit, partitions)
     kept, doomed = work.choose()
-    segments = [*(s for s in commit.segments if s.operator in kept), *work.run(doomed)]
+    made = work.run(doomed)  # a query's sides are in several operators, and some of these may be kept
+    segments = [
+        *(s for s in commit.segments if s.operator in kept),
+        *(s for s in made if s.operator not in kept),
+    ]
     corrected = dataclasses.replace(commit, segments=tuple(segments))
     faults.reach("rebuild.before")
     warehouse.replace_value(record_name(COMMITS, commit.epoch), "commit", corrected)
@@ -99,7 +103,7 @@ class _Rebuild:
         """(operators whose segments stay, queries whose state is made anew)."""
         streams = {stream.name: stream for stream in self.catalog.streams()}
         kept: set[str] = set()
-        doomed: list[QueryEntry] = []
+        doomed: dict[int, QueryEntry] = {}
         active = [
             entry
             for entry in self.catalog.active_entries(self.commit.epoch)
@@ -111,7 +115,7 @@ class _Rebuild:
             entries = [by_id[id_] for id_ in operator.queries]
             lacking = [entry for entry in entries if not self._logged(entry)]
             if not lacking:
-                doomed += entries
+                doomed |= {entry.query.id: entry for entry in entries}
             elif self._intact(operator):
                 kept.add(operator.id)
             else:
@@ -122,7 +126,7 @@ class _Rebuild:
                     "where the log begins, and its segments are damaged",
                     hint="restore the segments from a copy of the warehouse; a longer log_retention prevents this",
                 )
-        return kept, doomed
+        return kept, list(doomed.values())
 
     def _mark(self, *streams: str) -> int:
         return self.sealer.epoch(self.commit.epoch).watermark_us(streams)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.catalog import faults
@@ -163,8 +164,11 @@ class _Partition:
 
         def store(chain: int, block: JoinedBlock) -> None:
             queries = [query.query for query in chains[chain].queries]
+            reach = max(window.range_us for query in chains[chain].queries for window in query.windows)
+            times = [block.times(member) for member in range(len(chains[chain].members))]
+            latest_us = int(np.minimum.reduce(times).max()) + reach
             self.writer.add(
-                chains[chain].signature, stored_rows(logic, chain, block, self.task.epoch), queries
+                chains[chain].signature, stored_rows(logic, chain, block, self.task.epoch), queries, latest_us
             )
 
         reduced = reduce_join(

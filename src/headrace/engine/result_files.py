@@ -22,19 +22,28 @@ def write_results(table: pa.Table, path: Path) -> None:
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:
-    """Repeating columns are dictionaries, so runs cost almost nothing; integer aggregates are packed differences.
+    """Repeating columns are dictionaries, so runs cost almost nothing; integers that vary are packed differences.
 
-    Statistics are kept only for the column that readers skip by.
+    Query-sets of tuples repeat, those of joined rows do not. Statistics are kept only for the column that readers skip
+    by.
     """
-    runs = [n for n in schema.names if n in ("query", "window_end", "epoch") or n[:2] == "qs"]
+    joined = "late_us" in schema.names
+    runs = [n for n in schema.names if n in ("query", "window_end", "epoch", "late_us")]
+    runs += [n for n in schema.names if n[:2] == "qs" and not joined]
     runs += [f.name for f in schema if f.name[0] == "k" and _exact_dictionary(f.type)]
     packed = [f.name for f in schema if f.name[0] == "a" and f.type == pa.int64()]
+    packed += [f.name for f in schema if f.name[:2] == "j_" and _packs(f.type)]
+    bare = {*packed, *(n for n in schema.names if n[:2] == "qs" and joined)}
     return {
         "use_dictionary": runs,
         "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED") or None,
-        "compression": {name: "none" if name in packed else "lz4" for name in schema.names},
+        "compression": {name: "none" if name in bare else "lz4" for name in schema.names},
         "write_statistics": ["query"],
     }
+
+
+def _packs(type_: pa.DataType) -> bool:
+    return type_ in (pa.int32(), pa.int64()) or pa.types.is_timestamp(type_)
 
 
 def _exact_dictionary(type_: pa.DataType) -> bool:

@@ -33,7 +33,7 @@ from headrace.engine.result_files import write_results
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
 from headrace.model.errors import HeadraceError
-from headrace.model.query import Fallback
+from headrace.model.query import Fallback, Join
 from headrace.model.window import SessionWindow, Window
 from headrace.planner.shared import query_signature
 
@@ -87,6 +87,7 @@ class Upkeep:
         faults.reach("compact.before")
         results, expired = commit.results, commit.expired
         if self._options.retention_us is not None:
+            results = self._younger(results, commit.epoch)
             limit = self._clock() - self._options.retention_us / 1e6
             old = [r for r in results if r.written_at < limit]
             if old:
@@ -96,6 +97,23 @@ class Upkeep:
         faults.reach("compact.after")
         self._start_merging(results)
         return dataclasses.replace(commit, results=results, expired=expired)
+
+    def _younger(self, results: tuple[ResultFile, ...], epoch: int) -> tuple[ResultFile, ...]:
+        """Joined rows are stored before their windows close: their age counts from then on."""
+        marks: dict[str, int] = {}
+        sealed = self._sealer.epoch(epoch)
+        for entry in self._catalog.active_entries(epoch):
+            if isinstance(entry.query.plan.body, Join):
+                mark = sealed.watermark_us(entry.query.plan.streams)
+                signature = query_signature(entry.query)
+                marks[signature] = min(marks.get(signature, FOREVER_US), mark)
+        now = self._clock()
+        return tuple(
+            dataclasses.replace(file, written_at=now)
+            if file.max_us is not None and file.max_us > marks.get(file.signature, FOREVER_US)
+            else file
+            for file in results
+        )
 
     def close(self) -> None:
         """Wait for merges under way; what they wrote is swept away."""

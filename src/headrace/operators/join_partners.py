@@ -95,10 +95,16 @@ class Meeting:
     def _group_ranges(
         self, left: Groups, right: Groups, moment: Ints, first: Ints, last: Ints
     ) -> tuple[Ints, Ints]:
-        """First and last group of the part for each group of rows: those with a tuple in the rows' ranges of time."""
-        starts = self.part.starts
+        """First and last group of the part for each group of rows: those with a tuple in the rows' ranges of time.
+
+        A part that plans with other window edges have sliced is not in order of slices; there, all groups of the key.
+        """
         low = np.minimum.reduceat(first[left.order], left.offsets[:-1])
         high = np.maximum.reduceat(last[left.order], left.offsets[:-1])
+        if not self.part.in_order:
+            begin = np.searchsorted(right.keys, left.keys, "left")
+            return begin, np.where(low < high, np.searchsorted(right.keys, left.keys, "right"), begin)
+        starts = self.part.starts
         some = np.flatnonzero(low < high)
         early, late = (starts[self.part.moment(rows)] for rows in (low[some], high[some] - 1))
         places = right.keys * len(starts) + moment

@@ -35,6 +35,16 @@ class Part:
     starts: Ints
     _groups: dict[int, Groups] = field(default_factory=dict)
     _sampled: dict[int, float] = field(default_factory=dict)
+    _in_order: bool | None = None
+
+    @property
+    def in_order(self) -> bool:
+        """Whether slices begin in the order of their tuples, key by key; not after plans with other windows."""
+        if self._in_order is None:
+            began = self.starts[self.moments[self.body.code]]
+            falls = np.flatnonzero(began[1:] < began[:-1]) + 1
+            self._in_order = bool(np.isin(falls, self.keys.offsets).all())
+        return self._in_order
 
     def moment(self, rows: Ints) -> Ints:
         return self.moments[self.body.code[rows]]

@@ -138,17 +138,27 @@ class _Product:
     counts: list[Ints]
     tables: list[pa.Table]
 
-    def times(self, side: int | None) -> Ints:
-        """How often a tuple of a side occurs among the joined rows; of None, how many rows there are."""
-        others = [count for i, count in enumerate(self.counts) if i != side]
-        return np.multiply.reduce(others) if others else np.ones_like(self.counts[0])
+    def times(self, side: int | None) -> tuple[Ints, Bools]:
+        """How often a tuple of a side occurs among the joined rows (of None, how many rows there are), and where that
+        does not fit.
+        """
+        times, broken = np.ones_like(self.counts[0]), np.zeros(len(self.counts[0]), bool)
+        for i, count in enumerate(self.counts):
+            if i != side:
+                broken |= _too_large(times, count, 63)
+                times = times * count
+        return times, broken
 
     def value(self, factor: Factor) -> tuple[pa.Array, Bools | None]:
         """An aggregate of the joined rows, and where it does not fit its type (None: nowhere)."""
+        times, many = self.times(factor.side)
+        value, broken = self._value(factor, times)
+        return value, many if broken is None else broken | many
+
+    def _value(self, factor: Factor, times: Ints) -> tuple[pa.Array, Bools | None]:
         if factor.side is None:
-            return to_arrow(self.times(None), None, BIGINT), None
+            return to_arrow(times, None, BIGINT), None
         column = one_chunk(self.tables[factor.side].column(f"a{factor.column}"))
-        times = self.times(factor.side)
         if factor.function in _SAMPLES:
             counted = one_chunk(self.tables[factor.side].column(f"a{factor.count}"))
             return _sample(

@@ -231,8 +231,8 @@ def _on_side(body: Join, aggregate: Aggregate) -> tuple[int | None, Aggregate]:
     named = {carried.name: carried for carried in body.carried}
     operands = {*operands_of(aggregate.filter), *((aggregate.input,) if aggregate.input else ())}
     sides = {named[operand.sql].side for operand in operands}
-    if not sides:
-        return None, aggregate
+    if not sides:  # a FILTER that is constant counts as one of the first side's
+        return None if aggregate.filter == TRUE else 0, aggregate
     (side,) = sides
     own = {operand: named[operand.sql].operand for operand in operands}
     input_ = None if aggregate.input is None else own[aggregate.input]

@@ -25,6 +25,7 @@ from headrace.sql.binding import (
 )
 from headrace.sql.conjuncts import conjuncts, in_order
 from headrace.sql.dialect import render
+from headrace.sql.functions import function_name
 from headrace.sql.joins import JoinOrigin
 from headrace.sql.predicates import Compiler
 from headrace.sql.resolve import Flat, column, enclosed
@@ -278,10 +279,19 @@ class _Plan:
 
         flat = replace(self.flat, where=())
         for node in flat.expressions():
+            for average in node.find_all(exp.Anonymous):
+                if function_name(average) in ("avg", "mean") and len(average.expressions) == 1:
+                    self._check_average(average)
             for call in node.find_all(exp.Filter):
                 if len(self.origin.sides_in(call)) > 1:
                     raise NotShared(f"{self._text(call)} is over more than one side")
         return plan_aggregation(flat, self.types_of, operand, guarded, self.literals)
+
+    def _check_average(self, call: exp.Anonymous) -> None:
+        """Averages of these are finished from a SUM and a COUNT of all joined rows, which may be too many for that."""
+        (type_,) = self._types(call.expressions)
+        if type_.kind in (Kind.DECIMAL, Kind.INTERVAL, Kind.MONTHS):
+            raise NotShared(f"{self._text(call)} over a join has no shared form for {type_.name}")
 
     def _check_keys(self) -> None:
         """Groups must be the join's keys: then no row has to be joined to know its group."""

@@ -113,7 +113,7 @@ class _JoinBuild:
         plain = Template.of(render_layers(select, stream, plainly, live=False, origin=origin))
         log = Template.of(render_layers(select, stream, logged, live=False, origin=origin))
         body = FallbackShape("analytic functions and DISTINCT over a join have no shared form")
-        columns = check_types(self._named(self._schema(self._fill(plain))))
+        columns = check_types(tuple(map(self._renamed, self._schema(self._fill(plain)))))
         return self._shape(body, columns, plain, log)
 
     def _flat(self, select: exp.Select) -> Flat:
@@ -154,7 +154,10 @@ class _JoinBuild:
                 bare = self._fill(Template.of(without))
             key = self.key[: 1 + where.start] + self.key[1 + where.stop :]
             found = self.analyzer.schema_like(key, bare, *self.origin.streams)
-        columns = check_types(self._named(found))
+        columns = check_types(found)
+        if self.cql and len(columns) == len(flat.items):
+            named = zip(columns, flat.items, strict=True)
+            columns = tuple(c if item.name is not None else self._renamed(c) for c, item in named)
         if len(columns) != len(flat.items):
             raise errors.unsupported(
                 "the select list is not one that can be told apart", hint="name each column"
@@ -182,9 +185,9 @@ class _JoinBuild:
             message = self._in_streams(error.message)
             raise SqlError(error.code, message, detail=error.detail, hint=error.hint) from None
 
-    def _named(self, columns: tuple[Column, ...]) -> tuple[Column, ...]:
-        """Columns that Spark named after ours, named as it would name them after the streams'."""
-        return tuple(Column(self._in_streams(c.name), c.type) for c in columns) if self.cql else columns
+    def _renamed(self, column: Column) -> Column:
+        """A column that Spark named after ours, named as it would name it after the streams'."""
+        return Column(self._in_streams(column.name), column.type)
 
     def _in_streams(self, text: str) -> str:
         """A text of Spark's with the streams' names of columns in place of ours."""

@@ -252,12 +252,17 @@ class _Reader:
             if join is not None and join.args.get("on") is not None:
                 seen = _scope_of(scope.parts[: side.number + 1])
                 on += conjuncts(Resolver(stream, seen, [], False).resolve(join.args["on"]))
+            merged: list[Item] = []
             for name in (join.args.get("using") or ()) if join is not None else ():
                 left, right = _using(name.name, scope.parts[: side.number], scope.parts[side.number])
                 on.append(exp.EQ(this=enclosed(left.node), expression=enclosed(right.node)))
-                scope = replace(scope, items=tuple(item for item in scope.items if item is not right))
+                merged.append(left)
+                scope = replace(
+                    scope, items=tuple(i for i in scope.items if i is not right and i is not left)
+                )
                 if side.kind != "INNER":
                     raise errors.unsupported("USING in an outer join is not available", hint="write ON")
+            scope = replace(scope, items=(*merged, *scope.items))  # * has them first
             links.add(on)
             resolved.append(replace(side, on=tuple(on)))
             if not self.cql and side.kind != "INNER" and not links.joined(side.number):
