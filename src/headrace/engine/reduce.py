@@ -77,11 +77,12 @@ def _reduce(control: dict[str, Any], received: dict[str, list[bytes]]) -> dict[s
     for product in prepared.plan.products:
         for output in product.outputs:
             multiplied = multiply(output, product.keys, factors.of(output))
-            if multiplied is not None:
-                _note(report, multiplied.failures, multiplied.rows)
-                work.writer.add(
-                    output.signature, multiplied.table, list(multiplied.rows), multiplied.latest_us
-                )
+            if multiplied is None:
+                continue
+            _note(report, multiplied.failures, multiplied.rows)
+            if multiplied.rows:
+                queries = list(multiplied.rows)
+                work.writer.add(output.signature, multiplied.table, queries, multiplied.latest_us)
     report["results"] = work.writer.finish()
     report["metrics"] = {"reduce_seconds": time.perf_counter() - started}
     faults.reach_task("task.reduce")
