@@ -20,6 +20,7 @@ from headrace.log.ingest import Ingest
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
 from headrace.model.errors import EngineError, HeadraceError
+from headrace.planner.joins import is_joined
 from headrace.progress import progress_of
 
 
@@ -54,7 +55,15 @@ class Totals:
         for change in epoch.changes:
             self.deployments.append(max(0.0, commit.committed_at - change.requested_at))
         new = [file for file in commit.results if file.first_epoch == file.last_epoch == commit.epoch]
-        ends = [file.max_us for file in new if file.max_us and file.max_us not in (NEVER_US, FOREVER_US)]
+        seen = epoch.watermark_us(
+            [part.stream for part in epoch.streams]
+        )  # joined rows are stored before they show
+        ends = [
+            min(file.max_us, seen) if is_joined(file.signature) else file.max_us
+            for file in new
+            if file.max_us and file.max_us not in (NEVER_US, FOREVER_US)
+        ]
+        ends = [end for end in ends if end not in (NEVER_US, FOREVER_US)]
         self.event_time_latency = commit.committed_at - max(ends) / 1e6 if ends else None
         newest = max(ends, default=None)
         self.recent.append(

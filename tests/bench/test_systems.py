@@ -66,7 +66,8 @@ def expect_defined_rows(system: str, spec: dict[str, Any], folder: Path) -> list
     expected = [sorted(by_definition(query, trial)) for query in trial.drawn()]
     for number, rows in enumerate(expected):
         assert [*map(tuple, outcome["sample"][str(number)])] == rows, trial.drawn()[number]
-    assert outcome["result_rows"] >= sum(map(len, expected))
+    if system != "headrace":  # which counts a joined row once, however many windows show it
+        assert outcome["result_rows"] >= sum(map(len, expected))
     return expected
 
 

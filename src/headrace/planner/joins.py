@@ -70,6 +70,11 @@ def input_id(stream: StreamName, keys: Iterable[Operand]) -> str:
     return _digest(stream, *(f"{key.plain} {key.sql} {key.type.name}" for key in keys))
 
 
+def is_joined(signature: str) -> bool:
+    """Whether a result table holds joined rows, which are stored before their windows close."""
+    return signature.startswith("joined-")
+
+
 def join_signature(joining: Joining) -> str:
     """The table of a join's rows: one for each set of inputs, whatever order they are joined in."""
     return f"joined-{_digest(*(f'{name} {role}' for name, role in sorted(joining.members())))}"
