@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -23,6 +24,11 @@ QUERIES = 3
 TINY = {"queries": QUERIES, "rows": 2_000, "files": 2, "warm_up": 1, "rate": 500, "keys": 10}
 
 
+THOROUGH = pytest.mark.skipif(
+    not os.environ.get("HEADRACE_THOROUGH"),
+    reason="minutes for an opponent's rows: HEADRACE_THOROUGH=1 runs it",
+)
+
 SEEDS = {Workload.JOIN: 51, Workload.COMPLEX: 284}
 """Of three queries that all have rows, and whose predicates let Spark's watermark come as far as the stream's."""
 
@@ -33,7 +39,7 @@ def test_spark_alone_and_fused_by_hand_give_the_rows_of_headrace(tmp_path: Path)
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("workload", [Workload.JOIN, Workload.COMPLEX])
+@pytest.mark.parametrize("workload", [Workload.JOIN, pytest.param(Workload.COMPLEX, marks=THOROUGH)])
 def test_joins_fused_by_hand_have_the_rows_of_the_definition(workload: Workload, tmp_path: Path) -> None:
     """All 70 queries of each kind, in one run."""
     found = expect_defined_rows("fused", JOINED[workload], tmp_path)
@@ -42,7 +48,7 @@ def test_joins_fused_by_hand_have_the_rows_of_the_definition(workload: Workload,
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("workload", [Workload.JOIN, Workload.COMPLEX])
-@pytest.mark.parametrize("system", ["spark", "headrace"])
+@pytest.mark.parametrize("system", [pytest.param("spark", marks=THOROUGH), "headrace"])
 def test_joins_have_the_rows_of_the_definition(system: str, workload: Workload, tmp_path: Path) -> None:
     few = JOINED[workload] | {"queries": 3, "sample": 3, "seed": SEEDS[workload]}
     found = expect_defined_rows(system, few, tmp_path)
