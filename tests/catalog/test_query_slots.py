@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from itertools import pairwise
+from itertools import combinations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.catalog.changelogs import ChangelogSets
+from headrace.catalog.changelogs import changelog_set
 from headrace.catalog.queries import TRANSITIONS, QueryEntry, QueryState, QueryTable
 from headrace.model import codec
 from headrace.model.epoch import Change, Create, Drop, Epoch
@@ -77,12 +77,11 @@ def test_changelog_sets_tell_which_query_a_bit_means(epochs: list[Epoch]) -> Non
     for epoch in epochs:
         table.apply(epoch)
     slots = [holders(table.entries(), epoch.id) for epoch in epochs]
-    sets = ChangelogSets(0, slots[0])
-    for later in slots[1:]:
-        sets.append(later)
-    for number, (old, new) in enumerate(pairwise(slots)):
-        for slot, query in old.items():
-            assert bool(sets.between(number, number + 1) >> slot & 1) == (new.get(slot) == query)
+    for i, j in combinations(range(len(slots)), 2):
+        found = changelog_set(slots[i], slots[j])
+        for slot, query in slots[i].items():
+            kept = all(between.get(slot) == query for between in slots[i : j + 1])
+            assert bool(found >> slot & 1) == kept, "two times tell what all between them do"
 
 
 def test_only_declared_transitions_exist() -> None:

@@ -17,12 +17,16 @@ arrival is the one to go on with.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow.parquet as pq
 
+from headrace.catalog import faults
 from headrace.engine.upkeep import UpkeepOptions
+
+Dies = Callable[[str, int], bool]
 
 BUSY = UpkeepOptions(grace_seconds=0.0, keep_commits=2, every=2, fan_in=2, pack=2)
 """Upkeep that finds something to do in every other epoch."""
@@ -90,6 +94,28 @@ def play(hr: Any, names: tuple[str, ...] = tuple(QUERIES), steps: int = STEPS) -
         if hr._arrivals.next_number == step:
             hr.append("purchases", batch(step))
         hr.run_available()
+
+
+def outlive(opens: Callable[[], Any], play: Callable[[Any], None], dies: Dies) -> tuple[Any, int]:
+    """Play to the end, dying wherever `dies(point, epoch)` says so and going on in a new session; (it, lives).
+
+    A session is left as a killed process would leave it: nothing flushed, nothing closed, the lock freed by the kernel.
+    """
+    lives = 0
+    while True:
+        lives += 1
+        hr = opens()
+
+        def hook(point: str, hr: Any = hr) -> None:
+            if dies(point, hr._group.commit.epoch):
+                raise faults.Crash(point)
+
+        try:
+            with faults.hooked(hook):
+                play(hr)
+            return hr, lives
+        except faults.Crash:
+            hr._warehouse._lock._file.close()
 
 
 def delivered(hr: Any) -> dict[str, Counter[tuple[Any, ...]]]:

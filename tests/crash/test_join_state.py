@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scenario import BUSY, ROWS, batch, lifetimes
+from scenario import BUSY, ROWS, batch, lifetimes, outlive
 
 import headrace
-from headrace.catalog import faults
 from headrace.model.errors import HeadraceError
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
@@ -92,13 +91,6 @@ def play(hr: Any, steps: int = STEPS) -> None:
 Opens = Callable[..., Any]
 
 
-@pytest.fixture
-def opens(spark: Any) -> Opens:
-    return lambda path, **options: headrace.open(
-        path, spark=spark, progress=False, **{"upkeep": BUSY} | options
-    )
-
-
 @pytest.fixture(scope="module")
 def undisturbed(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     path = tmp_path_factory.mktemp("undisturbed")
@@ -133,20 +125,13 @@ def test_killed_around_commits(opens: Opens, tmp_path: Path, undisturbed: Any) -
     met: set[tuple[str, int]] = set()
     points = ("seal.after", "job.after", "commit.before", "commit.after")
 
-    def die(point: str, epoch: int) -> None:
-        if point in points and (point, epoch) not in met and epoch in (1, 3, 4):
-            met.add((point, epoch))
-            raise faults.Crash(point)
+    def dies(point: str, epoch: int) -> bool:
+        first_time = point in points and epoch in (1, 3, 4) and (point, epoch) not in met
+        met.update([(point, epoch)] if first_time else [])
+        return first_time
 
-    while True:
-        hr = opens(tmp_path)
-        try:
-            with faults.hooked(lambda point, hr=hr: die(point, hr._group.commit.epoch)):
-                play(hr)
-            break
-        except faults.Crash:
-            hr._warehouse._lock._file.close()
-    assert len(met) == 3 * len(points)
+    hr, lives = outlive(lambda: opens(tmp_path), play, dies)
+    assert lives == 1 + 3 * len(points)
     check_equal(hr, undisturbed)
     hr.close()
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scenario import BUSY, FAST, delivered, files_of, lifetimes, named_by, play
+from scenario import BUSY, FAST, Dies, delivered, files_of, lifetimes, named_by, outlive, play
 
 import headrace
-from headrace.catalog import faults
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
@@ -36,28 +35,13 @@ AFTER = [
 """Points after it: whoever dies at one never comes to the next ones of that epoch."""
 
 
-def abandon(hr: Any) -> None:
-    """Leave a session as a killed process would: nothing flushed, nothing closed, the lock freed by the kernel."""
-    hr._warehouse._lock._file.close()
+def live_and_die(spark: Any, path: Path, dies: Dies, **options: Any) -> tuple[Any, int]:
+    """Play the scenario to its end; (last session, lives)."""
 
+    def opens() -> Any:
+        return headrace.open(path, spark=spark, progress=False, upkeep=BUSY, **options)
 
-def live_and_die(spark: Any, path: Path, dies: Callable[[str, int], bool], **options: Any) -> tuple[Any, int]:
-    """Play the scenario to its end, dying wherever `dies(point, epoch)` says so; (last session, lives)."""
-    lives = 0
-    while True:
-        lives += 1
-        hr = headrace.open(path, spark=spark, progress=False, upkeep=BUSY, **options)
-
-        def hook(point: str, hr: Any = hr) -> None:
-            if dies(point, hr._group.commit.epoch):
-                raise faults.Crash(point)
-
-        try:
-            with faults.hooked(hook):
-                play(hr, FAST)
-            return hr, lives
-        except faults.Crash:
-            abandon(hr)
+    return outlive(opens, lambda hr: play(hr, FAST), dies)
 
 
 @pytest.fixture(scope="module")

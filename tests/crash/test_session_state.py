@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scenario import BUSY, NOON, ROWS, batch, delivered, lifetimes
+from scenario import BUSY, NOON, ROWS, batch, delivered, lifetimes, outlive
 
 import headrace
-from headrace.catalog import faults
 from headrace.engine.rebuild import _Rebuild
 from headrace.model.errors import HeadraceError
 
@@ -68,13 +67,6 @@ def play(hr: Any, steps: int = STEPS) -> None:
 Opens = Callable[..., Any]
 
 
-@pytest.fixture
-def opens(spark: Any) -> Opens:
-    return lambda path, **options: headrace.open(
-        path, spark=spark, progress=False, **{"upkeep": BUSY} | options
-    )
-
-
 @pytest.fixture(scope="module")
 def undisturbed(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with headrace.open(
@@ -106,24 +98,17 @@ def test_the_scenario_has_what_it_is_for(undisturbed: Any) -> None:
 def test_killed_between_epochs_with_open_sessions(opens: Opens, tmp_path: Path, undisturbed: Any) -> None:
     met: set[tuple[str, int]] = set()
 
-    def die(point: str, epoch: int) -> None:
-        if (
+    def dies(point: str, epoch: int) -> bool:
+        first_time = (
             point in ("job.after", "commit.before", "commit.after")
-            and (point, epoch) not in met
             and epoch in (1, 3)
-        ):
-            met.add((point, epoch))
-            raise faults.Crash(point)
+            and (point, epoch) not in met
+        )
+        met.update([(point, epoch)] if first_time else [])
+        return first_time
 
-    while True:
-        hr = opens(tmp_path)
-        try:
-            with faults.hooked(lambda point, hr=hr: die(point, hr._group.commit.epoch)):
-                play(hr)
-            break
-        except faults.Crash:
-            hr._warehouse._lock._file.close()
-    assert len(met) == 6
+    hr, lives = outlive(lambda: opens(tmp_path), play, dies)
+    assert lives == 7
     check_equal(hr, undisturbed)
     hr.close()
 

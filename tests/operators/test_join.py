@@ -52,7 +52,6 @@ class Case:
         self.seen: dict[int, list[list[Arrived]]] = {}
         self.segments: list[list[JoinSegment]] = [[] for _ in range(PARTITIONS)]
         self.rows: dict[int, dict[str, Any]] = {}
-        self.arrived: dict[int, int] = {}
         self.closed = NEVER_US
         self.found = 0
 
@@ -76,12 +75,11 @@ class Case:
             for _ in range(rng.choice([0, 1, 1, 2])):
                 batch = random_rows(rng, schema, rng.randrange(1, 10), 6 * epoch, len(self.rows))
                 self.rows |= {row["n"]: row for row in batch}
-                self.arrived |= {row["n"]: epoch for row in batch}
                 latest += [row["ts"] for row in batch if row["ts"] is not None]
                 for ask in self.asks:
                     self.seen[ask.id][number] += [(row, self.closed, epoch) for row in batch]
                 columns = as_columns(batch, logic.operator.inputs[number].scanned)
-                tuples = prepare_join(logic, number, columns, self.closed, epoch)
+                tuples = prepare_join(logic, number, columns, self.closed)
                 for shipment in [] if tuples is None else ship_join(logic, tuples, PARTITIONS):
                     blobs[shipment.partition].append(shipment.blob)
         watermark = max(self.closed, max(latest) - 5) if max(latest) > NEVER_US else NEVER_US
@@ -99,8 +97,6 @@ class Case:
             numbers = [block.column(i, NUMBER).to_pylist() for i in range(len(ask.sides))]
             for i, mine in enumerate(numbers):
                 assert block.times(i).tolist() == [self.rows[n]["ts"] for n in mine]
-            epochs = [[self.arrived[n] for n in row] for row in zip(*numbers, strict=True)]
-            assert block.born.tolist() == [min(row) for row in epochs]
 
         for partition, held in enumerate(self.segments):
             live = [s for s in held if s.last_end_us > self.closed or self.rng.random() < 0.5]

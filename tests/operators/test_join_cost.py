@@ -50,7 +50,7 @@ def run(
 ) -> JoinReduced:
     blobs = []
     for number, columns in enumerate(batches):
-        tuples = prepare_join(logic, number, columns, NEVER_US, 0)
+        tuples = prepare_join(logic, number, columns, NEVER_US)
         assert tuples is not None
         blobs += [shipment.blob for shipment in ship_join(logic, tuples, 1)]
     take = consume or (lambda chain, block: None)
@@ -167,7 +167,7 @@ def test_groups_of_a_part_that_two_plans_have_sliced() -> None:
     first, both = JoinLogic(plan_joins(SCHEMA, [old])), JoinLogic(plan_joins(SCHEMA, [old, young]))
 
     def right(logic: JoinLogic, moment: int, held: list[JoinSegment]) -> list[JoinSegment]:
-        tuples = prepare_join(logic, 1, batch(np.zeros(600, int), np.full(600, moment)), NEVER_US, 0)
+        tuples = prepare_join(logic, 1, batch(np.zeros(600, int), np.full(600, moment)), NEVER_US)
         assert tuples is not None
         blobs = [shipment.blob for shipment in ship_join(logic, tuples, 1)]
         found = reduce_join(
@@ -177,7 +177,7 @@ def test_groups_of_a_part_that_two_plans_have_sliced() -> None:
         return [found.segment]
 
     held = right(both, 4, right(first, 7, []))
-    tuples = prepare_join(both, 0, batch(np.zeros(600, int), np.full(600, 8)), NEVER_US, 0)
+    tuples = prepare_join(both, 0, batch(np.zeros(600, int), np.full(600, 8)), NEVER_US)
     assert tuples is not None
     blobs = [shipment.blob for shipment in ship_join(both, tuples, 1)]
     rows: dict[int, int] = {}

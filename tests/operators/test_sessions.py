@@ -28,11 +28,12 @@ from headrace.model.query import Aggregate, AggregateFunction, Aggregation, Quer
 from headrace.model.types import SqlType
 from headrace.model.window import SessionWindow
 from headrace.operators import cells, micro, sessions
+from headrace.operators.aggregation import Reduced
 from headrace.operators.bundle import pack_bundle, read_bundle
 from headrace.operators.micro import combine_micros, merge_runs, prepare_micros, receive_micros, ship_micros
 from headrace.operators.session_logic import SessionLogic
 from headrace.operators.session_segment import SessionSegment, session_segment_from, session_segment_items
-from headrace.operators.sessions import ReducedSessions, reduce_sessions
+from headrace.operators.sessions import reduce_sessions
 from headrace.planner.shared import Member, plan_group
 
 SEEDS = int(os.environ.get("HEADRACE_SEEDS", "5"))
@@ -44,7 +45,7 @@ Found = dict[int, list[tuple[tuple[Any, ...], list[Any]]]]
 
 def run_epoch(
     operator: SessionOperator, tables: list[pa.Table], state: State, closed: int, watermark: int, found: Found
-) -> list[ReducedSessions]:
+) -> list[Reduced[SessionSegment]]:
     blobs: dict[int, list[bytes]] = {p: [] for p in range(PARTITIONS)}
     for table in tables:
         micros = prepare_micros(operator, {o: table.column(o.sql) for o in operator.scanned}, closed)

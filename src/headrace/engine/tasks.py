@@ -154,7 +154,7 @@ def map_tuples(
                     yield _report({"results": writer.finish(), "rows": found})
             case JoinOperator():
                 join = prepared.joins[operator.id]
-                joining = prepare_join(join, read, columns, task.closed_us(operator), task.epoch)
+                joining = prepare_join(join, read, columns, task.closed_us(operator))
                 for shipment in () if joining is None else ship_join(join, joining, task.partitions):
                     yield shipment.partition, ("tuples", operator.id, shipment.blob)
 

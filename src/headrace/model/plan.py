@@ -126,32 +126,26 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class AggregationOperator:
-    """A shared windowed aggregation: same stream, same grouping keys, same scan path.
+class AggregatingOperator:
+    """What keeps partial aggregates of tuples from epoch to epoch: same stream, same grouping keys, same scan path.
 
     `columns` are ordered by window, so the columns of one window are contiguous. Windows close by the least watermark
-    of the streams in `clock`. The rows of an operator with a `product` are factors of that, and no results.
+    of the streams in `clock`.
     """
 
     id: str
     stream: StreamName
+    clock: tuple[StreamName, ...]
     path: ScanPath
     event_time: Operand
     keys: tuple[Operand, ...]
     inputs: tuple[Operand, ...]
     operands: tuple[OperandIndex, ...]
-    windows: tuple[Window, ...]
     columns: tuple[StateColumn, ...]
     families: tuple[Family, ...]
     measures: tuple[Measure, ...]
     lanes: tuple[Lane, ...]
     outputs: tuple[Output, ...]
-    clock: tuple[StreamName, ...] = ()
-    product: str | None = None
-
-    def __post_init__(self) -> None:
-        if not self.clock:
-            object.__setattr__(self, "clock", (self.stream,))
 
     @property
     def queries(self) -> tuple[QueryId, ...]:
@@ -169,48 +163,21 @@ class AggregationOperator:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionOperator:
-    """A shared aggregation over sessions: same stream, same grouping keys, same scan path.
+class AggregationOperator(AggregatingOperator):
+    """A shared windowed aggregation. The rows of one with a `product` are factors of that, and no results."""
 
-    It is made like an AggregationOperator, with gaps (ascending) in place of windows: `StateColumn.window` and
-    `Output.window` index `gaps`. A query's sessions are those of the tuples that its base column (its WHERE) accepts.
+    windows: tuple[Window, ...]
+    product: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOperator(AggregatingOperator):
+    """A shared aggregation over sessions: `StateColumn.window` and `Output.window` index `gaps`, which ascend.
+
+    A query's sessions are those of the tuples that its base column (its WHERE) accepts.
     """
 
-    id: str
-    stream: StreamName
-    path: ScanPath
-    event_time: Operand
-    keys: tuple[Operand, ...]
-    inputs: tuple[Operand, ...]
-    operands: tuple[OperandIndex, ...]
     gaps: tuple[SessionWindow, ...]
-    columns: tuple[StateColumn, ...]
-    families: tuple[Family, ...]
-    measures: tuple[Measure, ...]
-    lanes: tuple[Lane, ...]
-    outputs: tuple[Output, ...]
-
-    @property
-    def clock(self) -> tuple[StreamName, ...]:
-        return (self.stream,)
-
-    @property
-    def queries(self) -> tuple[QueryId, ...]:
-        return tuple(dict.fromkeys(column.query for column in self.columns))
-
-    @property
-    def reads(self) -> tuple[Read, ...]:
-        return (Read(self.stream, self.path, self.scanned),)
-
-    @property
-    def scanned(self) -> tuple[Operand, ...]:
-        """The distinct operands a map task must read for this operator."""
-        wanted = (self.event_time, *self.keys, *self.inputs, *(index.operand for index in self.operands))
-        return tuple(dict.fromkeys(wanted))
-
-
-AggregatingOperator = AggregationOperator | SessionOperator
-"""What keeps partial aggregates of tuples from epoch to epoch."""
 
 
 @dataclass(frozen=True, slots=True)

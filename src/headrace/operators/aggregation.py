@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,13 +29,16 @@ Emit = Callable[[str, pa.Table, Sequence[int], int], None]
 """Takes result rows for a signature, with the queries they are of and the end of their last window."""
 
 
+State = TypeVar("State")
+
+
 @dataclass(slots=True)
-class Reduced:
+class Reduced(Generic[State]):
     """What a partition of an operator produced besides rows: its new segment (None: no state), rows per query, and the
     queries that failed with the reason.
     """
 
-    segment: Segment | None = None
+    segment: State | None = None
     failures: dict[int, str] = field(default_factory=dict)
     rows: dict[int, int] = field(default_factory=dict)
 
@@ -53,14 +57,14 @@ def reduce_aggregation(
     closed_us: int,
     watermark_us: int,
     emit: Emit,
-) -> Reduced:
+) -> Reduced[Segment]:
     """Run one partition of one epoch. `absorbed` segments are merged into the new one, `kept` ones only read.
 
     Result rows go to `emit` as soon as a block of keys has them, so memory does not grow with their number.
     """
     words = _common_words(logic, tuples, [*absorbed, *kept])
     keys, tuple_keys, sources = _unify(tuples, absorbed, kept)
-    reduced = Reduced()
+    reduced: Reduced[Segment] = Reduced()
     gathered: dict[int, list[WindowBlock]] = {}
     for block in _key_blocks(logic, tuples, tuple_keys, keys.num_rows, sources):
         folded = None if block.tuples is None else fold_block(logic, block)

@@ -50,11 +50,6 @@ class JoinedBlock:
         """Only windows that end later than this hold the row; NEVER_US for most."""
         return np.maximum.reduce([p.body.codes.bound[p.body.code[rows]] for p, rows in self._tuples])
 
-    @property
-    def born(self) -> Ints:
-        """The epoch in which the first of the row's tuples arrived."""
-        return np.minimum.reduce([p.body.codes.epoch[p.body.code[rows]] for p, rows in self._tuples])
-
     def times(self, member: int) -> Ints:
         """Event times of one member's tuples, in microseconds."""
         part, rows = self._tuples[member]

@@ -1,7 +1,7 @@
 """What a shared join keeps of tuples, column by column, and in which slice each tuple is.
 
-A tuple's code names its slice, its bound (windows that end by it do not count the tuple) and the epoch it arrived in:
-few combinations occur, so they are kept once and a tuple holds a small number.
+A tuple's code names its slice and its bound (windows that end by it do not count the tuple): few combinations occur, so
+they are kept once and a tuple holds a small number.
 """
 
 from __future__ import annotations
@@ -21,27 +21,22 @@ from headrace.operators.slices import last_ends
 
 @dataclass(slots=True)
 class Codes:
-    """What each code stands for: start of a slice, bound, epoch."""
+    """What each code stands for: the start of a slice, and a bound."""
 
     start: Ints
     bound: Ints
-    epoch: Ints
 
     @property
     def count(self) -> int:
         return len(self.start)
 
     def take(self, index: Ints) -> Codes:
-        return Codes(self.start[index], self.bound[index], self.epoch[index])
+        return Codes(self.start[index], self.bound[index])
 
 
 def concat_codes(parts: Sequence[Codes]) -> Codes:
     """All codes of all parts, one after the other."""
-    return Codes(
-        np.concatenate([p.start for p in parts]),
-        np.concatenate([p.bound for p in parts]),
-        np.concatenate([p.epoch for p in parts]),
-    )
+    return Codes(np.concatenate([p.start for p in parts]), np.concatenate([p.bound for p in parts]))
 
 
 def distinct_rows(*columns: Ints) -> tuple[Ints, Ints]:
@@ -110,7 +105,7 @@ def concat_bodies(parts: Sequence[Body]) -> Body:
     if len(parts) == 1:
         return parts[0]
     every = concat_codes([part.codes for part in parts])
-    first, lookup = distinct_rows(every.start, every.bound, every.epoch)
+    first, lookup = distinct_rows(every.start, every.bound)
     bases = np.cumsum([0, *(part.codes.count for part in parts)])
     return Body(
         0,
@@ -130,7 +125,7 @@ def body_items(body: Body) -> dict[str, Item]:
         "base": np.array([base], np.int64),
         "time": narrow(times - base),
         "code": narrow(body.code),
-        "codes": np.stack([body.codes.start, body.codes.bound, body.codes.epoch]),
+        "codes": np.stack([body.codes.start, body.codes.bound]),
         "sets": body.sets,
     }
     if body.carried:

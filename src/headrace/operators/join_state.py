@@ -13,13 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from headrace.catalog.changelogs import changelog_set, words
 from headrace.operators.bundle import Item
 from headrace.operators.encode import Array, narrow
 from headrace.operators.join_keys import KeyTable
-from headrace.operators.join_logic import InputLogic, JoinLogic, Words, slot_mask
+from headrace.operators.join_logic import InputLogic, JoinLogic, Words
 from headrace.operators.join_rows import Body, KeyedRows, body_from, body_items, last_end, merge_keyed
+from headrace.operators.selection import WORD
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(slots=True)
@@ -61,8 +63,9 @@ def _current_sets(spec: InputLogic, stored: StoredInput, sets: Array) -> tuple[A
     mask = None
     if stored.slots != spec.slots:
         mask = np.zeros((spec.roles, len(spec.words)), np.uint64)
+        slots = (spec.words[-1] + 1) * WORD
         for part, then, now in zip(mask, stored.slots, spec.slots, strict=False):
-            part |= slot_mask([slot for slot, query in then.items() if now.get(slot) == query], spec.words)
+            part |= words(changelog_set(then, now), slots)[list(spec.words)]
     if (sets.shape[0], stored.words) == (spec.roles, spec.words):
         return sets, mask
     roles = min(spec.roles, sets.shape[0])

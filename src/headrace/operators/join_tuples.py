@@ -27,9 +27,7 @@ from headrace.operators.slices import fine_slices
 from headrace.operators.tuples import Columns, Shipment
 
 
-def prepare_join(
-    logic: JoinLogic, input: int, columns: Columns, closed_us: int, epoch: int
-) -> JoinTuples | None:
+def prepare_join(logic: JoinLogic, input: int, columns: Columns, closed_us: int) -> JoinTuples | None:
     """Index a batch of one input. Dropped: tuples without time or key, that nobody wants, or too late for all."""
     spec = logic.inputs[input]
     event_time = to_physical(columns[spec.input.event_time], spec.input.event_time.type)
@@ -45,7 +43,7 @@ def prepare_join(
             wanted &= np.asarray(one_chunk(columns[key]).is_valid())
     kept = np.flatnonzero(wanted)
     times = event_time.values[kept]
-    code, codes, still = _codes(spec, times, closed_us, epoch)
+    code, codes, still = _codes(spec, times, closed_us)
     if still is not None:
         kept, times, code = kept[still], times[still], code[still]
     if len(kept) == 0:
@@ -62,21 +60,19 @@ def prepare_join(
     return JoinTuples(input, keys, Body(0, times, code, codes, sets, carried))
 
 
-def _codes(spec: InputLogic, times: Ints, closed_us: int, epoch: int) -> tuple[Ints, Codes, Bools | None]:
+def _codes(spec: InputLogic, times: Ints, closed_us: int) -> tuple[Ints, Codes, Bools | None]:
     """(code of each tuple, the codes, which tuples some window still counts: None for all)."""
     index, starts = fine_slices(times, spec.windows)
     late = times < closed_us
     if not late.any():
-        never = np.full(len(starts), NEVER_US)
-        return index, Codes(starts, never, np.full(len(starts), epoch, np.int64)), None
+        return index, Codes(starts, np.full(len(starts), NEVER_US)), None
     still = np.flatnonzero(last_end(spec.windows, starts)[index] > closed_us)
     code = 2 * index + late
     present = np.flatnonzero(np.bincount(code[still], minlength=2 * len(starts)))
     lookup = np.zeros(2 * len(starts), np.int64)
     lookup[present] = np.arange(len(present))
     bound = np.where(present % 2, closed_us, NEVER_US)
-    codes = Codes(starts[present // 2], bound, np.full(len(present), epoch, np.int64))
-    return lookup[code], codes, still
+    return lookup[code], Codes(starts[present // 2], bound), still
 
 
 def ship_join(logic: JoinLogic, tuples: JoinTuples, partitions: int) -> list[Shipment]:

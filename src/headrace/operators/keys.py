@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.operators.encode import Ints, canonical_floats, one_chunk
+from headrace.operators.encode import Bools, Ints, canonical_floats, one_chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,15 @@ def partition_keys(table: pa.Table, partitions: int, seed: int) -> Ints:
     for column in table.columns:
         mixed = mix(mixed ^ hash_column(one_chunk(column)))
     return (mixed % np.uint64(partitions)).astype(np.int64)
+
+
+def route_keys(keys: Keys, partitions: int, seed: int) -> Iterator[tuple[int, slice | Ints, Bools]]:
+    """(partition, the tuples that go there, which rows of the key table do), for each partition that gets any."""
+    home = partition_keys(keys.table, partitions, seed)
+    target = home[keys.ids]
+    for partition in np.unique(home):
+        mine = home == partition
+        yield int(partition), slice(None) if mine.all() else np.flatnonzero(target == partition), mine
 
 
 def hash_column(array: pa.Array) -> Ints:

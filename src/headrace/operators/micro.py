@@ -19,7 +19,7 @@ from headrace.model.epoch import NEVER_US
 from headrace.model.plan import SessionOperator
 from headrace.operators.bundle import Item, pack_bundle, read_bundle
 from headrace.operators.encode import Array, Ints, narrow, to_physical
-from headrace.operators.keys import Keys, encode_keys, partition_keys, unify_keys
+from headrace.operators.keys import Keys, encode_keys, route_keys, unify_keys
 from headrace.operators.lanes import Parts
 from headrace.operators.regions import Regions, region_count, regions_of
 from headrace.operators.tuples import (
@@ -165,14 +165,10 @@ def combine_micros(operator: SessionOperator, micros: MicroSessions, closed_us: 
 
 def ship_micros(operator: SessionOperator, micros: MicroSessions, partitions: int) -> list[Shipment]:
     """Route rows to partitions by key, one blob each."""
-    home = partition_keys(micros.keys.table, partitions, crc32(operator.id.encode()))
-    target = home[micros.keys.ids]
-    shipments = []
-    for partition in np.unique(home):
-        rows = slice(None) if (home == partition).all() else np.flatnonzero(target == partition)
-        items = _items(operator, micros, rows, home == partition)
-        shipments.append(Shipment(int(partition), pack_bundle(items)))
-    return shipments
+    return [
+        Shipment(partition, pack_bundle(_items(operator, micros, rows, home)))
+        for partition, rows, home in route_keys(micros.keys, partitions, crc32(operator.id.encode()))
+    ]
 
 
 def _items(

@@ -8,17 +8,16 @@ merge of their own. Partials follow by bins: lift, combine, lower, as for window
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.aggregation import Emit
+from headrace.operators.aggregation import Emit, Reduced
 from headrace.operators.encode import Bools, Ints
 from headrace.operators.folding import shadow
 from headrace.operators.keys import empty_key, unify_keys
 from headrace.operators.lanes import Parts
-from headrace.operators.lower import Lowered
 from headrace.operators.micro import MicroSessions, late_limits, lateness, merge_runs, ordered
 from headrace.operators.session_logic import SessionLogic, positions, query_of_entry
 from headrace.operators.session_rows import Found, lower_output, open_block, ranges
@@ -29,20 +28,6 @@ BLOCK_ELEMENTS = 1 << 21
 """Keys are worked off in blocks, so that micro-sessions times queries are about this many at most."""
 
 
-@dataclass(slots=True)
-class ReducedSessions:
-    """The open sessions (None: none), result rows per query, and the queries that failed with the reason."""
-
-    segment: SessionSegment | None = None
-    failures: dict[int, str] = field(default_factory=dict)
-    rows: dict[int, int] = field(default_factory=dict)
-
-    def note(self, lowered: Lowered) -> None:
-        self.failures.update(lowered.failures)
-        for query, count in lowered.rows.items():
-            self.rows[query] = self.rows.get(query, 0) + count
-
-
 @np.errstate(invalid="ignore", over="ignore")
 def reduce_sessions(
     logic: SessionLogic,
@@ -51,7 +36,7 @@ def reduce_sessions(
     closed_us: int,
     watermark_us: int,
     emit: Emit,
-) -> ReducedSessions:
+) -> Reduced[SessionSegment]:
     """Run one partition of one epoch: sessions that end by the watermark leave as rows, the others as a new segment.
 
     Stored sessions that ended by `closed_us` were delivered already and are forgotten.
@@ -64,7 +49,8 @@ def reduce_sessions(
         for segment, ids in zip(segments, stored_keys, strict=True)
         for block in segment.blocks
     ]
-    reduced, blocks = ReducedSessions(), []
+    reduced: Reduced[SessionSegment] = Reduced()
+    blocks = []
     for low, high in _key_blocks(keys.num_rows, families):
         found = _merge(logic, families, stored, low, high, closed_us)
         if found is None:

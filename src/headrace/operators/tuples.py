@@ -28,7 +28,7 @@ from headrace.operators.encode import (
     to_physical,
     translate_ranks,
 )
-from headrace.operators.keys import Keys, encode_keys, partition_keys, unify_keys
+from headrace.operators.keys import Keys, encode_keys, route_keys, unify_keys
 from headrace.operators.lanes import LaneLogic, Parts, logic_for
 from headrace.operators.regions import Regions, region_count, regions_of
 from headrace.operators.slices import fine_slices, last_ends
@@ -171,15 +171,11 @@ def _bins(codes: Ints, capacity: int, rows: int) -> tuple[Ints, Ints]:
 
 def ship_tuples(operator: AggregationOperator, tuples: Tuples, partitions: int) -> list[Shipment]:
     """Route rows to partitions by key, one blob each."""
-    home = partition_keys(tuples.keys.table, partitions, crc32((operator.product or operator.id).encode()))
-    target = home[tuples.keys.ids]
-    shipments = []
-    for partition in np.unique(home):
-        rows = slice(None) if (home == partition).all() else np.flatnonzero(target == partition)
-        shipments.append(
-            Shipment(int(partition), pack_bundle(_items(operator, tuples, rows, home == partition)))
-        )
-    return shipments
+    seed = crc32((operator.product or operator.id).encode())
+    return [
+        Shipment(partition, pack_bundle(_items(operator, tuples, rows, home)))
+        for partition, rows, home in route_keys(tuples.keys, partitions, seed)
+    ]
 
 
 def _items(operator: AggregationOperator, tuples: Tuples, rows: slice | Ints, home: Array) -> dict[str, Item]:

@@ -10,7 +10,6 @@ from typing import Any
 
 from headrace.model import codec, plan
 from headrace.model.plan import (
-    AggregatingOperator,
     AggregationOperator,
     FallbackQuery,
     Lane,
@@ -209,7 +208,7 @@ def _aggregation_operands(body: Aggregation) -> set[Operand]:
 
 def plan_aggregation(
     stream: Stream, keys: tuple[Operand, ...], path: ScanPath, bodies: Bodies
-) -> AggregatingOperator:
+) -> AggregationOperator | SessionOperator:
     """One operator for all queries of a class: all of them have windows, or all have sessions."""
     windows: tuple[AnyWindow, ...] = tuple(sorted({body.window for _, body in bodies}))
     columns, positions = _state_columns(bodies, windows)
@@ -223,6 +222,7 @@ def plan_aggregation(
     measures, lanes = plan_lanes(bodies, columns, positions, inputs)
     common: dict[str, Any] = {
         "stream": stream.name,
+        "clock": (stream.name,),
         "path": path,
         "event_time": Operand(event_time.name, event_time.type),
         "keys": keys,

@@ -19,7 +19,7 @@ from headrace.sql.cache import ShapeCache
 from headrace.sql.conjuncts import conjuncts
 from headrace.sql.flatten import flatten, source_of
 from headrace.sql.join_body import plan_join
-from headrace.sql.joins import JoinOrigin, column_names, is_same_window, join_origin
+from headrace.sql.joins import MAX_SIDES, column_names, is_same_window, join_origin
 from headrace.sql.layers import render_layers
 from headrace.sql.lexer import Lexed, cut_tokens, where_tokens
 from headrace.sql.names import quote_name
@@ -138,7 +138,7 @@ class _JoinBuild:
 
     def _opaque_types(self, text: str, stream: Stream) -> tuple[Column, ...]:
         """The types of an aggregation that is joined, whatever its window."""
-        holes = {f"w{side}": "'1 second'" for side in range(len(self.streams) + len(self.lexed.tokens))}
+        holes = {f"w{side}": "'1 second'" for side in range(MAX_SIDES)}
         return self.analyzer.schema(Template.of(text).fill(self.literals, "", holes), stream)
 
     def _columns(self, flat: Flat, plainly: str) -> tuple[Column, ...]:
@@ -222,6 +222,3 @@ def _needs_layers(select: exp.Select, bottom: exp.Select) -> bool:
     if any(s.args.get("distinct") or any(i.find(exp.Window) for i in s.expressions) for s in chain):
         return True
     return sum(map(is_aggregated, chain)) > 1
-
-
-__all__ = ["JoinOrigin", "build_join"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from headrace.model.query import WINDOW_COLUMN, Stream, StreamName
-from headrace.model.types import Column, SqlType
+from headrace.model.types import Column
 from headrace.sql import errors
 from headrace.sql.conjuncts import conjuncts
 from headrace.sql.dialect import render
@@ -269,16 +269,12 @@ class _Reader:
                 raise errors.join_without_equal_windows(side.qualifier)
         clause = self.select.args.get("where")
         if clause is not None and all(side.kind == "INNER" for side in sides):
-            links.add(conjuncts(_lenient(clause.this, stream, scope)))
+            links.add(conjuncts(Resolver(stream, scope, [], False).resolve(clause.this)))
         if not self.cql:
             for side in resolved[1:]:
                 if not links.joined(side.number):
                     raise errors.join_without_equal_windows(side.qualifier)
         return resolved, scope
-
-
-def _lenient(node: exp.Expr, stream: Stream, scope: Scope) -> exp.Expr:
-    return Resolver(stream, scope, [], False).resolve(node)
 
 
 class _Links:
@@ -406,7 +402,3 @@ def column_names(origin: JoinOrigin) -> Iterator[tuple[str, str]]:
     for side in origin.sides:
         if not side.opaque:
             yield from ((side.name(c.name), c.name) for c in side.stream.columns)
-
-
-def type_of(origin: JoinOrigin, column_name: str) -> SqlType:
-    return origin.stream.column(column_name).type

@@ -14,9 +14,9 @@ from headrace.sql.sessions import LIVE_SESSIONS, session_relation
 from headrace.sql.templates import WINDOW_HOLE
 from headrace.sql.windows import is_window_column
 
-END = f"unix_micros(CAST({WINDOW_COLUMN}.end AS TIMESTAMP))"
+_END = f"unix_micros(CAST({WINDOW_COLUMN}.end AS TIMESTAMP))"
 
-LIVE_WINDOWS = f"{END} > {CLOSED_COLUMN} AND {END} > :after AND {END} <= :until"
+LIVE_WINDOWS = f"{_END} > {CLOSED_COLUMN} AND {_END} > :after AND {_END} <= :until"
 """Keeps what is not late, and only the windows that a run is asked for."""
 
 
