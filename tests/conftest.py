@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "headrace",
     deadline=None,
-    max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "30")),
+    max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "20")),
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=os.environ.get("CI") == "true",  # what CI checks does not change by itself
 )
