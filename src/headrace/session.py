@@ -506,9 +506,18 @@ class Session:
         self._check_open()
         streams = {str(name): self._catalog.stream(name) for name in entry.query.plan.streams}
         until_us, files = self._group.closed_until(entry), self._group.results(entry)
+        after_us = self._group.whole_after(entry)
         check_results(self._warehouse.root, files)
         with active(self._reader):
-            return query_frame(self._reader, self._warehouse.root, streams, entry, files, until_us=until_us)
+            return query_frame(
+                self._reader,
+                self._warehouse.root,
+                streams,
+                entry,
+                files,
+                until_us=until_us,
+                after_us=after_us,
+            )
 
     def _explain_query(self, entry: QueryEntry) -> str:
         return explain_query(entry.query, self._current_plan())

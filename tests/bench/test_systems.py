@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,16 +17,12 @@ from headrace.bench.systems.fused import closed_windows
 from headrace.bench.trial import Trial
 from headrace.bench.workload import Workload
 from headrace.workloads.astream import AggregationQuery
+from thorough import THOROUGH
 
 SPARK_BASED = ("headrace", "spark", "fused")
 QUERIES = 3
 TINY = {"queries": QUERIES, "rows": 2_000, "files": 2, "warm_up": 1, "rate": 500, "keys": 10}
 
-
-THOROUGH = pytest.mark.skipif(
-    not os.environ.get("HEADRACE_THOROUGH"),
-    reason="minutes for an opponent's rows: HEADRACE_THOROUGH=1 runs it",
-)
 
 SEEDS = {Workload.JOIN: 51, Workload.COMPLEX: 284}
 """Of three queries that all have rows, and whose predicates let Spark's watermark come as far as the stream's."""
@@ -38,8 +33,9 @@ def test_spark_alone_and_fused_by_hand_give_the_rows_of_headrace(tmp_path: Path)
     expect_same_rows(TINY, SPARK_BASED, tmp_path)
 
 
+@THOROUGH
 @pytest.mark.cluster
-@pytest.mark.parametrize("workload", [Workload.JOIN, pytest.param(Workload.COMPLEX, marks=THOROUGH)])
+@pytest.mark.parametrize("workload", [Workload.JOIN, Workload.COMPLEX])
 def test_joins_fused_by_hand_have_the_rows_of_the_definition(workload: Workload, tmp_path: Path) -> None:
     """All 70 queries of each kind, in one run."""
     found = expect_defined_rows("fused", JOINED[workload], tmp_path)

@@ -20,6 +20,7 @@ from scenario import BUSY, QUERIES, delivered, files_of, lifetimes, named_by, pl
 
 import headrace
 from headrace.catalog import faults
+from thorough import THOROUGH
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
@@ -72,8 +73,10 @@ def test_killed(spark: Any, tmp_path: Path, undisturbed: Any, point: str) -> Non
 @pytest.mark.cluster
 @pytest.mark.parametrize(
     ("master", "point"),
-    [("local[2,4]", "commit.before:5"), ("local-cluster[2,1,1024]", "job.after:5")],
-    ids=["local", "cluster"],
+    [
+        pytest.param("local[2,4]", "commit.before:5", marks=THOROUGH, id="local"),
+        pytest.param("local-cluster[2,1,1024]", "job.after:5", id="cluster"),
+    ],
 )
 def test_killed_with_its_jvm(spark: Any, tmp_path: Path, undisturbed: Any, master: str, point: str) -> None:
     """Also, on the way, a worker dies once in the middle of each kind of task, and Spark runs that task again."""

@@ -22,6 +22,7 @@ from headrace.model.errors import LogError
 from headrace.model.query import Stream, StreamName
 from headrace.model.types import TIMESTAMP, Column, SqlType
 from log_samples import PURCHASES, Opened, open_log, rows_at, run_script
+from thorough import THOROUGH
 
 pytestmark = pytest.mark.spark
 
@@ -294,7 +295,7 @@ Ingest(spark, log.warehouse, log.arrivals, PURCHASES, sources.files(sys.argv[2],
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("point", ["ingest.written", "ingest.after"])
+@pytest.mark.parametrize("point", ["ingest.written", pytest.param("ingest.after", marks=THOROUGH)])
 def test_a_killed_ingest_goes_on(spark: Any, log: Opened, landing: Path, point: str) -> None:
     put_json(landing, "a.json", 5, 6)
     log.close()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from session_samples import SALES, at, eventually, info, rows, sale
+from session_samples import SALES, at, info, rows, sale
 
 from headrace.catalog.queries import QueryState
 from headrace.engine.upkeep import UpkeepOptions
@@ -60,9 +60,25 @@ TEXTS = {
     ),
     "grouped": (
         f"SELECT r.country, r.w, COUNT(*) AS n FROM {A} l JOIN {B} r ON {EQUAL} GROUP BY r.country, r.w",
+        True,
+    ),
+    "multiplied": (
+        f"SELECT upper(l.country), l.id % 3, l.w.end, SUM(l.price * r.price), COUNT(DISTINCT r.id), MAX(l.w.start), "
+        f"SUM(r.id) FILTER (WHERE l.price < r.price), MEDIAN(r.price) FROM {A} l JOIN {B} r ON {EQUAL} "
+        f"WHERE l.id <> r.id AND l.price <= r.price + 1 GROUP BY 1, l.id % 3, l.w HAVING COUNT(*) > 1",
+        True,
+    ),
+    "counted": (f"SELECT l.w, COUNT(*) AS n FROM {A} l JOIN {B} r ON {EQUAL} GROUP BY l.w", True),
+    "either": (f"SELECT l.id FROM {A} l JOIN {B} r ON {EQUAL} WHERE l.price = 1 OR r.price = 2", True),
+    "added": (f"SELECT l.id FROM {A} l JOIN {B} r ON {EQUAL} AND l.id + r.id > 30", True),
+    "since": (
+        f"SELECT l.id, r.id AS other FROM {A} l JOIN {B} r ON {EQUAL} WHERE unix_seconds(l.w.start) % 2 = 0",
+        True,
+    ),
+    "listed": (
+        f"SELECT l.w.end, MAX_BY(l.id, l.id) FROM {A} l JOIN {B} r ON {EQUAL} GROUP BY l.w, l.country",
         False,
     ),
-    "either": (f"SELECT l.id FROM {A} l JOIN {B} r ON {EQUAL} WHERE l.price = 1 OR r.price = 2", False),
     "left": (
         f"SELECT l.id, r.id AS other FROM {A} l LEFT JOIN {B} r ON {EQUAL} AND r.price > 1 WHERE l.id > 2",
         False,
@@ -208,24 +224,29 @@ def test_what_fails_over_a_join_is_quarantined_alone(open_session: Open) -> None
     source = "sales [RANGE 10 SECONDS] AS a, returns [RANGE 10 SECONDS] AS b WHERE a.level = b.level"
     division = hr.create_query(f"SELECT 1 / (a.id - b.id) AS q FROM {source}", name="division")
     overflow = hr.create_query(f"SELECT SUM(a.id) AS s FROM {source} GROUP BY a.level", name="overflow")
+    grouped = hr.create_query(f"SELECT SUM(a.id) AS s FROM {source} GROUP BY b.country", name="grouped")
+    between = hr.create_query(f"SELECT a.id FROM {source} AND 1 / (a.id - b.id) < 9", name="between")
     fine = hr.create_query(f"SELECT a.id FROM {source}", name="fine")
+    assert all(one.shared for one in hr.queries())
     hr.append("sales", [sale(1), sale(2)])
     hr.append("returns", [sale(3)])
     hr.run_available()
-    assert [info(hr, name).state for name in ("division", "overflow")] == [QueryState.ACTIVE] * 2
+    assert all(one.state is QueryState.ACTIVE for one in hr.queries())
     hr.append("returns", [sale(1), sale(30)])
     hr.append("sales", [sale(3) | {"id": 2**62}, sale(30)])
     hr.run_available()
     assert "DIVIDE_BY_ZERO" in info(hr, "division").error
+    assert "DIVIDE_BY_ZERO" in info(hr, "between").error
     assert "OVERFLOW" in info(hr, "overflow").error
+    assert "OVERFLOW" in info(hr, "grouped").error
     assert len(rows(fine)) == 6 and fine.audit().ok
-    assert rows(division) == [] and rows(overflow) == []
+    assert all(rows(query) == [] for query in (division, overflow, grouped, between))
 
 
 def test_joined_rows_stay_until_their_window_has_closed_and_been_seen(open_session: Open) -> None:
     """Retention counts from when a row can be seen, not from when its tuples met."""
-    upkeep = UpkeepOptions(retention_us=1, grace_seconds=0.0, every=1)
-    hr = with_both(open_session(upkeep=upkeep))
+    upkeep = UpkeepOptions(grace_seconds=0.0, every=1)
+    hr = with_both(open_session(upkeep=upkeep, retention="1 microsecond"))
     text = pairs("1 HOUR")
     query = hr.create_query(text)
     for second in range(3):
@@ -237,4 +258,23 @@ def test_joined_rows_stay_until_their_window_has_closed_and_been_seen(open_sessi
     hr.run_available()
     assert len(rows(query)) == 9
     hr.create_query(text, name="another")
-    eventually(lambda: hr.run_available() or rows(query) == [])
+    hr.run_available()
+    assert rows(query) == []
+
+
+def test_groups_that_have_lost_rows_to_retention_are_gone_as_a_whole(open_session: Open) -> None:
+    upkeep = UpkeepOptions(grace_seconds=0.0, every=1, fan_in=1000)
+    hr = with_both(open_session(upkeep=upkeep, retention="1 microsecond"))
+    bracket = "[RANGE 10 SECONDS SLIDE 5 SECONDS]"
+    source = f"sales {bracket} AS a, returns {bracket} AS b WHERE a.level = b.level"
+    query = hr.create_query(f"SELECT COUNT(*) AS n FROM {source}")
+    seen: dict[Any, set[int]] = {}
+    for second in range(0, 36, 3):
+        hr.append("sales", [sale(second), sale(second + 1)])
+        hr.append("returns", [sale(second)])
+        hr.run_available()
+        for start, _, n in rows(query):
+            seen.setdefault(start, set()).add(n)
+    assert len(seen) > 3 and all(len(counts) == 1 for counts in seen.values()), seen
+    assert len(rows(query)) < len(seen)
+    assert query.audit().ok

@@ -77,6 +77,30 @@ SESSIONS = [
     "SELECT COUNT(*) AS n, percentile(level, 0.5) AS m FROM purchases [session gap 1 second] AS p HAVING n > 1",
 ]
 
+_L, _R = (
+    "(SELECT *, window(ts, '10 seconds', '5 seconds') AS w FROM {}) AS {}".format(*of)
+    for of in (("purchases", "l"), ("returns", "r"))
+)
+_SAME = "l.w = r.w AND l.userID = r.userID"
+
+JOINS = [
+    f"SELECT l.price, r.price AS back FROM {_L} JOIN {_R} ON {_SAME} WHERE l.price > 3 AND r.paid",
+    f"SELECT l.country FROM {_L} JOIN {_R} ON {_SAME} AND l.price < r.price",
+    f"SELECT l.country FROM {_L} JOIN {_R} ON {_SAME} AND (l.price > 3 OR r.paid)",
+    f"SELECT l.country FROM {_L} JOIN {_R} ON {_SAME} AND l.level + r.level > 7",
+    f"SELECT l.country FROM {_L} JOIN {_R} ON {_SAME} AND l.level + r.level > 7 AND l.price < r.price",
+    f"SELECT l.country FROM {_L} JOIN {_R} ON {_SAME} AND l.w.start > timestamp'2026-01-01'",
+    f"SELECT l.userID, SUM(r.price) AS s, COUNT(*) AS n FROM {_L} JOIN {_R} ON {_SAME} GROUP BY l.userID, l.w",
+    f"SELECT r.country, l.w.end, SUM(l.price * r.price) AS s, COUNT(DISTINCT l.userID) AS n FROM {_L} JOIN {_R} ON {_SAME} GROUP BY r.country, l.w HAVING n > 1",
+    f"SELECT upper(r.country) AS c, SUM(l.gemPackID) AS s FROM {_L} JOIN {_R} ON {_SAME} WHERE l.price < r.price GROUP BY l.w, 1",
+    f"SELECT r.country, collect_list(l.price) AS p FROM {_L} JOIN {_R} ON {_SAME} GROUP BY r.country, l.w",
+    f"SELECT hour(l.w.start) AS h, COUNT(*) AS n FROM {_L} JOIN {_R} ON {_SAME} GROUP BY l.w, hour(l.w.start)",
+    f"SELECT l.price FROM {_L} LEFT JOIN {_R} ON {_SAME}",
+    f"SELECT l.price FROM {_L} JOIN {_R} ON l.w = r.w",
+    "SELECT COUNT(*) AS n FROM purchases [RANGE 10 SECONDS SLIDE 5 SECONDS] AS l, returns [RANGE 5 SECONDS SLIDE 5 SECONDS] AS r WHERE l.userID = r.userID",
+]
+"""Over `purchases` and `returns`."""
+
 THEMES = {
     "aggregations": AGGREGATIONS,
     "cql": CQL,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.model.predicate import And, Compare, Const, IsNull, Not, Operand, Or, Predicate
-from headrace.model.query import Aggregate, Aggregation, Body, Fallback, Projection
+from headrace.model.query import Aggregate, Aggregation, Body, Fallback, Join, JoinedRows, Projection
 from headrace.model.window import AnyWindow, SessionWindow
 from headrace.sql.windows import render_window_arguments
 
@@ -21,9 +21,28 @@ def describe(body: Body) -> str:
             return "\n".join(lines + ([f"having {body.having}"] if body.having else []))
         case Projection():
             return "\n".join([f"projection where {show(body.where)}", *map(_operand, body.outputs)])
+        case Join():
+            return "\n".join(_join(body))
         case Fallback():
             per = "epoch" if body.window is None else _window(body.window)
             return f"fallback per {per}: {body.reason}"
+
+
+def _join(body: Join) -> list[str]:
+    lines = []
+    for side in body.sides:
+        keys = ", ".join(map(_operand, side.keys))
+        lines.append(f"join {side.stream} by {_window(side.window)} on {keys} where {show(side.where)}")
+    for across in body.across:
+        left, right = body.carried[across.left], body.carried[across.right]
+        lines.append(f"across {left.name} {across.op.value} {right.name}")
+    if isinstance(body.then, JoinedRows):
+        read = body.then
+        lines += [f"read where {read.where}"] if read.where else []
+        lines += [f"read by {', '.join(read.groups)}"] if read.groups else []
+        lines += [f"read having {read.having}"] if read.having else []
+        return [*lines, *(f"read {text}" for text in read.finish), *(["fragile"] if read.fragile else [])]
+    return [*lines, "product", *describe(body.then).splitlines()]
 
 
 def _window(window: AnyWindow) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -35,7 +36,7 @@ PURCHASES = Stream(
     event_time="ts",
     watermark_us=5_000_000,
 )
-STREAMS = {"purchases": PURCHASES}
+STREAMS = {"purchases": PURCHASES, "returns": replace(PURCHASES, name=StreamName("returns"))}
 
 _BIGINT = ("count", "count_if")
 _STRING = ("lower", "upper", "concat", "substring", "trim")

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from sql_cases import THEMES
+from sql_cases import JOINS, THEMES
 from sql_describe import describe
 from sql_fakes import STREAMS, FakeAnalyzer
 
@@ -15,9 +15,9 @@ from headrace.sql import ShapeCache, parse_query
 GOLDENS = Path(__file__).parent / "goldens"
 
 
-@pytest.mark.parametrize("theme", THEMES)
-def test_golden(theme: str) -> None:
-    text = "\n".join(_section(query) for query in THEMES[theme])
+@pytest.mark.parametrize(("theme", "queries"), [*THEMES.items(), ("joins", JOINS)])
+def test_golden(theme: str, queries: list[str]) -> None:
+    text = "\n".join(map(_section, queries))
     path = GOLDENS / f"{theme}.sql"
     if os.environ.get("HEADRACE_REWRITE_GOLDENS"):
         path.write_text(text)

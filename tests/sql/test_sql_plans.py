@@ -7,7 +7,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sql_cases import THEMES
+from sql_cases import JOINS, THEMES
 from sql_describe import show
 from sql_fakes import PURCHASES, STREAMS, FakeAnalyzer
 
@@ -141,7 +141,7 @@ def test_long_chains_are_fine() -> None:
     assert _where(text).count("level = ") == 3000
 
 
-@pytest.mark.parametrize("query", [query for theme in THEMES.values() for query in theme])
+@pytest.mark.parametrize("query", [query for theme in (*THEMES.values(), JOINS) for query in theme])
 def test_plans_are_data(query: str) -> None:
     plan = parse_query(query, STREAMS, FakeAnalyzer())
     assert loads(dumps(plan)) == plan

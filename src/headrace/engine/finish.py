@@ -17,10 +17,11 @@ from pyspark.sql import functions as F
 
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.errors import query_caused, spark_reason
-from headrace.engine.joined import joined_rows
+from headrace.engine.joined import finish_joined, joined_rows
 from headrace.engine.records import ResultFile
 from headrace.log.sources import literal_path
-from headrace.model.query import Aggregation, Join, JoinedRows, Query, Stream
+from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
+from headrace.model.query import Aggregation, Join, JoinedRows, Stream
 from headrace.model.types import Kind
 from headrace.model.window import SessionWindow, Window
 from headrace.planner.shared import query_signature
@@ -76,108 +77,130 @@ def find_unfinishable(
     root: Path,
     streams: dict[str, Stream],
     entries: Iterable[QueryEntry],
+    epoch: Epoch,
     files: Sequence[ResultFile],
+    older: Sequence[ResultFile],
 ) -> dict[int, str]:
-    """Which fragile queries cannot be finished over these new files, and why: one small job when all is well.
+    """Which fragile queries cannot be finished over an epoch's new files, and why: one small job when all is well.
 
-    Raises Spark's exception when it is not an expression that fails.
+    Groups of joined rows are tried when their windows close, with what `older` files hold of them. Raises Spark's
+    exception when it is not an expression that fails.
     """
-    touched = [
-        _Fragile(entry.query, body, entry.slot or 0)
-        for entry in entries
-        if (body := _fragile_body(entry.query)) is not None and _files_of(entry.query, files)
-    ]
-    return _try(spark, root, streams, touched, files) if touched else {}
+    new = _Results(spark, root, streams, files)
+    touched = []
+    for entry in entries:
+        match entry.query.plan.body:
+            case Join(then=JoinedRows(fragile=True, groups=groups)):
+                one = _fragile_join(entry, epoch, files, older, grouped=groups is not None)
+            case Aggregation(fragile=True) as body:
+                one = _Fragile(entry, body, _files_of(entry, files))
+            case Join(then=Aggregation(fragile=True) as body):
+                one = _Fragile(entry, body, _files_of(entry, files))
+            case _:
+                continue
+        if one.files:
+            touched.append(one)
+    return _try(new, touched) if touched else {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Results:
+    spark: SparkSession
+    root: Path
+    streams: dict[str, Stream]
+    files: Sequence[ResultFile]
 
 
 @dataclass(frozen=True, slots=True)
 class _Fragile:
-    """A query whose rows may not be finishable, with what finishes them."""
+    """A query whose rows may not be finishable: the files that hold them, and the windows of joined ones."""
 
-    query: Query
-    body: Aggregation | Join
-    slot: int
+    entry: QueryEntry
+    body: Aggregation | None
+    files: list[ResultFile]
+    ends: tuple[int, int] = (NEVER_US, FOREVER_US)
 
-
-def _fragile_body(query: Query) -> Aggregation | Join | None:
-    match query.plan.body:
-        case Join(then=Aggregation() as then) if then.fragile:
-            return then
-        case Join(then=JoinedRows(fragile=True)) as body:
-            return body
-        case Aggregation(fragile=True) as body:
-            return body
-    return None
+    @property
+    def id(self) -> int:
+        return int(self.entry.query.id)
 
 
-def _files_of(query: Query, files: Iterable[ResultFile]) -> list[ResultFile]:
-    signature = query_signature(query)
+def _fragile_join(
+    entry: QueryEntry,
+    epoch: Epoch,
+    files: Sequence[ResultFile],
+    older: Sequence[ResultFile],
+    *,
+    grouped: bool,
+) -> _Fragile:
+    if not grouped:
+        return _Fragile(entry, None, _files_of(entry, files))
+    streams = entry.query.plan.streams
+    closed_us, watermark_us = epoch.closed_us(streams), epoch.watermark_us(streams)
+    if watermark_us <= closed_us:
+        return _Fragile(entry, None, [])
+    held = [f for f in _files_of(entry, [*older, *files]) if f.max_us is None or f.max_us > closed_us]
+    return _Fragile(entry, None, held, (closed_us, watermark_us))
+
+
+def _files_of(entry: QueryEntry, files: Iterable[ResultFile]) -> list[ResultFile]:
+    query, signature = entry.query, query_signature(entry.query)
     return [f for f in files if f.signature == signature and f.min_query <= query.id <= f.max_query]
 
 
-def _try(
-    spark: SparkSession,
-    root: Path,
-    streams: dict[str, Stream],
-    queries: Sequence[_Fragile],
-    files: Sequence[ResultFile],
-) -> dict[int, str]:
+def _try(new: _Results, queries: Sequence[_Fragile]) -> dict[int, str]:
     """The queries that fail, found by halving."""
     tables: dict[tuple[str, str], list[_Fragile]] = defaultdict(list)
     finished: list[DataFrame] = []
     try:
         for one in queries:
-            if isinstance(one.body, Join):
-                mine = _files_of(one.query, files)
-                finished.append(_finish_joined(spark, root, streams, one, mine))
+            if one.body is None:
+                finished.append(_finish_joined(new, one))
             else:
-                tables[query_signature(one.query), one.query.plan.stream].append(one)
-        finished += [
-            _finish_all(spark, root, streams[stream], members, [f for f in files if f.signature == signature])
-            for (signature, stream), members in tables.items()
-        ]
+                query = one.entry.query
+                tables[query_signature(query), query.plan.stream].append(one)
+        finished += [_finish_all(new, table, stream, members) for (table, stream), members in tables.items()]
         reduce(DataFrame.unionAll, finished).write.format("noop").mode("overwrite").save()
     except Exception as error:
         if not query_caused(error):
             raise
         if len(queries) == 1:
-            return {int(queries[0].query.id): spark_reason(error)}
+            return {queries[0].id: spark_reason(error)}
         half = len(queries) // 2
-        left = _try(spark, root, streams, queries[:half], files)
-        return left | _try(spark, root, streams, queries[half:], files)
+        return _try(new, queries[:half]) | _try(new, queries[half:])
     return {}
 
 
-def _finish_all(
-    spark: SparkSession, root: Path, stream: Stream, queries: Sequence[_Fragile], files: Sequence[ResultFile]
-) -> DataFrame:
+def _finish_all(new: _Results, signature: str, stream: str, queries: Sequence[_Fragile]) -> DataFrame:
     """One number per row that cannot be had without finishing it: each row the way of its own query.
 
     CASE evaluates a branch only for the rows that take it, so a query meets its own expressions only.
     """
     ways: dict[str, list[int]] = defaultdict(list)
     ranges: dict[str, list[int]] = defaultdict(list)
-    bodies = {int(one.query.id): body for one in queries if isinstance(body := one.body, Aggregation)}
-    types = {int(one.query.id): [column.type.kind for column in one.query.plan.columns] for one in queries}
+    bodies = {one.id: one.body for one in queries if one.body is not None}
+    types = {one.id: [column.type.kind for column in one.entry.query.plan.columns] for one in queries}
     for id_, body in bodies.items():
         finished = f"xxhash64({', '.join(map(_hashable, body.finish, types[id_]))})"
         ways[finished if body.having is None else f"CASE WHEN {body.having} THEN {finished} END"].append(id_)
         if isinstance(body.window, Window):
             ranges[f"{body.window.range_us}L"].append(id_)
-    rows = stored_rows(spark, root, next(iter(bodies.values())), files)
+    files = [file for file in new.files if file.signature == signature]
+    rows = stored_rows(new.spark, new.root, next(iter(bodies.values())), files)
     rows = rows.where(F.col("query").isin(list(bodies)))
-    framed = with_window(rows, _began(_by_query(ranges)) if ranges else "window_start", stream)
+    framed = with_window(rows, _began(_by_query(ranges)) if ranges else "window_start", new.streams[stream])
     return framed.selectExpr(f"{_by_query(ways)} AS finished")
 
 
-def _finish_joined(
-    spark: SparkSession, root: Path, streams: dict[str, Stream], one: _Fragile, files: Sequence[ResultFile]
-) -> DataFrame:
+def _finish_joined(new: _Results, one: _Fragile) -> DataFrame:
     """The same for one query over joined rows, in every window that holds them."""
-    assert isinstance(one.body, Join) and isinstance(one.body.then, JoinedRows)
-    kinds = [column.type.kind for column in one.query.plan.columns]
-    rows = joined_rows(spark, root, streams, one.body, one.slot, files)
-    return rows.selectExpr(f"xxhash64({', '.join(map(_hashable, one.body.then.finish, kinds))}) AS finished")
+    plan = one.entry.query.plan
+    assert isinstance(plan.body, Join)
+    rows = finish_joined(
+        joined_rows(new.spark, new.root, new.streams, one.entry, one.files, *one.ends), plan.body
+    )
+    hashed = (_hashable(f"c{i}", column.type.kind) for i, column in enumerate(plan.columns))
+    return rows.selectExpr(f"xxhash64({', '.join(hashed)}) AS finished")
 
 
 def _hashable(text: str, kind: Kind) -> str:

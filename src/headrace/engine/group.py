@@ -32,8 +32,18 @@ from headrace.model.epoch import NEVER_US, Chunk, Epoch
 from headrace.model.errors import HeadraceError, LogError, StorageError
 from headrace.model.plan import ScanPath, SharedPlan
 from headrace.model.predicate import Operand, operands_of
-from headrace.model.query import Aggregation, Fallback, Join, Projection, Query, QueryId, Stream, StreamName
-from headrace.planner.shared import Member, plan_group
+from headrace.model.query import (
+    Aggregation,
+    Fallback,
+    Join,
+    JoinedRows,
+    Projection,
+    Query,
+    QueryId,
+    Stream,
+    StreamName,
+)
+from headrace.planner.shared import Member, plan_group, query_signature
 
 POOL = "headrace-main"
 """The FAIR pool that epochs run in."""
@@ -72,6 +82,13 @@ class Delivered:
     def results(self, entry: QueryEntry) -> list[ResultFile]:
         """The files that may hold rows of a query."""
         return [file for file in self.commit.results if may_hold(file, entry)]
+
+    def whole_after(self, entry: QueryEntry) -> int | None:
+        """The end of the last window of a query whose groups may be made of a part of their rows; None for most."""
+        match entry.query.plan.body:
+            case Join(then=JoinedRows(groups=groups)) if groups is not None:
+                return self.commit.lost.get(query_signature(entry.query))
+        return None
 
 
 class Group(Delivered):
@@ -218,7 +235,15 @@ class Group(Delivered):
         """The queries whose select list or HAVING fails on the rows of this epoch."""
         entries = self._catalog.active_entries(epoch.id)
         try:
-            return find_unfinishable(self._spark, self._warehouse.root, streams, entries, result.results)
+            return find_unfinishable(
+                self._spark,
+                self._warehouse.root,
+                streams,
+                entries,
+                epoch,
+                result.results,
+                self.commit.results,
+            )
         except Exception as error:
             if was_cancelled(error):
                 raise epoch_cancelled(epoch.id) from error
@@ -357,6 +382,7 @@ class Group(Delivered):
             partitions=self._partitions,
             expired=self.commit.expired,
             ended=self._ended(epoch, entries),
+            lost=self.commit.lost,
         )
 
     def _ended(self, epoch: Epoch, entries: dict[int, QueryEntry]) -> dict[str, int]:

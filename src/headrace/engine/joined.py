@@ -6,12 +6,14 @@ hold it follows from the tuples' event times, so it is worked out when rows are 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from headrace.catalog.queries import QueryEntry
 from headrace.engine.records import ResultFile
 from headrace.log.sources import literal_path
 from headrace.model.epoch import FOREVER_US, NEVER_US
@@ -29,15 +31,14 @@ def joined_rows(
     spark: SparkSession,
     root: Path,
     streams: dict[str, Stream],
-    body: Join,
-    slot: int,
+    entry: QueryEntry,
     files: Iterable[ResultFile],
     after_us: int = NEVER_US,
     until_us: int = FOREVER_US,
 ) -> DataFrame:
-    """Rows `(epoch, window_start, window_end, carried..)` of the query in a slot, for windows that end in
-    (after, until].
-    """
+    """Rows `(epoch, window_start, window_end, carried..)` of a query, for windows that end in (after, until]."""
+    body, slot = entry.query.plan.body, entry.slot
+    assert isinstance(body, Join) and slot is not None and entry.first_epoch is not None
     members = Joining(QueryId(0), slot, body).members()
     times = [
         Operand(name := streams[side.stream].event_time, streams[side.stream].column(name).type)
@@ -54,6 +55,9 @@ def joined_rows(
     ddl = ", ".join(f"{name} {type_}" for name, type_ in stored.items())
     rows = spark.read.schema(ddl).parquet(*(literal_path(str(root / file.path)) for file in files))
     rows = rows.where(F.getbit(f"qs{slot // WORD}", F.lit(slot % WORD)) == 1)
+    rows = rows.where(F.col("epoch") >= int(entry.first_epoch))
+    if entry.last_epoch is not None:
+        rows = rows.where(F.col("epoch") < int(entry.last_epoch))
     moments = [
         f"unix_micros(CAST({joined_column(*member, time)} AS TIMESTAMP))"
         for member, time in zip(members, times, strict=True)
@@ -88,6 +92,19 @@ def _long(value: int) -> str:
 
 
 def finish_joined(rows: DataFrame, body: Join) -> DataFrame:
-    """The query's columns as c0.."""
-    assert isinstance(body.then, JoinedRows)
-    return rows.select(*(F.expr(text).alias(f"c{i}") for i, text in enumerate(body.then.finish)))
+    """The query's columns as c0.., of rows or of groups of them."""
+    then = body.then
+    assert isinstance(then, JoinedRows)
+    rows = rows if then.where is None else rows.where(F.expr(then.where))
+    finish = [f"{text} AS c{i}" for i, text in enumerate(then.finish)]
+    if then.groups is None:
+        return rows.selectExpr(*finish)
+    relation = f"__headrace_joined_{uuid.uuid4().hex}"  # readers may be at work beside each other
+    having = "" if then.having is None else f" HAVING {then.having}"
+    rows.createTempView(relation)
+    try:
+        return rows.sparkSession.sql(
+            f"SELECT {', '.join(finish)} FROM {relation} GROUP BY {', '.join(then.groups)}{having}"
+        )
+    finally:
+        rows.sparkSession.catalog.dropTempView(relation)

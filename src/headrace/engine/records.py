@@ -70,9 +70,10 @@ class Commit:
 
     `rows` counts each query's result rows so far (keys are query ids as text). `quarantined` holds the queries that
     failed, with the epoch and the reason; rows of that epoch are not among the results. `stream_rows` counts each
-    stream's tuples so far, and how many of them were late. Keys are spread over
-    `partitions`, which stays while segments live. Results of epochs up to `expired` may be gone. `ended` holds, for
-    join queries that are no longer active, the watermark up to which their windows have closed.
+    stream's tuples so far, and how many of them were late. Keys are spread over `partitions`, which stays while
+    segments live. Results of epochs up to `expired` may be gone. `ended` holds, for join queries that are no longer
+    active, the watermark up to which their windows have closed, and `lost`, for tables of joined rows, the end of the
+    last window that may have lost some of its rows.
     """
 
     epoch: int
@@ -87,6 +88,7 @@ class Commit:
     partitions: int = 0
     expired: int = -1
     ended: dict[str, int] = field(default_factory=dict)
+    lost: dict[str, int] = field(default_factory=dict)
 
     def files(self) -> Iterator[str]:
         """Every file that this commit makes count."""

@@ -35,6 +35,7 @@ from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
 from headrace.model.errors import HeadraceError
 from headrace.model.query import Fallback, Join
 from headrace.model.window import SessionWindow, Window
+from headrace.planner.joins import is_joined
 from headrace.planner.shared import query_signature
 
 _LOGGER = logging.getLogger(__name__)
@@ -85,29 +86,33 @@ class Upkeep:
     def rewrite(self, commit: Commit) -> Commit:
         """The commit with old results expired and small ones merged; the files are already written."""
         faults.reach("compact.before")
-        results, expired = commit.results, commit.expired
+        results, expired, lost = commit.results, commit.expired, dict(commit.lost)
         if self._options.retention_us is not None:
-            results = self._younger(results, commit.epoch)
-            limit = self._clock() - self._options.retention_us / 1e6
-            old = [r for r in results if r.written_at < limit]
+            now = self._clock()
+            results = self._younger(results, commit.epoch, now)
+            limit = now - self._options.retention_us / 1e6
+            old = [r for r in results if r.written_at < limit and r.last_epoch < commit.epoch]
             if old:
-                results = tuple(r for r in results if r.written_at >= limit)
+                gone = {r.path for r in old}
+                results = tuple(r for r in results if r.path not in gone)
                 expired = max(expired, *(r.last_epoch for r in old))
+                for file in old:
+                    if is_joined(file.signature) and file.max_us is not None:
+                        lost[file.signature] = max(lost.get(file.signature, NEVER_US), file.max_us)
         results = self._put_merged(results)
         faults.reach("compact.after")
         self._start_merging(results)
-        return dataclasses.replace(commit, results=results, expired=expired)
+        return dataclasses.replace(commit, results=results, expired=expired, lost=lost)
 
-    def _younger(self, results: tuple[ResultFile, ...], epoch: int) -> tuple[ResultFile, ...]:
-        """Joined rows are stored before their windows close: their age counts from then on."""
+    def _younger(self, results: tuple[ResultFile, ...], epoch: int, now: float) -> tuple[ResultFile, ...]:
+        """Joined rows are stored before their windows close: their age counts from the epoch that closes them."""
         marks: dict[str, int] = {}
         sealed = self._sealer.epoch(epoch)
         for entry in self._catalog.active_entries(epoch):
             if isinstance(entry.query.plan.body, Join):
-                mark = sealed.watermark_us(entry.query.plan.streams)
+                mark = sealed.closed_us(entry.query.plan.streams)
                 signature = query_signature(entry.query)
                 marks[signature] = min(marks.get(signature, FOREVER_US), mark)
-        now = self._clock()
         return tuple(
             dataclasses.replace(file, written_at=now)
             if file.max_us is not None and file.max_us > marks.get(file.signature, FOREVER_US)

@@ -132,12 +132,17 @@ class Across:
 
 @dataclass(frozen=True, slots=True)
 class JoinedRows:
-    """A join's rows as they are: `finish` holds one Spark SQL expression per output column.
+    """A join's rows, and what is made of them when they are read: `finish` has an expression per output column.
 
-    It speaks of `window_start`, `window_end` and the carried names. `fragile` is as in Aggregation.
+    All of it is Spark SQL over `window_start`, `window_end` and the carried names: `where` is a condition that the
+    stored rows have not been asked yet, `groups` what they are grouped by (None: not at all), and `having` is about
+    groups. `fragile` is as in Aggregation.
     """
 
     finish: tuple[str, ...]
+    where: str | None = None
+    groups: tuple[str, ...] | None = None
+    having: str | None = None
     fragile: bool = False
 
 

@@ -76,6 +76,10 @@ def explain_query(query: Query, plan: SharedPlan | None) -> str:
 def _join_query_lines(body: Join) -> list[str]:
     if isinstance(body.then, JoinedRows):
         lines = ["shared join: each joined row is stored once with its query-set"]
+        if body.then.where is not None:
+            lines.append(f"  when rows are read: where {body.then.where}")
+        if body.then.groups is not None:
+            lines.append(f"  when rows are read: grouped by {', '.join(body.then.groups)}")
     else:
         lines = [
             "shared aggregation of a join by its key: a product of the streams' aggregations, nothing is joined"

@@ -33,9 +33,9 @@ def query_frame(
 ) -> DataFrame:
     """The query's result rows with the columns its SQL names.
 
-    `until_us` is the watermark up to which its windows have closed: joined rows are stored before that. For the audit,
-    `after_us` keeps only windows that end later, `began_us` only those that start later, and `first_epoch` only rows
-    delivered from that epoch on.
+    `until_us` is the watermark up to which its windows have closed: joined rows are stored before that. `after_us`
+    keeps only windows that end later, and for the audit `began_us` only those that start later and `first_epoch` only
+    rows delivered from that epoch on.
     """
     query, stream = entry.query, streams[entry.query.plan.stream]
     if not files:
@@ -48,8 +48,8 @@ def query_frame(
         case Join() as body if isinstance(body.then, Aggregation):
             frame = _windows(spark, root, stream, query, body.then, files, after_us, began_us)
         case Join() as body:
-            ends = (NEVER_US if after_us is None else after_us, until_us)
-            frame = _joined(spark, root, streams, entry, body, files, ends)
+            after = NEVER_US if after_us is None else after_us
+            frame = finish_joined(joined_rows(spark, root, streams, entry, files, after, until_us), body)
         case Fallback():
             frame = _plain(spark, root, query, files, first_epoch)
     return frame.toDF(*(column.name for column in query.plan.columns))
@@ -105,23 +105,6 @@ def _tuples(
     if entry.last_epoch is not None:
         frame = frame.where(F.col("epoch") < int(entry.last_epoch))
     return frame.select(*(F.col(output_column(o)).alias(f"c{i}") for i, o in enumerate(body.outputs)))
-
-
-def _joined(
-    spark: SparkSession,
-    root: Path,
-    streams: dict[str, Stream],
-    entry: QueryEntry,
-    body: Join,
-    files: Sequence[ResultFile],
-    ends: tuple[int, int],
-) -> DataFrame:
-    assert entry.slot is not None and entry.first_epoch is not None
-    rows = joined_rows(spark, root, streams, body, entry.slot, files, *ends)
-    rows = rows.where(F.col("epoch") >= int(entry.first_epoch))
-    if entry.last_epoch is not None:
-        rows = rows.where(F.col("epoch") < int(entry.last_epoch))
-    return finish_joined(rows, body)
 
 
 def _plain(

@@ -31,6 +31,8 @@ _FUNCTIONS = {
     "stddev": AggregateFunction.STDDEV_SAMP,
     "std": AggregateFunction.STDDEV_SAMP,
 }
+SHARED_FUNCTIONS = frozenset(_FUNCTIONS)
+
 _NUMERIC = frozenset((Kind.INTEGER, Kind.FLOATING, Kind.DECIMAL))
 _INTERVALS = frozenset((Kind.INTERVAL, Kind.MONTHS))
 _ORDERED = _NUMERIC | _INTERVALS

@@ -93,6 +93,9 @@ class CarriedShape:
 @dataclass(frozen=True, slots=True)
 class JoinedRowsShape:
     finish: tuple[Template, ...]
+    where: Template | None
+    groups: tuple[Template, ...] | None
+    having: Template | None
     fragile: bool
 
 
@@ -241,6 +244,15 @@ def _body(
             fragile=found.fragile,
         )
 
+    def joined_rows(found: JoinedRowsShape) -> JoinedRows:
+        return JoinedRows(
+            finish=tuple(map(fill, found.finish)),
+            where=None if found.where is None else fill(found.where),
+            groups=None if found.groups is None else tuple(map(fill, found.groups)),
+            having=None if found.having is None else fill(found.having),
+            fragile=found.fragile,
+        )
+
     match shape.body:
         case FallbackShape(reason):
             return Fallback(fill(Template.of(reason)), window)
@@ -253,7 +265,5 @@ def _body(
                 tuple(map(side_of, joined, sides)),
                 tuple(Carried(item.name, item.side, item.operand.bind(fill)) for item in carried),
                 across,
-                JoinedRows(tuple(map(fill, then.finish)), then.fragile)
-                if isinstance(then, JoinedRowsShape)
-                else aggregation(then, TRUE),
+                joined_rows(then) if isinstance(then, JoinedRowsShape) else aggregation(then, TRUE),
             )

@@ -1,7 +1,8 @@
 """Which joins the shared operator runs: sides, key, conditions across sides, and what is done with the rows.
 
 Conjuncts over one side become its predicate. Equalities between sides make the key: the classes of equal values that
-every side has a part in. What is left must compare a value of one side with a value of another.
+every side has a part in. Comparisons of a value of one side with a value of another are decided while rows are joined;
+what is left is a filter of the stored rows, and so are groups that are not the join's keys: both wait for a reader.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from headrace.model.predicate import Op
-from headrace.model.query import Across
+from headrace.model.query import Across, Stream
 from headrace.model.types import TIMESTAMP, Column, Kind, SqlType
-from headrace.sql.aggregates import NotShared, plan_aggregation, window_struct
+from headrace.sql.aggregates import SHARED_FUNCTIONS, NotShared, plan_aggregation, window_struct
 from headrace.sql.binding import (
     AggregationShape,
     CarriedShape,
@@ -25,11 +26,11 @@ from headrace.sql.binding import (
 )
 from headrace.sql.conjuncts import conjuncts, in_order
 from headrace.sql.dialect import render
-from headrace.sql.functions import function_name
+from headrace.sql.functions import function_name, is_aggregate
 from headrace.sql.joins import JoinOrigin
 from headrace.sql.predicates import Compiler
 from headrace.sql.resolve import Flat, column, enclosed
-from headrace.sql.safety import cannot_raise
+from headrace.sql.safety import cannot_raise, safe_kind
 from headrace.sql.templates import Template
 from headrace.sql.windows import is_window_column, window_edge
 
@@ -43,6 +44,22 @@ _OPS: dict[type[exp.Expr], Op] = {
 _COMPARED = frozenset(
     (Kind.INTEGER, Kind.FLOATING, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ, Kind.BOOLEAN, Kind.STRING)
 )
+_ORDERLESS = SHARED_FUNCTIONS | {
+    *("any", "bit_and", "bit_or", "bit_xor", "bool_and", "bool_or", "count", "count_if", "every", "some"),
+    *(
+        "corr",
+        "covar_pop",
+        "covar_samp",
+        "kurtosis",
+        "median",
+        "percentile",
+        "skewness",
+        "try_avg",
+        "try_sum",
+    ),
+}
+"""Aggregates whose value does not hang on the order of their input."""
+
 _KEYS = _COMPARED | {Kind.DECIMAL, Kind.TIME}
 
 TypesOf = Callable[[list[str]], list[SqlType]]
@@ -51,7 +68,6 @@ TypesOf = Callable[[list[str]], list[SqlType]]
 def plan_join(
     flat: Flat,
     origin: JoinOrigin,
-    columns: Sequence[Column],
     types_of: TypesOf,
     literals: tuple[str, ...],
     timezone: str,
@@ -62,12 +78,20 @@ def plan_join(
         raise NotShared(f"{kind} JOIN has no shared form")
     if any(side.opaque for side in origin.sides):
         raise NotShared("a join of aggregations has no shared form")
-    plan = _Plan(flat, origin, types_of, literals, timezone)
-    plan.sort_conditions()
-    sides = plan.sides()
-    across = plan.across()
-    then = plan.rows(columns) if flat.group is None else plan.aggregation()
-    return JoinShape(sides, tuple(plan.carried.values()), across, then)
+
+    def finished(then: Callable[[_Plan], JoinedRowsShape | AggregationShape]) -> JoinShape:
+        plan = _Plan(flat, origin, types_of, literals, timezone)
+        plan.sort_conditions()
+        sides, across = plan.sides(), plan.across()
+        last = then(plan)
+        return JoinShape(sides, tuple(plan.carried.values()), across, last)
+
+    if flat.group is None:
+        return finished(_Plan.rows)
+    try:
+        return finished(_Plan.aggregation)
+    except NotShared:
+        return finished(_Plan.groups)
 
 
 @dataclass(slots=True)
@@ -80,26 +104,50 @@ class _Plan:
     own: dict[int, list[exp.Expr]] = field(default_factory=dict)
     equalities: list[tuple[exp.Expr, exp.Expr]] = field(default_factory=list)
     compared: list[tuple[exp.Expr, Op, exp.Expr]] = field(default_factory=list)
+    residual: list[exp.Expr] = field(default_factory=list)
+    raising: exp.Expr | None = None
     carried: dict[tuple[int, str], CarriedShape] = field(default_factory=dict)
     keys: list[tuple[dict[int, exp.Expr], SqlType]] = field(default_factory=list)
 
     # conditions
 
     def sort_conditions(self) -> None:
-        """Every conjunct to the side it is about, to the equalities, or to the comparisons across sides."""
+        """Every conjunct to the side it is about, to the equalities, to comparisons across sides, or to the rest."""
         for whole in self.flat.where:
             for node in conjuncts(whole):
-                if any(map(is_window_column, node.find_all(exp.Column))):
-                    raise NotShared(f"{self._text(node)} asks each row for its window")
                 sides = self.origin.sides_in(node)
-                if len(sides) <= 1:
+                if any(map(is_window_column, node.find_all(exp.Column))):
+                    self._leave(node)
+                elif len(sides) <= 1:
                     self.own.setdefault(min(sides, default=0), []).append(node)
                 elif isinstance(node, exp.EQ) and self._two_sided(node):
                     self.equalities.append((node.this.unnest(), node.expression.unnest()))
                 elif type(node) in _OPS and self._two_sided(node):
+                    self._check_last()
                     self.compared.append((node.this.unnest(), _OPS[type(node)], node.expression.unnest()))
                 else:
-                    raise NotShared(f"{self._text(node)} is more than a comparison of one side with another")
+                    self._leave(node)
+
+    def _leave(self, node: exp.Expr) -> None:
+        """A condition for whoever reads the rows. One that may raise is asked of the rows that Spark asks it of only
+        when two streams are joined and nothing but equalities comes after it.
+        """
+        self._check_last()
+        if node.find(exp.RegexpLike, exp.Div) or not cannot_raise(_over_row(node), self._row, self.literals):
+            self.raising = node
+            if len(self.origin.sides) > 2:
+                self._check_last()
+        self.residual.append(node)
+
+    def _check_last(self) -> None:
+        if self.raising is not None:
+            raise NotShared(f"{self._text(self.raising)} may fail for rows that other conditions reject")
+
+    @property
+    def _row(self) -> Stream:
+        """Stored rows as expressions see them."""
+        stream, edges = self.origin.stream, (Column(f"window_{edge}", TIMESTAMP) for edge in ("start", "end"))
+        return replace(stream, columns=(*stream.columns, *edges))
 
     def _two_sided(self, node: exp.Expr) -> bool:
         parts = [self.origin.sides_in(part) for part in (node.this, node.expression)]
@@ -212,9 +260,9 @@ class _Plan:
             types = self._types([left, right])
             whole = all(type_.kind is Kind.INTEGER for type_ in types)
             if not whole and (types[0] != types[1] or types[0].kind not in _COMPARED):
-                raise NotShared(
-                    f"{self._text(left)} and {self._text(right)} are of types that are not compared"
-                )
+                kind = next(kind for kind, known in _OPS.items() if known is op)
+                self._leave(kind(this=enclosed(left), expression=enclosed(right)))
+                continue
             places = [self._carry(node, type_) for node, type_ in zip((left, right), types, strict=True)]
             found.append(Across(places[0], op, places[1]))
         return tuple(found)
@@ -246,18 +294,87 @@ class _Plan:
                 if self.origin.side_of(found.name) is not None:
                     self._carry(found, self.origin.stream.column(found.name).type)
 
-    def rows(self, columns: Sequence[Column]) -> JoinedRowsShape:
+    def rows(self) -> JoinedRowsShape:
         """The rows as they are, finished when they are read."""
-        self._carry_columns(item.node for item in self.flat.items)
-        nodes = [_over_row(item.node) for item in self.flat.items]
-        edges = tuple(Column(f"window_{edge}", TIMESTAMP) for edge in ("start", "end"))
-        row = type(self.origin.stream)(
-            self.origin.stream.name, (*self.origin.stream.columns, *edges), self.origin.stream.event_time, 0
+        nodes = self._finished(item.node for item in self.flat.items)
+        return JoinedRowsShape(_texts(nodes), self._residual(), None, None, self._may_raise(nodes))
+
+    def groups(self) -> JoinedRowsShape:
+        """The rows in groups that are made when they are read."""
+        if self.flat.grouping_sets or self.flat.distinct:
+            raise NotShared("grouping sets and DISTINCT over a join have no shared form")
+        for call in (found for node in self.flat.expressions() for found in node.find_all(exp.Anonymous)):
+            if is_aggregate(call) and function_name(call) not in _ORDERLESS:
+                raise NotShared(f"{self._text(call)} may hang on the order of the joined rows")
+        keys = [node for node in self.flat.group or () if not (is_window_column(node) or window_edge(node))]
+        for key in keys:
+            if not self.origin.sides_in(key) or any(map(is_window_column, key.find_all(exp.Column))):
+                raise NotShared(
+                    f"the key {self._text(key)} is not computed from columns of the streams alone"
+                )
+        finish, having = (
+            self._finished(nodes) for nodes in ((i.node for i in self.flat.items), self.flat.having)
         )
-        fragile = any(
-            node.find(exp.RegexpLike) or not cannot_raise(node, row, self.literals) for node in nodes
+        found = self._finished(keys)
+        for node in (*finish, *having):
+            self._vouch(node)
+        return JoinedRowsShape(
+            _texts(finish),
+            self._residual(),
+            (Template.of("window_start"), Template.of("window_end"), *_texts(found)),
+            _all_of(having),
+            self._may_raise([*finish, *having, *found]),
         )
-        return JoinedRowsShape(tuple(Template.of(render(node)) for node in nodes), fragile)
+
+    def _finished(self, nodes: Iterable[exp.Expr]) -> list[exp.Expr]:
+        """Expressions over stored rows, which carry what these ask for."""
+        asked = list(nodes)
+        self._carry_columns(asked)
+        return [_over_row(node) for node in asked]
+
+    def _residual(self) -> Template | None:
+        return _all_of(self._finished(self.residual))
+
+    def _may_raise(self, nodes: Iterable[exp.Expr]) -> bool:
+        return self.raising is not None or any(
+            node.find(exp.RegexpLike) or not cannot_raise(node, self._row, self.literals) for node in nodes
+        )
+
+    def _vouch(self, node: exp.Expr) -> None:
+        """Mark the aggregates in `node` that no rows make fail."""
+        for call in node.find_all(exp.Anonymous):
+            if is_aggregate(call) and (kind := self._aggregate_kind(call)) is not None:
+                call.meta["harmless"] = kind
+                outer = call.parent
+                if isinstance(outer, exp.Filter) and cannot_raise(
+                    outer.expression.this, self._row, self.literals
+                ):
+                    outer.meta["harmless"] = kind
+
+    def _aggregate_kind(self, call: exp.Anonymous) -> Kind | None:
+        """The kind of an aggregate's value; None when it may fail: sums of BIGINT and decimals overflow."""
+        inputs = [
+            part for a in call.expressions for part in (a.expressions if isinstance(a, exp.Distinct) else [a])
+        ]
+        kinds = [
+            Kind.INTEGER if isinstance(node, exp.Star) else safe_kind(node, self._row, self.literals)
+            for node in inputs
+        ]
+        name = function_name(call)
+        if None in kinds or any(node.find(exp.RegexpLike) for node in inputs):
+            return None
+        if name in ("count", "count_if"):
+            return Kind.INTEGER
+        if name in ("min", "max"):
+            return kinds[0]
+        if name == "sum" and kinds[0] is Kind.INTEGER:
+            narrow = (
+                isinstance(inputs[0], exp.Column) and self._row.column(inputs[0].name).type.name != "bigint"
+            )
+            return Kind.INTEGER if narrow else None
+        return (
+            Kind.FLOATING if name in SHARED_FUNCTIONS and kinds[0] in (Kind.INTEGER, Kind.FLOATING) else None
+        )
 
     def aggregation(self) -> AggregationShape:
         """An aggregation of the rows by the join's key, each aggregate over one side."""
@@ -295,8 +412,8 @@ class _Plan:
 
     def _check_keys(self) -> None:
         """Groups must be the join's keys: then no row has to be joined to know its group."""
-        if self.compared:
-            raise NotShared("an aggregation of joined rows under a condition across sides has no shared form")
+        if self.compared or self.residual:
+            raise NotShared("joined rows under a condition across sides are no products")
         known = [{render(node) for node in key.values()} for key, _ in self.keys]
         found: set[int] = set()
         for node in self.flat.group or ():
@@ -310,6 +427,14 @@ class _Plan:
             found.add(place)
         if len(found) < len(known):
             raise NotShared("an aggregation by a part of the join's key has no shared form")
+
+
+def _texts(nodes: Iterable[exp.Expr]) -> tuple[Template, ...]:
+    return tuple(Template.of(render(node)) for node in nodes)
+
+
+def _all_of(nodes: Sequence[exp.Expr]) -> Template | None:
+    return Template.of(" AND ".join(f"({render(node)})" for node in nodes)) if nodes else None
 
 
 def _over_row(node: exp.Expr) -> exp.Expr:

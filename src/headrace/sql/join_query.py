@@ -73,7 +73,7 @@ class _JoinBuild:
         columns = self._columns(flat, render_joined(flat, names, plainly))
         finals = [column.name for column in columns]
         return self._shape(
-            self._body(flat, columns),
+            self._body(flat),
             columns,
             Template.of(render_joined(flat, finals, plainly)),
             Template.of(render_joined(flat, finals, logged)),
@@ -205,9 +205,9 @@ class _JoinBuild:
         sql = f"SELECT {items} FROM {quote_name(self.origin.stream.name)}"
         return [c.type for c in self.analyzer.schema(self._fill(Template.of(sql)), self.origin.stream)]
 
-    def _body(self, flat: Flat, columns: tuple[Column, ...]) -> BodyShape:
+    def _body(self, flat: Flat) -> BodyShape:
         try:
-            return plan_join(flat, self.origin, columns, self._types_of, self.literals, self.timezone)
+            return plan_join(flat, self.origin, self._types_of, self.literals, self.timezone)
         except NotShared as reason:
             return FallbackShape(str(reason))
 
