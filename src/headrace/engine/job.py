@@ -16,9 +16,10 @@ from pyspark.sql import SparkSession
 
 from headrace.engine.catalyst import chunk_frame, scan_catalyst
 from headrace.engine.errors import reported_error
+from headrace.engine.handover import Shipped, clear_handover
 from headrace.engine.records import ResultFile, SegmentFile
 from headrace.engine.reduce import reduce_task
-from headrace.engine.tasks import EpochTask, Shipped, scan_task
+from headrace.engine.tasks import EpochTask, scan_task
 from headrace.model.epoch import Chunk, Epoch
 from headrace.model.plan import AggregatingOperator, Operator, ScanPath, SelectionOperator, SharedPlan
 from headrace.model.query import Stream
@@ -95,7 +96,12 @@ def run_job(
             operands = list(dict.fromkeys(operand for read in slow for operand in read.scanned))
             frame = chunk_frame(spark, root, streams[name], chunks)
             scans.append(scan_catalyst(frame, task, name, operands))
-    for report in _run_stages(spark, _loads(work, spark.sparkContext.defaultParallelism), scans, partitions):
+    loads = _loads(work, spark.sparkContext.defaultParallelism)
+    try:
+        reports = _run_stages(spark, loads, scans, partitions)
+    finally:
+        clear_handover(root)
+    for report in reports:
         result.add(json.loads(report))
     return result
 

@@ -16,13 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.catalog import faults
+from headrace.engine.handover import Shipped, take_over
 from headrace.engine.records import SegmentFile
 from headrace.engine.result_files import ResultWriter
-from headrace.engine.tasks import EpochTask, PreparedPlan, Shipped, attempt_name, error_fields, prepared_plan
+from headrace.engine.tasks import EpochTask, PreparedPlan, attempt_name, error_fields, prepared_plan
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.plan import JoinOperator, Operator, SessionOperator
 from headrace.operators.aggregation import Emit, reduce_aggregation
-from headrace.operators.bundle import Item, read_bundle, write_bundle
+from headrace.operators.bundle import Blob, Item, read_bundle, write_bundle
 from headrace.operators.join import reduce_join
 from headrace.operators.join_block import JoinedBlock, stored_rows
 from headrace.operators.join_logic import JoinLogic
@@ -43,24 +44,29 @@ Decoded = TypeVar("Decoded")
 
 def reduce_task(shipped: Iterable[Shipped]) -> Iterator[str]:
     """Everything one partition received: fold it, write segments and results, report."""
-    received: dict[str, list[bytes]] = {}
+    received: dict[str, list[Blob]] = {}
+    files: list[tuple[str, bytes]] = []
     control: dict[str, Any] | None = None
     for _, (kind, name, blob) in shipped:
         match kind:
             case "tuples":
                 received.setdefault(name, []).append(blob)
+            case "file":
+                files.append((name, blob))
             case "report":
                 yield blob.decode()
             case "control":
                 control = json.loads(blob)
     if control is not None:
+        for name, blob in files:
+            received.setdefault(name, []).append(take_over(control["task"]["root"], blob))
         try:
             yield json.dumps(_reduce(control, received))
         except HeadraceError as error:
             yield json.dumps({"error": error_fields(error)})
 
 
-def _reduce(control: dict[str, Any], received: dict[str, list[bytes]]) -> dict[str, Any]:
+def _reduce(control: dict[str, Any], received: dict[str, list[Blob]]) -> dict[str, Any]:
     started = time.perf_counter()
     task, partition = EpochTask(**control["task"]), control["partition"]
     prepared = prepared_plan(task.root, task.plan)
@@ -113,7 +119,7 @@ class _Partition:
     writer: ResultWriter
 
     def run(
-        self, prepared: PreparedPlan, id_: str, blobs: list[bytes], held: list[SegmentFile], factors: Factors
+        self, prepared: PreparedPlan, id_: str, blobs: list[Blob], held: list[SegmentFile], factors: Factors
     ) -> _Done:
         """Run the operator of this id over what it received and the segments it holds."""
         if id_ in prepared.joins:
@@ -127,7 +133,7 @@ class _Partition:
         return _Done(done.segments, {}, done.failures)
 
     def _windows(
-        self, logic: AggregationLogic, blobs: list[bytes], held: list[SegmentFile], emit: Emit
+        self, logic: AggregationLogic, blobs: list[Blob], held: list[SegmentFile], emit: Emit
     ) -> _Done:
         kept, absorbed, level = absorb(held)
         reduced = reduce_aggregation(
@@ -144,7 +150,7 @@ class _Partition:
             kept.append(self._write(logic.operator, items, level, last_end_us))
         return _Done(kept, reduced.rows, reduced.failures)
 
-    def _sessions(self, logic: SessionLogic, blobs: list[bytes], held: list[SegmentFile]) -> _Done:
+    def _sessions(self, logic: SessionLogic, blobs: list[Blob], held: list[SegmentFile]) -> _Done:
         reduced = reduce_sessions(
             logic,
             receive_micros(logic.operator, blobs),
@@ -159,7 +165,7 @@ class _Partition:
             segments.append(self._write(logic.operator, items, 0, last_end_us))
         return _Done(segments, reduced.rows, reduced.failures)
 
-    def _join(self, logic: JoinLogic, blobs: list[bytes], held: list[SegmentFile]) -> _Done:
+    def _join(self, logic: JoinLogic, blobs: list[Blob], held: list[SegmentFile]) -> _Done:
         kept, absorbed, level = absorb(held)
         chains = logic.operator.chains
 

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from headrace.catalog import faults
 from headrace.catalog.warehouse import open_envelope
+from headrace.engine.handover import Shipped, hand_over, shipped_bytes
 from headrace.engine.result_files import ResultWriter
 from headrace.model.epoch import NEVER_US
 from headrace.model.errors import HeadraceError, LogError
@@ -42,9 +43,6 @@ from headrace.operators.selection import SelectionLogic
 from headrace.operators.session_logic import SessionLogic
 from headrace.operators.tuples import combine_tuples, prepare_tuples, ship_tuples
 from headrace.planner import shared as _registers_plan_classes  # noqa: F401
-
-Shipped = tuple[int, tuple[str, str, bytes]]
-"""(reduce partition, (kind, name, blob)): what map tasks send."""
 
 REPORT = pa.schema([("report", pa.string())])
 REPORT_DDL = "report string"
@@ -137,13 +135,13 @@ def map_tuples(
                 tuples = prepare_tuples(operator, columns, task.closed_us(operator))
                 if tuples is not None:
                     for shipment in ship_tuples(operator, combine_tuples(operator, tuples), task.partitions):
-                        yield shipment.partition, ("tuples", operator.id, shipment.blob)
+                        yield hand_over(task.root, shipment.partition, operator.id, shipment.blob)
             case SessionOperator():
                 micros = prepare_micros(operator, columns, task.closed_us(operator))
                 if micros is not None:
                     micros = combine_micros(operator, micros, task.closed_us(operator))
                     for shipment in ship_micros(operator, micros, task.partitions):
-                        yield shipment.partition, ("tuples", operator.id, shipment.blob)
+                        yield hand_over(task.root, shipment.partition, operator.id, shipment.blob)
             case SelectionOperator():
                 logic = prepared.selections[operator.id]
                 table, counts = logic.select(columns, rows, task.epoch)
@@ -156,7 +154,7 @@ def map_tuples(
                 join = prepared.joins[operator.id]
                 joining = prepare_join(join, read, columns, task.closed_us(operator))
                 for shipment in () if joining is None else ship_join(join, joining, task.partitions):
-                    yield shipment.partition, ("tuples", operator.id, shipment.blob)
+                    yield hand_over(task.root, shipment.partition, operator.id, shipment.blob)
 
 
 def scan_task(work: str) -> Iterator[Shipped]:
@@ -204,7 +202,7 @@ def _scan(spec: dict[str, Any]) -> Iterator[Shipped]:
             for out in map_tuples(
                 task, stream, ScanPath.FAST, columns, table.num_rows, f"m{spec['number']}-{number}"
             ):
-                shipped += len(out[1][2])
+                shipped += shipped_bytes(out)
                 yield out
             pieces = []
     faults.reach_task("task.map")

@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+Blob = bytes | memoryview
+"""A bundle in memory, or in a file that is mapped."""
+
 Item = Any
 """A numpy array or an Arrow table (pyarrow has no types that mypy knows)."""
 
@@ -57,7 +60,7 @@ def _encoded(item: Item) -> tuple[str, list[int], memoryview]:
     return array.dtype.str, list(array.shape), array.reshape(-1).view(np.uint8).data
 
 
-def read_bundle(source: pa.NativeFile | pa.Buffer | bytes) -> dict[str, Item]:
+def read_bundle(source: pa.NativeFile | pa.Buffer | Blob) -> dict[str, Item]:
     """The items of a bundle; arrays are views of the source where it is in memory or memory-mapped.
 
     Raises ValueError for anything that is not a whole bundle.

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.epoch import NEVER_US
-from headrace.operators.bundle import Item, pack_bundle, read_bundle
+from headrace.operators.bundle import Blob, Item, pack_bundle, read_bundle
 from headrace.operators.encode import Bools, Ints, narrow, one_chunk, to_physical
 from headrace.operators.join_keys import RowKeys, concat_keys, encode_row_keys, partition_rows
 from headrace.operators.join_logic import InputLogic, JoinLogic
@@ -108,7 +108,7 @@ def _items(input_: int, keys: RowKeys, body: Body) -> dict[str, Item]:
     return items
 
 
-def receive_join(logic: JoinLogic, blobs: Sequence[bytes]) -> list[JoinTuples | None]:
+def receive_join(logic: JoinLogic, blobs: Sequence[Blob]) -> list[JoinTuples | None]:
     """All blobs of one partition, as one batch per input."""
     parts: list[list[JoinTuples]] = [[] for _ in logic.inputs]
     for blob in blobs:

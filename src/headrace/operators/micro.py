@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.model.epoch import NEVER_US
 from headrace.model.plan import SessionOperator
-from headrace.operators.bundle import Item, pack_bundle, read_bundle
+from headrace.operators.bundle import Blob, Item, pack_bundle, read_bundle
 from headrace.operators.encode import Array, Ints, narrow, to_physical
 from headrace.operators.keys import Keys, encode_keys, route_keys, unify_keys
 from headrace.operators.lanes import Parts
@@ -186,7 +186,7 @@ def _items(
     return items | measure_items(operator, micros.measures, micros.words, rows)
 
 
-def receive_micros(operator: SessionOperator, blobs: Sequence[bytes]) -> MicroSessions | None:
+def receive_micros(operator: SessionOperator, blobs: Sequence[Blob]) -> MicroSessions | None:
     """All blobs of one partition as one batch, with keys and string ranks made common."""
     parts = [_received(operator, read_bundle(blob)) for blob in blobs]
     if not parts:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.model.plan import AggregatingOperator, AggregationOperator, LaneKind, Measure
 from headrace.model.predicate import Operand
 from headrace.model.types import Kind, SqlType
-from headrace.operators.bundle import Item, pack_bundle, read_bundle
+from headrace.operators.bundle import Blob, Item, pack_bundle, read_bundle
 from headrace.operators.encode import (
     Array,
     Ints,
@@ -212,7 +212,7 @@ def _shrink(values: Array) -> Array:
     return values[:1] if len(values) and (values[0] == values).all() else narrow(values)
 
 
-def receive_tuples(operator: AggregationOperator, blobs: Sequence[bytes]) -> Tuples | None:
+def receive_tuples(operator: AggregationOperator, blobs: Sequence[Blob]) -> Tuples | None:
     """All blobs of one partition as one batch, with keys, slices and string ranks made common."""
     parts = [_received(operator, read_bundle(blob)) for blob in blobs]
     if not parts:

@@ -1,0 +1,53 @@
+"""What map tasks hand to reduce tasks: small blobs through Spark's shuffle, large ones through files of the warehouse.
+
+A blob in the shuffle is pickled, copied to the JVM, compressed, written, and all of that backwards; a file is written
+once and mapped. Files are for one job, which removes them, with any that a killed one left.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+
+HANDOVER = "groups/main/handover"
+
+LARGE_BYTES = 1 << 18
+"""Blobs from this size on are files."""
+
+Shipped = tuple[int, tuple[str, str, bytes]]
+"""(reduce partition, (kind, name, blob)): what map tasks send."""
+
+
+def hand_over(root: str, partition: int, operator: str, blob: bytes) -> Shipped:
+    """Tuples of an operator for a reduce partition."""
+    if len(blob) < LARGE_BYTES:
+        return partition, ("tuples", operator, blob)
+    rel = f"{HANDOVER}/{operator}-p{partition}-{uuid.uuid4().hex}"
+    path = Path(root, rel)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(blob)
+    return partition, ("file", operator, json.dumps([rel, len(blob)]).encode())
+
+
+def shipped_bytes(shipped: Shipped) -> int:
+    """How much a reduce task gets, by whatever way."""
+    _, (kind, _, blob) = shipped
+    return int(json.loads(blob)[1]) if kind == "file" else len(blob)
+
+
+def take_over(root: str, blob: bytes) -> memoryview:
+    """The blob in a file."""
+    rel, size = json.loads(blob)
+    with pa.memory_map(str(Path(root, rel))) as source:
+        found = source.read_buffer()
+    if found.size != size:
+        raise OSError(f"{rel} has {found.size} bytes of {size}")
+    return memoryview(found)
+
+
+def clear_handover(root: Path) -> None:
+    shutil.rmtree(root / HANDOVER, ignore_errors=True)
