@@ -47,11 +47,11 @@ format: setup ## rewrite the code in house format (ruff)
 type: setup ## check types (mypy)
 	$(BIN)/mypy
 
-unit: setup ## run the tests that need no JVM, in seconds
-	$(BIN)/pytest -m "not spark and not cluster and not crash"
+unit: setup ## run the tests that need no JVM, in seconds, on all cores
+	$(BIN)/pytest -n auto --maxprocesses 8 -m "not spark and not cluster and not crash"
 
-test: java setup ## run all tests
-	$(BIN)/pytest
+test: java unit ## run all tests; those of Spark one by one
+	$(BIN)/pytest -m "spark or cluster or crash"
 
 check: lint type test ## lint, types and all tests: what CI runs
 

@@ -6,12 +6,15 @@ Two streams of sales; nothing is late in the first part, so that plain Spark ove
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from session_samples import SALES, at, info, rows, sale
 
 from headrace.catalog.queries import QueryState
+from headrace.engine import job
+from headrace.engine.handover import HANDOVER, clear_handover
 from headrace.engine.upkeep import UpkeepOptions
 from headrace.results.compare import compare_rows
 
@@ -278,3 +281,24 @@ def test_groups_that_have_lost_rows_to_retention_are_gone_as_a_whole(open_sessio
     assert len(seen) > 3 and all(len(counts) == 1 for counts in seen.values()), seen
     assert len(rows(query)) < len(seen)
     assert query.audit().ok
+
+
+def test_large_epochs_go_through_files_that_nobody_finds_afterwards(
+    open_session: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed: list[str] = []
+
+    def clear(root: Path) -> None:
+        handed.extend(path.name for path in (root / HANDOVER).iterdir())
+        clear_handover(root)
+
+    monkeypatch.setattr(job, "clear_handover", clear)
+    hr = with_both(open_session())
+    query = hr.create_query(
+        "SELECT a.id FROM sales [RANGE 1 MINUTE] AS a, returns [RANGE 1 MINUTE] AS b WHERE a.id = b.id"
+    )
+    for name in ("sales", "returns"):
+        hr.append(name, [sale(i / 1000) | {"id": i} for i in range(50_000)] + [sale(100)])
+    hr.run_available()
+    assert len(handed) >= 2 and not (hr._warehouse.root / HANDOVER).exists()
+    assert len(rows(query)) == 50_000 and query.audit().ok

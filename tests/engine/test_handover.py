@@ -1,0 +1,43 @@
+"""Blobs from map to reduce tasks: small ones travel, large ones are files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.engine.handover import (
+    HANDOVER,
+    LARGE_BYTES,
+    clear_handover,
+    hand_over,
+    shipped_bytes,
+    take_over,
+)
+
+
+def test_small_blobs_travel(tmp_path: Path) -> None:
+    blob = b"x" * (LARGE_BYTES - 1)
+    shipped = hand_over(str(tmp_path), 1, "joins-1", blob)
+    assert shipped == (1, ("tuples", "joins-1", blob))
+    assert shipped_bytes(shipped) == len(blob)
+    assert not (tmp_path / HANDOVER).exists()
+
+
+def test_large_blobs_are_files_of_their_own_until_they_are_cleared(tmp_path: Path) -> None:
+    blobs = [bytes([n]) * LARGE_BYTES for n in range(2)]
+    shipped = [hand_over(str(tmp_path), 0, "joins-1", blob) for blob in blobs]
+    taken = [take_over(str(tmp_path), blob) for _, (_, _, blob) in shipped]
+    assert taken == blobs and list(map(shipped_bytes, shipped)) == [LARGE_BYTES] * 2
+    clear_handover(tmp_path)
+    assert not (tmp_path / HANDOVER).exists()
+    assert taken == blobs, "what is mapped stays readable"
+    clear_handover(tmp_path)
+
+
+def test_a_file_that_was_cut_off_is_named(tmp_path: Path) -> None:
+    _, (_, _, blob) = hand_over(str(tmp_path), 0, "joins-1", b"x" * LARGE_BYTES)
+    (path,) = (tmp_path / HANDOVER).iterdir()
+    path.write_bytes(b"x")
+    with pytest.raises(OSError, match=path.name):
+        take_over(str(tmp_path), blob)
