@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup java lint format type unit test check demo bench kernels clean
+.PHONY: help setup java lint format type unit test thorough check demo bench kernels clean
 
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -15,7 +15,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	"$$p" -c '$(NEW_ENOUGH)' 2>/dev/null && { command -v "$$p"; break; }; done)
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP) ## create .venv and install Headrace with its tools
 
@@ -52,6 +52,9 @@ unit: setup ## run the tests that need no JVM, in seconds, on all cores
 
 test: java unit ## run all tests; those of Spark one by one
 	$(BIN)/pytest -m "spark or cluster or crash"
+
+thorough: java setup ## all tests, with more of what is random and what takes minutes
+	HEADRACE_THOROUGH=1 HEADRACE_EXAMPLES=100 HEADRACE_PROPERTY_ROUNDS=8 $(BIN)/pytest
 
 check: lint type test ## lint, types and all tests: what CI runs
 

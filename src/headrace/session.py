@@ -539,6 +539,7 @@ class Session:
                 self._group.index,
                 commit.epoch,
                 commit.expired,
+                self._group.whole_after(entry),
             )
 
     # closing

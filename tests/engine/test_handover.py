@@ -18,7 +18,7 @@ from headrace.engine.handover import (
 
 def test_small_blobs_travel(tmp_path: Path) -> None:
     blob = b"x" * (LARGE_BYTES - 1)
-    shipped = hand_over(str(tmp_path), 1, "joins-1", blob)
+    shipped = hand_over(str(tmp_path), LARGE_BYTES, 1, "joins-1", blob)
     assert shipped == (1, ("tuples", "joins-1", blob))
     assert shipped_bytes(shipped) == len(blob)
     assert not (tmp_path / HANDOVER).exists()
@@ -26,7 +26,7 @@ def test_small_blobs_travel(tmp_path: Path) -> None:
 
 def test_large_blobs_are_files_of_their_own_until_they_are_cleared(tmp_path: Path) -> None:
     blobs = [bytes([n]) * LARGE_BYTES for n in range(2)]
-    shipped = [hand_over(str(tmp_path), 0, "joins-1", blob) for blob in blobs]
+    shipped = [hand_over(str(tmp_path), LARGE_BYTES, 0, "joins-1", blob) for blob in blobs]
     taken = [take_over(str(tmp_path), blob) for _, (_, _, blob) in shipped]
     assert taken == blobs and list(map(shipped_bytes, shipped)) == [LARGE_BYTES] * 2
     clear_handover(tmp_path)
@@ -36,7 +36,7 @@ def test_large_blobs_are_files_of_their_own_until_they_are_cleared(tmp_path: Pat
 
 
 def test_a_file_that_was_cut_off_is_named(tmp_path: Path) -> None:
-    _, (_, _, blob) = hand_over(str(tmp_path), 0, "joins-1", b"x" * LARGE_BYTES)
+    _, (_, _, blob) = hand_over(str(tmp_path), LARGE_BYTES, 0, "joins-1", b"x" * LARGE_BYTES)
     (path,) = (tmp_path / HANDOVER).iterdir()
     path.write_bytes(b"x")
     with pytest.raises(OSError, match=path.name):

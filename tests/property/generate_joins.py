@@ -134,6 +134,7 @@ class _Writer:
         conditions = self._conditions(sides)
         grouped = kind == "INNER" and rng.random() < 0.35
         pair = [side.alias for side in rng.sample(sides, 2)]
+        self.having = rng.choice(["", "", " HAVING count(*) > 2", f" HAVING max({pair[1]}.v) / 2 > 2"])
         keys: list[str] = []
         if grouped:
             keys = rng.choice(
@@ -213,7 +214,7 @@ class _Writer:
         group = ""
         if grouped:
             by = [*([window] if window else []), *keys]
-            group = f" GROUP BY {', '.join(by)}" if by else ""
+            group = (f" GROUP BY {', '.join(by)}" if by else "") + self.having
         shown = listed if window is None or kind != "INNER" else [*listed, f"{window}.end AS we"]
         return f"SELECT {', '.join(shown)} FROM {source}{where}{group}"
 
@@ -242,4 +243,5 @@ class _Writer:
         edges = [f"timestamp_micros({end} - {longest * us}L) AS ws", f"timestamp_micros({end}) AS we"]
         shown = [*edges, *listed] if cql else listed if kind != "INNER" else [*listed, edges[1]]
         by = ", ".join([end, *keys])
-        return f"SELECT {', '.join(shown)} FROM {source}" + (f" GROUP BY {by}" if grouped else "")
+        grouping = f" GROUP BY {by}{self.having}" if grouped else ""
+        return f"SELECT {', '.join(shown)} FROM {source}{grouping}"

@@ -283,6 +283,24 @@ def test_groups_that_have_lost_rows_to_retention_are_gone_as_a_whole(open_sessio
     assert query.audit().ok
 
 
+def test_a_lost_file_of_joined_rows_stops_only_the_query_that_reads_it_again(open_session: Open) -> None:
+    hr = with_both(open_session())
+    source = "sales [RANGE 10 SECONDS] AS a, returns [RANGE 10 SECONDS] AS b WHERE a.level = b.level"
+    hr.create_query(f"SELECT SUM(a.id) AS s FROM {source} GROUP BY b.country", name="sums")
+    keyed = hr.create_query(f"SELECT SUM(a.id) AS s FROM {source} GROUP BY a.level", name="keyed")
+    for second in (1, 2):
+        for name in ("sales", "returns"):
+            hr.append(name, [sale(second)])
+        hr.run_available()
+    lost = next(file for file in hr._group.commit.results if file.signature.startswith("joined-"))
+    (hr._warehouse.root / lost.path).unlink()
+    for name in ("sales", "returns"):
+        hr.append(name, [sale(30)])
+    hr.run_available()
+    assert "RESULT_DAMAGED" in info(hr, "sums").error and lost.path in info(hr, "sums").error
+    assert info(hr, "keyed").state is QueryState.ACTIVE and len(rows(keyed)) == 1
+
+
 def test_large_epochs_go_through_files_that_nobody_finds_afterwards(
     open_session: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,7 +80,7 @@ def test_timestamps_as_text_depend_on_the_time_zone() -> None:
 def test_a_thousand_queries_of_one_shape_are_analysed_once() -> None:
     analyzer = FakeAnalyzer()
     cache = ShapeCache(analyzer)
-    for index in range(100):
+    for index in range(1, 101):
         text = AGGREGATE.format(f"price > {index} AND country = 'c{index}'", f"{index + 1} seconds")
         plan = parse_query(text, STREAMS, cache)
         assert isinstance(plan.body, Aggregation)
@@ -139,6 +139,22 @@ def test_bracket_must_follow_the_stream() -> None:
 def test_long_chains_are_fine() -> None:
     text = " OR ".join(f"level = {n}" for n in range(3000))
     assert _where(text).count("level = ") == 3000
+
+
+@pytest.mark.parametrize(
+    ("harmless", "raising"),
+    [
+        ("HAVING SUM(price) / 2 > 3", "HAVING SUM(price) / 0 > 3"),
+        ("HAVING SUM(price) / (2) > 3", "HAVING SUM(price) / (00) > 3"),
+        ("HAVING MAX(born) < CAST('2020-01-01' AS DATE)", "HAVING MAX(born) < CAST('2020-13-01' AS DATE)"),
+        ("HAVING MAX(level) < CAST(100 AS TINYINT)", "HAVING MAX(level) < CAST(200 AS TINYINT)"),
+    ],
+)
+def test_what_may_raise_is_not_learnt_from_another_text(harmless: str, raising: str) -> None:
+    cache = ShapeCache(FakeAnalyzer())
+    text = "SELECT country FROM purchases GROUP BY country, window(ts, '1 minute') {}"
+    found = [parse_query(text.format(having), STREAMS, cache).body for having in (harmless, raising)]
+    assert [body.fragile for body in found if isinstance(body, Aggregation)] == [False, True]
 
 
 @pytest.mark.parametrize("query", [query for theme in (*THEMES.values(), JOINS) for query in theme])

@@ -43,7 +43,13 @@ def query_caused(error: Exception) -> bool:
     job that was killed or an unreadable file comes as the bare Java exception.
     """
     condition = error.getCondition() if isinstance(error, PySparkException) else None
-    return condition is not None and not condition.startswith(("PATH_NOT_FOUND", "FAILED_READ_FILE"))
+    return condition is not None and not file_caused(error)
+
+
+def file_caused(error: Exception) -> bool:
+    """Whether Spark says that it could not read a file."""
+    condition = error.getCondition() if isinstance(error, PySparkException) else None
+    return condition is not None and condition.startswith(("PATH_NOT_FOUND", "FAILED_READ_FILE"))
 
 
 def epoch_cancelled(epoch: int) -> EngineError:

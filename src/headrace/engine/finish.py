@@ -16,11 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.catalog.queries import QueryEntry
-from headrace.engine.errors import query_caused, spark_reason
+from headrace.engine.errors import file_caused, query_caused, spark_reason
+from headrace.engine.files import check_results
 from headrace.engine.joined import finish_joined, joined_rows
 from headrace.engine.records import ResultFile
 from headrace.log.sources import literal_path
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
+from headrace.model.errors import StorageError
 from headrace.model.query import Aggregation, Join, JoinedRows, Stream
 from headrace.model.types import Kind
 from headrace.model.window import SessionWindow, Window
@@ -87,7 +89,7 @@ def find_unfinishable(
     exception when it is not an expression that fails.
     """
     new = _Results(spark, root, streams, files)
-    touched = []
+    touched, broken = [], {}
     for entry in entries:
         match entry.query.plan.body:
             case Join(then=JoinedRows(fragile=True, groups=groups)):
@@ -98,9 +100,14 @@ def find_unfinishable(
                 one = _Fragile(entry, body, _files_of(entry, files))
             case _:
                 continue
+        try:
+            check_results(root, one.files)
+        except StorageError as error:  # an older file that only queries like this one read again
+            broken[one.id] = f"{error.code}: {error.message}"
+            continue
         if one.files:
             touched.append(one)
-    return _try(new, touched) if touched else {}
+    return broken | (_try(new, touched) if touched else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +130,11 @@ class _Fragile:
     @property
     def id(self) -> int:
         return int(self.entry.query.id)
+
+    @property
+    def reads_again(self) -> bool:
+        """Whether files of older epochs are among its files."""
+        return self.ends != (NEVER_US, FOREVER_US)
 
 
 def _fragile_join(
@@ -162,9 +174,11 @@ def _try(new: _Results, queries: Sequence[_Fragile]) -> dict[int, str]:
         finished += [_finish_all(new, table, stream, members) for (table, stream), members in tables.items()]
         reduce(DataFrame.unionAll, finished).write.format("noop").mode("overwrite").save()
     except Exception as error:
-        if not query_caused(error):
+        if not query_caused(error) and not file_caused(error):
             raise
         if len(queries) == 1:
+            if file_caused(error) and not queries[0].reads_again:
+                raise
             return {queries[0].id: spark_reason(error)}
         half = len(queries) // 2
         return _try(new, queries[:half]) | _try(new, queries[half:])

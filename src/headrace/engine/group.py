@@ -87,7 +87,8 @@ class Delivered:
         """The end of the last window of a query whose groups may be made of a part of their rows; None for most."""
         match entry.query.plan.body:
             case Join(then=JoinedRows(groups=groups)) if groups is not None:
-                return self.commit.lost.get(query_signature(entry.query))
+                lost, first = self.commit.lost.get(query_signature(entry.query), ()), entry.first_epoch or 0
+                return max((end_us for epoch, end_us in lost if epoch >= first), default=None)
         return None
 
 

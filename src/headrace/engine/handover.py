@@ -16,15 +16,15 @@ import pyarrow as pa
 HANDOVER = "groups/main/handover"
 
 LARGE_BYTES = 1 << 18
-"""Blobs from this size on are files."""
+"""Blobs from this size on are files, if nothing else is said."""
 
 Shipped = tuple[int, tuple[str, str, bytes]]
 """(reduce partition, (kind, name, blob)): what map tasks send."""
 
 
-def hand_over(root: str, partition: int, operator: str, blob: bytes) -> Shipped:
+def hand_over(root: str, large_bytes: int, partition: int, operator: str, blob: bytes) -> Shipped:
     """Tuples of an operator for a reduce partition."""
-    if len(blob) < LARGE_BYTES:
+    if len(blob) < large_bytes:
         return partition, ("tuples", operator, blob)
     rel = f"{HANDOVER}/{operator}-p{partition}-{uuid.uuid4().hex}"
     path = Path(root, rel)

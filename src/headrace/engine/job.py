@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from headrace.engine.catalyst import chunk_frame, scan_catalyst
 from headrace.engine.errors import reported_error
-from headrace.engine.handover import Shipped, clear_handover
+from headrace.engine.handover import LARGE_BYTES, Shipped, clear_handover
 from headrace.engine.records import ResultFile, SegmentFile
 from headrace.engine.reduce import reduce_task
 from headrace.engine.tasks import EpochTask, scan_task
@@ -82,6 +82,7 @@ def run_job(
         watermark={part.stream: part.watermark_us for part in epoch.streams},
         attempt=attempt,
         rebuilds=rebuilds,
+        large_bytes=LARGE_BYTES,
     )
     work = _control(task, busy, segments, partitions)
     scans: list[RDD[Shipped]] = []

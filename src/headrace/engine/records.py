@@ -72,8 +72,8 @@ class Commit:
     failed, with the epoch and the reason; rows of that epoch are not among the results. `stream_rows` counts each
     stream's tuples so far, and how many of them were late. Keys are spread over `partitions`, which stays while
     segments live. Results of epochs up to `expired` may be gone. `ended` holds, for join queries that are no longer
-    active, the watermark up to which their windows have closed, and `lost`, for tables of joined rows, the end of the
-    last window that may have lost some of its rows.
+    active, the watermark up to which their windows have closed, and `lost`, for tables of joined rows, (epoch, end):
+    windows that end by then may have lost rows of that epoch or before.
     """
 
     epoch: int
@@ -88,7 +88,7 @@ class Commit:
     partitions: int = 0
     expired: int = -1
     ended: dict[str, int] = field(default_factory=dict)
-    lost: dict[str, int] = field(default_factory=dict)
+    lost: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
     def files(self) -> Iterator[str]:
         """Every file that this commit makes count."""

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from headrace.catalog import faults
 from headrace.catalog.warehouse import open_envelope
-from headrace.engine.handover import Shipped, hand_over, shipped_bytes
+from headrace.engine.handover import LARGE_BYTES, Shipped, hand_over, shipped_bytes
 from headrace.engine.result_files import ResultWriter
 from headrace.model.epoch import NEVER_US
 from headrace.model.errors import HeadraceError, LogError
@@ -54,7 +54,7 @@ MAP_BATCH_ROWS = 1 << 20
 class EpochTask:
     """What every task of an epoch job knows. `closed` and `watermark` are per stream.
 
-    A job that rebuilds state delivers nothing.
+    A job that rebuilds state delivers nothing. Blobs from `large_bytes` on are handed over as files.
     """
 
     root: str
@@ -65,6 +65,7 @@ class EpochTask:
     watermark: dict[str, int]
     attempt: str
     rebuilds: bool = False
+    large_bytes: int = LARGE_BYTES
 
     def closed_us(self, operator: Operator) -> int:
         """W(e-1) for an operator: the least of its streams'."""
@@ -135,13 +136,17 @@ def map_tuples(
                 tuples = prepare_tuples(operator, columns, task.closed_us(operator))
                 if tuples is not None:
                     for shipment in ship_tuples(operator, combine_tuples(operator, tuples), task.partitions):
-                        yield hand_over(task.root, shipment.partition, operator.id, shipment.blob)
+                        yield hand_over(
+                            task.root, task.large_bytes, shipment.partition, operator.id, shipment.blob
+                        )
             case SessionOperator():
                 micros = prepare_micros(operator, columns, task.closed_us(operator))
                 if micros is not None:
                     micros = combine_micros(operator, micros, task.closed_us(operator))
                     for shipment in ship_micros(operator, micros, task.partitions):
-                        yield hand_over(task.root, shipment.partition, operator.id, shipment.blob)
+                        yield hand_over(
+                            task.root, task.large_bytes, shipment.partition, operator.id, shipment.blob
+                        )
             case SelectionOperator():
                 logic = prepared.selections[operator.id]
                 table, counts = logic.select(columns, rows, task.epoch)
@@ -154,7 +159,9 @@ def map_tuples(
                 join = prepared.joins[operator.id]
                 joining = prepare_join(join, read, columns, task.closed_us(operator))
                 for shipment in () if joining is None else ship_join(join, joining, task.partitions):
-                    yield hand_over(task.root, shipment.partition, operator.id, shipment.blob)
+                    yield hand_over(
+                        task.root, task.large_bytes, shipment.partition, operator.id, shipment.blob
+                    )
 
 
 def scan_task(work: str) -> Iterator[Shipped]:

@@ -14,7 +14,7 @@ import os
 import time
 import uuid
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +27,14 @@ from headrace.catalog import faults
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.catalog.warehouse import Warehouse, record_name
+from headrace.engine.handover import clear_handover
 from headrace.engine.logview import LogIndex
 from headrace.engine.records import COMMITS, PLANS, RESULTS, SEGMENTS, Commit, ResultFile
 from headrace.engine.result_files import write_results
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
 from headrace.model.errors import HeadraceError
-from headrace.model.query import Fallback, Join
+from headrace.model.query import Fallback
 from headrace.model.window import SessionWindow, Window
 from headrace.planner.joins import is_joined
 from headrace.planner.shared import query_signature
@@ -98,7 +99,9 @@ class Upkeep:
                 expired = max(expired, *(r.last_epoch for r in old))
                 for file in old:
                     if is_joined(file.signature) and file.max_us is not None:
-                        lost[file.signature] = max(lost.get(file.signature, NEVER_US), file.max_us)
+                        lost[file.signature] = add_lost(
+                            lost.get(file.signature, ()), file.last_epoch, file.max_us
+                        )
         results = self._put_merged(results)
         faults.reach("compact.after")
         self._start_merging(results)
@@ -109,9 +112,9 @@ class Upkeep:
         marks: dict[str, int] = {}
         sealed = self._sealer.epoch(epoch)
         for entry in self._catalog.active_entries(epoch):
-            if isinstance(entry.query.plan.body, Join):
+            signature = query_signature(entry.query)
+            if is_joined(signature):
                 mark = sealed.closed_us(entry.query.plan.streams)
-                signature = query_signature(entry.query)
                 marks[signature] = min(marks.get(signature, FOREVER_US), mark)
         return tuple(
             dataclasses.replace(file, written_at=now)
@@ -163,6 +166,7 @@ class Upkeep:
     def sweep(self, commit: Commit) -> None:
         """At open: remove the files of crashed and retried attempts, and what a former writer had no time to."""
         self._remove(self._strays(commit))
+        clear_handover(self._warehouse.root)
         self._warehouse.delete(plan_path(commit.plan))  # written again when needed, so a torn one heals
 
     # files that no commit names
@@ -264,12 +268,16 @@ class Upkeep:
         A file that cannot be read is left where it is: whoever reads its rows is told, everybody else goes on.
         """
         merged: dict[str, ResultFile | None] = {}
-        there = {file.path for file in results}
+        there = {file.path: file.written_at for file in results}
         merging, self._merging = self._merging, []
         for chosen, _, future in merging:
             one = future.result()
-            if one is not None and there.issuperset(file.path for file in chosen):
-                merged |= {chosen[0].path: one, **{f.path: None for f in chosen[1:]}}
+            if one is not None and there.keys() >= {file.path for file in chosen}:
+                written_at = max(
+                    there[file.path] for file in chosen
+                )  # joined rows may have become younger meanwhile
+                merged |= {f.path: None for f in chosen[1:]}
+                merged[chosen[0].path] = dataclasses.replace(one, written_at=written_at)
             elif one is not None:  # a part expired meanwhile
                 self._garbage.append((time.monotonic(), one.path))
         kept = (merged.get(file.path, file) for file in results)
@@ -289,6 +297,16 @@ class Upkeep:
         except (OSError, pa.ArrowException) as error:  # a full disk, say: small files do for now
             _LOGGER.warning("%d result files could not be merged: %s", len(files), error)
             return None
+
+
+def add_lost(lost: Iterable[tuple[int, int]], epoch: int, end_us: int) -> tuple[tuple[int, int], ...]:
+    """(epoch, end of windows) with one more, and without those that another one says more than; by epoch.
+
+    >>> add_lost([(3, 90), (5, 50)], 7, 60)
+    ((3, 90), (7, 60))
+    """
+    pairs = sorted({*((before, end) for before, end in lost), (epoch, end_us)})
+    return tuple(p for i, p in enumerate(pairs) if all(p[1] > later[1] for later in pairs[i + 1 :]))
 
 
 def read_result(root: Path, file: ResultFile) -> pa.Table:

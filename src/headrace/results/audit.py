@@ -80,15 +80,20 @@ def audit_query(
     index: LogIndex,
     committed: int,
     expired: int,
+    whole_after_us: int | None = None,
 ) -> AuditReport:
-    """Run the plain rendering over the query's lifetime and compare as multisets. Costs a full read of both."""
+    """Run the plain rendering over the query's lifetime and compare as multisets. Costs a full read of both.
+
+    Windows that end by `whole_after_us` are not shown any more.
+    """
     span = audit_span(entry, streams, sealer, committed, expired)
     query = entry.query
     if span is None:
         return AuditReport(
             query.name, True, 0, 0, (), (), 0, 0, "the query has not been active in any epoch yet"
         )
-    ends = (span.after_us, span.until_us)
+    after_us = max(span.after_us, NEVER_US if whole_after_us is None else whole_after_us)
+    ends = (after_us, span.until_us)
     try:
         epochs = (span.first, span.last)
         plain = run_log_sql(spark, root, streams, index, query, epochs, ends, span.began_us)
@@ -101,7 +106,7 @@ def audit_query(
             entry,
             files,
             until_us=span.until_us,
-            after_us=span.after_us,
+            after_us=after_us,
             first_epoch=span.delivered,
             began_us=span.began_us,
         )

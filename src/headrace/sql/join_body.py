@@ -128,14 +128,15 @@ class _Plan:
                 else:
                     self._leave(node)
 
-    def _leave(self, node: exp.Expr) -> None:
+    def _leave(self, node: exp.Expr, *, may_raise: bool = True) -> None:
         """A condition for whoever reads the rows. One that may raise is asked of the rows that Spark asks it of only
-        when two streams are joined and nothing but equalities comes after it.
+        when it is over two streams, all that are joined, and there is no comparison beside it.
         """
         self._check_last()
         if node.find(exp.RegexpLike, exp.Div) or not cannot_raise(_over_row(node), self._row, self.literals):
             self.raising = node
-            if len(self.origin.sides) > 2:
+            whole = len(self.origin.sides) == len(self.origin.sides_in(node)) == 2
+            if not whole or self.compared or not may_raise:
                 self._check_last()
         self.residual.append(node)
 
@@ -157,6 +158,8 @@ class _Plan:
         """`node` as its reader would write it."""
 
         def step(found: exp.Expr) -> exp.Expr:
+            if is_window_column(found):
+                return column("window")
             side = self.origin.side_of(found.name) if isinstance(found, exp.Column) else None
             if side is None:
                 return found
@@ -261,7 +264,7 @@ class _Plan:
             whole = all(type_.kind is Kind.INTEGER for type_ in types)
             if not whole and (types[0] != types[1] or types[0].kind not in _COMPARED):
                 kind = next(kind for kind, known in _OPS.items() if known is op)
-                self._leave(kind(this=enclosed(left), expression=enclosed(right)))
+                self._leave(kind(this=enclosed(left), expression=enclosed(right)), may_raise=False)
                 continue
             places = [self._carry(node, type_) for node, type_ in zip((left, right), types, strict=True)]
             found.append(Across(places[0], op, places[1]))

@@ -131,6 +131,9 @@ class Resolver:
     def _call(self, node: exp.Anonymous) -> exp.Expr:
         """A call with `*` among its arguments written out and fields named as Spark names them; changes `node`."""
         name, arguments = function_name(node), list(node.expressions)
+        for distinct in (a for a in arguments if isinstance(a, exp.Distinct)):
+            spread = [found for argument in distinct.expressions for found in self._spread(argument)]
+            distinct.set("expressions", spread)
         if name != "count" and any(map(_is_star, arguments)):
             arguments = [found for argument in arguments for found in self._spread(argument)]
             node.set("expressions", arguments)
@@ -144,6 +147,12 @@ class Resolver:
     def _spread(self, node: exp.Expr) -> list[exp.Expr]:
         if not _is_star(node):
             return [node]
+        parts = self.scope.parts
+        if isinstance(node, exp.Star) and sum(len(part.items) for part in parts) == len(self.scope.items):
+            stars = (
+                exp.Column(this=node.copy(), table=identifier(p.qualifier)) for p in parts if p.qualifier
+            )
+            return [found for star in stars for found in self._spread(star)]
         scope, path = _starred(node, self.scope)
         names = [item.name for item in _star(node, self.stream, self.scope)]
         if None in names:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from headrace.sql.dialect import Token, TokenType
 from headrace.sql.lexer import Lexed
-from headrace.sql.literals import is_simple_string, is_strict_literal, number_type
+from headrace.sql.literals import is_simple_string, is_strict_literal, number_type, read_date, read_timestamp
 
 _CLAUSES = frozenset(
     (
@@ -108,7 +108,7 @@ def lift(lexed: Lexed) -> Lifted:
         kind = token.token_type
         if kind is TokenType.STRING or kind is TokenType.NUMBER:
             raw = source[token.start : token.end + 1] if kind is TokenType.STRING else token.text
-            mark = _type_mark(kind, raw, previous) if place.lifts(previous) else None
+            mark = _mark(kind, raw, previous, place.cast) if place.lifts(previous) else None
             if mark is not None:
                 lifted.append(len(literals))
             slots[token.start] = len(literals)
@@ -127,15 +127,22 @@ def lift(lexed: Lexed) -> Lifted:
     return Lifted(tuple(key), tuple(literals), frozenset(lifted), slots)
 
 
-def _type_mark(kind: TokenType, raw: str, previous: Token | None) -> str | None:
-    """What a lifted literal leaves in the key; None when its value decides whether Spark takes the text."""
+def _mark(kind: TokenType, raw: str, previous: Token | None, cast: bool) -> str | None:
+    """What a lifted literal leaves in the key: its type, and what decides whether an expression with it may raise.
+
+    None when its value decides whether Spark takes the text.
+    """
     before = None if previous is None else previous.token_type
     if before is TokenType.INTERVAL:
         return None
     if kind is TokenType.NUMBER:
-        return "?" + number_type(raw)
+        zero = "0" if float(raw) == 0 else ""
+        bits = int(raw).bit_length() // 8 if cast and raw.isdigit() else ""
+        return f"?{number_type(raw)}{zero}{bits and f' {bits}'}"
     if not is_simple_string(raw):
         return None
     if before in _TYPED:
         return f"?{_TYPED[before]}" if is_strict_literal(_TYPED[before], raw[1:-1]) else None
+    if cast:
+        return f"?string{read_date(raw[1:-1]) is not None:d}{read_timestamp(raw[1:-1]) is not None:d}"
     return "?string"
