@@ -81,6 +81,7 @@ def joins(base: Trial, workload: Workload, systems: Sequence[str]) -> Section:
         base,
         workload=workload,
         rows=max(1_000, base.rows // 5),
+        files=max(1, base.files // 2),
         warm_up=2 * base.warm_up,
         rate=JOIN_RATE,
         keys=JOIN_RATE * KEYS_PER_TUPLE[workload],

@@ -332,7 +332,7 @@ WORKLOAD_NAMES = ("aggregation", "join", "complex")
     type=click.IntRange(min=1),
     default=6,
     show_default=True,
-    help="Files after warming up.",
+    help="Files after warming up; joins take half.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Same seed, same tuples and queries.")
 @click.option(
