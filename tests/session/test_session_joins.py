@@ -75,7 +75,7 @@ TEXTS = {
     "either": (f"SELECT l.id FROM {A} l JOIN {B} r ON {EQUAL} WHERE l.price = 1 OR r.price = 2", True),
     "added": (f"SELECT l.id FROM {A} l JOIN {B} r ON {EQUAL} AND l.id + r.id > 30", True),
     "since": (
-        f"SELECT l.id, r.id AS other FROM {A} l JOIN {B} r ON {EQUAL} WHERE unix_seconds(l.w.start) % 2 = 0",
+        f"SELECT l.id, r.id AS other FROM {A} l JOIN {B} r ON {EQUAL} WHERE second(l.w.start) < 20",
         True,
     ),
     "listed": (

@@ -89,7 +89,7 @@ JOINS = [
     f"SELECT l.country FROM {_L} JOIN {_R} ON {_SAME} AND (l.price > 3 OR r.paid)",
     f"SELECT l.country FROM {_L} JOIN {_R} ON {_SAME} AND l.level + r.level > 7",
     f"SELECT l.country FROM {_L} JOIN {_R} ON {_SAME} AND l.level + r.level > 7 AND l.price < r.price",
-    f"SELECT l.country FROM {_L} JOIN {_R} ON {_SAME} AND l.w.start > timestamp'2026-01-01'",
+    f"SELECT l.country FROM {_L} JOIN {_R} ON {_SAME} AND l.w.start > timestamp'2024-01-01'",
     f"SELECT l.userID, SUM(r.price) AS s, COUNT(*) AS n FROM {_L} JOIN {_R} ON {_SAME} GROUP BY l.userID, l.w",
     f"SELECT r.country, l.w.end, SUM(l.price * r.price) AS s, COUNT(DISTINCT l.userID) AS n FROM {_L} JOIN {_R} ON {_SAME} GROUP BY r.country, l.w HAVING n > 1",
     f"SELECT upper(r.country) AS c, SUM(l.gemPackID) AS s FROM {_L} JOIN {_R} ON {_SAME} WHERE l.price < r.price GROUP BY l.w, 1",

@@ -118,8 +118,13 @@ def _run_stages(
     shipped = context.parallelize(loads, len(loads)).flatMap(scan_task)
     if scans:
         shipped = context.union([shipped, *scans])
-    with unwrap_spark_exception():
-        return shipped.partitionBy(partitions, int).mapPartitions(reduce_task).collect()
+    try:
+        with unwrap_spark_exception():
+            return shipped.partitionBy(partitions, int).mapPartitions(reduce_task).collect()
+    except (
+        AssertionError
+    ) as error:  # PySpark asks every Java exception for its cause; a cancelled job has none
+        raise error.__context__ or error from None
 
 
 def warm_up(spark: SparkSession, partitions: int) -> None:
