@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from headrace.engine.records import ResultFile
 
-FLUSH_ROWS = 1 << 20
-"""So many rows are held back before they are written as a row group."""
+FLUSH_ROWS = 1 << 17
+"""So many rows are held back before they are written as a row group: few enough that memory is used again."""
 
 
 def write_results(table: pa.Table, path: Path) -> None:
