@@ -1,4 +1,4 @@
-"""Sessions whose upkeep is always busy, on the run's Spark session."""
+"""What crash tests have in common: all blobs as files, and sessions whose upkeep is always busy."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def through_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These lives are small: every blob is handed over as a file, so that none is forgotten."""
+    monkeypatch.setattr("headrace.engine.job.LARGE_BYTES", 1)
 
 
 @pytest.fixture

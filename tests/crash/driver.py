@@ -13,9 +13,11 @@ import scenario
 from attached import attach
 
 import headrace
+from headrace.engine import job
 
 
 def main(warehouse: str, master: str | None = None) -> None:
+    job.LARGE_BYTES = 1  # type: ignore[attr-defined]  # every blob is a file, as in the tests beside this
     options: dict[str, Any] = {"upkeep": scenario.BUSY, "progress": False}
     if master is None:
         options["spark"] = attach()

@@ -24,11 +24,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from headrace.catalog import faults
-from headrace.engine import job
 from headrace.engine.upkeep import UpkeepOptions
-
-job.LARGE_BYTES = 1  # type: ignore[attr-defined]
-"""These lives are small: every blob is handed over as a file, so that none is ever forgotten."""
 
 Dies = Callable[[str, int], bool]
 

@@ -94,17 +94,16 @@ def find_unfinishable(
         match entry.query.plan.body:
             case Join(then=JoinedRows(fragile=True, groups=groups)):
                 one = _fragile_join(entry, epoch, files, older, grouped=groups is not None)
-            case Aggregation(fragile=True) as body:
-                one = _Fragile(entry, body, _files_of(entry, files))
-            case Join(then=Aggregation(fragile=True) as body):
+            case (Aggregation(fragile=True) as body) | Join(then=Aggregation(fragile=True) as body):
                 one = _Fragile(entry, body, _files_of(entry, files))
             case _:
                 continue
-        try:
-            check_results(root, one.files)
-        except StorageError as error:  # an older file that only queries like this one read again
-            broken[one.id] = f"{error.code}: {error.message}"
-            continue
+        if one.reads_again:
+            try:
+                check_results(root, one.files)
+            except StorageError as error:
+                broken[one.id] = f"{error.code}: {error.message}"
+                continue
         if one.files:
             touched.append(one)
     return broken | (_try(new, touched) if touched else {})
@@ -112,6 +111,8 @@ def find_unfinishable(
 
 @dataclass(frozen=True, slots=True)
 class _Results:
+    """The new result files of an epoch, and what reads them."""
+
     spark: SparkSession
     root: Path
     streams: dict[str, Stream]

@@ -121,9 +121,8 @@ def _run_stages(
     try:
         with unwrap_spark_exception():
             return shipped.partitionBy(partitions, int).mapPartitions(reduce_task).collect()
-    except (
-        AssertionError
-    ) as error:  # PySpark asks every Java exception for its cause; a cancelled job has none
+    except AssertionError as error:
+        # PySpark asks every Java exception for its cause; that of a cancelled job has none
         raise error.__context__ or error from None
 
 

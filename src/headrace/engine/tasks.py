@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -41,7 +41,7 @@ from headrace.operators.micro import combine_micros, prepare_micros, ship_micros
 from headrace.operators.prepared import AggregationLogic
 from headrace.operators.selection import SelectionLogic
 from headrace.operators.session_logic import SessionLogic
-from headrace.operators.tuples import combine_tuples, prepare_tuples, ship_tuples
+from headrace.operators.tuples import Shipment, combine_tuples, prepare_tuples, ship_tuples
 from headrace.planner import shared as _registers_plan_classes  # noqa: F401
 
 REPORT = pa.schema([("report", pa.string())])
@@ -135,18 +135,13 @@ def map_tuples(
             case AggregationOperator():
                 tuples = prepare_tuples(operator, columns, task.closed_us(operator))
                 if tuples is not None:
-                    for shipment in ship_tuples(operator, combine_tuples(operator, tuples), task.partitions):
-                        yield hand_over(
-                            task.root, task.large_bytes, shipment.partition, operator.id, shipment.blob
-                        )
+                    combined = combine_tuples(operator, tuples)
+                    yield from _handed(task, operator, ship_tuples(operator, combined, task.partitions))
             case SessionOperator():
                 micros = prepare_micros(operator, columns, task.closed_us(operator))
                 if micros is not None:
                     micros = combine_micros(operator, micros, task.closed_us(operator))
-                    for shipment in ship_micros(operator, micros, task.partitions):
-                        yield hand_over(
-                            task.root, task.large_bytes, shipment.partition, operator.id, shipment.blob
-                        )
+                    yield from _handed(task, operator, ship_micros(operator, micros, task.partitions))
             case SelectionOperator():
                 logic = prepared.selections[operator.id]
                 table, counts = logic.select(columns, rows, task.epoch)
@@ -158,10 +153,13 @@ def map_tuples(
             case JoinOperator():
                 join = prepared.joins[operator.id]
                 joining = prepare_join(join, read, columns, task.closed_us(operator))
-                for shipment in () if joining is None else ship_join(join, joining, task.partitions):
-                    yield hand_over(
-                        task.root, task.large_bytes, shipment.partition, operator.id, shipment.blob
-                    )
+                if joining is not None:
+                    yield from _handed(task, operator, ship_join(join, joining, task.partitions))
+
+
+def _handed(task: EpochTask, operator: Operator, shipments: Iterable[Shipment]) -> Iterator[Shipped]:
+    for one in shipments:
+        yield hand_over(task.root, task.large_bytes, one.partition, operator.id, one.blob)
 
 
 def scan_task(work: str) -> Iterator[Shipped]:

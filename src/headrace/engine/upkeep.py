@@ -273,9 +273,8 @@ class Upkeep:
         for chosen, _, future in merging:
             one = future.result()
             if one is not None and there.keys() >= {file.path for file in chosen}:
-                written_at = max(
-                    there[file.path] for file in chosen
-                )  # joined rows may have become younger meanwhile
+                # joined rows may have become younger meanwhile
+                written_at = max(there[file.path] for file in chosen)
                 merged |= {f.path: None for f in chosen[1:]}
                 merged[chosen[0].path] = dataclasses.replace(one, written_at=written_at)
             elif one is not None:  # a part expired meanwhile

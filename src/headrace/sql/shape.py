@@ -136,9 +136,9 @@ def _mark(kind: TokenType, raw: str, previous: Token | None, cast: bool) -> str 
     if before is TokenType.INTERVAL:
         return None
     if kind is TokenType.NUMBER:
-        zero = "0" if float(raw) == 0 else ""
-        bits = int(raw).bit_length() // 8 if cast and raw.isdigit() else ""
-        return f"?{number_type(raw)}{zero}{bits and f' {bits}'}"
+        zero = " zero" if float(raw) == 0 else ""
+        fits = f" {int(raw).bit_length() // 8} bytes" if cast and raw.isdigit() else ""
+        return f"?{number_type(raw)}{zero}{fits}"
     if not is_simple_string(raw):
         return None
     if before in _TYPED:
