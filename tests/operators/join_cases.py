@@ -18,7 +18,9 @@ from headrace.model.plan import (
     JoinChain,
     JoinedQuery,
     JoinFilter,
+    JoinHub,
     JoinInput,
+    JoinLeaf,
     JoinMember,
     JoinOperator,
     OperandIndex,
@@ -47,6 +49,7 @@ TS = Operand("ts", SqlType("timestamp"))
 NUMBER = Operand("n", SqlType("bigint"))
 COLUMNS = {
     "k": Operand("k", SqlType("bigint")),
+    "j": Operand("j", SqlType("bigint")),
     "x": Operand("x", SqlType("double")),
     "s": Operand("s", SqlType("string")),
     "b": Operand("b", SqlType("boolean")),
@@ -54,6 +57,7 @@ COLUMNS = {
 NAN = float("nan")
 VALUES: dict[str, list[Any]] = {
     "k": [1, 2, 3, -(2**62), None],
+    "j": [1, 2, 3, None],
     "x": [0.0, -0.0, NAN, 1.5, None],
     "s": ["", "a", "é", "longer than eight bytes", "longer than eight bytez", None],
     "b": [True, False, None],
@@ -63,12 +67,15 @@ KEYS = [("k",), ("k",), ("x",), ("s",), ("b",), ("k", "s"), ("x", "k"), ("s", "x
 
 @dataclass(frozen=True)
 class Side:
-    """A member of a query: which input in which role, how long, and which of its tuples."""
+    """A side of a query: which stream, how long, and which of its tuples."""
 
-    input: int
-    role: int
+    stream: int
     window: Window
     predicate: Predicate
+
+
+Hub = tuple[tuple[int, tuple[str, ...]], ...]
+"""(side, names of its key's parts) of all sides that meet on one key."""
 
 
 @dataclass(frozen=True)
@@ -78,29 +85,40 @@ class Ask:
     id: int
     slot: int
     sides: tuple[Side, ...]
+    hubs: tuple[Hub, ...]
     across: tuple[AcrossMembers, ...]
     outputs: tuple[tuple[int, Operand], ...]
 
-    @property
-    def members(self) -> tuple[JoinMember, ...]:
-        return tuple(JoinMember(side.input, side.role) for side in self.sides)
+    def keys_of(self, side: int) -> list[tuple[str, ...]]:
+        return [names for hub in self.hubs for at, names in hub if at == side]
+
+    def inputs(self) -> list[tuple[int, int, tuple[int, tuple[str, ...]], int]]:
+        """(side, hub, input, role) of each side in each of its hubs; an input is a stream with a key."""
+        found: list[tuple[int, int, tuple[int, tuple[str, ...]], int]] = []
+        for number, side in enumerate(self.sides):
+            for at, hub in enumerate(self.hubs):
+                if number in dict(hub):
+                    input_ = (side.stream, dict(hub)[number])
+                    found.append((number, at, input_, sum(known == input_ for _, _, known, _ in found)))
+        return found
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The inputs of a test: `wide[i]` says whether input i has its integers as BIGINT."""
+    """The streams of a test: `wide[i]` says whether stream i has its integers as BIGINT. Joins are on some of `keys`."""
 
-    keys: tuple[str, ...]
+    keys: tuple[tuple[str, ...], ...]
     wide: tuple[bool, ...]
 
-    def operand(self, input_: int, name: str) -> Operand:
-        found = COLUMNS[name]
-        return found if self.wide[input_] or name != "k" else Operand("k", SqlType("bigint"))
-
-    def key(self, input_: int, name: str) -> Operand:
-        if name == "k" and not self.wide[input_]:
-            return Operand("cast(k as int)", SqlType("int"), plain=False)
+    def key(self, stream: int, name: str) -> Operand:
+        if name in ("k", "j") and not self.wide[stream]:
+            return Operand(f"cast({name} as int)", SqlType("int"), plain=False)
         return COLUMNS[name]
+
+    def inputs(self, asks: Iterable[Ask]) -> list[tuple[int, tuple[str, ...]]]:
+        """All that is joined, and each stream by the first key whether it is or not."""
+        found = {input_ for ask in asks for _, _, input_, _ in ask.inputs()}
+        return sorted(found | {(stream, self.keys[0]) for stream in range(len(self.wide))})
 
 
 def random_predicate(rng: random.Random, depth: int = 0) -> Predicate:
@@ -124,12 +142,12 @@ def random_ask(rng: random.Random, schema: Schema, id_: int, slot: int) -> Ask:
     slide = rng.choice([2, 3, 5, 10])
     phase = rng.randrange(slide)
     sides: list[Side] = []
-    for _ in range(rng.choice([2, 2, 2, 3, 3, 4])):
-        input_ = rng.randrange(len(schema.wide))
-        role = sum(side.input == input_ for side in sides)
+    for _ in range(rng.choice([2, 2, 2, 3, 3, 4] if len(schema.keys) == 1 else [2, 3, 3, 3, 4, 4, 5])):
         length = slide + rng.choice([0, 0, 1, 4, 10])
-        predicate = random_predicate(rng) if rng.random() < 0.6 else TRUE
-        sides.append(Side(input_, role, Window(length, slide, phase - length), predicate))
+        predicate = random_predicate(rng) if rng.random() < 0.6 / len(schema.keys) else TRUE
+        stream = rng.randrange(len(schema.wide))
+        sides.append(Side(stream, Window(length, slide, phase - length), predicate))
+    hubs = random_hubs(rng, schema, len(sides))
     across = []
     for _ in range(rng.choice([0, 0, 1, 2])):
         left, right = rng.sample(range(len(sides)), 2)
@@ -137,40 +155,68 @@ def random_ask(rng: random.Random, schema: Schema, id_: int, slot: int) -> Ask:
         across.append(AcrossMembers(left, operand, rng.choice(list(Op)), right, operand))
     outputs = [(i, NUMBER) for i in range(len(sides))]
     for i, side in enumerate(sides):
-        pool = [*COLUMNS.values(), TS, *(schema.key(side.input, name) for name in schema.keys)]
+        names = [name for hub in hubs for at, key in hub if at == i for name in key]
+        pool = [*COLUMNS.values(), TS, *(schema.key(side.stream, name) for name in names)]
         outputs += [(i, operand) for operand in rng.sample(pool, 2)]
-    return Ask(id_, slot, tuple(sides), tuple(across), tuple(dict.fromkeys(outputs)))
+    return Ask(id_, slot, tuple(sides), hubs, tuple(across), tuple(dict.fromkeys(outputs)))
+
+
+def random_hubs(rng: random.Random, schema: Schema, sides: int) -> tuple[Hub, ...]:
+    """A random tree; with one key, a hub of all sides."""
+
+    def names(key: tuple[str, ...]) -> tuple[str, ...]:
+        swap = len(schema.keys) > 1 and rng.random() < 0.3
+        return tuple({"k": "j", "j": "k"}.get(name, name) if swap else name for name in key)
+
+    hubs: list[tuple[tuple[str, ...], list[tuple[int, tuple[str, ...]]]]] = []
+    for side in range(1, sides):
+        if not hubs or (len(schema.keys) > 1 and rng.random() < 0.6):
+            key = rng.choice(schema.keys)
+            hubs.append((key, [(rng.randrange(side), names(key))]))
+            hubs[-1][1].append((side, names(key)))
+        else:
+            key, members = rng.choice(hubs)
+            members.append((side, names(key)))
+    return tuple(tuple(members) for _, members in hubs)
 
 
 def plan_joins(schema: Schema, asks: Iterable[Ask]) -> JoinOperator:
     """What the planner would make of these queries."""
     asks = list(asks)
-    inputs = tuple(_plan_input(schema, number, asks) for number in range(len(schema.wide)))
+    known = schema.inputs(asks)
+    inputs = tuple(_plan_input(schema, input_, asks) for input_ in known)
     shapes: dict[tuple[Any, ...], list[Ask]] = {}
     for ask in asks:
-        shapes.setdefault((ask.members, ask.id % 3 == 0), []).append(ask)
+        met: list[list[tuple[int, JoinMember]]] = [[] for _ in ask.hubs]
+        for side, hub, input_, role in ask.inputs():
+            met[hub].append((side, JoinMember(known.index(input_), role)))
+        hubs = tuple(JoinHub(*(tuple(part) for part in zip(*hub, strict=True))) for hub in met)
+        shapes.setdefault((hubs, ask.id % 3 == 0), []).append(ask)
     chains = tuple(
         JoinChain(
-            members,
+            tuple(JoinLeaf(f"side{i}", 0) for i in range(len(found[0].sides))),
+            hubs,
             f"chain{number}",
             tuple(dict.fromkeys(output for ask in found for output in ask.outputs)),
             tuple(
                 JoinedQuery(QueryId(a.id), a.slot, tuple(s.window for s in a.sides), a.across) for a in found
             ),
         )
-        for number, ((members, _), found) in enumerate(shapes.items())
+        for number, ((hubs, _), found) in enumerate(shapes.items())
     )
     return JoinOperator("joins", inputs, chains)
 
 
-def _plan_input(schema: Schema, number: int, asks: list[Ask]) -> JoinInput:
-    keys = tuple(schema.key(number, name) for name in schema.keys)
+def _plan_input(schema: Schema, input_: tuple[int, tuple[str, ...]], asks: list[Ask]) -> JoinInput:
+    stream = input_[0]
+    keys = tuple(schema.key(stream, name) for name in input_[1])
     filters, wanted = [], {}
     for ask in asks:
-        for i, side in enumerate(ask.sides):
-            if side.input == number:
-                filters.append(JoinFilter(QueryId(ask.id), ask.slot, side.role, side.predicate))
-                used = [o for at, o in ask.outputs if at == i]
+        for i, _, found, role in ask.inputs():
+            if found == input_:
+                filters.append(JoinFilter(QueryId(ask.id), ask.slot, role, ask.sides[i].predicate))
+                used = [schema.key(stream, name) for names in ask.keys_of(i) for name in names]
+                used += [o for at, o in ask.outputs if at == i]
                 used += [a.left for a in ask.across if a.left_member == i]
                 used += [a.right for a in ask.across if a.right_member == i]
                 wanted.update(dict.fromkeys(o for o in used if o != TS and o not in keys))
@@ -194,8 +240,8 @@ def _plan_input(schema: Schema, number: int, asks: list[Ask]) -> JoinInput:
         used_by = tuple(sorted(at[o] for o in operands_of(filter_.predicate)))
         families.setdefault(used_by, []).append(column)
     return JoinInput(
-        f"input{number}",
-        StreamName(f"s{number}"),
+        f"input{stream}-{'-'.join(input_[1])}",
+        StreamName(f"s{stream}"),
         ScanPath.FAST,
         TS,
         keys,
@@ -227,7 +273,7 @@ def random_rows(rng: random.Random, schema: Schema, count: int, around: int, fir
         late = rng.choice([0, 0, 0, 4, 15])
         row["ts"] = None if rng.random() < 0.05 else around - late + rng.randrange(6)
         row["n"] = first + i
-        row["cast(k as int)"] = row["k"]
+        row |= {f"cast({name} as int)": row[name] for name in ("k", "j")}
         rows.append(row)
     return rows
 
@@ -248,26 +294,30 @@ Arrived = tuple[Row, int, int]
 """A tuple, the watermark before its epoch, and its epoch."""
 
 
-def joined(ask: Ask, schema: Schema, arrived: list[list[Arrived]], epoch: int) -> Counter[tuple[Any, ...]]:
+def joined(ask: Ask, arrived: list[list[Arrived]], epoch: int) -> Counter[tuple[Any, ...]]:
     """{(number of each tuple, bound)}: the query's rows whose last tuple came in `epoch`, given all it has seen."""
 
-    found: list[tuple[tuple[Any, ...], tuple[Arrived, ...]]] = []
+    def key(a: Arrived, names: tuple[str, ...]) -> tuple[Any, ...]:
+        return tuple(canonical(a[0][name]) for name in names)
+
+    found: list[tuple[Arrived, ...]] = [()]
     for i, side in enumerate(ask.sides):
+        met = [(hub[0][0], hub[0][1], dict(hub)[i]) for hub in ask.hubs if i in dict(hub) and hub[0][0] < i]
         fit: dict[tuple[Any, ...], list[Arrived]] = {}
-        for a in arrived[side.input]:
-            key = tuple(canonical(a[0][k]) for k in schema.keys)
-            if a[0]["ts"] is not None and None not in key and truth(side.predicate, a[0]) is True:
-                fit.setdefault(key, []).append(a)
-        found = (
-            [(key, (*row, a)) for key, row in found for a in fit.get(key, ())]
-            if i
-            else [(key, (a,)) for key, rows in fit.items() for a in rows]
-        )
+        for a in arrived[side.stream]:
+            whole = all(None not in key(a, names) for names in ask.keys_of(i))
+            if a[0]["ts"] is not None and whole and truth(side.predicate, a[0]) is True:
+                fit.setdefault(tuple(key(a, mine) for _, _, mine in met), []).append(a)
+        found = [
+            (*row, a)
+            for row in found
+            for a in fit.get(tuple(key(row[other], names) for other, names, _ in met), ())
+        ]
         checks = [c for c in ask.across if max(c.left_member, c.right_member) == i]
-        found = [(key, row) for key, row in found if all(_across(c, row) for c in checks)]
+        found = [row for row in found if all(_across(c, row) for c in checks)]
     return Counter(
         (*(a[0]["n"] for a in row), max(c if a["ts"] < c else NEVER_US for a, c, _ in row))
-        for _, row in found
+        for row in found
         if max(a[2] for a in row) == epoch and _shares_window(ask, row)
     )
 

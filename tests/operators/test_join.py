@@ -27,7 +27,7 @@ from join_cases import (
 from headrace.model.epoch import NEVER_US
 from headrace.operators import join_keys, join_partners, join_windows
 from headrace.operators.bundle import pack_bundle, read_bundle
-from headrace.operators.join import reduce_join
+from headrace.operators.join import Outlet, reduce_join, resume_join
 from headrace.operators.join_block import JoinedBlock, stored_rows
 from headrace.operators.join_logic import JoinLogic
 from headrace.operators.join_state import JoinSegment, join_from, join_items
@@ -42,11 +42,10 @@ PARTITIONS = 2
 class Case:
     """One random life of a join operator: every epoch is checked as it ends."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, keys: int) -> None:
         self.rng = rng = random.Random(seed)
-        self.schema = Schema(
-            rng.choice(KEYS), tuple(rng.random() < 0.7 for _ in range(rng.choice([1, 2, 2, 3])))
-        )
+        wide = tuple(rng.random() < 0.7 for _ in range(rng.choice([1, 2, 2, 3])))
+        self.schema = Schema(tuple(rng.choice(KEYS) for _ in range(keys)), wide)
         self.asks: list[Ask] = []
         self.next_id = 1
         self.seen: dict[int, list[list[Arrived]]] = {}
@@ -54,6 +53,7 @@ class Case:
         self.rows: dict[int, dict[str, Any]] = {}
         self.closed = NEVER_US
         self.found = 0
+        self.hops = 0
 
     def change_queries(self) -> None:
         rng = self.rng
@@ -71,17 +71,19 @@ class Case:
         logic = JoinLogic(plan_joins(schema, self.asks))
         blobs: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
         latest = [self.closed]
-        for number in range(len(schema.wide)):
+        inputs = schema.inputs(self.asks)
+        for stream in range(len(schema.wide)):
             for _ in range(rng.choice([0, 1, 1, 2])):
-                batch = random_rows(rng, schema, rng.randrange(1, 10), 6 * epoch, len(self.rows))
+                batch = random_rows(rng, schema, rng.randrange(1, 8 + 4 * len(schema.keys)), 6 * epoch, len(self.rows))
                 self.rows |= {row["n"]: row for row in batch}
                 latest += [row["ts"] for row in batch if row["ts"] is not None]
                 for ask in self.asks:
-                    self.seen[ask.id][number] += [(row, self.closed, epoch) for row in batch]
-                columns = as_columns(batch, logic.operator.inputs[number].scanned)
-                tuples = prepare_join(logic, number, columns, self.closed)
-                for shipment in [] if tuples is None else ship_join(logic, tuples, PARTITIONS):
-                    blobs[shipment.partition].append(shipment.blob)
+                    self.seen[ask.id][stream] += [(row, self.closed, epoch) for row in batch]
+                for number in (i for i, of in enumerate(inputs) if of[0] == stream):
+                    columns = as_columns(batch, logic.operator.inputs[number].scanned)
+                    tuples = prepare_join(logic, number, columns, self.closed)
+                    for shipment in [] if tuples is None else ship_join(logic, tuples, PARTITIONS):
+                        blobs[shipment.partition].append(shipment.blob)
         watermark = max(self.closed, max(latest) - 5) if max(latest) > NEVER_US else NEVER_US
         self._reduce(logic, blobs, epoch, watermark)
         self.closed = watermark
@@ -93,30 +95,43 @@ class Case:
         def consume(chain: int, block: JoinedBlock) -> None:
             assert block.rows and block.sets.any(axis=0).all()
             stored.append((chain, stored_rows(logic, chain, block, epoch)))
-            ask = next(a for a in self.asks if a.members == logic.operator.chains[chain].members)
-            numbers = [block.column(i, NUMBER).to_pylist() for i in range(len(ask.sides))]
+            leaves = logic.operator.chains[chain].leaves
+            numbers = [block.column(i, NUMBER).to_pylist() for i in range(len(leaves))]
             for i, mine in enumerate(numbers):
                 assert block.times(i).tolist() == [self.rows[n]["ts"] for n in mine]
 
-        for partition, held in enumerate(self.segments):
-            live = [s for s in held if s.last_end_us > self.closed or self.rng.random() < 0.5]
-            chosen = [self.rng.random() < 0.5 for _ in live]
-            absorbed = [s for s, taken in zip(live, chosen, strict=True) if taken]
-            kept = [s for s, taken in zip(live, chosen, strict=True) if not taken]
+        sent: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+        outlet = Outlet(consume, lambda one: sent[one.partition].append(one.blob), PARTITIONS)
+        before = [self._chosen(held) for held in self.segments]
+        for partition, (absorbed, kept) in enumerate(before):
             received = receive_join(logic, blobs[partition])
-            reduced = reduce_join(logic, received, absorbed, kept, self.closed, watermark, consume)
+            reduced = reduce_join(logic, received, absorbed, kept, self.closed, watermark, outlet)
             counts.update(reduced.rows)
             if reduced.segment is not None:
                 assert reduced.segment.last_end_us > watermark
                 kept = [*kept, join_from(read_bundle(pack_bundle(join_items(reduced.segment))))]
             self.segments[partition] = kept
+        for _ in range(1, logic.operator.levels):
+            arrived, sent = sent, [[] for _ in range(PARTITIONS)]
+            self.hops += sum(map(len, arrived))
+            for partition, (absorbed, kept) in enumerate(before):
+                both = [*arrived[partition], *blobs[partition]]
+                counts.update(resume_join(logic, both, absorbed, kept, self.closed, outlet))
+        assert not any(sent)
         self._check(logic, stored, counts, epoch)
+
+    def _chosen(self, held: list[JoinSegment]) -> tuple[list[JoinSegment], list[JoinSegment]]:
+        """Live segments to absorb, and to keep."""
+        live = [s for s in held if s.last_end_us > self.closed or self.rng.random() < 0.5]
+        chosen = [self.rng.random() < 0.5 for _ in live]
+        absorbed = [s for s, taken in zip(live, chosen, strict=True) if taken]
+        return absorbed, [s for s, taken in zip(live, chosen, strict=True) if not taken]
 
     def _check(
         self, logic: JoinLogic, stored: list[tuple[int, pa.Table]], counts: Counter[int], epoch: int
     ) -> None:
         for ask in self.asks:
-            expected = joined(ask, self.schema, self.seen[ask.id], epoch)
+            expected = joined(ask, self.seen[ask.id], epoch)
             found: Counter[tuple[Any, ...]] = Counter()
             for chain, table in stored:
                 if any(q.query == ask.id for q in logic.operator.chains[chain].queries):
@@ -131,8 +146,7 @@ class Case:
         assert set(mine.column("epoch").to_pylist()) <= {epoch}
 
         def column(position: int, operand: Any) -> list[Any]:
-            side = ask.sides[position]
-            array = mine.column(joined_column(f"input{side.input}", side.role, operand))
+            array = mine.column(joined_column(f"side{position}", 0, operand))
             assert array.type == operand.type.arrow
             return (array.cast(pa.int64()) if operand.sql == "ts" else array).to_pylist()
 
@@ -151,35 +165,46 @@ def same(left: Any, right: Any) -> bool:
     return left == right
 
 
-def run_cases(seeds: range) -> None:
-    found = 0
+def run_cases(seeds: range, keys: int) -> None:
+    found = hops = 0
     for seed in seeds:
         print("seed", seed)
-        case = Case(seed)
+        case = Case(seed, keys)
         for epoch in range(5):
             case.run_epoch(epoch)
         found += case.found
+        hops += case.hops
     assert found > 10 * len(seeds)
+    assert hops > 10 * len(seeds) if keys > 1 else hops == 0
 
 
-def test_equals_the_slow_evaluator() -> None:
-    run_cases(range(2 * SEEDS))
+several_keys = pytest.mark.parametrize("keys", [1, 2, 3])
 
 
-def test_blocks_searches_and_windows_pair_by_pair_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@several_keys
+def test_equals_the_slow_evaluator(keys: int) -> None:
+    run_cases(range(2 * SEEDS), keys)
+
+
+@several_keys
+def test_blocks_searches_and_windows_pair_by_pair_change_nothing(
+    monkeypatch: pytest.MonkeyPatch, keys: int
+) -> None:
     monkeypatch.setattr(join_partners, "BLOCK_ROWS", 3)
     monkeypatch.setattr(join_partners, "SCAN_ROWS", 0)
     monkeypatch.setattr(join_windows, "TABLE_ELEMENTS", 0)
-    run_cases(range(1000, 1000 + SEEDS))
+    run_cases(range(1000, 1000 + SEEDS), keys)
 
 
-def test_keys_whose_hashes_collide_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+@several_keys
+def test_keys_whose_hashes_collide_are_told_apart(monkeypatch: pytest.MonkeyPatch, keys: int) -> None:
     monkeypatch.setattr(join_keys, "hash_keys", lambda table: np.zeros(table.num_rows, np.int64))
-    run_cases(range(2000, 2000 + SEEDS))
+    run_cases(range(2000, 2000 + SEEDS), keys)
 
 
-def test_groups_find_the_same_rows_as_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+@several_keys
+def test_groups_find_the_same_rows_as_lists(monkeypatch: pytest.MonkeyPatch, keys: int) -> None:
     monkeypatch.setattr(join_partners.Meeting, "_layout", lambda *args: Layout.GROUPS)
-    run_cases(range(3000, 3000 + SEEDS))
+    run_cases(range(3000, 3000 + SEEDS), keys)
     monkeypatch.setattr(join_partners, "BLOCK_ROWS", 3)
-    run_cases(range(4000, 4000 + SEEDS // 3))
+    run_cases(range(4000, 4000 + SEEDS), keys)

@@ -16,22 +16,24 @@ from headrace.model.predicate import TRUE, Compare, Op
 from headrace.model.window import Window
 from headrace.operators import join_partners
 from headrace.operators.bundle import pack_bundle
-from headrace.operators.join import JoinReduced, count_bits, reduce_join
+from headrace.operators.join import JoinReduced, Outlet, count_bits, reduce_join
 from headrace.operators.join_block import JoinedBlock
 from headrace.operators.join_keys import KeyTable, encode_row_keys, match_keys, sort_keys
 from headrace.operators.join_logic import JoinLogic
 from headrace.operators.join_state import JoinSegment, join_items
 from headrace.operators.join_tuples import prepare_join, receive_join, ship_join
 
-SCHEMA = Schema(("k",), (True, True))
+SCHEMA = Schema((("k",),), (True, True))
+NOWHERE = Outlet(lambda chain, block: None, lambda shipment: None, 1)
 
 
 def ask(number: int, inputs: tuple[int, ...], range_us: int, bar: float | None = None) -> Ask:
     sides = []
-    for i, input_ in enumerate(inputs):
+    for stream in inputs:
         predicate = TRUE if bar is None else Compare(COLUMNS["x"], Op.GT, bar)
-        sides.append(Side(input_, inputs[:i].count(input_), Window(range_us, range_us), predicate))
-    return Ask(number, number, tuple(sides), (), tuple((i, NUMBER) for i in range(len(inputs))))
+        sides.append(Side(stream, Window(range_us, range_us), predicate))
+    hub = tuple((i, ("k",)) for i in range(len(inputs)))
+    return Ask(number, number, tuple(sides), (hub,), (), tuple((i, NUMBER) for i in range(len(inputs))))
 
 
 def batch(keys: Any, times: Any) -> dict[Any, pa.ChunkedArray]:
@@ -53,8 +55,8 @@ def run(
         tuples = prepare_join(logic, number, columns, NEVER_US)
         assert tuples is not None
         blobs += [shipment.blob for shipment in ship_join(logic, tuples, 1)]
-    take = consume or (lambda chain, block: None)
-    return reduce_join(logic, receive_join(logic, blobs), held, [], NEVER_US, NEVER_US, take)
+    outlet = NOWHERE if consume is None else replace(NOWHERE, consume=consume)
+    return reduce_join(logic, receive_join(logic, blobs), held, [], NEVER_US, NEVER_US, outlet)
 
 
 def test_state_holds_each_tuple_once_for_all_queries_and_roles() -> None:
@@ -124,13 +126,13 @@ def test_nothing_is_left_when_all_windows_have_ended() -> None:
     one = batch([1, 2, 3], [1, 2, 3])
     held = run(logic, [one, one], []).segment
     assert held is not None and held.last_end_us == 10
-    closed = reduce_join(logic, [None, None], [held], [], NEVER_US, 10, lambda chain, block: None)
+    closed = reduce_join(logic, [None, None], [held], [], NEVER_US, 10, NOWHERE)
     assert closed.segment is None and closed.rows == {}
     held = run(logic, [one, one], []).segment
     assert held is not None
-    open_ = reduce_join(logic, [None, None], [held], [], NEVER_US, 9, lambda chain, block: None)
+    open_ = reduce_join(logic, [None, None], [held], [], NEVER_US, 9, NOWHERE)
     assert open_.segment is not None
-    forever = reduce_join(logic, [None, None], [held], [], 9, FOREVER_US, lambda chain, block: None)
+    forever = reduce_join(logic, [None, None], [held], [], 9, FOREVER_US, NOWHERE)
     assert forever.segment is None
 
 
@@ -170,9 +172,7 @@ def test_groups_of_a_part_that_two_plans_have_sliced() -> None:
         tuples = prepare_join(logic, 1, batch(np.zeros(600, int), np.full(600, moment)), NEVER_US)
         assert tuples is not None
         blobs = [shipment.blob for shipment in ship_join(logic, tuples, 1)]
-        found = reduce_join(
-            logic, receive_join(logic, blobs), held, [], NEVER_US, NEVER_US, lambda chain, block: None
-        )
+        found = reduce_join(logic, receive_join(logic, blobs), held, [], NEVER_US, NEVER_US, NOWHERE)
         assert found.segment is not None
         return [found.segment]
 
@@ -185,6 +185,7 @@ def test_groups_of_a_part_that_two_plans_have_sliced() -> None:
     def count(chain: int, block: JoinedBlock) -> None:
         rows[chain] = rows.get(chain, 0) + block.rows
 
-    found = reduce_join(both, receive_join(both, blobs), held, [], NEVER_US, NEVER_US, count)
+    outlet = replace(NOWHERE, consume=count)
+    found = reduce_join(both, receive_join(both, blobs), held, [], NEVER_US, NEVER_US, outlet)
     assert found.rows == {1: 600 * 1200}
     assert rows == {0: 600 * 1200}

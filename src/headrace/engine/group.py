@@ -421,7 +421,7 @@ def _expressions(query: Query, stream: str) -> tuple[Operand, ...]:
             sides = [i for i, side in enumerate(body.sides) if side.stream == stream]
             found = {carried.operand for carried in body.carried if carried.side in sides}
             for i in sides:
-                found |= {*body.sides[i].keys, *operands_of(body.sides[i].where)}
+                found |= {part for key in body.keys_of(i) for part in key} | operands_of(body.sides[i].where)
         case _ if query.plan.stream != stream:
             found = set()
         case Aggregation() as body:

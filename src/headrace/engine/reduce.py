@@ -24,7 +24,7 @@ from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.plan import JoinOperator, Operator, SessionOperator
 from headrace.operators.aggregation import Emit, reduce_aggregation
 from headrace.operators.bundle import Blob, Item, read_bundle, write_bundle
-from headrace.operators.join import reduce_join
+from headrace.operators.join import Outlet, reduce_join
 from headrace.operators.join_block import JoinedBlock, stored_rows
 from headrace.operators.join_logic import JoinLogic
 from headrace.operators.join_state import join_from, join_items
@@ -36,7 +36,7 @@ from headrace.operators.segment import segment_from, segment_items
 from headrace.operators.session_logic import SessionLogic
 from headrace.operators.session_segment import session_segment_from, session_segment_items
 from headrace.operators.sessions import reduce_sessions
-from headrace.operators.tuples import receive_tuples
+from headrace.operators.tuples import Shipment, receive_tuples
 
 Items = dict[str, Item]
 Decoded = TypeVar("Decoded")
@@ -172,7 +172,7 @@ class _Partition:
         def store(chain: int, block: JoinedBlock) -> None:
             queries = [query.query for query in chains[chain].queries]
             reach = max(window.range_us for query in chains[chain].queries for window in query.windows)
-            times = [block.times(member) for member in range(len(chains[chain].members))]
+            times = [block.times(position) for position in range(len(chains[chain].leaves))]
             latest_us = int(np.minimum.reduce(times).max()) + reach
             self.writer.add(
                 chains[chain].signature, stored_rows(logic, chain, block, self.task.epoch), queries, latest_us
@@ -185,7 +185,7 @@ class _Partition:
             self._load(kept, join_from),
             self.task.closed_us(logic.operator),
             self.task.watermark_us(logic.operator),
-            None if self.task.rebuilds else store,
+            None if self.task.rebuilds else Outlet(store, _unsent, self.task.partitions),
         )
         if reduced.segment is not None:
             items, last_end_us = join_items(reduced.segment), reduced.segment.last_end_us
@@ -202,6 +202,10 @@ class _Partition:
         with pa.OSFile(str(path), "wb") as sink:
             write_bundle(items, sink)
         return SegmentFile(operator.id, self.number, rel, path.stat().st_size, level, last_end_us)
+
+
+def _unsent(shipment: Shipment) -> None:
+    raise NotImplementedError("rows of a join on several keys go to the next stage")
 
 
 def absorb(held: Sequence[SegmentFile]) -> tuple[list[SegmentFile], list[SegmentFile], int]:

@@ -274,21 +274,82 @@ class JoinedQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinChain:
-    """A sequence of members joined one after the other; chains that begin alike share that beginning.
+class JoinLeaf:
+    """What stored rows name the tuples at one position of a chain by, whatever order they are joined in."""
 
-    The rows of `queries` are stored in the table `signature`, with `outputs` (member, operand) as its columns.
+    name: str
+    role: int
+
+
+@dataclass(frozen=True, slots=True)
+class JoinHub:
+    """Positions of a chain that meet on one key, ascending, each with the member that is spread by this key."""
+
+    positions: tuple[int, ...]
+    members: tuple[JoinMember, ...]
+
+    def member(self, position: int) -> JoinMember:
+        return self.members[self.positions.index(position)]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinStep:
+    """The next position that rows are joined with, by way of one of its members.
+
+    `hop` is None where its tuples have the key by which the rows are spread already. Else rows go to where the tuples
+    of equal key are: `hop` is (a position that they have a tuple of, the member that has this key there).
     """
 
-    members: tuple[JoinMember, ...]
+    position: int
+    member: JoinMember
+    hop: tuple[int, JoinMember] | None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinChain:
+    """Positions that are joined one after the other; chains that begin alike share that beginning.
+
+    A position is in one hub or in several, which make a tree. The rows of `queries` are stored in the table
+    `signature`, with `outputs` (position, operand) as its columns.
+    """
+
+    leaves: tuple[JoinLeaf, ...]
+    hubs: tuple[JoinHub, ...]
     signature: str
     outputs: tuple[tuple[int, Operand], ...]
     queries: tuple[JoinedQuery, ...]
 
+    def order(self, start: int) -> tuple[JoinStep, ...]:
+        """How rows that begin with a tuple at `start` are joined: first what a hub has, in order, then on to the next.
+
+        Of several hubs the one with the earliest position is next. Every hub but the first takes one hop.
+        """
+        left: set[int] = {*range(len(self.leaves))} - {start}
+
+        def earliest(hub: JoinHub) -> int:
+            return min(left & set(hub.positions))
+
+        hub = min((hub for hub in self.hubs if start in hub.positions), key=earliest)
+        steps = [JoinStep(start, hub.member(start), None)]
+        hop: tuple[int, JoinMember] | None = None
+        while True:
+            for position, member in zip(hub.positions, hub.members, strict=True):
+                if position in left:
+                    steps.append(JoinStep(position, member, hop))
+                    left.remove(position)
+                    hop = None
+            if not left:
+                return tuple(steps)
+            hub = min(
+                (h for h in self.hubs if 0 < len(left & set(h.positions)) < len(h.positions)), key=earliest
+            )
+            (source,) = set(hub.positions) - left
+            hop = (source, hub.member(source))
+
 
 @dataclass(frozen=True, slots=True)
 class JoinOperator:
-    """All shared joins of the same streams over keys of the same types: tuples of every input are spread alike."""
+    """All shared joins of the same streams, whatever their keys: equal keys of all inputs are in one partition."""
 
     id: str
     inputs: tuple[JoinInput, ...]
@@ -309,6 +370,11 @@ class JoinOperator:
     @property
     def reads(self) -> tuple[Read, ...]:
         return tuple(Read(i.stream, i.path, i.scanned) for i in self.inputs)
+
+    @property
+    def levels(self) -> int:
+        """How many stages one after the other it takes to join new tuples: one, and one more for each hop."""
+        return max((len(chain.hubs) for chain in self.chains), default=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,12 +104,23 @@ class Projection:
 
 @dataclass(frozen=True, slots=True)
 class JoinSide:
-    """One stream of a join: the windows of its tuples, its part of the join key, and the predicate on it alone."""
+    """One stream of a join: the windows of its tuples, and the predicate on it alone."""
 
     stream: StreamName
     window: Window
-    keys: tuple[Operand, ...]
     where: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """Sides that meet on one key, ascending: `keys[i]` is what side `sides[i]` has of it."""
+
+    sides: tuple[int, ...]
+    keys: tuple[tuple[Operand, ...], ...]
+
+    def __post_init__(self) -> None:
+        if len(self.sides) < 2 or len(self.sides) != len(self.keys) or len(set(map(len, self.keys))) != 1:
+            raise ValueError("a hub has two sides or more, with equally many parts of its key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,26 +161,45 @@ class JoinedRows:
 class Join:
     """An inner equi-join of the tuples that are in one window together, and what is done with its rows.
 
-    The sides' windows have one slide and end together; their ranges may differ. An aggregation of the rows has keys,
-    inputs and filters over carried names, as plain operands, and the window of the side with the longest range.
+    The sides' windows have one slide and end together; their ranges may differ. The hubs make a tree of the sides: from
+    each side there is one way to each other, from hub to hub by way of a side that is in both. An aggregation of the
+    rows has keys, inputs and filters over carried names, as plain operands, and the window of the side with the longest
+    range; its join has one hub.
     """
 
     sides: tuple[JoinSide, ...]
+    hubs: tuple[Hub, ...]
     carried: tuple[Carried, ...]
     across: tuple[Across, ...]
     then: JoinedRows | Aggregation
 
     def __post_init__(self) -> None:
         ends = {(w.slide_us, (w.offset_us + w.range_us) % w.slide_us) for w in (s.window for s in self.sides)}
-        if len(self.sides) < 2 or len(ends) != 1 or len({len(side.keys) for side in self.sides}) != 1:
-            raise ValueError(
-                "a join has two sides or more, of one slide, that end together and have equal keys"
-            )
+        if len(self.sides) < 2 or len(ends) != 1:
+            raise ValueError("a join has two sides or more, of one slide, that end together")
+        if not _is_tree(len(self.sides), self.hubs):
+            raise ValueError("the hubs of a join connect each two of its sides in one way")
+        if isinstance(self.then, Aggregation) and len(self.hubs) > 1:
+            raise ValueError("a join on several keys is no product")
+
+    def keys_of(self, side: int) -> tuple[tuple[Operand, ...], ...]:
+        """The keys that a side is joined on, one for each hub it is in."""
+        return tuple(hub.keys[hub.sides.index(side)] for hub in self.hubs if side in hub.sides)
 
     @property
     def window(self) -> Window:
         """The longest of the sides' windows: what `window_start` and `window_end` are the edges of."""
         return max((side.window for side in self.sides), key=lambda window: window.range_us)
+
+
+def _is_tree(sides: int, hubs: tuple[Hub, ...]) -> bool:
+    component = list(range(sides))
+    for hub in hubs:
+        found = {component[side] for side in hub.sides}
+        if len(found) < len(hub.sides):
+            return False
+        component = [min(found) if known in found else known for known in component]
+    return len(set(component)) == 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,10 @@ from headrace.model.plan import AcrossMembers
 from headrace.model.predicate import Op, Operand
 from headrace.model.types import Kind, SqlType
 from headrace.operators.encode import Array, Bools, Ints, Physical, canonical_floats, to_ordered, to_physical
-from headrace.operators.join_keys import KeyTable, key_column
-from headrace.operators.join_logic import JoinLogic, Words, carried_name
-from headrace.operators.join_side import Part
+from headrace.operators.join_keys import KeyTable
+from headrace.operators.join_logic import JoinLogic, Words
+from headrace.operators.join_prefix import Tuples, column_of
 from headrace.planner.signatures import joined_column
-
-Tuples = tuple[Part, Ints]
-"""Tuples of one member: where they are kept, and which of them."""
 
 
 class JoinedBlock:
@@ -50,6 +47,9 @@ class JoinedBlock:
         """Only windows that end later than this hold the row; NEVER_US for most."""
         return np.maximum.reduce([p.body.codes.bound[p.body.code[rows]] for p, rows in self._tuples])
 
+    def event_time(self, member: int) -> Operand:
+        return self._tuples[member][0].spec.input.event_time
+
     def times(self, member: int) -> Ints:
         """Event times of one member's tuples, in microseconds."""
         part, rows = self._tuples[member]
@@ -57,11 +57,7 @@ class JoinedBlock:
 
     def column(self, member: int, operand: Operand) -> pa.Array:
         """What one member's tuples hold: a carried operand, a key, or the event time."""
-        part, rows = self._tuples[member]
-        input_ = part.spec.input
-        if operand in input_.keys and carried_name(operand) not in part.spec.carried:
-            return key_column(self._keys[0], input_.keys, operand, self._keys[1])
-        return part.column(operand, rows)
+        return column_of(self._tuples[member], self._keys, operand)
 
 
 def stored_rows(logic: JoinLogic, chain: int, block: JoinedBlock, epoch: int) -> pa.Table:
@@ -70,15 +66,15 @@ def stored_rows(logic: JoinLogic, chain: int, block: JoinedBlock, epoch: int) ->
     data: dict[str, pa.Array] = {}
 
     def add(position: int, operand: Operand) -> None:
-        member = spec.members[position]
-        name = joined_column(logic.operator.inputs[member.input].id, member.role, operand)
+        leaf = spec.leaves[position]
+        name = joined_column(leaf.name, leaf.role, operand)
         if name not in data:
             data[name] = block.column(position, operand)
 
     for position, operand in spec.outputs:
         add(position, operand)
-    for position, member in enumerate(spec.members):
-        add(position, logic.operator.inputs[member.input].event_time)
+    for position in range(len(spec.leaves)):
+        add(position, block.event_time(position))
     data["epoch"] = pa.array(np.full(block.rows, epoch, np.int64))
     data["late_us"] = pa.array(block.bound)
     for i, word in enumerate(block.sets):

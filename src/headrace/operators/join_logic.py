@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headrace.model.plan import AcrossMembers, JoinedQuery, JoinMember, JoinOperator
+from headrace.model.plan import AcrossMembers, JoinChain, JoinedQuery, JoinMember, JoinOperator, JoinStep
 from headrace.model.predicate import Operand
 from headrace.model.types import Kind
 from headrace.model.window import Window
@@ -64,11 +64,10 @@ class InputLogic:
         self.windows: tuple[Window, ...] = tuple(
             sorted(
                 {
-                    window
+                    query.windows[position]
                     for chain in operator.chains
+                    for position in _positions(chain, number)
                     for query in chain.queries
-                    for window, member in zip(query.windows, chain.members, strict=True)
-                    if member.input == number
                 }
             )
         )
@@ -110,18 +109,24 @@ class InputLogic:
         return packed
 
 
+def _positions(chain: JoinChain, input_: int) -> set[int]:
+    """Where tuples of an input may be in the rows of a chain."""
+    met = [of for hub in chain.hubs for of in zip(hub.positions, hub.members, strict=True)]
+    return {position for position, member in met if member.input == input_}
+
+
 @dataclass(slots=True)
 class Step:
-    """A member that rows are extended by, after the members of `before`; steps that begin alike are shared.
+    """A step of some chains, after the steps of `before`; chains whose orders begin alike share these steps.
 
-    `position` is the member's place in its chains. The first step takes new tuples only; a later one takes all tuples
-    where its position is before the first step's, else only older ones: so each combination is found once. `reach`
-    holds, for each earlier member, how far before and after its tuples any query's partners lie. `across` are
-    the conditions that can be checked from here on, with the queries that ask.
+    The first step takes new tuples only; a later one takes all tuples where its position is before the first step's,
+    else only older ones: so each combination is found once. `reach` holds, for each earlier step, how far before and
+    after its tuples any query's partners lie. `across` are the conditions that can be checked from here on, with the
+    queries that ask. Of a step with a hop, `travels` says what of each earlier position is needed from here on, besides
+    event times, and `number` is its place in `JoinLogic.hops`.
     """
 
-    position: int
-    member: JoinMember
+    of: JoinStep
     before: tuple[Step, ...]
     mask: Array
     queries: list[JoinedQuery] = field(default_factory=list)
@@ -129,6 +134,16 @@ class Step:
     chains: list[tuple[int, Array]] = field(default_factory=list)
     reach: list[tuple[int, int]] = field(default_factory=list)
     across: list[tuple[AcrossMembers, Array]] = field(default_factory=list)
+    travels: dict[int, list[Operand]] = field(default_factory=dict)
+    number: int | None = None
+
+    @property
+    def position(self) -> int:
+        return self.of.position
+
+    @property
+    def member(self) -> JoinMember:
+        return self.of.member
 
     @property
     def old_only(self) -> bool:
@@ -136,7 +151,10 @@ class Step:
 
 
 class JoinLogic:
-    """The operator made ready; built once per plan. `starts` are the first steps of all orders of joining."""
+    """The operator made ready; built once per plan, and the same in every task.
+
+    `starts` are the first steps of all orders of joining, `hops` the steps that rows have to travel to.
+    """
 
     def __init__(self, operator: JoinOperator) -> None:
         self.operator = operator
@@ -144,26 +162,25 @@ class JoinLogic:
         self.inputs = [InputLogic(operator, number, self.words) for number in range(len(operator.inputs))]
         self.queries = {query.slot: int(query.query) for query in operator.joined}
         self.starts: list[Step] = []
+        self.hops: list[Step] = []
         for number, chain in enumerate(operator.chains):
-            for first in range(len(chain.members)):
+            for first in range(len(chain.leaves)):
                 self._enter(number, first)
         for start in self.starts:
             self._finish(start)
         self._pairs: dict[tuple[JoinMember, JoinMember], list[PairWindows]] = {}
 
     def _enter(self, number: int, first: int) -> None:
-        """Add one order of one chain: new tuples of member `first`, then the others in the chain's order."""
+        """Add one order of one chain: new tuples at the position `first`, then the others."""
         chain = self.operator.chains[number]
-        order = [first, *(i for i in range(len(chain.members)) if i != first)]
         level = self.starts
         before: tuple[Step, ...] = ()
         mask = slot_mask([query.slot for query in chain.queries], self.words)
         step: Step | None = None
-        for position in order:
-            member = chain.members[position]
-            step = next((s for s in level if (s.position, s.member) == (position, member)), None)
+        for of in chain.order(first):
+            step = next((s for s in level if s.of == of), None)
             if step is None:
-                step = Step(position, member, before, np.zeros(len(self.words), np.uint64))
+                step = Step(of, before, np.zeros(len(self.words), np.uint64))
                 level.append(step)
             step.mask |= mask
             step.queries.extend(chain.queries)
@@ -171,8 +188,8 @@ class JoinLogic:
         assert step is not None
         step.chains.append((number, mask))
 
-    def _finish(self, step: Step) -> None:
-        """Work out the reach and the conditions of a step and all that follow it."""
+    def _finish(self, step: Step) -> set[tuple[int, Operand]]:
+        """Work out a step and all that follow it; what these need of tuples, by position."""
         here = {step.position, *(earlier.position for earlier in step.before)}
         asking: dict[AcrossMembers, list[int]] = {}
         for query in step.queries:
@@ -185,16 +202,30 @@ class JoinLogic:
         for earlier in step.before:
             theirs = max((query.windows[earlier.position].range_us for query in step.queries), default=0)
             step.reach.append((mine, theirs))
+        needs = {output for number, _ in step.chains for output in self.operator.chains[number].outputs}
+        for one, _ in step.across:
+            needs |= {(one.left_member, one.left), (one.right_member, one.right)}
         for child in step.children:
-            self._finish(child)
+            needs |= self._finish(child)
+        if step.of.hop is not None:
+            step.number = len(self.hops)
+            self.hops.append(step)
+            for earlier in step.before:
+                found = {operand for position, operand in needs if position == earlier.position}
+                found.discard(self.inputs[earlier.member.input].input.event_time)
+                step.travels[earlier.position] = sorted(found, key=carried_name)
+            source, member = step.of.hop
+            needs |= {(source, part) for part in self.operator.inputs[member.input].keys}
+        return needs
 
     def pairs(self, left: JoinMember, right: JoinMember) -> Sequence[PairWindows]:
         """The distinct windows that queries have for two members, with those queries."""
         if (left, right) not in self._pairs:
             found: dict[tuple[Window, Window], list[int]] = {}
             for chain in self.operator.chains:
-                if left in chain.members and right in chain.members:
-                    i, j = chain.members.index(left), chain.members.index(right)
+                at = {m: p for hub in chain.hubs for p, m in zip(hub.positions, hub.members, strict=True)}
+                if left in at and right in at:
+                    i, j = at[left], at[right]
                     for query in chain.queries:
                         found.setdefault((query.windows[i], query.windows[j]), []).append(query.slot)
             self._pairs[left, right] = [

@@ -22,37 +22,58 @@ from headrace.operators.join_windows import Moments
 
 
 @dataclass(slots=True, eq=False)
-class Part:
-    """Some of an input's tuples in the order of key and time.
+class Held:
+    """Tuples of one input in any order: those of a part, or those that rows from another partition are made of.
 
-    `moments[code]` is the moment of a code; `starts` is when moments begin, ascending.
+    `of_code[code]` is the moment of a code.
     """
 
     spec: InputLogic
-    keys: KeyTable
     body: Body
-    moments: Ints
-    starts: Ints
+    moments: Moments
+    of_code: Ints
+
+    def moment(self, rows: Ints) -> Ints:
+        return self.of_code[self.body.code[rows]]
+
+    def holds(self, operand: Operand) -> bool:
+        """Whether the tuples themselves have this value, and not their keys alone."""
+        return operand == self.spec.input.event_time or carried_name(operand) in self.body.carried
+
+    def column(self, operand: Operand, rows: Ints) -> pa.Array:
+        """What these rows hold: a carried operand or the event time."""
+        if operand == self.spec.input.event_time:
+            return to_arrow(self.body.times_of(rows), None, operand.type)
+        return self.body.carried[carried_name(operand)].take(pa.array(rows))
+
+
+@dataclass(slots=True, eq=False)
+class Part(Held):
+    """Some of an input's tuples in the order of key and time."""
+
+    keys: KeyTable
     _groups: dict[int, Groups] = field(default_factory=dict)
     _sampled: dict[int, float] = field(default_factory=dict)
     _in_order: bool | None = None
 
     @property
+    def starts(self) -> Ints:
+        """When moments begin, ascending."""
+        return self.moments.start
+
+    @property
     def in_order(self) -> bool:
         """Whether slices begin in the order of their tuples, key by key; not after plans with other windows."""
         if self._in_order is None:
-            began = self.starts[self.moments[self.body.code]]
+            began = self.starts[self.of_code[self.body.code]]
             falls = np.flatnonzero(began[1:] < began[:-1]) + 1
             self._in_order = bool(np.isin(falls, self.keys.offsets).all())
         return self._in_order
 
-    def moment(self, rows: Ints) -> Ints:
-        return self.moments[self.body.code[rows]]
-
     def groups(self, role: int) -> Groups:
         """All rows by key, moment and query-set of a role; worked out once."""
         if role not in self._groups:
-            moments = self.moments[self.body.code]
+            moments = self.of_code[self.body.code]
             self._groups[role] = group_rows(self.keys.of_rows(), [moments], self.body.sets[role])
         return self._groups[role]
 
@@ -67,13 +88,24 @@ class Part:
 
     def column(self, operand: Operand, rows: Ints) -> pa.Array:
         """What these rows hold: a carried operand, a key, or the event time."""
-        name = carried_name(operand)
-        if operand == self.spec.input.event_time:
-            return to_arrow(self.body.times_of(rows), None, operand.type)
-        if name in self.spec.carried:
-            return self.body.carried[name].take(pa.array(rows))
+        if self.holds(operand):
+            return Held.column(self, operand, rows)
         keys = np.searchsorted(self.keys.offsets, rows, "right") - 1
         return key_column(self.keys, self.spec.input.keys, operand, keys)
+
+
+@dataclass(slots=True, eq=False)
+class Probe:
+    """The keys by which rows meet tuples, and where each of them is in the parts that were met."""
+
+    keys: KeyTable
+    _found: dict[Part, Ints] = field(default_factory=dict)
+
+    def places(self, part: Part) -> Ints:
+        """For each key the equal key of the part, or -1; worked out once."""
+        if part not in self._found:
+            self._found[part] = match_keys(self.keys, part.keys)
+        return self._found[part]
 
 
 class Side:
@@ -82,22 +114,13 @@ class Side:
     def __init__(self, spec: InputLogic, old: Sequence[KeyedRows], fresh: KeyedRows | None) -> None:
         every = [*old, *([] if fresh is None else [fresh])]
         self.spec = spec
-        self.moments = Moments.of(concat_codes([rows.body.codes for rows in every]))
         self.parts: list[Part] = []
+        moments = Moments.of(concat_codes([rows.body.codes for rows in every]))
         first = 0
         for rows in every:
             last = first + rows.body.codes.count
-            moments = self.moments.of_code[first:last]
-            self.parts.append(Part(spec, rows.keys, rows.body, moments, self.moments.start))
+            self.parts.append(Part(spec, rows.body, moments, moments.of_code[first:last], rows.keys))
             first = last
         self.old = self.parts[: len(old)]
         self.fresh = None if fresh is None else self.parts[-1]
-        self._matches: dict[tuple[int, Part], Ints] = {}
-
-    def matches(self, start: Side, part: Part) -> Ints:
-        """For each key of another side's new tuples, the equal key of one of our parts, or -1."""
-        at = (start.spec.number, part)
-        if at not in self._matches:
-            assert start.fresh is not None
-            self._matches[at] = match_keys(start.fresh.keys, part.keys)
-        return self._matches[at]
+        self.probe = None if fresh is None else Probe(fresh.keys)

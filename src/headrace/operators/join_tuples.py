@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from zlib import crc32
 
 import numpy as np
@@ -76,19 +76,25 @@ def _codes(spec: InputLogic, times: Ints, closed_us: int) -> tuple[Ints, Codes, 
 
 
 def ship_join(logic: JoinLogic, tuples: JoinTuples, partitions: int) -> list[Shipment]:
-    """Route tuples to partitions by key, one blob each: equal keys of all inputs meet."""
-    home = partition_rows(tuples.keys, partitions, crc32(logic.operator.id.encode()))
+    """Route tuples to partitions by key, one blob each."""
+    return [
+        Shipment(partition, pack_bundle(_items(tuples, keys, rows)))
+        for partition, keys, rows in route_rows(logic, tuples.keys, partitions)
+    ]
+
+
+def route_rows(
+    logic: JoinLogic, keys: RowKeys, partitions: int
+) -> Iterator[tuple[int, RowKeys, Ints | None]]:
+    """(partition, keys of the rows that go there, these rows: None for all): equal keys of all inputs meet."""
+    home = partition_rows(keys, partitions, crc32(logic.operator.id.encode()))
     sizes = np.bincount(home, minlength=partitions)
     by_home = np.argsort(home.astype(np.uint16) if partitions <= 2**16 else home, kind="stable")
     ends = np.cumsum(sizes)
-    shipments = []
     for partition in np.flatnonzero(sizes).tolist():
         rows = by_home[ends[partition] - sizes[partition] : ends[partition]]
-        alone = len(rows) == tuples.rows
-        keys = tuples.keys if alone else _take_keys(tuples.keys, rows)
-        items = _items(tuples.input, keys, tuples.body if alone else tuples.body.take(rows))
-        shipments.append(Shipment(partition, pack_bundle(items)))
-    return shipments
+        alone = len(rows) == len(home)
+        yield partition, keys if alone else _take_keys(keys, rows), None if alone else rows
 
 
 def _take_keys(keys: RowKeys, rows: Ints) -> RowKeys:
@@ -99,23 +105,41 @@ def _take_keys(keys: RowKeys, rows: Ints) -> RowKeys:
     return RowKeys((np.cumsum(present) - 1)[values], keys.table.filter(pa.array(present)))
 
 
-def _items(input_: int, keys: RowKeys, body: Body) -> dict[str, Item]:
-    items = body_items(body)
-    items["key"] = narrow(keys.values)
-    if keys.table is not None:
-        items["keys"] = keys.table
-    items["meta"] = np.frombuffer(json.dumps({"input": input_}).encode(), np.uint8)
-    return items
+def _items(tuples: JoinTuples, keys: RowKeys, rows: Ints | None) -> dict[str, Item]:
+    body = tuples.body if rows is None else tuples.body.take(rows)
+    return body_items(body) | key_items(keys) | {"meta": meta_item({"input": tuples.input})}
+
+
+def key_items(keys: RowKeys) -> dict[str, Item]:
+    items: dict[str, Item] = {"key": narrow(keys.values)}
+    return items if keys.table is None else items | {"keys": keys.table}
+
+
+def keys_from(items: dict[str, Item]) -> RowKeys:
+    return RowKeys(items["key"].astype(np.int64), items.get("keys"))
+
+
+def meta_item(meta: dict[str, int]) -> Item:
+    return np.frombuffer(json.dumps(meta).encode(), np.uint8)
+
+
+def meta_of(items: dict[str, Item]) -> dict[str, int]:
+    """What a bundle is: {"input": number} of new tuples, {"hop": number} of rows on their way."""
+    found: dict[str, int] = json.loads(items["meta"].tobytes())
+    return found
 
 
 def receive_join(logic: JoinLogic, blobs: Sequence[Blob]) -> list[JoinTuples | None]:
     """All blobs of one partition, as one batch per input."""
+    return together(logic, [read_bundle(blob) for blob in blobs])
+
+
+def together(logic: JoinLogic, bundles: Sequence[dict[str, Item]]) -> list[JoinTuples | None]:
+    """New tuples as one batch per input."""
     parts: list[list[JoinTuples]] = [[] for _ in logic.inputs]
-    for blob in blobs:
-        items = read_bundle(blob)
-        number = json.loads(items["meta"].tobytes())["input"]
-        keys = RowKeys(items["key"].astype(np.int64), items.get("keys"))
-        parts[number].append(JoinTuples(number, keys, body_from(items)))
+    for items in bundles:
+        number = meta_of(items)["input"]
+        parts[number].append(JoinTuples(number, keys_from(items), body_from(items)))
     return [_together(found) for found in parts]
 
 

@@ -36,9 +36,9 @@ class PairWindows:
         return (self.left.offset_us + self.left.range_us) % self.left.slide_us
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Moments:
-    """The distinct (slice, bound) of an input's codes, and which of them each code has."""
+    """The distinct (slice, bound) of some codes, and which of them each code has."""
 
     start: Ints
     bound: Ints

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from headrace.model.plan import (
     AggregationOperator,
     Family,
+    JoinMember,
     JoinOperator,
+    JoinStep,
     OperandIndex,
     Operator,
     ScanPath,
@@ -84,10 +86,15 @@ def _join_query_lines(body: Join) -> list[str]:
         lines = [
             "shared aggregation of a join by its key: a product of the streams' aggregations, nothing is joined"
         ]
-    for side in body.sides:
+    for number, side in enumerate(body.sides):
         lines.append(f"  {side.stream}, {render_window(side.window)}")
-        lines.append(f"    key: {', '.join(key.sql for key in side.keys)}")
+        for key in body.keys_of(number):
+            lines.append(f"    key: {', '.join(part.sql for part in key)}")
         lines.append(f"    where: {render_predicate(side.where)}")
+    for hub in body.hubs if len(body.hubs) > 1 else ():
+        met = zip(hub.sides, hub.keys, strict=True)
+        texts = (f"{body.sides[side].stream} ({', '.join(part.sql for part in key)})" for side, key in met)
+        lines.append(f"  meet on one key: {' = '.join(texts)}")
     for across in body.across:
         left, right = body.carried[across.left].name, body.carried[across.right].name
         lines.append(f"  across: {left} {across.op.value} {right}")
@@ -152,14 +159,27 @@ def _join_lines(operator: JoinOperator) -> list[str]:
         lines.append(f"    scan: {_SCANS[input_.path]}, columns {_some(o.sql for o in input_.scanned)}")
         lines += _family_lines(input_.families, input_.operands)
     for chain in operator.chains[:SHOWN]:
-        names = " >< ".join(
-            f"{member.input}" + (f" (role {member.role})" if member.role else "") for member in chain.members
-        )
+        names = ", ".join(" >< ".join(map(_member, hub.members)) for hub in chain.hubs)
         windows = {query.windows for query in chain.queries}
         lines.append(f"    chain {names}: {len(chain.queries)} queries with {len(windows)} windows")
+        if len(chain.hubs) > 1:
+            lines += [_order_line(chain.order(start)) for start in range(len(chain.leaves))]
     if len(operator.chains) > SHOWN:
         lines.append(f"    and {len(operator.chains) - SHOWN} more chains")
     return lines
+
+
+def _order_line(order: Sequence[JoinStep]) -> str:
+    """From whose new tuples rows go where: `then by` is another key, and another stage."""
+    text = f"      new tuples of {_member(order[0].member)}"
+    for step in order[1:]:
+        text += "" if step.hop is None else f", then by the key of {_member(step.hop[1])}"
+        text += f" >< {_member(step.member)}"
+    return text
+
+
+def _member(member: JoinMember) -> str:
+    return f"{member.input}" + (f" (role {member.role})" if member.role else "")
 
 
 def _family_lines(families: Sequence[Family], operands: Sequence[OperandIndex]) -> list[str]:

@@ -14,7 +14,9 @@ from headrace.model.plan import (
     JoinChain,
     JoinedQuery,
     JoinFilter,
+    JoinHub,
     JoinInput,
+    JoinLeaf,
     JoinMember,
     JoinOperator,
     ProductOperator,
@@ -50,24 +52,42 @@ class Joining:
 
     @property
     def space(self) -> tuple[str, ...]:
-        """What the keys are made of: joins over equal key types spread their tuples alike."""
+        """What the key of a join with one is made of: joins over equal key types spread their tuples alike."""
         return tuple(
-            "integer" if k.type.kind is Kind.INTEGER else k.type.name for k in self.body.sides[0].keys
+            "integer" if k.type.kind is Kind.INTEGER else k.type.name for k in self.body.hubs[0].keys[0]
         )
 
     def members(self) -> tuple[tuple[str, int], ...]:
-        """(input, role) of each side, in the query's order."""
+        """(name, role) by which stored rows know each side, in the query's order: stream and all of its keys."""
+        names = [_leaf_name(side.stream, self.body.keys_of(i)) for i, side in enumerate(self.body.sides)]
+        return tuple((name, names[:i].count(name)) for i, name in enumerate(names))
+
+    def inputs(self) -> dict[tuple[int, int], tuple[str, int]]:
+        """(input, role) of each side in each hub it is in, by (side, hub)."""
+        found: dict[tuple[int, int], tuple[str, int]] = {}
         seen: dict[str, int] = defaultdict(int)
-        found = []
-        for side in self.body.sides:
-            name = input_id(side.stream, side.keys)
-            found.append((name, seen[name]))
-            seen[name] += 1
-        return tuple(found)
+        for number, side in enumerate(self.body.sides):
+            for at, hub in enumerate(self.body.hubs):
+                if number in hub.sides:
+                    name = input_id(side.stream, hub.keys[hub.sides.index(number)])
+                    found[number, at] = (name, seen[name])
+                    seen[name] += 1
+        return found
 
 
 def input_id(stream: StreamName, keys: Iterable[Operand]) -> str:
-    return _digest(stream, *(f"{key.plain} {key.sql} {key.type.name}" for key in keys))
+    return _digest(stream, *map(_key_text, keys))
+
+
+def _leaf_name(stream: StreamName, keys: Sequence[Sequence[Operand]]) -> str:
+    """That of its input for a side with one key; for one with several, whatever order its hubs come in."""
+    if len(keys) == 1:
+        return input_id(stream, keys[0])
+    return _digest(stream, *sorted("\t".join(map(_key_text, key)) for key in keys))
+
+
+def _key_text(key: Operand) -> str:
+    return f"{key.plain} {key.sql} {key.type.name}"
 
 
 def is_joined(signature: str) -> bool:
@@ -76,8 +96,13 @@ def is_joined(signature: str) -> bool:
 
 
 def join_signature(joining: Joining) -> str:
-    """The table of a join's rows: one for each set of inputs, whatever order they are joined in."""
-    return f"joined-{_digest(*(f'{name} {role}' for name, role in sorted(joining.members())))}"
+    """The table of a join's rows: one for each set of inputs and hubs, whatever order they are joined in."""
+    members, hubs = joining.members(), joining.body.hubs
+    met: list[list[str]] = [[] for _ in hubs]
+    for (side, hub), met_as in joining.inputs().items():
+        met[hub].append(" ".join(map(str, (*members[side], *met_as))))
+    also = sorted("\t".join(sorted(hub)) for hub in met) if len(hubs) > 1 else []
+    return f"joined-{_digest(*(f'{name} {role}' for name, role in sorted(members)), *also)}"
 
 
 def _digest(*parts: str) -> str:
@@ -87,17 +112,17 @@ def _digest(*parts: str) -> str:
 def plan_joins(
     joinings: Sequence[Joining], streams: Mapping[StreamName, Stream], rates: Mapping[StreamName, int]
 ) -> tuple[JoinOperator, ...]:
-    """One operator per set of streams and key types, for the queries that want joined rows.
+    """One operator per set of streams, for the queries that want joined rows.
 
     `rates` say how many tuples a stream has brought so far: rarer inputs come first in every chain.
     """
-    grouped: dict[tuple[tuple[StreamName, ...], tuple[str, ...]], list[Joining]] = defaultdict(list)
+    grouped: dict[tuple[StreamName, ...], list[Joining]] = defaultdict(list)
     for joining in joinings:
         if isinstance(joining.body.then, JoinedRows):
-            grouped[joining.clock, joining.space].append(joining)
+            grouped[joining.clock].append(joining)
     return tuple(
-        _plan_operator(f"joins-{_digest(*clock, '', *space)}", members, streams, rates)
-        for (clock, space), members in grouped.items()
+        _plan_operator(f"joins-{_digest(*clock)}", members, streams, rates)
+        for clock, members in grouped.items()
     )
 
 
@@ -109,22 +134,32 @@ def _plan_operator(
 ) -> JoinOperator:
     sides: dict[str, tuple[StreamName, tuple[Operand, ...]]] = {}
     for joining in joinings:
-        for (name, _), side in zip(joining.members(), joining.body.sides, strict=True):
-            sides[name] = (side.stream, side.keys)
+        body = joining.body
+        for (side, hub), (name, _) in joining.inputs().items():
+            met = body.hubs[hub]
+            sides[name] = (body.sides[side].stream, met.keys[met.sides.index(side)])
     names = sorted(sides, key=lambda name: (rates.get(sides[name][0], 0).bit_length(), sides[name][0], name))
     place = {name: i for i, name in enumerate(names)}
     inputs = tuple(_plan_input(name, sides[name], joinings, streams) for name in names)
-    chains: dict[tuple[JoinMember, ...], list[Joining]] = defaultdict(list)
+    chains: dict[tuple[JoinHub, ...], list[Joining]] = defaultdict(list)
     for joining in joinings:
         chains[_order(joining, place)[0]].append(joining)
     return JoinOperator(id_, inputs, tuple(_plan_chain(found, place) for found in chains.values()))
 
 
-def _order(joining: Joining, place: Mapping[str, int]) -> tuple[tuple[JoinMember, ...], dict[int, int]]:
-    """(the chain of a query, the position of each of its sides there)."""
-    members = [JoinMember(place[name], role) for name, role in joining.members()]
-    order = sorted(range(len(members)), key=lambda side: (members[side].input, members[side].role))
-    return tuple(members[side] for side in order), {side: at for at, side in enumerate(order)}
+def _order(joining: Joining, place: Mapping[str, int]) -> tuple[tuple[JoinHub, ...], dict[int, int]]:
+    """(the hubs of a query's chain, the position of each of its sides there)."""
+    members = {of: JoinMember(place[name], role) for of, (name, role) in joining.inputs().items()}
+
+    def rank(side: int) -> list[tuple[int, int]]:
+        return sorted((member.input, member.role) for (mine, _), member in members.items() if mine == side)
+
+    at = {side: position for position, side in enumerate(sorted(range(len(joining.body.sides)), key=rank))}
+    hubs = []
+    for number, hub in enumerate(joining.body.hubs):
+        sides = sorted(hub.sides, key=at.__getitem__)
+        hubs.append(JoinHub(tuple(at[s] for s in sides), tuple(members[s, number] for s in sides)))
+    return tuple(sorted(hubs, key=lambda hub: hub.positions)), at
 
 
 def _plan_input(
@@ -137,10 +172,12 @@ def _plan_input(
     filters: list[JoinFilter] = []
     carried: set[Operand] = set()
     for joining in joinings:
-        for number, (found, role) in enumerate(joining.members()):
+        body = joining.body
+        for (number, _), (found, role) in joining.inputs().items():
             if found == name:
-                filters.append(JoinFilter(joining.id, joining.slot, role, joining.body.sides[number].where))
-                carried |= {c.operand for c in joining.body.carried if c.side == number}
+                filters.append(JoinFilter(joining.id, joining.slot, role, body.sides[number].where))
+                carried |= {c.operand for c in body.carried if c.side == number}
+                carried |= {part for other in body.keys_of(number) for part in other}
     predicates = [one.predicate for one in filters]
     operands = index_operands(predicates)
     column = streams[stream].column(streams[stream].event_time)
@@ -152,7 +189,8 @@ def _plan_input(
 
 
 def _plan_chain(joinings: Sequence[Joining], place: Mapping[str, int]) -> JoinChain:
-    members, _ = _order(joinings[0], place)
+    hubs, order = _order(joinings[0], place)
+    leaves = {order[side]: member for side, member in enumerate(joinings[0].members())}
     queries, outputs = [], set()
     for joining in joinings:
         _, at = _order(joining, place)
@@ -174,7 +212,8 @@ def _plan_chain(joinings: Sequence[Joining], place: Mapping[str, int]) -> JoinCh
     ordered = sorted(
         outputs, key=lambda output: (output[0], output[1].sql, output[1].type.name, output[1].plain)
     )
-    return JoinChain(members, join_signature(joinings[0]), tuple(ordered), tuple(queries))
+    named = tuple(JoinLeaf(*leaves[position]) for position in range(len(leaves)))
+    return JoinChain(named, hubs, join_signature(joinings[0]), tuple(ordered), tuple(queries))
 
 
 # products
@@ -201,7 +240,8 @@ def side_queries(joining: Joining) -> tuple[SideQuery, ...]:
     found = []
     factors = side_factors(joining)
     for number, (side, (_, role)) in enumerate(zip(joining.body.sides, joining.members(), strict=True)):
-        body = Aggregation(side.window, side.where, side.keys, factors[number], ())
+        keys = joining.body.hubs[0].keys[number]
+        body = Aggregation(side.window, side.where, keys, factors[number], ())
         found.append(SideQuery(joining.id, body, number, side.stream, role))
     return tuple(found)
 
@@ -286,10 +326,10 @@ def _output(joining: Joining, operators: Mapping[tuple[QueryId, int], Aggregatio
     keys = []
     for key in then.keys:
         found = named[key.sql]
-        keys.append((found.side, body.sides[found.side].keys.index(found.operand)))
+        keys.append((found.side, body.hubs[0].keys[found.side].index(found.operand)))
     tables = tuple(
-        result_signature((k.type for k in side.keys), (a.type for a in sides[i]))
-        for i, side in enumerate(body.sides)
+        result_signature((k.type for k in keys_of_side), (a.type for a in sides[i]))
+        for i, keys_of_side in enumerate(body.hubs[0].keys)
     )
     return ProductOutput(
         (),

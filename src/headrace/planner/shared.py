@@ -71,6 +71,8 @@ codec.register(
     plan.JoinFilter,
     plan.JoinInput,
     plan.JoinMember,
+    plan.JoinLeaf,
+    plan.JoinHub,
     plan.AcrossMembers,
     plan.JoinedQuery,
     plan.JoinChain,

@@ -16,6 +16,7 @@ from headrace.model.query import (
     Body,
     Carried,
     Fallback,
+    Hub,
     Join,
     JoinedRows,
     JoinSide,
@@ -75,12 +76,17 @@ class FallbackShape:
 
 @dataclass(frozen=True, slots=True)
 class SideShape:
-    """One side of a shared join: its key, and WHERE on it alone, as the shape of a query has it."""
+    """One side of a shared join: WHERE on it alone, as the shape of a query has it."""
 
     stream: Stream
-    keys: tuple[OperandShape, ...]
     where: exp.Expr | None
     ordered: exp.Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class HubShape:
+    sides: tuple[int, ...]
+    keys: tuple[tuple[OperandShape, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,7 @@ class JoinedRowsShape:
 @dataclass(frozen=True, slots=True)
 class JoinShape:
     sides: tuple[SideShape, ...]
+    hubs: tuple[HubShape, ...]
     carried: tuple[CarriedShape, ...]
     across: tuple[Across, ...]
     then: JoinedRowsShape | AggregationShape
@@ -227,7 +234,10 @@ def _body(
         where: Predicate = TRUE
         if side.where is not None and side.ordered is not None:
             where = compile_over(side.stream).predicate(side.where, side.ordered)
-        return JoinSide(side.stream.name, side_window, tuple(key.bind(fill) for key in side.keys), where)
+        return JoinSide(side.stream.name, side_window, where)
+
+    def hub_of(hub: HubShape) -> Hub:
+        return Hub(hub.sides, tuple(tuple(key.bind(fill) for key in keys) for keys in hub.keys))
 
     def aggregation(found: AggregationShape, where: Predicate) -> Aggregation:
         assert window is not None
@@ -260,9 +270,10 @@ def _body(
             return Projection(condition(), tuple(output.bind(fill) for output in outputs))
         case AggregationShape() as found:
             return aggregation(found, condition())
-        case JoinShape(joined, carried, across, then):
+        case JoinShape(joined, hubs, carried, across, then):
             return Join(
                 tuple(map(side_of, joined, sides)),
+                tuple(map(hub_of, hubs)),
                 tuple(Carried(item.name, item.side, item.operand.bind(fill)) for item in carried),
                 across,
                 joined_rows(then) if isinstance(then, JoinedRowsShape) else aggregation(then, TRUE),

@@ -1,8 +1,9 @@
 """Which joins the shared operator runs: sides, key, conditions across sides, and what is done with the rows.
 
-Conjuncts over one side become its predicate. Equalities between sides make the key: the classes of equal values that
-every side has a part in. Comparisons of a value of one side with a value of another are decided while rows are joined;
-what is left is a filter of the stored rows, and so are groups that are not the join's keys: both wait for a reader.
+Conjuncts over one side become its predicate. Equalities between sides make hubs: classes of equal values that connect
+sides which no other hub has connected; often one hub has all sides. Comparisons of a value of one side with a value of
+another are decided while rows are joined; what is left is a filter of the stored rows, and so are groups that are not
+the join's keys: both wait for a reader.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from headrace.sql.aggregates import SHARED_FUNCTIONS, NotShared, plan_aggregatio
 from headrace.sql.binding import (
     AggregationShape,
     CarriedShape,
+    HubShape,
     JoinedRowsShape,
     JoinShape,
     OperandShape,
@@ -82,9 +84,9 @@ def plan_join(
     def finished(then: Callable[[_Plan], JoinedRowsShape | AggregationShape]) -> JoinShape:
         plan = _Plan(flat, origin, types_of, literals, timezone)
         plan.sort_conditions()
-        sides, across = plan.sides(), plan.across()
+        hubs, sides, across = plan.find_hubs(), plan.sides(), plan.across()
         last = then(plan)
-        return JoinShape(sides, tuple(plan.carried.values()), across, last)
+        return JoinShape(sides, hubs, tuple(plan.carried.values()), across, last)
 
     if flat.group is None:
         return finished(_Plan.rows)
@@ -92,6 +94,18 @@ def plan_join(
         return finished(_Plan.aggregation)
     except NotShared:
         return finished(_Plan.groups)
+
+
+_Class = dict[tuple[int, str], exp.Expr]
+"""Values that are equal in every joined row, by (side, text)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Hub:
+    """A key: `parts[i][side]` is what a side has of its i-th part, for all of its sides, and for those it connects."""
+
+    sides: tuple[int, ...]
+    parts: tuple[dict[int, exp.Expr], ...]
 
 
 @dataclass(slots=True)
@@ -107,7 +121,7 @@ class _Plan:
     residual: list[exp.Expr] = field(default_factory=list)
     raising: exp.Expr | None = None
     carried: dict[tuple[int, str], CarriedShape] = field(default_factory=dict)
-    keys: list[tuple[dict[int, exp.Expr], SqlType]] = field(default_factory=list)
+    hubs: list[_Hub] = field(default_factory=list)
 
     # conditions
 
@@ -169,16 +183,8 @@ class _Plan:
         return render(node.copy().transform(step, copy=False))
 
     def sides(self) -> tuple[SideShape, ...]:
-        """The sides with the keys that all of them share."""
-        self.keys = self._keys()
-        return tuple(
-            SideShape(
-                side.stream,
-                tuple(self._key_operand(key[side.number]) for key, _ in self.keys),
-                *self._condition(side.number),
-            )
-            for side in self.origin.sides
-        )
+        """The sides with their own conditions."""
+        return tuple(SideShape(side.stream, *self._condition(side.number)) for side in self.origin.sides)
 
     def _condition(self, number: int) -> tuple[exp.Expr | None, exp.Expr | None]:
         side = self.origin.sides[number]
@@ -198,9 +204,62 @@ class _Plan:
 
         return whole, in_order(whole, harmless)
 
-    def _keys(self) -> list[tuple[dict[int, exp.Expr], SqlType]]:
-        """Classes of equal values with a part in every side; the other equalities become comparisons."""
-        classes: list[dict[tuple[int, str], exp.Expr]] = []
+    # keys
+
+    def find_hubs(self) -> tuple[HubShape, ...]:
+        """The keys that connect all sides; equalities that no key stands for become comparisons."""
+        component = list(range(len(self.origin.sides)))
+        for classes in self._composites():
+            whole = [_by_side(members) for members in classes]
+            first: dict[int, int] = {}
+            for side in sorted(whole[0]):
+                first.setdefault(component[side], side)
+            if len(first) == 1:
+                for members in classes:
+                    self._compare(members)
+                continue
+            for members, of_side in zip(classes, whole, strict=True):
+                self._repeat_equalities(members, of_side)
+                for side in sorted(of_side.keys() - first.values()):
+                    self.compared.append((of_side[first[component[side]]], Op.EQ, of_side[side]))
+            self.hubs.append(_Hub(tuple(sorted(first.values())), tuple(whole)))
+            component = [min(first) if known in first else known for known in component]
+        if len(set(component)) > 1:
+            if not self.equalities:
+                raise NotShared("a join without an equality has no shared form")
+            raise NotShared("no equalities connect all streams of the join, or their types differ")
+        return tuple(
+            HubShape(
+                hub.sides,
+                tuple(tuple(self._key_operand(part[side]) for part in hub.parts) for side in hub.sides),
+            )
+            for hub in self.hubs
+        )
+
+    def _composites(self) -> list[list[_Class]]:
+        """Classes that can be a key, those over the same sides together; those over most sides come first."""
+        found: dict[frozenset[int], list[_Class]] = {}
+        for members in self._classes():
+            if self._key_type(list(members.values())) is None:
+                self._compare(members)
+            else:
+                found.setdefault(frozenset(side for side, _ in members), []).append(members)
+
+        def place(sides: frozenset[int]) -> tuple[int, list[tuple[str, list[str]]], list[int]]:
+            """However a query is written, the same keys come first where its streams differ."""
+            texts = []
+            for side in sides:
+                over = self.origin.sides[side]
+                nodes = [_by_side(members)[side] for members in found[sides]]
+                texts.append(
+                    (str(over.stream.name), sorted(render(over.over_stream(node)) for node in nodes))
+                )
+            return -len(sides), sorted(texts), sorted(sides)
+
+        return [found[sides] for sides in sorted(found, key=place)]
+
+    def _classes(self) -> list[_Class]:
+        classes: list[_Class] = []
         for pair in self.equalities:
             merged = {(self._side(node), render(node)): node for node in pair}
             rest = []
@@ -210,31 +269,17 @@ class _Plan:
                 else:
                     rest.append(known)
             classes = [*rest, merged]
-        count = len(self.origin.sides)
-        keys: list[tuple[dict[int, exp.Expr], SqlType]] = []
-        for members in classes:
-            of_side: dict[int, exp.Expr] = {}
-            for (side, _), node in members.items():
-                of_side.setdefault(side, node)
-            type_ = self._key_type(list(members.values()))
-            if len(of_side) == count and type_ is not None:
-                keys.append((of_side, type_))
-                self._repeat_equalities(members, of_side)
-            else:
-                mine = [p for p in self.equalities if (self._side(p[0]), render(p[0])) in members]
-                self.compared += [(left, Op.EQ, right) for left, right in mine]
-        if not keys:
-            if not self.equalities:
-                raise NotShared("a join without an equality has no shared form")
-            raise NotShared("no key is common to all streams of the join, or its types differ")
-        return keys
+        return classes
+
+    def _compare(self, members: _Class) -> None:
+        """Check the equalities of a class row by row."""
+        mine = [p for p in self.equalities if (self._side(p[0]), render(p[0])) in members]
+        self.compared += [(left, Op.EQ, right) for left, right in mine]
 
     def _key_operand(self, node: exp.Expr) -> OperandShape:
         return self._operand(node, self._types([node])[0])
 
-    def _repeat_equalities(
-        self, members: dict[tuple[int, str], exp.Expr], of_side: dict[int, exp.Expr]
-    ) -> None:
+    def _repeat_equalities(self, members: _Class, of_side: dict[int, exp.Expr]) -> None:
         """Values of one side that are equal by way of another are equal on their own side."""
         for (side, _), node in members.items():
             if node is not of_side[side]:
@@ -417,7 +462,9 @@ class _Plan:
         """Groups must be the join's keys: then no row has to be joined to know its group."""
         if self.compared or self.residual:
             raise NotShared("joined rows under a condition across sides are no products")
-        known = [{render(node) for node in key.values()} for key, _ in self.keys]
+        if len(self.hubs) > 1:
+            raise NotShared("joined rows of streams on different keys are no products")
+        known = [{render(node) for node in part.values()} for part in self.hubs[0].parts]
         found: set[int] = set()
         for node in self.flat.group or ():
             if is_window_column(node) or window_edge(node) is not None:
@@ -430,6 +477,14 @@ class _Plan:
             found.add(place)
         if len(found) < len(known):
             raise NotShared("an aggregation by a part of the join's key has no shared form")
+
+
+def _by_side(members: _Class) -> dict[int, exp.Expr]:
+    """The first value of each side."""
+    found: dict[int, exp.Expr] = {}
+    for (side, _), node in members.items():
+        found.setdefault(side, node)
+    return found
 
 
 def _texts(nodes: Iterable[exp.Expr]) -> tuple[Template, ...]:
