@@ -314,11 +314,11 @@ def joined(ask: Ask, arrived: list[list[Arrived]], epoch: int) -> Counter[tuple[
             for a in fit.get(tuple(key(row[other], names) for other, names, _ in met), ())
         ]
         checks = [c for c in ask.across if max(c.left_member, c.right_member) == i]
-        found = [row for row in found if all(_across(c, row) for c in checks)]
+        found = [row for row in found if all(_across(c, row) for c in checks) and _shares_window(ask, row)]
     return Counter(
         (*(a[0]["n"] for a in row), max(c if a["ts"] < c else NEVER_US for a, c, _ in row))
         for row in found
-        if max(a[2] for a in row) == epoch and _shares_window(ask, row)
+        if max(a[2] for a in row) == epoch
     )
 
 
@@ -332,5 +332,5 @@ def _shares_window(ask: Ask, row: tuple[Arrived, ...]) -> bool:
     window = ask.sides[0].window
     phase = window.offset_us + window.range_us
     after = max(max(a["ts"], closed) for a, closed, _ in row)
-    until = min(a["ts"] + side.window.range_us for (a, _, _), side in zip(row, ask.sides, strict=True))
+    until = min(a["ts"] + side.window.range_us for (a, _, _), side in zip(row, ask.sides, strict=False))
     return (until - phase) // window.slide_us > (after - phase) // window.slide_us

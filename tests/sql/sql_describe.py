@@ -30,9 +30,12 @@ def describe(body: Body) -> str:
 
 def _join(body: Join) -> list[str]:
     lines = []
-    for side in body.sides:
-        keys = ", ".join(map(_operand, side.keys))
+    for number, side in enumerate(body.sides):
+        keys = " and on ".join(", ".join(map(_operand, key)) for key in body.keys_of(number))
         lines.append(f"join {side.stream} by {_window(side.window)} on {keys} where {show(side.where)}")
+    for hub in body.hubs if len(body.hubs) > 1 else ():
+        met = zip(hub.sides, hub.keys, strict=True)
+        lines.append("meet " + " = ".join(f"{side}({', '.join(map(_operand, key))})" for side, key in met))
     for across in body.across:
         left, right = body.carried[across.left], body.carried[across.right]
         lines.append(f"across {left.name} {across.op.value} {right.name}")
