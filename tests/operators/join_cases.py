@@ -105,7 +105,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class Schema:
-    """The streams of a test: `wide[i]` says whether stream i has its integers as BIGINT. Joins are on some of `keys`."""
+    """The streams of a test: `wide[i]` says whether stream i has its integers as BIGINT. Joins are on `keys`."""
 
     keys: tuple[tuple[str, ...], ...]
     wide: tuple[bool, ...]

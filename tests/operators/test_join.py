@@ -74,7 +74,9 @@ class Case:
         inputs = schema.inputs(self.asks)
         for stream in range(len(schema.wide)):
             for _ in range(rng.choice([0, 1, 1, 2])):
-                batch = random_rows(rng, schema, rng.randrange(1, 10 + 2 * len(schema.keys)), 6 * epoch, len(self.rows))
+                batch = random_rows(
+                    rng, schema, rng.randrange(1, 10 + 2 * len(schema.keys)), 6 * epoch, len(self.rows)
+                )
                 self.rows |= {row["n"]: row for row in batch}
                 latest += [row["ts"] for row in batch if row["ts"] is not None]
                 for ask in self.asks:

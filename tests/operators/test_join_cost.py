@@ -15,13 +15,14 @@ from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.predicate import TRUE, Compare, Op
 from headrace.model.window import Window
 from headrace.operators import join_partners
-from headrace.operators.bundle import pack_bundle
-from headrace.operators.join import JoinReduced, Outlet, count_bits, reduce_join
+from headrace.operators.bundle import pack_bundle, read_bundle
+from headrace.operators.join import JoinReduced, Outlet, count_bits, reduce_join, resume_join
 from headrace.operators.join_block import JoinedBlock
 from headrace.operators.join_keys import KeyTable, encode_row_keys, match_keys, sort_keys
 from headrace.operators.join_logic import JoinLogic
 from headrace.operators.join_state import JoinSegment, join_items
 from headrace.operators.join_tuples import prepare_join, receive_join, ship_join
+from headrace.operators.tuples import Shipment
 
 SCHEMA = Schema((("k",),), (True, True))
 NOWHERE = Outlet(lambda chain, block: None, lambda shipment: None, 1)
@@ -40,6 +41,7 @@ def batch(keys: Any, times: Any) -> dict[Any, pa.ChunkedArray]:
     rows = len(keys)
     arrays = {
         COLUMNS["k"]: pa.array(keys, pa.int64()),
+        COLUMNS["j"]: pa.array(keys, pa.int64()),
         COLUMNS["x"]: pa.array(np.arange(rows) / rows),
         NUMBER: pa.array(np.arange(rows)),
         TS: pa.array(times, pa.int64()).cast(TS.type.arrow),
@@ -100,6 +102,57 @@ def test_a_hot_key_costs_time_and_not_memory(monkeypatch: pytest.MonkeyPatch) ->
     assert found == rows * rows == reduced.rows[1]
     assert len(peaks) > 100
     assert max(peaks) < 8 << 20
+
+
+def test_a_hot_key_costs_no_memory_on_the_way_to_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """a and b on k, b and c on j: c is there when a and b come, a million rows leave, and each meets 50 tuples."""
+    block, rows = 1 << 12, 1000
+    monkeypatch.setattr(join_partners, "BLOCK_ROWS", block)
+    window = Window(1000, 1000)
+    hubs = (((0, ("k",)), (1, ("k",))), ((1, ("j",)), (2, ("j",))))
+    one = Ask(1, 1, (Side(0, window, TRUE), Side(1, window, TRUE), Side(2, window, TRUE)), hubs, (), ())
+    logic = JoinLogic(plan_joins(schema := Schema((("k",),), (True, True, True)), [one]))
+    assert logic.operator.levels == 2
+    hot = batch(np.zeros(rows, np.int64), np.arange(rows))
+    few = batch(np.zeros(50, np.int64), np.arange(50))
+
+    def shipped(streams: set[int], columns: Any) -> list[bytes]:
+        numbers = [number for number, (stream, _) in enumerate(schema.inputs([one])) if stream in streams]
+        found = [prepare_join(logic, number, columns, NEVER_US) for number in numbers]
+        return [s.blob for tuples in found if tuples is not None for s in ship_join(logic, tuples, 1)]
+
+    old = receive_join(logic, shipped({2}, few))
+    held = reduce_join(logic, old, [], [], NEVER_US, NEVER_US, NOWHERE).segment
+    assert held is not None
+    blobs = shipped({0, 1}, hot)
+    leaving, found, peaks, kept = 0, 0, [], []
+
+    def send(shipment: Shipment) -> None:
+        nonlocal leaving
+        count = len(read_bundle(shipment.blob)["key"])
+        assert count <= 2 * block
+        leaving += count
+        if len(kept) < 10:
+            kept.append(shipment.blob)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+
+    def consume(chain: int, joined: JoinedBlock) -> None:
+        nonlocal found
+        assert joined.rows <= block
+        found += joined.rows
+        peaks.append(tracemalloc.get_traced_memory()[1])
+
+    outlet = Outlet(consume, send, 1)
+    tracemalloc.start()
+    try:
+        reduce_join(logic, receive_join(logic, blobs), [held], [], NEVER_US, NEVER_US, outlet)
+        arrived = sum(len(read_bundle(blob)["key"]) for blob in kept)
+        counts = resume_join(logic, [*blobs, *kept], [held], [], NEVER_US, outlet)
+    finally:
+        tracemalloc.stop()
+    assert leaving == rows * rows and len(peaks) > 100
+    assert found == counts[1] == arrived * 50
+    assert max(peaks) < 4 << 20
 
 
 def test_partners_out_of_reach_are_not_candidates(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,9 +77,9 @@ SESSIONS = [
     "SELECT COUNT(*) AS n, percentile(level, 0.5) AS m FROM purchases [session gap 1 second] AS p HAVING n > 1",
 ]
 
-_L, _R = (
+_L, _R, _T, _U = (
     "(SELECT *, window(ts, '10 seconds', '5 seconds') AS w FROM {}) AS {}".format(*of)
-    for of in (("purchases", "l"), ("returns", "r"))
+    for of in (("purchases", "l"), ("returns", "r"), ("purchases", "t"), ("returns", "u"))
 )
 _SAME = "l.w = r.w AND l.userID = r.userID"
 
@@ -104,6 +104,13 @@ JOINS = [
     f"SELECT l.price FROM {_L} LEFT JOIN {_R} ON {_SAME}",
     f"SELECT l.price FROM {_L} JOIN {_R} ON l.w = r.w",
     "SELECT COUNT(*) AS n FROM purchases [RANGE 10 SECONDS SLIDE 5 SECONDS] AS l, returns [RANGE 5 SECONDS SLIDE 5 SECONDS] AS r WHERE l.userID = r.userID",
+    f"SELECT l.price, t.level FROM {_L} JOIN {_R} ON {_SAME} JOIN {_T} ON t.w = r.w AND t.country = r.country WHERE l.price > 3",
+    f"SELECT r.price FROM {_R}, {_L}, {_T}, {_U} WHERE {_SAME} AND t.w = r.w AND u.w = r.w AND r.country = t.country AND r.level = u.level AND r.gemPackID = u.gemPackID",
+    f"SELECT l.price FROM {_L} JOIN {_R} ON {_SAME} JOIN {_T} ON t.w = r.w AND t.country = r.country AND t.level = l.level",
+    f"SELECT u.price FROM {_L}, {_R}, {_T}, {_U} WHERE {_SAME} AND t.w = r.w AND u.w = r.w AND t.userID = r.userID AND l.level = u.level AND u.level = r.level",
+    f"SELECT l.userID, COUNT(*) AS n FROM {_L} JOIN {_R} ON {_SAME} JOIN {_T} ON t.w = r.w AND t.country = r.country GROUP BY l.userID, l.w",
+    f"SELECT l.userID, r.userID + 1 AS v FROM {_L} JOIN {_R} ON {_SAME} JOIN {_T} ON t.w = r.w AND t.level < r.level",
+    f"SELECT l.userID FROM {_L} JOIN {_R} ON {_SAME} JOIN {_T} ON t.w = r.w AND t.country = r.level",
 ]
 """Over `purchases` and `returns`."""
 
