@@ -157,11 +157,14 @@ class _Writer:
         texts = [self._over(side.alias, name) for side, name in zip(sides, names, strict=True)]
         self.key_items = texts
         found: list[list[str]] = []
-        chained = len(sides) > 2 and rng.random() < 0.2
+        different = len(sides) > 2 and rng.random() < 0.5
         for number in range(1, len(sides)):
-            equal = f"{texts[rng.randrange(number)]} = {texts[number]}"
-            if chained and number == len(sides) - 1:
-                equal = f"{sides[0].alias}.v = {sides[number].alias}.v"
+            other = rng.randrange(number)
+            equal = f"{texts[other]} = {texts[number]}"
+            if different and rng.random() < 0.7:
+                own = rng.choice([*KEYS, "v"])
+                pair = [self._over(sides[i].alias, own) for i in (other, number)]
+                equal = f"{pair[0]} = {pair[1]}" + (f" AND {equal}" if rng.random() < 0.2 else "")
             mine = [] if rng.random() < 0.05 and len(sides) == 2 else [equal]
             if rng.random() < 0.3:
                 pair = (sides[rng.randrange(number)].alias, sides[number].alias)

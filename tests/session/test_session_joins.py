@@ -98,7 +98,18 @@ TEXTS = {
     "chain": (
         f"SELECT l.id, t.id AS c FROM {A} l JOIN {B} r ON {EQUAL} "
         f"JOIN {A} t ON t.w = r.w AND t.country = r.country WHERE l.price = 2",
-        False,
+        True,
+    ),
+    "triangle": (
+        f"SELECT l.id, t.id AS c, r.country FROM {A} l JOIN {B} r ON {EQUAL} "
+        f"JOIN {A} t ON t.w = r.w AND t.country = r.country AND t.price = l.price WHERE l.id <= t.id",
+        True,
+    ),
+    "hops": (
+        f"SELECT l.w.end, COUNT(*), SUM(l.id - u.id) FROM {A} l JOIN {B} r ON {EQUAL} "
+        f"JOIN {A} t ON t.w = r.w AND t.country = r.country AND t.price = r.price JOIN {B} u ON u.w = t.w AND u.id = t.id "
+        f"WHERE l.price < 3 GROUP BY l.w, r.level",
+        True,
     ),
     "sums": (
         "SELECT l.w, n, m FROM (SELECT window(ts, '10 seconds') AS w, COUNT(*) AS n FROM sales GROUP BY 1) l "
