@@ -95,6 +95,11 @@ class Aggregation:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupedRows(Aggregation):
+    """An aggregation of a join's rows by other things than the join's key: they are joined, then grouped."""
+
+
+@dataclass(frozen=True, slots=True)
 class Projection:
     """A stateless filter and projection: every tuple that `where` accepts, once, late or not."""
 
@@ -151,7 +156,9 @@ class Join:
     """An inner equi-join of the tuples that are in one window together, and what is done with its rows.
 
     The sides' windows have one slide and end together; their ranges may differ. An aggregation of the rows has keys,
-    inputs and filters over carried names, as plain operands, and the window of the side with the longest range.
+    inputs and filters over carried names, as plain operands, and the window of the side with the longest range. If it
+    is not GroupedRows, it is by the join's key and each aggregate is over one side: a product, for which no row need
+    be joined.
     """
 
     sides: tuple[JoinSide, ...]
@@ -165,6 +172,10 @@ class Join:
             raise ValueError(
                 "a join has two sides or more, of one slide, that end together and have equal keys"
             )
+
+    @property
+    def is_product(self) -> bool:
+        return isinstance(self.then, Aggregation) and not isinstance(self.then, GroupedRows)
 
     @property
     def window(self) -> Window:
