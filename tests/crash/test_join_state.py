@@ -5,6 +5,7 @@ Views are compared, not stored rows: a row's tuples may have been rebuilt, and t
     step    0      1      2      3      4      5
     pairs   |-------------------------------------------   (two streams)
     worth   |-------------------------------------------   (a product of aggregations)
+    names   |-------------------------------------------   (joined rows in groups)
     twins          |------------------------------------   (a stream with itself, a condition across)
     trio           |--------------------|                  (three members)
     sums                                |---------------   (takes a free slot)
@@ -34,6 +35,8 @@ QUERIES = {
     "WHERE p.userID = a.userID AND p.price > 2",
     "worth": f"SELECT a.userID, COUNT(*) AS n, SUM(p.price) AS spend, MAX(a.name) AS last FROM purchases {RANGE} AS p, "
     "ads [RANGE 6 SECONDS SLIDE 3 SECONDS] AS a WHERE p.userID = a.userID AND p.gemPackID = 1 GROUP BY a.userID",
+    "names": "SELECT a.name, COUNT(*) AS n, MAX(p.price) AS top, COUNT(*) FILTER (WHERE p.price > 3 OR a.id > 20) AS m "
+    f"FROM purchases {RANGE} AS p, ads {RANGE} AS a WHERE p.userID = a.userID GROUP BY a.name",
     "twins": f"SELECT x.id, y.id AS other FROM purchases {RANGE} AS x, purchases {RANGE} AS y "
     "WHERE x.userID = y.userID AND x.gemPackID = y.gemPackID AND x.id < y.id",
     "trio": "SELECT x.id, y.id AS other, a.id AS ad "
@@ -44,7 +47,7 @@ QUERIES = {
     "left": "SELECT p.id, a.id AS ad FROM purchases [RANGE 3 SECONDS] AS p LEFT JOIN ads [RANGE 3 SECONDS] AS a "
     "ON p.userID = a.userID AND a.price > 6",
 }
-CREATES = {0: ("pairs", "worth"), 1: ("twins", "trio", "left"), 4: ("sums",)}
+CREATES = {0: ("pairs", "worth", "names"), 1: ("twins", "trio", "left"), 4: ("sums",)}
 DROPS = {4: ("trio",)}
 STREAMS = ("purchases", "ads")
 

@@ -39,6 +39,7 @@ AGGREGATES = (
     "avg({1}.v)",
     "sum({1}.v) FILTER (WHERE {1}.v > 4)",
     "var_samp({0}.v)",
+    "count(*) FILTER (WHERE {0}.v > 2 AND {1}.s <> 'x')",
     "count(DISTINCT {1}.v)",
     "sum({0}.v * {1}.v)",
 )

@@ -45,7 +45,9 @@ def _join(body: Join) -> list[str]:
         lines += [f"read by {', '.join(read.groups)}"] if read.groups else []
         lines += [f"read having {read.having}"] if read.having else []
         return [*lines, *(f"read {text}" for text in read.finish), *(["fragile"] if read.fragile else [])]
-    return [*lines, "product", *describe(body.then).splitlines()]
+    kind = "product" if body.is_product else "grouped as joined"
+    fragile = ["fragile"] if body.then.fragile else []
+    return [*lines, kind, *describe(body.then).splitlines(), *fragile]
 
 
 def _window(window: AnyWindow) -> str:

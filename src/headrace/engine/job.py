@@ -1,10 +1,14 @@
-"""One epoch of one group as one Spark job: map stage, shuffle of a few blobs, reduce stage, reports."""
+"""One epoch of one group as one Spark job: map stage, shuffle of a few blobs, reduce stage, reports.
+
+Where joined rows go on to an operator, a stage follows for each time that they are shuffled.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +25,14 @@ from headrace.engine.records import ResultFile, SegmentFile
 from headrace.engine.reduce import reduce_task
 from headrace.engine.tasks import EpochTask, scan_task
 from headrace.model.epoch import Chunk, Epoch
-from headrace.model.plan import AggregatingOperator, Operator, ScanPath, SelectionOperator, SharedPlan
+from headrace.model.plan import (
+    AggregatingOperator,
+    GroupingOperator,
+    Operator,
+    ScanPath,
+    SelectionOperator,
+    SharedPlan,
+)
 from headrace.model.query import Stream
 
 SPLIT_ROWS = 1 << 17
@@ -67,7 +78,7 @@ def run_job(
     rebuilds: bool = False,
 ) -> JobResult:
     """Run the operators that have something to do. Raises what a task reported, or Spark's own exception."""
-    busy = [operator for operator in plan.operators if has_work(operator, epoch, segments)]
+    busy = _busy(plan, epoch, segments)
     result = JobResult()
     carried = {o.id for o in plan.operators} - {o.id for o in busy}
     result.segments += [s for s in segments if s.operator in carried]
@@ -84,7 +95,8 @@ def run_job(
         rebuilds=rebuilds,
         large_bytes=LARGE_BYTES,
     )
-    work = _control(task, busy, segments, partitions)
+    stages = _stages(busy, rebuilds)
+    work = _control(task, stages, segments, partitions)
     scans: list[RDD[Shipped]] = []
     reads = [read for operator in busy for read in operator.reads]
     for name in dict.fromkeys(read.stream for read in reads):
@@ -99,7 +111,7 @@ def run_job(
             scans.append(scan_catalyst(frame, task, name, operands))
     loads = _loads(work, spark.sparkContext.defaultParallelism)
     try:
-        reports = _run_stages(spark, loads, scans, partitions)
+        reports = _run_stages(spark, loads, scans, partitions, len(stages))
     finally:
         clear_handover(root)
     for report in reports:
@@ -108,9 +120,9 @@ def run_job(
 
 
 def _run_stages(
-    spark: SparkSession, loads: Sequence[str], scans: Sequence[RDD[Shipped]], partitions: int
-) -> list[str]:
-    """Map tasks, the shuffle of a few blobs, reduce tasks; the reports.
+    spark: SparkSession, loads: Sequence[str], scans: Sequence[RDD[Shipped]], partitions: int, stages: int
+) -> list[bytes]:
+    """Map tasks, then so many times the shuffle of a few blobs and reduce tasks; the reports.
 
     RDDs, because there is nothing for Catalyst to plan here and it costs 0.1 s per epoch to find that out.
     """
@@ -120,7 +132,9 @@ def _run_stages(
         shipped = context.union([shipped, *scans])
     try:
         with unwrap_spark_exception():
-            return shipped.partitionBy(partitions, int).mapPartitions(reduce_task).collect()
+            for stage in range(stages):
+                shipped = shipped.partitionBy(partitions, int).mapPartitions(partial(reduce_task, stage))
+            return [blob for _, (_, _, blob) in shipped.collect()]
     except AssertionError as error:
         # PySpark asks every Java exception for its cause; that of a cancelled job has none
         raise error.__context__ or error from None
@@ -128,11 +142,11 @@ def _run_stages(
 
 def warm_up(spark: SparkSession, partitions: int) -> None:
     """Start the Python workers and load the kernels into them, with a job that does nothing else."""
-    _run_stages(spark, ["[]"] * partitions, (), partitions)
+    _run_stages(spark, ["[]"] * partitions, (), partitions, 1)
 
 
 def has_work(operator: Operator, epoch: Epoch, segments: Sequence[SegmentFile]) -> bool:
-    """An operator runs when there are tuples, or when time passed over state it holds."""
+    """An operator by itself runs when there are tuples, or when time passed over state it holds."""
     parts = [epoch.of(read.stream) for read in operator.reads]
     if any(part is not None and part.chunks for part in parts):
         return True
@@ -144,12 +158,28 @@ def has_work(operator: Operator, epoch: Epoch, segments: Sequence[SegmentFile]) 
     )
 
 
+def _busy(plan: SharedPlan, epoch: Epoch, segments: Sequence[SegmentFile]) -> list[Operator]:
+    """The operators that have something to do; what a join feeds runs with it."""
+    busy = {operator.id for operator in plan.operators if has_work(operator, epoch, segments)}
+    return [
+        operator
+        for operator in plan.operators
+        if operator.id in busy or (isinstance(operator, GroupingOperator) and operator.join in busy)
+    ]
+
+
+def _stages(busy: Sequence[Operator], rebuilds: bool) -> list[list[str]]:
+    """The operators of each reduce stage. Joins send rows on, so what they feed comes after them."""
+    grouping = [operator.id for operator in busy if isinstance(operator, GroupingOperator)]
+    first = [o.id for o in busy if not isinstance(o, SelectionOperator | GroupingOperator)]
+    return [first, grouping] if grouping else [first]
+
+
 def _control(
-    task: EpochTask, busy: Sequence[Operator], segments: Sequence[SegmentFile], partitions: int
+    task: EpochTask, stages: list[list[str]], segments: Sequence[SegmentFile], partitions: int
 ) -> list[tuple[int, dict[str, Any]]]:
-    """One control row per reduce partition: which operators it runs, over which segments."""
-    ids = [o.id for o in busy if not isinstance(o, SelectionOperator)]
-    held = [s for s in segments if s.operator in ids]
+    """One control row per reduce partition: which operators it runs in each stage, over which segments."""
+    held = [s for s in segments if any(s.operator in stage for stage in stages)]
     return [
         (
             0,
@@ -157,7 +187,7 @@ def _control(
                 "kind": "control",
                 "task": asdict(task),
                 "partition": partition,
-                "operators": ids,
+                "stages": stages,
                 "segments": [asdict(s) for s in held if s.partition == partition],
             },
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,13 +19,22 @@ from headrace.catalog import faults
 from headrace.engine.handover import Shipped, take_over
 from headrace.engine.records import SegmentFile
 from headrace.engine.result_files import ResultWriter
-from headrace.engine.tasks import EpochTask, PreparedPlan, attempt_name, error_fields, prepared_plan
+from headrace.engine.tasks import (
+    EpochTask,
+    PreparedPlan,
+    attempt_name,
+    error_fields,
+    handed,
+    prepared_plan,
+    report_of,
+)
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.plan import JoinOperator, Operator, SessionOperator
 from headrace.operators.aggregation import Emit, reduce_aggregation
 from headrace.operators.bundle import Blob, Item, read_bundle, write_bundle
 from headrace.operators.join import Outlet, reduce_join
 from headrace.operators.join_block import JoinedBlock, stored_rows
+from headrace.operators.join_feed import Feed
 from headrace.operators.join_logic import JoinLogic
 from headrace.operators.join_state import join_from, join_items
 from headrace.operators.join_tuples import receive_join
@@ -36,51 +45,62 @@ from headrace.operators.segment import segment_from, segment_items
 from headrace.operators.session_logic import SessionLogic
 from headrace.operators.session_segment import session_segment_from, session_segment_items
 from headrace.operators.sessions import reduce_sessions
-from headrace.operators.tuples import Shipment, receive_tuples
+from headrace.operators.tuples import Shipment, combine_tuples, receive_tuples, ship_tuples
 
 Items = dict[str, Item]
 Decoded = TypeVar("Decoded")
 
 
-def reduce_task(shipped: Iterable[Shipped]) -> Iterator[str]:
-    """Everything one partition received: fold it, write segments and results, report."""
-    received: dict[str, list[Blob]] = {}
-    files: list[tuple[str, bytes]] = []
+def reduce_task(stage: int, shipped: Iterable[Shipped]) -> Iterator[Shipped]:
+    """Everything one partition received: fold it, write segments and results, report, and send on what later stages
+    need. Reports are for the driver, by way of partition 0.
+    """
+    tuples: list[Shipped] = []
     control: dict[str, Any] | None = None
-    for _, (kind, name, blob) in shipped:
-        match kind:
-            case "tuples":
-                received.setdefault(name, []).append(blob)
-            case "file":
-                files.append((name, blob))
-            case "report":
-                yield blob.decode()
-            case "control":
+    for one in shipped:
+        match one:
+            case (_, ("report", _, _)):
+                yield one
+            case (_, ("control", _, blob)):
                 control = json.loads(blob)
-    if control is not None:
-        for name, blob in files:
-            received.setdefault(name, []).append(take_over(control["task"]["root"], blob))
-        try:
-            yield json.dumps(_reduce(control, received))
-        except HeadraceError as error:
-            yield json.dumps({"error": error_fields(error)})
+            case _:
+                tuples.append(one)
+    if control is None:
+        return
+    later = {id_ for ids in control["stages"][stage + 1 :] for id_ in ids}
+    received: dict[str, list[Blob]] = {}
+    try:
+        for _, (kind, name, blob) in tuples:
+            found = take_over(control["task"]["root"], blob) if kind == "file" else blob
+            received.setdefault(name, []).append(found)
+        report, sent = _reduce(control, stage, received)
+    except HeadraceError as error:
+        yield report_of({"error": error_fields(error)})
+        return
+    yield report_of(report)
+    yield from sent
+    if later:
+        yield from (one for one in tuples if one[1][1] in later)
+        yield control["partition"], ("control", "", json.dumps(control).encode())
 
 
-def _reduce(control: dict[str, Any], received: dict[str, list[Blob]]) -> dict[str, Any]:
+def _reduce(
+    control: dict[str, Any], stage: int, received: dict[str, list[Blob]]
+) -> tuple[dict[str, Any], list[Shipped]]:
+    """(the report, what goes on to the next stage)."""
     started = time.perf_counter()
     task, partition = EpochTask(**control["task"]), control["partition"]
     prepared = prepared_plan(task.root, task.plan)
     report: dict[str, Any] = {"partition": partition, "segments": [], "failures": {}, "rows": {}}
-    work = _Partition(
-        task, partition, ResultWriter(task.root, attempt_name(task, f"p{partition}"), task.epoch)
-    )
+    name = attempt_name(task, f"p{partition}-s{stage}")
+    work = _Partition(task, partition, ResultWriter(task.root, name, task.epoch))
     factors = Factors()
-    for id_ in control["operators"]:
+    for id_ in control["stages"][stage]:
         held = [SegmentFile(**s) for s in control["segments"] if s["operator"] == id_]
         done = work.run(prepared, id_, received.pop(id_, []), held, factors)
         _note(report, done.failures, done.rows)
         report["segments"] += [asdict(segment) for segment in done.segments]
-    for product in prepared.plan.products:
+    for product in prepared.plan.products if stage == 0 else ():
         for output in product.outputs:
             multiplied = multiply(output, product.keys, factors.of(output))
             if multiplied is None:
@@ -92,7 +112,7 @@ def _reduce(control: dict[str, Any], received: dict[str, list[Blob]]) -> dict[st
     report["results"] = work.writer.finish()
     report["metrics"] = {"reduce_seconds": time.perf_counter() - started}
     faults.reach_task("task.reduce")
-    return report
+    return report, work.sent
 
 
 def _note(report: dict[str, Any], failures: dict[int, str], rows: dict[int, int]) -> None:
@@ -112,18 +132,19 @@ class _Done:
 
 @dataclass(frozen=True, slots=True)
 class _Partition:
-    """One partition of an epoch at work; results go to `writer` as they come."""
+    """One partition of an epoch at work; results go to `writer` as they come, `sent` is for the next stage."""
 
     task: EpochTask
     number: int
     writer: ResultWriter
+    sent: list[Shipped] = field(default_factory=list)
 
     def run(
         self, prepared: PreparedPlan, id_: str, blobs: list[Blob], held: list[SegmentFile], factors: Factors
     ) -> _Done:
         """Run the operator of this id over what it received and the segments it holds."""
         if id_ in prepared.joins:
-            return self._join(prepared.joins[id_], blobs, held)
+            return self._join(prepared, prepared.joins[id_], blobs, held)
         if id_ in prepared.sessions:
             return self._sessions(prepared.sessions[id_], blobs, held)
         logic = prepared.aggregations[id_]
@@ -165,19 +186,19 @@ class _Partition:
             segments.append(self._write(logic.operator, items, 0, last_end_us))
         return _Done(segments, reduced.rows, reduced.failures)
 
-    def _join(self, logic: JoinLogic, blobs: list[Blob], held: list[SegmentFile]) -> _Done:
+    def _join(
+        self, prepared: PreparedPlan, logic: JoinLogic, blobs: list[Blob], held: list[SegmentFile]
+    ) -> _Done:
         kept, absorbed, level = absorb(held)
         chains = logic.operator.chains
 
-        def store(chain: int, block: JoinedBlock) -> None:
-            queries = [query.query for query in chains[chain].queries]
-            reach = max(window.range_us for query in chains[chain].queries for window in query.windows)
-            times = [block.times(position) for position in range(len(chains[chain].leaves))]
-            latest_us = int(np.minimum.reduce(times).max()) + reach
-            self.writer.add(
-                chains[chain].signature, stored_rows(logic, chain, block, self.task.epoch), queries, latest_us
-            )
+        def consume(chain: int, block: JoinedBlock) -> None:
+            if chains[chain].feeds is not None:
+                self._feed(prepared.feeds[logic.operator.id, chain], block)
+            elif not self.task.rebuilds:
+                self._store(logic, chain, block)
 
+        feeding = any(chain.feeds is not None for chain in chains)
         reduced = reduce_join(
             logic,
             receive_join(logic, blobs),
@@ -185,12 +206,27 @@ class _Partition:
             self._load(kept, join_from),
             self.task.closed_us(logic.operator),
             self.task.watermark_us(logic.operator),
-            None if self.task.rebuilds else Outlet(store, _unsent, self.task.partitions),
+            Outlet(consume, _unsent, self.task.partitions) if feeding or not self.task.rebuilds else None,
         )
         if reduced.segment is not None:
             items, last_end_us = join_items(reduced.segment), reduced.segment.last_end_us
             kept.append(self._write(logic.operator, items, level, last_end_us))
-        return _Done(kept, reduced.rows, {})
+        stored = {query.query for chain in chains if chain.feeds is None for query in chain.queries}
+        return _Done(kept, {query: count for query, count in reduced.rows.items() if query in stored}, {})
+
+    def _store(self, logic: JoinLogic, chain: int, block: JoinedBlock) -> None:
+        spec = logic.operator.chains[chain]
+        reach = max(window.range_us for query in spec.queries for window in query.windows)
+        times = [block.times(position) for position in range(len(spec.leaves))]
+        latest_us = int(np.minimum.reduce(times).max()) + reach
+        rows = stored_rows(logic, chain, block, self.task.epoch)
+        self.writer.add(spec.signature, rows, [query.query for query in spec.queries], latest_us)
+
+    def _feed(self, feed: Feed, block: JoinedBlock) -> None:
+        operator = feed.operator
+        for tuples in feed.tuples(block):
+            shipments = ship_tuples(operator, combine_tuples(operator, tuples), self.task.partitions)
+            self.sent.extend(handed(self.task, operator, shipments))
 
     def _load(self, files: Sequence[SegmentFile], decode: Callable[[Items], Decoded]) -> list[Decoded]:
         return [load_segment(self.task.root, file, decode) for file in files]

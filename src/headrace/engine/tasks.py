@@ -27,6 +27,7 @@ from headrace.model.epoch import NEVER_US
 from headrace.model.errors import HeadraceError, LogError
 from headrace.model.plan import (
     AggregationOperator,
+    GroupingOperator,
     JoinOperator,
     Operator,
     ScanPath,
@@ -35,6 +36,7 @@ from headrace.model.plan import (
     SharedPlan,
 )
 from headrace.model.predicate import Operand
+from headrace.operators.join_feed import Feed
 from headrace.operators.join_logic import JoinLogic
 from headrace.operators.join_tuples import prepare_join, ship_join
 from headrace.operators.micro import combine_micros, prepare_micros, ship_micros
@@ -84,6 +86,7 @@ class PreparedPlan:
     sessions: dict[str, SessionLogic]
     selections: dict[str, SelectionLogic]
     joins: dict[str, JoinLogic]
+    feeds: dict[tuple[str, int], Feed]
 
     def scanning(self, stream: str, path: ScanPath) -> list[tuple[Operator, int]]:
         """The operators that read a stream by a path, with the number of the read."""
@@ -103,7 +106,14 @@ def prepared_plan(root: str, plan: str) -> PreparedPlan:
     selections = {o.id: SelectionLogic(o) for o in shared.operators if isinstance(o, SelectionOperator)}
     sessions = {o.id: SessionLogic(o) for o in shared.operators if isinstance(o, SessionOperator)}
     joins = {o.id: JoinLogic(o) for o in shared.operators if isinstance(o, JoinOperator)}
-    return PreparedPlan(shared, aggregations, sessions, selections, joins)
+    groupings = {o.id: o for o in shared.operators if isinstance(o, GroupingOperator)}
+    feeds = {
+        (id_, number): Feed(join, number, groupings[chain.feeds])
+        for id_, join in joins.items()
+        for number, chain in enumerate(join.operator.chains)
+        if chain.feeds is not None
+    }
+    return PreparedPlan(shared, aggregations, sessions, selections, joins, feeds)
 
 
 def attempt_name(task: EpochTask, part: str) -> str:
@@ -115,8 +125,8 @@ def attempt_name(task: EpochTask, part: str) -> str:
     return f"e{task.epoch:012d}-{part}-{task.attempt}-{attempt}"
 
 
-def _report(fields: dict[str, Any]) -> Shipped:
-    """What a map task tells the driver, by way of reduce partition 0."""
+def report_of(fields: dict[str, Any]) -> Shipped:
+    """What a task tells the driver, by way of reduce partition 0."""
     return 0, ("report", "", json.dumps(fields).encode())
 
 
@@ -136,12 +146,12 @@ def map_tuples(
                 tuples = prepare_tuples(operator, columns, task.closed_us(operator))
                 if tuples is not None:
                     combined = combine_tuples(operator, tuples)
-                    yield from _handed(task, operator, ship_tuples(operator, combined, task.partitions))
+                    yield from handed(task, operator, ship_tuples(operator, combined, task.partitions))
             case SessionOperator():
                 micros = prepare_micros(operator, columns, task.closed_us(operator))
                 if micros is not None:
                     micros = combine_micros(operator, micros, task.closed_us(operator))
-                    yield from _handed(task, operator, ship_micros(operator, micros, task.partitions))
+                    yield from handed(task, operator, ship_micros(operator, micros, task.partitions))
             case SelectionOperator():
                 logic = prepared.selections[operator.id]
                 table, counts = logic.select(columns, rows, task.epoch)
@@ -149,15 +159,16 @@ def map_tuples(
                     writer = ResultWriter(task.root, attempt_name(task, f"{operator.id}-{part}"), task.epoch)
                     writer.add(operator.signature, table, operator.queries, task.watermark[stream])
                     found = {str(q): int(n) for q, n in zip(operator.queries, counts, strict=True) if n}
-                    yield _report({"results": writer.finish(), "rows": found})
+                    yield report_of({"results": writer.finish(), "rows": found})
             case JoinOperator():
                 join = prepared.joins[operator.id]
                 joining = prepare_join(join, read, columns, task.closed_us(operator))
                 if joining is not None:
-                    yield from _handed(task, operator, ship_join(join, joining, task.partitions))
+                    yield from handed(task, operator, ship_join(join, joining, task.partitions))
 
 
-def _handed(task: EpochTask, operator: Operator, shipments: Iterable[Shipment]) -> Iterator[Shipped]:
+def handed(task: EpochTask, operator: Operator, shipments: Iterable[Shipment]) -> Iterator[Shipped]:
+    """Tuples of an operator on their way to its partitions."""
     for one in shipments:
         yield hand_over(task.root, task.large_bytes, one.partition, operator.id, one.blob)
 
@@ -176,7 +187,7 @@ def reporting(work: Iterator[Shipped]) -> Iterator[Shipped]:
     try:
         yield from work
     except HeadraceError as error:
-        yield _report({"error": error_fields(error)})
+        yield report_of({"error": error_fields(error)})
 
 
 def error_fields(error: HeadraceError) -> dict[str, str | None]:
@@ -212,7 +223,7 @@ def _scan(spec: dict[str, Any]) -> Iterator[Shipped]:
             pieces = []
     faults.reach_task("task.map")
     spent = {"map_seconds": time.perf_counter() - started, "bytes_read": read, "bytes_shuffled": shipped}
-    yield _report({"metrics": spent})
+    yield report_of({"metrics": spent})
 
 
 def _as_stream(piece: pa.Table, operands: Sequence[Operand]) -> pa.Table:

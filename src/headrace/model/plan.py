@@ -171,6 +171,21 @@ class AggregationOperator(AggregatingOperator):
 
 
 @dataclass(frozen=True, slots=True)
+class GroupingOperator(AggregationOperator):
+    """A shared aggregation of joined rows: no stream is read for it, chains of the join operator `join` feed it.
+
+    A tuple here is a joined row for one of its queries and windows. Its event time is the window's last moment, so
+    windows are as long as their slide, and every column asks for its own query.
+    """
+
+    join: str = ""
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
 class SessionOperator(AggregatingOperator):
     """A shared aggregation over sessions: `StateColumn.window` and `Output.window` index `gaps`, which ascend.
 
@@ -310,7 +325,8 @@ class JoinChain:
     """Positions that are joined one after the other; chains that begin alike share that beginning.
 
     A position is in one hub or in several, which make a tree. The rows of `queries` are stored in the table
-    `signature`, with `outputs` (position, operand) as its columns.
+    `signature`, with `outputs` (position, operand) as its columns; or they are not stored, and `feeds` names the
+    operator that aggregates them.
     """
 
     leaves: tuple[JoinLeaf, ...]
@@ -318,6 +334,7 @@ class JoinChain:
     signature: str
     outputs: tuple[tuple[int, Operand], ...]
     queries: tuple[JoinedQuery, ...]
+    feeds: str | None = None
 
     def order(self, start: int) -> tuple[JoinStep, ...]:
         """How rows that begin with a tuple at `start` are joined: first what a hub has, in order, then on to the next.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from headrace.model.plan import (
     AggregationOperator,
     Family,
+    GroupingOperator,
     JoinMember,
     JoinOperator,
     JoinStep,
@@ -48,15 +49,8 @@ def explain_query(query: Query, plan: SharedPlan | None) -> str:
             session = isinstance(body.window, SessionWindow)
             kind = "session" if session else "windowed"
             lines.append(f"shared {kind} aggregation, {render_window(body.window)}")
-            nothing = "none (one group)" if session else "none (one group per window)"
-            lines.append("  keys: " + (", ".join(key.sql for key in body.keys) or nothing))
-            lines.append(f"  where: {render_predicate(body.where)}")
-            for aggregate in body.aggregates:
-                what = aggregate.input.sql if aggregate.input else "*"
-                only = (
-                    "" if aggregate.filter == Const(True) else f" where {render_predicate(aggregate.filter)}"
-                )
-                lines.append(f"  {aggregate.function.value}({what}){only}: {aggregate.type.name}")
+            keys, *aggregates = _aggregation_lines(body)
+            lines += [keys, f"  where: {render_predicate(body.where)}", *aggregates]
         case Projection() as body:
             lines.append("shared selection: each accepted tuple is stored once with its query-set")
             lines.append(f"  where: {render_predicate(body.where)}")
@@ -75,6 +69,17 @@ def explain_query(query: Query, plan: SharedPlan | None) -> str:
     return "\n".join(lines)
 
 
+def _aggregation_lines(body: Aggregation) -> list[str]:
+    session = isinstance(body.window, SessionWindow)
+    nothing = "none (one group)" if session else "none (one group per window)"
+    lines = ["  keys: " + (", ".join(key.sql for key in body.keys) or nothing)]
+    for aggregate in body.aggregates:
+        what = aggregate.input.sql if aggregate.input else "*"
+        only = "" if aggregate.filter == Const(True) else f" where {render_predicate(aggregate.filter)}"
+        lines.append(f"  {aggregate.function.value}({what}){only}: {aggregate.type.name}")
+    return lines
+
+
 def _join_query_lines(body: Join) -> list[str]:
     if isinstance(body.then, JoinedRows):
         lines = ["shared join: each joined row is stored once with its query-set"]
@@ -82,6 +87,11 @@ def _join_query_lines(body: Join) -> list[str]:
             lines.append(f"  when rows are read: where {body.then.where}")
         if body.then.groups is not None:
             lines.append(f"  when rows are read: grouped by {', '.join(body.then.groups)}")
+    elif not body.is_product:
+        lines = [
+            "shared join feeding a shared aggregation: joined rows are grouped in the same job, not stored"
+        ]
+        lines += _aggregation_lines(body.then)
     else:
         lines = [
             "shared aggregation of a join by its key: a product of the streams' aggregations, nothing is joined"
@@ -121,6 +131,7 @@ def queries_of(operator: Operator) -> frozenset[int]:
 
 _KINDS: dict[type[Operator], str] = {
     AggregationOperator: "windowed aggregation",
+    GroupingOperator: "aggregation",
     SessionOperator: "session aggregation",
     SelectionOperator: "selection",
 }
@@ -131,7 +142,10 @@ def _operator_lines(operator: Operator) -> list[str]:
         return _join_lines(operator)
     kind = _KINDS[type(operator)]
     lines = [f"  {operator.id}: shared {kind} of {operator.stream} for {len(queries_of(operator))} queries"]
-    lines.append(f"    scan: {_SCANS[operator.path]}, columns {_some(o.sql for o in operator.scanned)}")
+    if isinstance(operator, GroupingOperator):
+        lines.append(f"    fed by {operator.join}, once per query and window that holds a row")
+    else:
+        lines.append(f"    scan: {_SCANS[operator.path]}, columns {_some(o.sql for o in operator.scanned)}")
     if isinstance(operator, AggregationOperator) and operator.product is not None:
         lines.append(f"    its rows are factors of {operator.product}")
     if not isinstance(operator, SelectionOperator):
@@ -161,7 +175,8 @@ def _join_lines(operator: JoinOperator) -> list[str]:
     for chain in operator.chains[:SHOWN]:
         names = ", ".join(" >< ".join(map(_member, hub.members)) for hub in chain.hubs)
         windows = {query.windows for query in chain.queries}
-        lines.append(f"    chain {names}: {len(chain.queries)} queries with {len(windows)} windows")
+        fed = "" if chain.feeds is None else f", fed to {chain.feeds}"
+        lines.append(f"    chain {names}: {len(chain.queries)} queries with {len(windows)} windows{fed}")
         if len(chain.hubs) > 1:
             lines += [_order_line(chain.order(start)) for start in range(len(chain.leaves))]
     if len(operator.chains) > SHOWN:

@@ -28,7 +28,6 @@ from headrace.model.query import (
     AggregateFunction,
     Aggregation,
     Join,
-    JoinedRows,
     QueryId,
     Stream,
     StreamName,
@@ -76,14 +75,14 @@ class Joining:
 
 
 def input_id(stream: StreamName, keys: Iterable[Operand]) -> str:
-    return _digest(stream, *map(_key_text, keys))
+    return digest(stream, *map(_key_text, keys))
 
 
 def _leaf_name(stream: StreamName, keys: Sequence[Sequence[Operand]]) -> str:
     """That of its input for a side with one key; for one with several, whatever order its hubs come in."""
     if len(keys) == 1:
         return input_id(stream, keys[0])
-    return _digest(stream, *sorted("\t".join(map(_key_text, key)) for key in keys))
+    return digest(stream, *sorted("\t".join(map(_key_text, key)) for key in keys))
 
 
 def _key_text(key: Operand) -> str:
@@ -102,26 +101,31 @@ def join_signature(joining: Joining) -> str:
     for (side, hub), met_as in joining.inputs().items():
         met[hub].append(" ".join(map(str, (*members[side], *met_as))))
     also = sorted("\t".join(sorted(hub)) for hub in met) if len(hubs) > 1 else []
-    return f"joined-{_digest(*(f'{name} {role}' for name, role in sorted(members)), *also)}"
+    return f"joined-{digest(*(f'{name} {role}' for name, role in sorted(members)), *also)}"
 
 
-def _digest(*parts: str) -> str:
+def digest(*parts: str) -> str:
+    """A short name for these."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
 
 
 def plan_joins(
-    joinings: Sequence[Joining], streams: Mapping[StreamName, Stream], rates: Mapping[StreamName, int]
+    joinings: Sequence[Joining],
+    streams: Mapping[StreamName, Stream],
+    rates: Mapping[StreamName, int],
+    feeds: Mapping[QueryId, str],
 ) -> tuple[JoinOperator, ...]:
-    """One operator per set of streams, for the queries that want joined rows.
+    """One operator per set of streams, for the queries whose rows are joined.
 
-    `rates` say how many tuples a stream has brought so far: rarer inputs come first in every chain.
+    `rates` say how many tuples a stream has brought so far: rarer inputs come first in every chain. `feeds` says which
+    operator groups the rows of a query, if one does.
     """
     grouped: dict[tuple[StreamName, ...], list[Joining]] = defaultdict(list)
     for joining in joinings:
-        if isinstance(joining.body.then, JoinedRows):
+        if not joining.body.is_product:
             grouped[joining.clock].append(joining)
     return tuple(
-        _plan_operator(f"joins-{_digest(*clock)}", members, streams, rates)
+        _plan_operator(f"joins-{digest(*clock)}", members, streams, rates, feeds)
         for clock, members in grouped.items()
     )
 
@@ -131,6 +135,7 @@ def _plan_operator(
     joinings: Sequence[Joining],
     streams: Mapping[StreamName, Stream],
     rates: Mapping[StreamName, int],
+    feeds: Mapping[QueryId, str],
 ) -> JoinOperator:
     sides: dict[str, tuple[StreamName, tuple[Operand, ...]]] = {}
     for joining in joinings:
@@ -141,10 +146,12 @@ def _plan_operator(
     names = sorted(sides, key=lambda name: (rates.get(sides[name][0], 0).bit_length(), sides[name][0], name))
     place = {name: i for i, name in enumerate(names)}
     inputs = tuple(_plan_input(name, sides[name], joinings, streams) for name in names)
-    chains: dict[tuple[JoinHub, ...], list[Joining]] = defaultdict(list)
+    chains: dict[tuple[tuple[JoinHub, ...], str | None], list[Joining]] = defaultdict(list)
     for joining in joinings:
-        chains[_order(joining, place)[0]].append(joining)
-    return JoinOperator(id_, inputs, tuple(_plan_chain(found, place) for found in chains.values()))
+        chains[_order(joining, place)[0], feeds.get(joining.id)].append(joining)
+    return JoinOperator(
+        id_, inputs, tuple(_plan_chain(found, place, fed) for (_, fed), found in chains.items())
+    )
 
 
 def _order(joining: Joining, place: Mapping[str, int]) -> tuple[tuple[JoinHub, ...], dict[int, int]]:
@@ -188,7 +195,7 @@ def _plan_input(
     return JoinInput(name, stream, path, event_time, keys, kept, operands, tuple(filters), families)
 
 
-def _plan_chain(joinings: Sequence[Joining], place: Mapping[str, int]) -> JoinChain:
+def _plan_chain(joinings: Sequence[Joining], place: Mapping[str, int], feeds: str | None) -> JoinChain:
     hubs, order = _order(joinings[0], place)
     leaves = {order[side]: member for side, member in enumerate(joinings[0].members())}
     queries, outputs = [], set()
@@ -213,7 +220,7 @@ def _plan_chain(joinings: Sequence[Joining], place: Mapping[str, int]) -> JoinCh
         outputs, key=lambda output: (output[0], output[1].sql, output[1].type.name, output[1].plain)
     )
     named = tuple(JoinLeaf(*leaves[position]) for position in range(len(leaves)))
-    return JoinChain(named, hubs, join_signature(joinings[0]), tuple(ordered), tuple(queries))
+    return JoinChain(named, hubs, join_signature(joinings[0]), tuple(ordered), tuple(queries), feeds)
 
 
 # products
@@ -231,7 +238,7 @@ class SideQuery:
 
 
 def product_id(joining: Joining) -> str:
-    return f"product-{_digest(*joining.clock, '', *joining.space)}"
+    return f"product-{digest(*joining.clock, '', *joining.space)}"
 
 
 def side_queries(joining: Joining) -> tuple[SideQuery, ...]:
@@ -281,21 +288,22 @@ def _on_side(body: Join, aggregate: Aggregate) -> tuple[int | None, Aggregate]:
     (side,) = sides
     own = {operand: named[operand.sql].operand for operand in operands}
     input_ = None if aggregate.input is None else own[aggregate.input]
-    return side, replace(aggregate, input=input_, filter=_renamed(aggregate.filter, own))
+    return side, replace(aggregate, input=input_, filter=renamed(aggregate.filter, own))
 
 
-def _renamed(predicate: Predicate, own: Mapping[Operand, Operand]) -> Predicate:
+def renamed(predicate: Predicate, own: Mapping[Operand, Operand]) -> Predicate:
+    """The predicate over other names of its operands."""
     match predicate:
         case Compare(operand, op, value):
             return Compare(own[operand], op, value)
         case IsNull(operand):
             return IsNull(own[operand])
         case And(children):
-            return And(tuple(_renamed(child, own) for child in children))
+            return And(tuple(renamed(child, own) for child in children))
         case Or(children):
-            return Or(tuple(_renamed(child, own) for child in children))
+            return Or(tuple(renamed(child, own) for child in children))
         case Not(child):
-            return Not(_renamed(child, own))
+            return Not(renamed(child, own))
         case _:
             return predicate
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from headrace.model import codec, plan
 from headrace.model.plan import (
     AggregationOperator,
     FallbackQuery,
+    GroupingOperator,
     Lane,
     LaneKind,
     Measure,
@@ -44,6 +45,7 @@ from headrace.model.query import (
 )
 from headrace.model.types import Kind, SqlType
 from headrace.model.window import AnyWindow, SessionWindow, Window
+from headrace.planner.groupings import ROWS, grouping_body, grouping_id
 from headrace.planner.joins import (
     Joining,
     SideQuery,
@@ -66,6 +68,7 @@ codec.register(
     plan.OutputAggregate,
     plan.Output,
     plan.AggregationOperator,
+    plan.GroupingOperator,
     plan.SessionOperator,
     plan.SelectionOperator,
     plan.JoinFilter,
@@ -135,11 +138,32 @@ def plan_group(
         for (_, stream, keys, path), bodies in classes.items()
     ]
     operators += [plan_selection(stream, path, members) for (stream, path), members in projections.items()]
-    operators += plan_joins(joinings, streams, rates or {})
+    groupings = plan_groupings(joinings)
+    feeds = {query: operator.id for operator in groupings for query in operator.queries}
+    joins = plan_joins(joinings, streams, rates or {}, feeds)
+    fed = {chain.feeds: join.id for join in joins for chain in join.chains}
+    operators += [*joins, *(replace(grouping, join=fed[grouping.id]) for grouping in groupings)]
     factors, products = plan_products(joinings, streams)
     operators += factors
     content = SharedPlan("", tuple(sorted(operators, key=lambda o: o.id)), tuple(fallbacks), products)
     return replace(content, version=hashlib.sha256(codec.dumps(content)).hexdigest()[:16])
+
+
+def plan_groupings(joinings: Sequence[Joining]) -> list[GroupingOperator]:
+    """The aggregations of joined rows, not knowing yet which join feeds them."""
+    grouped: dict[str, list[Joining]] = defaultdict(list)
+    for joining in joinings:
+        id_ = grouping_id(joining)
+        if id_ is not None:
+            grouped[id_].append(joining)
+    operators = []
+    for id_, members in grouped.items():
+        bodies = [(joining.id, grouping_body(joining)) for joining in members]
+        alone = plan_aggregation(ROWS, bodies[0][1].keys, ScanPath.FAST, bodies)
+        assert isinstance(alone, AggregationOperator)
+        given = {field.name: getattr(alone, field.name) for field in fields(alone)}
+        operators.append(GroupingOperator(**{**given, "id": id_, "clock": members[0].clock}))
+    return operators
 
 
 def plan_products(
@@ -148,7 +172,7 @@ def plan_products(
     """(the aggregations of the sides, the products they make) of the queries that aggregate joined rows."""
     products: dict[str, list[Joining]] = defaultdict(list)
     for joining in joinings:
-        if isinstance(joining.body.then, Aggregation):
+        if joining.body.is_product:
             products[product_id(joining)].append(joining)
     operators: list[AggregationOperator] = []
     planned = []

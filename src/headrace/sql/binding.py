@@ -16,6 +16,7 @@ from headrace.model.query import (
     Body,
     Carried,
     Fallback,
+    GroupedRows,
     Hub,
     Join,
     JoinedRows,
@@ -57,11 +58,14 @@ class AggregateShape:
 
 @dataclass(frozen=True, slots=True)
 class AggregationShape:
+    """`grouped` says that it is of joined rows, and no product."""
+
     keys: tuple[OperandShape, ...]
     aggregates: tuple[AggregateShape, ...]
     finish: tuple[Template, ...]
     having: Template | None
     fragile: bool
+    grouped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +245,7 @@ def _body(
 
     def aggregation(found: AggregationShape, where: Predicate) -> Aggregation:
         assert window is not None
-        return Aggregation(
+        return (GroupedRows if found.grouped else Aggregation)(
             window=window,
             where=where,
             keys=tuple(key.bind(fill) for key in found.keys),

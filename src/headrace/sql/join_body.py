@@ -2,8 +2,9 @@
 
 Conjuncts over one side become its predicate. Equalities between sides make hubs: classes of equal values that connect
 sides which no other hub has connected; often one hub has all sides. Comparisons of a value of one side with a value of
-another are decided while rows are joined; what is left is a filter of the stored rows, and so are groups that are not
-the join's keys: both wait for a reader.
+another are decided while rows are joined; what is left is a filter of the stored rows and waits for a reader. Groups by
+the key are products, other groups are made of the rows as they are joined, or by the reader where no shared aggregation
+covers what is asked of them.
 """
 
 from __future__ import annotations
@@ -90,10 +91,12 @@ def plan_join(
 
     if flat.group is None:
         return finished(_Plan.rows)
-    try:
-        return finished(_Plan.aggregation)
-    except NotShared:
-        return finished(_Plan.groups)
+    for then in (_Plan.product, _Plan.grouped):
+        try:
+            return finished(then)
+        except NotShared:
+            continue
+    return finished(_Plan.groups)
 
 
 _Class = dict[tuple[int, str], exp.Expr]
@@ -424,9 +427,25 @@ class _Plan:
             Kind.FLOATING if name in SHARED_FUNCTIONS and kinds[0] in (Kind.INTEGER, Kind.FLOATING) else None
         )
 
-    def aggregation(self) -> AggregationShape:
+    def product(self) -> AggregationShape:
         """An aggregation of the rows by the join's key, each aggregate over one side."""
         self._check_keys()
+        for node in self.flat.expressions():
+            for average in node.find_all(exp.Anonymous):
+                if function_name(average) in ("avg", "mean") and len(average.expressions) == 1:
+                    self._check_average(average)
+            for call in node.find_all(exp.Filter):
+                if len(self.origin.sides_in(call)) > 1:
+                    raise NotShared(f"{self._text(call)} is over more than one side")
+        return self._aggregation()
+
+    def grouped(self) -> AggregationShape:
+        """An aggregation of the rows as they are joined, by values that each are of one side."""
+        if self.residual:
+            raise NotShared(f"{self._text(self.residual[0])} is asked when rows are read")
+        return replace(self._aggregation(), grouped=True)
+
+    def _aggregation(self) -> AggregationShape:
         compiler = Compiler(self.origin.stream, self.literals, self.timezone, render)
 
         def operand(node: exp.Expr, type_: SqlType, condition: exp.Expr | None) -> OperandShape:
@@ -437,20 +456,12 @@ class _Plan:
             return OperandShape(Template.of(carried.name), type_, plain=True)
 
         def guarded(condition: exp.Expr) -> exp.Expr:
-            if not compiler.only_atoms(condition) or len(self.origin.sides_in(condition)) > 1:
+            if not compiler.only_atoms(condition):
                 raise NotShared(f"FILTER (WHERE {self._text(condition)}) over a join has no shared form")
             self._carry_columns([condition])
             return condition
 
-        flat = replace(self.flat, where=())
-        for node in flat.expressions():
-            for average in node.find_all(exp.Anonymous):
-                if function_name(average) in ("avg", "mean") and len(average.expressions) == 1:
-                    self._check_average(average)
-            for call in node.find_all(exp.Filter):
-                if len(self.origin.sides_in(call)) > 1:
-                    raise NotShared(f"{self._text(call)} is over more than one side")
-        return plan_aggregation(flat, self.types_of, operand, guarded, self.literals)
+        return plan_aggregation(replace(self.flat, where=()), self.types_of, operand, guarded, self.literals)
 
     def _check_average(self, call: exp.Anonymous) -> None:
         """Averages of these are finished from a SUM and a COUNT of all joined rows, which may be too many for that."""

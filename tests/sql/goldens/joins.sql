@@ -84,10 +84,13 @@ SELECT upper(r.country) AS c, SUM(l.gemPackID) AS s FROM (SELECT *, window(ts, '
 --   join purchases by window('10 seconds', '5 seconds') on userID: bigint where True
 --   join returns by window('10 seconds', '5 seconds') on userID: bigint where True
 --   across s0_price < s1_price
---   read by window_start, window_end, upper(s1_country)
---   read upper(s1_country)
---   read SUM(s0_gemPackID)
---   fragile
+--   grouped as joined
+--   aggregation by window('10 seconds', '5 seconds')
+--   where True
+--   k0 = x2: string
+--   a0 = sum(s0_gemPackID: bigint): bigint
+--   finish k0
+--   finish a0
 -- log
 SELECT upper(s1_country) AS c, SUM(s0_gemPackID) AS s FROM (SELECT *, named_struct('start', __headrace_window0.end - INTERVAL '10.000000' SECOND, 'end', __headrace_window0.end) AS __headrace_window FROM (SELECT userID AS s0_userID, gemPackID AS s0_gemPackID, price AS s0_price, amount AS s0_amount, country AS s0_country, level AS s0_level, born AS s0_born, paid AS s0_paid, weight AS s0_weight, seen AS s0_seen, big AS s0_big, raw AS s0_raw, address AS s0_address, ts AS s0_ts, __headrace_window AS __headrace_window0 FROM (SELECT *, window(ts, '10 seconds', '5 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS t0 INNER JOIN (SELECT userID AS s1_userID, gemPackID AS s1_gemPackID, price AS s1_price, amount AS s1_amount, country AS s1_country, level AS s1_level, born AS s1_born, paid AS s1_paid, weight AS s1_weight, seen AS s1_seen, big AS s1_big, raw AS s1_raw, address AS s1_address, ts AS s1_ts, __headrace_window AS __headrace_window1 FROM (SELECT *, window(ts, '10 seconds', '5 seconds') AS __headrace_window FROM __headrace_log1) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS t1 ON __headrace_window0.end = __headrace_window1.end) AS t WHERE s0_userID = s1_userID AND s0_price < s1_price GROUP BY __headrace_window, upper(s1_country);
 
@@ -135,9 +138,13 @@ SELECT s0_country AS country FROM (SELECT *, named_struct('start', __headrace_wi
 SELECT r.country FROM (SELECT *, window(ts, '10 seconds', '5 seconds') AS w FROM purchases) AS l JOIN (SELECT *, window(ts, '10 seconds', '5 seconds') AS w FROM returns) AS r ON l.w = r.w AND l.userID = r.userID GROUP BY r.country, l.w HAVING SUM(l.price) / 2 > 3;
 --   join purchases by window('10 seconds', '5 seconds') on userID: bigint where True
 --   join returns by window('10 seconds', '5 seconds') on userID: bigint where True
---   read by window_start, window_end, s1_country
---   read having (SUM(s0_price) / 2 > 3)
---   read s1_country
+--   grouped as joined
+--   aggregation by window('10 seconds', '5 seconds')
+--   where True
+--   k0 = s1_country: string
+--   a0 = sum(s0_price: double): double
+--   finish k0
+--   having (a0 / 2 > 3)
 -- log
 SELECT s1_country AS country FROM (SELECT *, named_struct('start', __headrace_window0.end - INTERVAL '10.000000' SECOND, 'end', __headrace_window0.end) AS __headrace_window FROM (SELECT userID AS s0_userID, gemPackID AS s0_gemPackID, price AS s0_price, amount AS s0_amount, country AS s0_country, level AS s0_level, born AS s0_born, paid AS s0_paid, weight AS s0_weight, seen AS s0_seen, big AS s0_big, raw AS s0_raw, address AS s0_address, ts AS s0_ts, __headrace_window AS __headrace_window0 FROM (SELECT *, window(ts, '10 seconds', '5 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS t0 INNER JOIN (SELECT userID AS s1_userID, gemPackID AS s1_gemPackID, price AS s1_price, amount AS s1_amount, country AS s1_country, level AS s1_level, born AS s1_born, paid AS s1_paid, weight AS s1_weight, seen AS s1_seen, big AS s1_big, raw AS s1_raw, address AS s1_address, ts AS s1_ts, __headrace_window AS __headrace_window1 FROM (SELECT *, window(ts, '10 seconds', '5 seconds') AS __headrace_window FROM __headrace_log1) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS t1 ON __headrace_window0.end = __headrace_window1.end) AS t WHERE s0_userID = s1_userID GROUP BY s1_country, __headrace_window HAVING SUM(s0_price) / 2 > 3;
 
@@ -145,9 +152,13 @@ SELECT s1_country AS country FROM (SELECT *, named_struct('start', __headrace_wi
 SELECT r.country FROM (SELECT *, window(ts, '10 seconds', '5 seconds') AS w FROM purchases) AS l JOIN (SELECT *, window(ts, '10 seconds', '5 seconds') AS w FROM returns) AS r ON l.w = r.w AND l.userID = r.userID GROUP BY r.country, l.w HAVING SUM(l.price) / 0 > 3;
 --   join purchases by window('10 seconds', '5 seconds') on userID: bigint where True
 --   join returns by window('10 seconds', '5 seconds') on userID: bigint where True
---   read by window_start, window_end, s1_country
---   read having (SUM(s0_price) / 0 > 3)
---   read s1_country
+--   grouped as joined
+--   aggregation by window('10 seconds', '5 seconds')
+--   where True
+--   k0 = s1_country: string
+--   a0 = sum(s0_price: double): double
+--   finish k0
+--   having (a0 / 0 > 3)
 --   fragile
 -- log
 SELECT s1_country AS country FROM (SELECT *, named_struct('start', __headrace_window0.end - INTERVAL '10.000000' SECOND, 'end', __headrace_window0.end) AS __headrace_window FROM (SELECT userID AS s0_userID, gemPackID AS s0_gemPackID, price AS s0_price, amount AS s0_amount, country AS s0_country, level AS s0_level, born AS s0_born, paid AS s0_paid, weight AS s0_weight, seen AS s0_seen, big AS s0_big, raw AS s0_raw, address AS s0_address, ts AS s0_ts, __headrace_window AS __headrace_window0 FROM (SELECT *, window(ts, '10 seconds', '5 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS t0 INNER JOIN (SELECT userID AS s1_userID, gemPackID AS s1_gemPackID, price AS s1_price, amount AS s1_amount, country AS s1_country, level AS s1_level, born AS s1_born, paid AS s1_paid, weight AS s1_weight, seen AS s1_seen, big AS s1_big, raw AS s1_raw, address AS s1_address, ts AS s1_ts, __headrace_window AS __headrace_window1 FROM (SELECT *, window(ts, '10 seconds', '5 seconds') AS __headrace_window FROM __headrace_log1) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS t1 ON __headrace_window0.end = __headrace_window1.end) AS t WHERE s0_userID = s1_userID GROUP BY s1_country, __headrace_window HAVING SUM(s0_price) / 0 > 3;
@@ -168,10 +179,13 @@ SELECT s0_price AS price FROM (SELECT *, named_struct('start', __headrace_window
 SELECT COUNT(*) AS n FROM purchases [RANGE 10 SECONDS SLIDE 5 SECONDS] AS l, returns [RANGE 5 SECONDS SLIDE 5 SECONDS] AS r WHERE l.userID = r.userID;
 --   join purchases by window('10 seconds', '5 seconds') on userID: bigint where True
 --   join returns by window('5 seconds') on userID: bigint where True
---   read by window_start, window_end
---   read window_start
---   read window_end
---   read COUNT(*)
+--   grouped as joined
+--   aggregation by window('10 seconds', '5 seconds')
+--   where True
+--   a0 = count_all(): bigint
+--   finish window_start
+--   finish window_end
+--   finish a0
 -- plain
 SELECT __headrace_window.start AS window_start, __headrace_window.`end` AS window_end, COUNT(*) AS n FROM (SELECT *, named_struct('start', __headrace_window0.end - INTERVAL '10.000000' SECOND, 'end', __headrace_window0.end) AS __headrace_window FROM (SELECT userID AS s0_userID, gemPackID AS s0_gemPackID, price AS s0_price, amount AS s0_amount, country AS s0_country, level AS s0_level, born AS s0_born, paid AS s0_paid, weight AS s0_weight, seen AS s0_seen, big AS s0_big, raw AS s0_raw, address AS s0_address, ts AS s0_ts, __headrace_window AS __headrace_window0 FROM (SELECT *, window(ts, '10 seconds', '5 seconds') AS __headrace_window FROM purchases) AS t) AS t0 INNER JOIN (SELECT userID AS s1_userID, gemPackID AS s1_gemPackID, price AS s1_price, amount AS s1_amount, country AS s1_country, level AS s1_level, born AS s1_born, paid AS s1_paid, weight AS s1_weight, seen AS s1_seen, big AS s1_big, raw AS s1_raw, address AS s1_address, ts AS s1_ts, __headrace_window AS __headrace_window1 FROM (SELECT *, window(ts, '5 seconds') AS __headrace_window FROM returns) AS t) AS t1 ON __headrace_window0.end = __headrace_window1.end) AS t WHERE s0_userID = s1_userID GROUP BY __headrace_window;
 -- log
@@ -234,9 +248,13 @@ SELECT l.userID, COUNT(*) AS n FROM (SELECT *, window(ts, '10 seconds', '5 secon
 --   join purchases by window('10 seconds', '5 seconds') on country: string where True
 --   meet 1(country: string) = 2(country: string)
 --   meet 0(userID: bigint) = 1(userID: bigint)
---   read by window_start, window_end, s0_userID
---   read s0_userID
---   read COUNT(*)
+--   grouped as joined
+--   aggregation by window('10 seconds', '5 seconds')
+--   where True
+--   k0 = s0_userID: bigint
+--   a0 = count_all(): bigint
+--   finish k0
+--   finish a0
 -- log
 SELECT s0_userID AS userID, COUNT(*) AS n FROM (SELECT *, named_struct('start', __headrace_window0.end - INTERVAL '10.000000' SECOND, 'end', __headrace_window0.end) AS __headrace_window FROM (SELECT userID AS s0_userID, gemPackID AS s0_gemPackID, price AS s0_price, amount AS s0_amount, country AS s0_country, level AS s0_level, born AS s0_born, paid AS s0_paid, weight AS s0_weight, seen AS s0_seen, big AS s0_big, raw AS s0_raw, address AS s0_address, ts AS s0_ts, __headrace_window AS __headrace_window0 FROM (SELECT *, window(ts, '10 seconds', '5 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS t0 INNER JOIN (SELECT userID AS s1_userID, gemPackID AS s1_gemPackID, price AS s1_price, amount AS s1_amount, country AS s1_country, level AS s1_level, born AS s1_born, paid AS s1_paid, weight AS s1_weight, seen AS s1_seen, big AS s1_big, raw AS s1_raw, address AS s1_address, ts AS s1_ts, __headrace_window AS __headrace_window1 FROM (SELECT *, window(ts, '10 seconds', '5 seconds') AS __headrace_window FROM __headrace_log1) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS t1 ON __headrace_window0.end = __headrace_window1.end INNER JOIN (SELECT userID AS s2_userID, gemPackID AS s2_gemPackID, price AS s2_price, amount AS s2_amount, country AS s2_country, level AS s2_level, born AS s2_born, paid AS s2_paid, weight AS s2_weight, seen AS s2_seen, big AS s2_big, raw AS s2_raw, address AS s2_address, ts AS s2_ts, __headrace_window AS __headrace_window2 FROM (SELECT *, window(ts, '10 seconds', '5 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS t2 ON __headrace_window0.end = __headrace_window2.end) AS t WHERE s0_userID = s1_userID AND s2_country = s1_country GROUP BY s0_userID, __headrace_window;
 

@@ -1,0 +1,127 @@
+"""Joined rows as tuples of the aggregation that they feed: once per query and per window of it that holds the row.
+
+Keys, inputs and regions are worked out once per joined row; only their numbers are repeated, in blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.model.plan import GroupingOperator
+from headrace.model.predicate import Operand
+from headrace.model.window import Window
+from headrace.operators.encode import Array, Ints
+from headrace.operators.join_block import JoinedBlock
+from headrace.operators.join_logic import JoinLogic
+from headrace.operators.join_partners import BLOCK_ROWS, candidates
+from headrace.operators.keys import Keys, encode_keys
+from headrace.operators.lanes import Parts
+from headrace.operators.regions import Regions, regions_of
+from headrace.operators.selection import WORD
+from headrace.operators.slices import fine_slices
+from headrace.operators.tuples import Tuples, lift_measures
+from headrace.planner.groupings import QUERY
+from headrace.planner.signatures import joined_column
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """Queries of a chain that have the same windows: (slot, region of the query's id) of each."""
+
+    windows: tuple[Window, ...]
+    queries: list[tuple[int, int]]
+
+    def ends(self, times: list[Ints], bound: Ints) -> tuple[Ints, Ints]:
+        """(end of the first window that holds each row, how many do)."""
+        slide, range_us = self.windows[0].slide_us, self.windows[0].range_us
+        phase = self.windows[0].offset_us + range_us
+        low = np.maximum.reduce([*times, bound])
+        reach = [moments + window.range_us for moments, window in zip(times, self.windows, strict=True)]
+        first = low - (low - phase) % slide + slide
+        return first, np.maximum((np.minimum.reduce(reach) - first) // slide + 1, 0)
+
+
+class Feed:
+    """What becomes of the rows of one chain; built once per plan."""
+
+    def __init__(self, join: JoinLogic, chain: int, operator: GroupingOperator) -> None:
+        self.operator = operator
+        spec = join.operator.chains[chain]
+        wanted = {*operator.scanned} - {QUERY, operator.event_time}
+        self._columns: dict[Operand, tuple[int, Operand]] = {}
+        for position, operand in spec.outputs:
+            leaf = spec.leaves[position]
+            name = joined_column(leaf.name, leaf.role, operand)
+            if (named := Operand(name, operand.type)) in wanted:
+                self._columns[named] = (position, operand)
+        self._members = range(len(spec.leaves))
+        (index,) = [index for index in operator.operands if index.operand == QUERY]
+        ids = pa.array([int(query.query) for query in spec.queries], pa.int64())
+        found: dict[tuple[Window, ...], list[tuple[int, int]]] = {}
+        regions = regions_of(ids, index)
+        self._region_type = regions.dtype
+        for query, region in zip(spec.queries, regions.tolist(), strict=True):
+            found.setdefault(query.windows, []).append((query.slot, region))
+        self._asking = [_Asking(windows, queries) for windows, queries in found.items()]
+
+    def tuples(self, block: JoinedBlock) -> Iterator[Tuples]:
+        """The block's rows, some at a time."""
+        operator = self.operator
+        columns = {name: pa.chunked_array([block.column(*source)]) for name, source in self._columns.items()}
+        keys = encode_keys([columns[key] for key in operator.keys], block.rows)
+        measures, words = lift_measures(operator, columns, block.rows)
+        regions = [
+            None if index.operand == QUERY else regions_of(columns[index.operand], index)
+            for index in operator.operands
+        ]
+        for rows, ends, query in self._repeated(block):
+            index, starts = fine_slices(ends - 1, operator.windows)
+            yield Tuples(
+                Keys(keys.ids[rows], keys.table),
+                index,
+                starts,
+                [query if found is None else found[rows] for found in regions],
+                _take(measures, rows),
+                words,
+            )
+
+    def _repeated(self, block: JoinedBlock) -> Iterator[tuple[Ints, Ints, Regions]]:
+        """(row, end of a window, region of a query) for all of a row's queries and their windows."""
+        sets, times, bound = block.sets, [block.times(member) for member in self._members], block.bound
+        ready: list[tuple[Ints, Ints, Regions]] = []
+        size = 0
+        for asking in self._asking:
+            first, counts = asking.ends(times, bound)
+            slide = asking.windows[0].slide_us
+            for slot, region in asking.queries:
+                mine = np.flatnonzero((sets[slot // WORD] >> np.uint64(slot % WORD)) & np.uint64(1))
+                for at, number in candidates(np.zeros(len(mine), np.int64), counts[mine]):
+                    rows = mine[at]
+                    ready.append(
+                        (rows, first[rows] + number * slide, np.full(len(rows), region, self._region_type))
+                    )
+                    size += len(rows)
+                    if size >= BLOCK_ROWS:
+                        yield _concat(ready)
+                        ready, size = [], 0
+        if ready:
+            yield _concat(ready)
+
+
+def _concat(parts: list[tuple[Ints, Ints, Regions]]) -> tuple[Ints, Ints, Regions]:
+    rows, ends, regions = zip(*parts, strict=True)
+    return np.concatenate(rows), np.concatenate(ends), np.concatenate(regions)
+
+
+def _take(measures: list[Parts], rows: Ints) -> list[Parts]:
+    """Some rows' partials; arrays that are the same stay the same."""
+    taken: dict[int, Array] = {}
+    for parts in measures:
+        for part in parts.values():
+            if id(part) not in taken:
+                taken[id(part)] = part[rows]
+    return [{name: taken[id(part)] for name, part in parts.items()} for parts in measures]
