@@ -5,7 +5,7 @@ Keys, inputs and regions are worked out once per joined row; only their numbers 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,13 +35,11 @@ class _Asking:
     windows: tuple[Window, ...]
     queries: list[tuple[int, int]]
 
-    def ends(self, times: list[Ints], bound: Ints) -> tuple[Ints, Ints]:
-        """(end of the first window that holds each row, how many do)."""
+    def ends(self, low: Ints, times: Sequence[Ints]) -> tuple[Ints, Ints]:
+        """(end of the first window that holds each row and ends after `low`, how many do)."""
         slide, range_us = self.windows[0].slide_us, self.windows[0].range_us
-        phase = self.windows[0].offset_us + range_us
-        low = np.maximum.reduce([*times, bound])
+        first = low - (low - self.windows[0].offset_us - range_us) % slide + slide
         reach = [moments + window.range_us for moments, window in zip(times, self.windows, strict=True)]
-        first = low - (low - phase) % slide + slide
         return first, np.maximum((np.minimum.reduce(reach) - first) // slide + 1, 0)
 
 
@@ -78,6 +76,7 @@ class Feed:
             None if index.operand == QUERY else regions_of(columns[index.operand], index)
             for index in operator.operands
         ]
+        same = {id(part): bool((part == part[0]).all()) for parts in measures for part in parts.values()}
         for rows, ends, query in self._repeated(block):
             index, starts = fine_slices(ends - 1, operator.windows)
             yield Tuples(
@@ -85,26 +84,25 @@ class Feed:
                 index,
                 starts,
                 [query if found is None else found[rows] for found in regions],
-                _take(measures, rows),
+                _take(measures, rows, same),
                 words,
             )
 
     def _repeated(self, block: JoinedBlock) -> Iterator[tuple[Ints, Ints, Regions]]:
         """(row, end of a window, region of a query) for all of a row's queries and their windows."""
-        sets, times, bound = block.sets, [block.times(member) for member in self._members], block.bound
+        sets, times = block.sets, [block.times(member) for member in self._members]
+        low = np.maximum.reduce([*times, block.bound])
         ready: list[tuple[Ints, Ints, Regions]] = []
         size = 0
         for asking in self._asking:
-            first, counts = asking.ends(times, bound)
             slide = asking.windows[0].slide_us
             for slot, region in asking.queries:
-                mine = np.flatnonzero((sets[slot // WORD] >> np.uint64(slot % WORD)) & np.uint64(1))
-                for at, number in candidates(np.zeros(len(mine), np.int64), counts[mine]):
-                    rows = mine[at]
-                    ready.append(
-                        (rows, first[rows] + number * slide, np.full(len(rows), region, self._region_type))
-                    )
-                    size += len(rows)
+                mine = np.flatnonzero((sets[slot // WORD] & np.uint64(1 << slot % WORD)) != 0)
+                first, counts = asking.ends(low[mine], [moments[mine] for moments in times])
+                for at, number in candidates(np.zeros(len(mine), np.int64), counts):
+                    ends = first[at] + number * slide
+                    ready.append((mine[at], ends, np.full(len(at), region, self._region_type)))
+                    size += len(at)
                     if size >= BLOCK_ROWS:
                         yield _concat(ready)
                         ready, size = [], 0
@@ -117,11 +115,11 @@ def _concat(parts: list[tuple[Ints, Ints, Regions]]) -> tuple[Ints, Ints, Region
     return np.concatenate(rows), np.concatenate(ends), np.concatenate(regions)
 
 
-def _take(measures: list[Parts], rows: Ints) -> list[Parts]:
-    """Some rows' partials; arrays that are the same stay the same."""
+def _take(measures: list[Parts], rows: Ints, same: dict[int, bool]) -> list[Parts]:
+    """Some rows' partials; arrays that are the same stay the same. `same` tells, by id, which hold one value."""
     taken: dict[int, Array] = {}
     for parts in measures:
         for part in parts.values():
             if id(part) not in taken:
-                taken[id(part)] = part[rows]
+                taken[id(part)] = np.full(len(rows), part[0]) if same[id(part)] else part[rows]
     return [{name: taken[id(part)] for name, part in parts.items()} for parts in measures]
