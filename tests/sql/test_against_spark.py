@@ -138,12 +138,20 @@ def _join_sql(body: Join, then: JoinedRows) -> str:
     sides, on = [], []
     for number, side in enumerate(body.sides):
         carried = [f"{_operand_sql(c.operand)} AS {c.name}" for c in body.carried if c.side == number]
-        keys = [f"{_operand_sql(key)} AS key{number}_{i}" for i, key in enumerate(side.keys)]
+        keys = [
+            f"{_operand_sql(part)} AS key{at}_{i}_{number}"
+            for at, hub in enumerate(body.hubs)
+            if number in hub.sides
+            for i, part in enumerate(hub.keys[hub.sides.index(number)])
+        ]
         window = f"window(ts, {render_window_arguments(side.window)})"
         columns = ", ".join([*carried, *keys, f"w.end AS end{number}"])
         inner = f"SELECT *, {window} AS w FROM {side.stream} WHERE {predicate_sql(side.where)}"
         sides.append(f"(SELECT {columns} FROM ({inner}))")
-        on += [f"end0 = end{number}", *(f"key0_{i} = key{number}_{i}" for i in range(len(side.keys)))]
+        on.append(f"end0 = end{number}")
+    for at, hub in enumerate(body.hubs):
+        parts, first = range(len(hub.keys[0])), hub.sides[0]
+        on += [f"key{at}_{i}_{first} = key{at}_{i}_{side}" for side in hub.sides[1:] for i in parts]
     for across in body.across:
         on.append(f"{body.carried[across.left].name} {across.op.value} {body.carried[across.right].name}")
     start = f"timestamp_micros(unix_micros(end0) - {body.window.range_us})"
