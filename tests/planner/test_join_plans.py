@@ -23,7 +23,7 @@ from headrace.model.query import (
 )
 from headrace.model.types import Column, SqlType
 from headrace.model.window import Window
-from headrace.planner.explain import explain_plan
+from headrace.planner.explain import explain_plan, explain_query
 from headrace.planner.shared import Member, plan_group, query_signature
 
 NUMBER, TEXT, MOMENT = SqlType("bigint"), SqlType("string"), SqlType("timestamp")
@@ -120,9 +120,11 @@ def test_different_trees_of_the_same_sides_have_tables_of_their_own() -> None:
 
 
 def test_plans_of_several_keys_come_back_and_are_explained() -> None:
-    plan = planned(join(1, "abc", *CHAIN))
+    query = join(1, "abc", *CHAIN)
+    plan = planned(query)
     assert codec.loads(codec.dumps(plan)) == plan
     assert ", then by the key of " in explain_plan(plan)
+    assert "  meet on one key: b (j) = c (j)" in explain_query(query, plan).splitlines()
 
 
 @pytest.mark.parametrize(

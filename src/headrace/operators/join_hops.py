@@ -6,6 +6,7 @@ still asked of it. Rows are held back until they fill a block; no more than that
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,9 @@ from headrace.operators.join_side import Held, Probe
 from headrace.operators.join_tuples import key_items, keys_from, meta_item, route_rows
 from headrace.operators.join_windows import Moments
 from headrace.operators.tuples import Shipment
+
+PIECES = 1 << 10
+"""Rows that come in so many pieces are sent, however few they are."""
 
 Send = Callable[[Shipment], None]
 """Takes a blob for a partition of the next stage."""
@@ -55,6 +59,7 @@ class Outbox:
     def __init__(self, logic: JoinLogic, send: Send, partitions: int) -> None:
         self._logic, self._send, self._partitions = logic, send, partitions
         self._waiting: dict[int, list[Sent]] = {}
+        self._rows: Counter[int] = Counter()
 
     def put(self, step: Step, prefix: Prefix) -> None:
         """Take rows that go on with a hop; those without a key there go nowhere."""
@@ -63,13 +68,15 @@ class Outbox:
             sent = self._leave(step, prefix if len(index) == prefix.rows else prefix.take(index))
             if sent is not None:
                 assert step.number is not None
-                self._waiting.setdefault(step.number, []).append(sent)
-                self._send_some()
+                self._hold(step.number, sent)
 
-    def _send_some(self) -> None:
-        rows = {hop: sum(sent.rows for sent in found) for hop, found in self._waiting.items()}
-        if sum(rows.values()) >= join_partners.BLOCK_ROWS:
-            self._ship(max(rows, key=rows.__getitem__))
+    def _hold(self, hop: int, sent: Sent) -> None:
+        self._waiting.setdefault(hop, []).append(sent)
+        self._rows[hop] += sent.rows
+        if len(self._waiting[hop]) >= PIECES:
+            self._ship(hop)
+        elif self._rows.total() >= join_partners.BLOCK_ROWS:
+            self._ship(self._rows.most_common(1)[0][0])
 
     def flush(self) -> None:
         """Send whatever has been held back."""
@@ -91,6 +98,7 @@ class Outbox:
 
     def _ship(self, hop: int) -> None:
         found = self._waiting.pop(hop)
+        del self._rows[hop]
         sent = found[0]
         if len(found) > 1:
             bodies = {p: concat_bodies([one.bodies[p] for one in found]) for p in sent.bodies}
