@@ -8,6 +8,7 @@ Views are compared, not stored rows: a row's tuples may have been rebuilt, and t
     names   |-------------------------------------------   (joined rows in groups)
     twins          |------------------------------------   (a stream with itself, a condition across)
     trio           |--------------------|                  (three members)
+    trail          |------------------------------------   (three members on two keys, in groups)
     sums                                |---------------   (takes a free slot)
     left           |------------------------------------   (plain Spark)
 """
@@ -42,12 +43,15 @@ QUERIES = {
     "trio": "SELECT x.id, y.id AS other, a.id AS ad "
     f"FROM purchases {RANGE} AS x, purchases {RANGE} AS y, ads {RANGE} AS a "
     "WHERE x.userID = y.userID AND y.userID = a.userID AND x.price = 1.0 AND a.price < 3",
+    "trail": "SELECT y.name, COUNT(*) AS n, SUM(x.id) AS s, MIN(a.price) AS least "
+    f"FROM purchases {RANGE} AS x, ads {RANGE} AS a, purchases {RANGE} AS y "
+    "WHERE x.userID = a.userID AND a.gemPackID = y.gemPackID AND x.price > 3 AND a.price < 5 GROUP BY y.name",
     "sums": f"SELECT p.userID, AVG(a.price) AS mean FROM purchases {RANGE} AS p, ads {RANGE} AS a "
     "WHERE p.userID = a.userID GROUP BY p.userID",
     "left": "SELECT p.id, a.id AS ad FROM purchases [RANGE 3 SECONDS] AS p LEFT JOIN ads [RANGE 3 SECONDS] AS a "
     "ON p.userID = a.userID AND a.price > 6",
 }
-CREATES = {0: ("pairs", "worth", "names"), 1: ("twins", "trio", "left"), 4: ("sums",)}
+CREATES = {0: ("pairs", "worth", "names"), 1: ("twins", "trio", "trail", "left"), 4: ("sums",)}
 DROPS = {4: ("trio",)}
 STREAMS = ("purchases", "ads")
 

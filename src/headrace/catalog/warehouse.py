@@ -27,7 +27,7 @@ from headrace.model import codec
 from headrace.model.errors import StorageError
 
 FORMAT = "headrace-warehouse"
-VERSION = 1
+VERSION = 2
 RECORD_VERSION = 1
 
 _RECORD = re.compile(r"(\d{12})\.json")

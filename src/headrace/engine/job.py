@@ -28,6 +28,7 @@ from headrace.model.epoch import Chunk, Epoch
 from headrace.model.plan import (
     AggregatingOperator,
     GroupingOperator,
+    JoinOperator,
     Operator,
     ScanPath,
     SelectionOperator,
@@ -169,10 +170,17 @@ def _busy(plan: SharedPlan, epoch: Epoch, segments: Sequence[SegmentFile]) -> li
 
 
 def _stages(busy: Sequence[Operator], rebuilds: bool) -> list[list[str]]:
-    """The operators of each reduce stage. Joins send rows on, so what they feed comes after them."""
+    """The operators of each reduce stage. Joins send rows on, to themselves where they are on several keys; what they
+    feed comes after them. A rebuild joins nothing but what is fed.
+    """
     grouping = [operator.id for operator in busy if isinstance(operator, GroupingOperator)]
-    first = [o.id for o in busy if not isinstance(o, SelectionOperator | GroupingOperator)]
-    return [first, grouping] if grouping else [first]
+    stages = [[o.id for o in busy if not isinstance(o, SelectionOperator | GroupingOperator)]]
+    joins = [operator for operator in busy if isinstance(operator, JoinOperator)]
+    if rebuilds and not grouping:
+        return stages
+    for level in range(1, max((join.levels for join in joins), default=1)):
+        stages.append([join.id for join in joins if join.levels > level])
+    return [*stages, grouping] if grouping else stages
 
 
 def _control(

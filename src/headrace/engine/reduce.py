@@ -22,6 +22,7 @@ from headrace.engine.result_files import ResultWriter
 from headrace.engine.tasks import (
     EpochTask,
     PreparedPlan,
+    arriving,
     attempt_name,
     error_fields,
     handed,
@@ -32,7 +33,7 @@ from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.plan import JoinOperator, Operator, SessionOperator
 from headrace.operators.aggregation import Emit, reduce_aggregation
 from headrace.operators.bundle import Blob, Item, read_bundle, write_bundle
-from headrace.operators.join import Outlet, reduce_join
+from headrace.operators.join import Outlet, reduce_join, resume_join
 from headrace.operators.join_block import JoinedBlock, stored_rows
 from headrace.operators.join_feed import Feed
 from headrace.operators.join_logic import JoinLogic
@@ -93,11 +94,12 @@ def _reduce(
     prepared = prepared_plan(task.root, task.plan)
     report: dict[str, Any] = {"partition": partition, "segments": [], "failures": {}, "rows": {}}
     name = attempt_name(task, f"p{partition}-s{stage}")
-    work = _Partition(task, partition, ResultWriter(task.root, name, task.epoch))
+    work = _Partition(task, partition, stage, ResultWriter(task.root, name, task.epoch))
     factors = Factors()
     for id_ in control["stages"][stage]:
         held = [SegmentFile(**s) for s in control["segments"] if s["operator"] == id_]
-        done = work.run(prepared, id_, received.pop(id_, []), held, factors)
+        blobs = received.pop(id_, []) + received.pop(arriving(id_, stage), [])
+        done = work.run(prepared, id_, blobs, held, factors)
         _note(report, done.failures, done.rows)
         report["segments"] += [asdict(segment) for segment in done.segments]
     for product in prepared.plan.products if stage == 0 else ():
@@ -136,6 +138,7 @@ class _Partition:
 
     task: EpochTask
     number: int
+    stage: int
     writer: ResultWriter
     sent: list[Shipped] = field(default_factory=list)
 
@@ -191,6 +194,7 @@ class _Partition:
     ) -> _Done:
         kept, absorbed, level = absorb(held)
         chains = logic.operator.chains
+        stored = {query.query for chain in chains if chain.feeds is None for query in chain.queries}
 
         def consume(chain: int, block: JoinedBlock) -> None:
             if chains[chain].feeds is not None:
@@ -198,20 +202,28 @@ class _Partition:
             elif not self.task.rebuilds:
                 self._store(logic, chain, block)
 
+        def send(shipment: Shipment) -> None:
+            name = arriving(logic.operator.id, self.stage + 1)
+            self.sent.extend(handed(self.task, name, [shipment]))
+
+        outlet = Outlet(consume, send, self.task.partitions)
+        closed_us = self.task.closed_us(logic.operator)
+        if self.stage > 0:
+            rows = resume_join(logic, blobs, self._load(held, join_from), [], closed_us, outlet)
+            return _Done([], {query: count for query, count in rows.items() if query in stored}, {})
         feeding = any(chain.feeds is not None for chain in chains)
         reduced = reduce_join(
             logic,
             receive_join(logic, blobs),
             self._load(absorbed, join_from),
             self._load(kept, join_from),
-            self.task.closed_us(logic.operator),
+            closed_us,
             self.task.watermark_us(logic.operator),
-            Outlet(consume, _unsent, self.task.partitions) if feeding or not self.task.rebuilds else None,
+            outlet if feeding or not self.task.rebuilds else None,
         )
         if reduced.segment is not None:
             items, last_end_us = join_items(reduced.segment), reduced.segment.last_end_us
             kept.append(self._write(logic.operator, items, level, last_end_us))
-        stored = {query.query for chain in chains if chain.feeds is None for query in chain.queries}
         return _Done(kept, {query: count for query, count in reduced.rows.items() if query in stored}, {})
 
     def _store(self, logic: JoinLogic, chain: int, block: JoinedBlock) -> None:
@@ -226,7 +238,7 @@ class _Partition:
         operator = feed.operator
         for tuples in feed.tuples(block):
             shipments = ship_tuples(operator, combine_tuples(operator, tuples), self.task.partitions)
-            self.sent.extend(handed(self.task, operator, shipments))
+            self.sent.extend(handed(self.task, operator.id, shipments))
 
     def _load(self, files: Sequence[SegmentFile], decode: Callable[[Items], Decoded]) -> list[Decoded]:
         return [load_segment(self.task.root, file, decode) for file in files]
@@ -238,10 +250,6 @@ class _Partition:
         with pa.OSFile(str(path), "wb") as sink:
             write_bundle(items, sink)
         return SegmentFile(operator.id, self.number, rel, path.stat().st_size, level, last_end_us)
-
-
-def _unsent(shipment: Shipment) -> None:
-    raise NotImplementedError("rows of a join on several keys go to the next stage")
 
 
 def absorb(held: Sequence[SegmentFile]) -> tuple[list[SegmentFile], list[SegmentFile], int]:

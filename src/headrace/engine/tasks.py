@@ -146,12 +146,12 @@ def map_tuples(
                 tuples = prepare_tuples(operator, columns, task.closed_us(operator))
                 if tuples is not None:
                     combined = combine_tuples(operator, tuples)
-                    yield from handed(task, operator, ship_tuples(operator, combined, task.partitions))
+                    yield from handed(task, operator.id, ship_tuples(operator, combined, task.partitions))
             case SessionOperator():
                 micros = prepare_micros(operator, columns, task.closed_us(operator))
                 if micros is not None:
                     micros = combine_micros(operator, micros, task.closed_us(operator))
-                    yield from handed(task, operator, ship_micros(operator, micros, task.partitions))
+                    yield from handed(task, operator.id, ship_micros(operator, micros, task.partitions))
             case SelectionOperator():
                 logic = prepared.selections[operator.id]
                 table, counts = logic.select(columns, rows, task.epoch)
@@ -164,13 +164,18 @@ def map_tuples(
                 join = prepared.joins[operator.id]
                 joining = prepare_join(join, read, columns, task.closed_us(operator))
                 if joining is not None:
-                    yield from handed(task, operator, ship_join(join, joining, task.partitions))
+                    yield from handed(task, operator.id, ship_join(join, joining, task.partitions))
 
 
-def handed(task: EpochTask, operator: Operator, shipments: Iterable[Shipment]) -> Iterator[Shipped]:
-    """Tuples of an operator on their way to its partitions."""
+def handed(task: EpochTask, name: str, shipments: Iterable[Shipment]) -> Iterator[Shipped]:
+    """What goes to the partitions of an operator, under its id or another name."""
     for one in shipments:
-        yield hand_over(task.root, task.large_bytes, one.partition, operator.id, one.blob)
+        yield hand_over(task.root, task.large_bytes, one.partition, name, one.blob)
+
+
+def arriving(id_: str, stage: int) -> str:
+    """The name of rows that a join sends to itself: they are for one stage, where its tuples are for all."""
+    return f"{id_}-to-{stage}"
 
 
 def scan_task(work: str) -> Iterator[Shipped]:

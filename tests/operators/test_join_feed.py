@@ -1,0 +1,255 @@
+"""Joined rows that feed an aggregation: a random life of the two operators against loops over pairs and windows."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import defaultdict
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.model.epoch import NEVER_US
+from headrace.model.plan import GroupingOperator, JoinOperator
+from headrace.model.predicate import TRUE, And, Compare, Op, Operand
+from headrace.model.query import (
+    Aggregate,
+    AggregateFunction,
+    Carried,
+    GroupedRows,
+    Hub,
+    Join,
+    JoinSide,
+    Query,
+    QueryId,
+    QueryPlan,
+    Stream,
+    StreamName,
+)
+from headrace.model.types import BIGINT, TIMESTAMP, Column, SqlType
+from headrace.model.window import Window
+from headrace.operators import join_feed
+from headrace.operators.aggregation import reduce_aggregation
+from headrace.operators.join import Outlet, reduce_join
+from headrace.operators.join_block import JoinedBlock
+from headrace.operators.join_feed import Feed
+from headrace.operators.join_logic import JoinLogic
+from headrace.operators.join_state import JoinSegment
+from headrace.operators.join_tuples import prepare_join, receive_join, ship_join
+from headrace.operators.prepared import AggregationLogic
+from headrace.operators.segment import Segment
+from headrace.operators.tuples import combine_tuples, receive_tuples, ship_tuples
+from headrace.planner.shared import Member, plan_group
+
+SEEDS = int(os.environ.get("HEADRACE_EXAMPLES", "8"))
+PARTITIONS = 2
+K, V, S = Operand("k", BIGINT), Operand("v", BIGINT), Operand("s", SqlType("string"))
+COLUMNS = (Column("k", BIGINT), Column("v", BIGINT), Column("s", SqlType("string")), Column("ts", TIMESTAMP))
+STREAMS = {StreamName(name): Stream(StreamName(name), COLUMNS, "ts", 0) for name in "ab"}
+
+Row = dict[str, Any]
+Arrived = tuple[Row, int, int]
+"""A tuple, the watermark before its epoch, and its epoch."""
+
+
+def named(side: int, operand: Operand) -> Operand:
+    return Operand(f"s{side}_{operand.sql}", operand.type)
+
+
+def random_query(rng: random.Random, id_: int) -> Query:
+    slide = rng.choice([2, 3, 5])
+    phase = rng.randrange(slide)
+    lengths = [slide + rng.choice([0, 0, 1, 4, 9]) for _ in range(2)]
+    windows = [Window(length, slide, phase - length) for length in lengths]
+    sides = tuple(
+        JoinSide(StreamName(name), window, rng.choice([TRUE, Compare(V, Op.GT, rng.randrange(4))]))
+        for name, window in zip("ab", windows, strict=True)
+    )
+    carried = tuple(Carried(named(side, o).sql, side, o) for side in (0, 1) for o in (K, V, S))
+    only = And((Compare(named(0, V), Op.LT, 4), Compare(named(1, S), Op.EQ, "x")))
+    aggregates = [
+        Aggregate(AggregateFunction.COUNT_ALL, None, TRUE, BIGINT),
+        Aggregate(AggregateFunction.COUNT_ALL, None, only, BIGINT),
+        Aggregate(AggregateFunction.SUM, named(0, V), TRUE, BIGINT),
+        Aggregate(AggregateFunction.MAX, named(1, S), TRUE, SqlType("string")),
+    ]
+    keys = rng.choice([(), (named(1, S),), (named(0, K),), (named(1, V), named(0, S))])
+    chosen = tuple(rng.sample(aggregates, rng.randint(1, 4)))
+    then = GroupedRows(max(windows, key=lambda w: w.range_us), TRUE, keys, chosen, ())
+    body = Join(sides, (Hub((0, 1), ((K,), (K,))),), carried, (), then)
+    plan = QueryPlan("", tuple(STREAMS), body, (), "", "")
+    return Query(QueryId(id_), f"q{id_}", plan)
+
+
+def random_rows(rng: random.Random, around: int) -> list[Row]:
+    return [
+        {
+            "k": rng.choice([1, 2, 3, None]),
+            "v": rng.choice([*range(6), None]),
+            "s": rng.choice(["x", "y", "", None]),
+            "ts": around - rng.choice([0, 0, 0, 4, 15]) + rng.randrange(6),
+        }
+        for _ in range(rng.randrange(12))
+    ]
+
+
+def as_columns(rows: list[Row], operands: tuple[Operand, ...]) -> dict[Operand, pa.ChunkedArray]:
+    arrays = {"k": pa.int64(), "v": pa.int64(), "s": pa.string(), "ts": pa.int64()}
+    made = {name: pa.array([row[name] for row in rows], type_) for name, type_ in arrays.items()}
+    made["ts"] = made["ts"].cast(TIMESTAMP.arrow)
+    return {operand: pa.chunked_array([made[operand.sql]]) for operand in operands}
+
+
+class Life:
+    """Queries come and go, tuples come late; what closes in an epoch is compared at its end."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.members: list[Member] = []
+        self.seen: dict[int, tuple[list[Arrived], list[Arrived]]] = {}
+        self.joined: list[list[JoinSegment]] = [[] for _ in range(PARTITIONS)]
+        self.grouped: dict[tuple[str, int], list[Segment]] = defaultdict(list)
+        self.closed = NEVER_US
+        self.found = 0
+
+    def run(self, epoch: int) -> None:
+        rng = self.rng
+        self.members = [member for member in self.members if rng.random() < 0.85]
+        free = [slot for slot in (0, 1, 63, 64, 70) if slot not in {m.slot for m in self.members}]
+        for slot in free[: rng.choice([1, 2, 3]) if epoch < 2 else rng.choice([0, 1])]:
+            id_ = len(self.seen) + 1
+            self.members.append(Member(random_query(rng, id_), slot))
+            self.seen[id_] = ([], [])
+        plan = plan_group(self.members, STREAMS)
+        arrived = {name: random_rows(rng, 6 * epoch) for name in "ab"}
+        for member in self.members:
+            for side, name in enumerate("ab"):
+                self.seen[member.query.id][side].extend((r, self.closed, epoch) for r in arrived[name])
+        times = [row["ts"] for rows in arrived.values() for row in rows]
+        watermark = max(self.closed, max(times, default=NEVER_US) - 4)
+        joins = [o for o in plan.operators if isinstance(o, JoinOperator)]
+        groupings = {o.id: o for o in plan.operators if isinstance(o, GroupingOperator)}
+        fed = self._join(joins[0], groupings, arrived, watermark) if joins else {}
+        rows = self._group(groupings, fed, watermark)
+        for member in self.members:
+            expected = self._expected(member.query, watermark)
+            assert rows.get(member.query.id, {}) == expected, member.query
+            self.found += len(expected)
+        self.closed = watermark
+
+    def _join(
+        self,
+        operator: JoinOperator,
+        groupings: dict[str, GroupingOperator],
+        arrived: dict[str, list[Row]],
+        watermark: int,
+    ) -> dict[tuple[str, int], list[bytes]]:
+        logic = JoinLogic(operator)
+        blobs: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+        for number, input_ in enumerate(operator.inputs):
+            columns = as_columns(arrived[input_.stream], input_.scanned)
+            tuples = prepare_join(logic, number, columns, self.closed)
+            for one in [] if tuples is None else ship_join(logic, tuples, PARTITIONS):
+                blobs[one.partition].append(one.blob)
+        feeds = [Feed(logic, i, groupings[chain.feeds or ""]) for i, chain in enumerate(operator.chains)]
+        fed: dict[tuple[str, int], list[bytes]] = defaultdict(list)
+
+        def consume(chain: int, block: JoinedBlock) -> None:
+            grouping = feeds[chain].operator
+            for tuples in feeds[chain].tuples(block):
+                for one in ship_tuples(grouping, combine_tuples(grouping, tuples), PARTITIONS):
+                    fed[grouping.id, one.partition].append(one.blob)
+
+        def send(shipment: Any) -> None:
+            raise AssertionError("there is one key")
+
+        for partition in range(PARTITIONS):
+            held, received = self.joined[partition], receive_join(logic, blobs[partition])
+            outlet = Outlet(consume, send, PARTITIONS)
+            reduced = reduce_join(logic, received, held, [], self.closed, watermark, outlet)
+            self.joined[partition] = [] if reduced.segment is None else [reduced.segment]
+        return fed
+
+    def _group(
+        self,
+        groupings: dict[str, GroupingOperator],
+        fed: dict[tuple[str, int], list[bytes]],
+        watermark: int,
+    ) -> dict[int, dict[tuple[Any, ...], tuple[Any, ...]]]:
+        """{query: {(end of the window, key..): aggregates}}."""
+        rows: dict[int, dict[tuple[Any, ...], tuple[Any, ...]]] = defaultdict(dict)
+
+        def emit(signature: str, table: pa.Table, queries: Any, latest_us: int) -> None:
+            ends = table.column("window_end").cast(pa.int64()).to_pylist()
+            for row, end in zip(table.to_pylist(), ends, strict=True):
+                key = (end, *(row[name] for name in row if name[0] == "k"))
+                assert key not in rows[row["query"]]
+                rows[row["query"]][key] = tuple(row[name] for name in row if name[0] == "a")
+
+        for id_, operator in groupings.items():
+            logic = AggregationLogic(operator)
+            for partition in range(PARTITIONS):
+                tuples = receive_tuples(operator, fed.get((id_, partition), []))
+                held = self.grouped[id_, partition]
+                reduced = reduce_aggregation(logic, tuples, held, [], self.closed, watermark, emit)
+                self.grouped[id_, partition] = [] if reduced.segment is None else [reduced.segment]
+        return rows
+
+    def _expected(self, query: Query, watermark: int) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+        body = query.plan.body
+        assert isinstance(body, Join) and isinstance(body.then, GroupedRows)
+        groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+        left, right = self.seen[query.id]
+        for a, a_closed, _ in left:
+            for b, b_closed, _ in right:
+                if a["k"] is None or a["k"] != b["k"] or not all(map(_wanted, body.sides, (a, b))):
+                    continue
+                row = {f"s{i}_{name}": value for i, side in enumerate((a, b)) for name, value in side.items()}
+                last = min(r["ts"] + s.window.range_us for r, s in zip((a, b), body.sides, strict=True))
+                for end in range(max(a["ts"], b["ts"], a_closed, b_closed, self.closed) + 1, last + 1):
+                    if (
+                        end <= watermark
+                        and (end - body.window.offset_us - body.window.range_us) % (body.window.slide_us) == 0
+                    ):
+                        groups[end, *(row[key.sql] for key in body.then.keys)].append(row)
+        return {
+            key: tuple(_aggregate(one, rows) for one in body.then.aggregates) for key, rows in groups.items()
+        }
+
+
+def _wanted(side: JoinSide, row: Row) -> bool:
+    match side.where:
+        case Compare(_, _, value):
+            return row["v"] is not None and row["v"] > value
+    return True
+
+
+def _aggregate(one: Aggregate, rows: list[Row]) -> Any:
+    if one.filter != TRUE:
+        rows = [r for r in rows if r["s0_v"] is not None and r["s0_v"] < 4 and r["s1_s"] == "x"]
+    if one.input is None:
+        return len(rows)
+    values = [row[one.input.sql] for row in rows if row[one.input.sql] is not None]
+    best = sum if one.function is AggregateFunction.SUM else max
+    return best(values) if values else None
+
+
+def play(seeds: range) -> None:
+    found = 0
+    for seed in seeds:
+        print("seed", seed)
+        life = Life(seed)
+        for epoch in range(7):
+            life.run(epoch)
+        found += life.found
+    assert found > 10 * len(seeds)
+
+
+def test_equals_loops_over_pairs_and_windows() -> None:
+    play(range(2 * SEEDS))
+
+
+def test_small_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(join_feed, "BLOCK_ROWS", 3)
+    play(range(500, 500 + SEEDS))
