@@ -121,7 +121,7 @@ def test_a_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "code"),
     [
-        ({"format": "headrace-warehouse", "version": 2}, "WAREHOUSE_VERSION"),
+        ({"format": "headrace-warehouse", "version": 1}, "WAREHOUSE_VERSION"),
         ({"format": "iceberg"}, "NOT_A_WAREHOUSE"),
     ],
 )
