@@ -128,30 +128,24 @@ class Arrivals:
     """All rows that came to a partition for one hop. A position's tuples have the same moments in all of them."""
 
     def __init__(self, logic: JoinLogic, step: Step, bundles: Sequence[Mapping[str, Item]]) -> None:
-        self._logic, self._step = logic, step
-        self._sent = [
-            Sent(keys_from(dict(items)), {p: _body_at(items, p) for p in step.travels}, items["sets"])
-            for items in bundles
-        ]
-        self._moments = {
-            position: Moments.of(concat_codes([sent.bodies[position].codes for sent in self._sent]))
-            for position in step.travels
-        }
-        counts = {p: [0, *(sent.bodies[p].codes.count for sent in self._sent)] for p in step.travels}
-        self._first = {position: np.cumsum(found) for position, found in counts.items()}
+        self._logic, self._step, self._bundles = logic, step, bundles
+        codes = {p: [Codes(*items[f"{p}.codes"]) for items in bundles] for p in step.travels}
+        self._moments = {position: Moments.of(concat_codes(found)) for position, found in codes.items()}
+        self._first = {p: np.cumsum([0, *(one.count for one in found)]) for p, found in codes.items()}
 
     def blocks(self) -> Iterator[Prefix]:
         """The rows in the order of their keys, as many at a time as a block may have."""
         begin, rows = 0, 0
-        for number, sent in enumerate(self._sent):
-            if rows and rows + sent.rows > join_partners.BLOCK_ROWS:
+        for number, items in enumerate(self._bundles):
+            count = items["sets"].shape[1]
+            if rows and rows + count > join_partners.BLOCK_ROWS:
                 yield self._together(begin, number)
                 begin, rows = number, 0
-            rows += sent.rows
-        yield self._together(begin, len(self._sent))
+            rows += count
+        yield self._together(begin, len(self._bundles))
 
     def _together(self, begin: int, end: int) -> Prefix:
-        found = list(enumerate(self._sent[begin:end], begin))
+        found = [(number, self._sent(self._bundles[number])) for number in range(begin, end)]
         held = {}
         for step in self._step.before:
             at, moments = step.position, self._moments[step.position]
@@ -163,6 +157,11 @@ class Arrivals:
         sets = np.take(np.concatenate([sent.sets for _, sent in found], axis=1), order, axis=1)
         tuples = {position: (mine, order) for position, mine in held.items()}
         return Prefix(Probe(table), tuples, table.of_rows(), sets)
+
+    def _sent(self, items: Mapping[str, Item]) -> Sent:
+        return Sent(
+            keys_from(dict(items)), {p: _body_at(items, p) for p in self._step.travels}, items["sets"]
+        )
 
     def _with_moments(self, body: Body, position: int, number: int) -> Body:
         """A body whose codes are the moments of all arrivals."""
