@@ -30,6 +30,7 @@ from headrace.sql.binding import (
 from headrace.sql.conjuncts import conjuncts, in_order
 from headrace.sql.dialect import render
 from headrace.sql.functions import function_name, is_aggregate
+from headrace.sql.join_hubs import KeyHub, find_hubs
 from headrace.sql.joins import JoinOrigin
 from headrace.sql.predicates import Compiler
 from headrace.sql.resolve import Flat, column, enclosed
@@ -99,18 +100,6 @@ def plan_join(
     return finished(_Plan.groups)
 
 
-_Class = dict[tuple[int, str], exp.Expr]
-"""Values that are equal in every joined row, by (side, text)."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Hub:
-    """A key: `parts[i][side]` is what a side has of its i-th part, for all of its sides, and for those it connects."""
-
-    sides: tuple[int, ...]
-    parts: tuple[dict[int, exp.Expr], ...]
-
-
 @dataclass(slots=True)
 class _Plan:
     flat: Flat
@@ -124,7 +113,7 @@ class _Plan:
     residual: list[exp.Expr] = field(default_factory=list)
     raising: exp.Expr | None = None
     carried: dict[tuple[int, str], CarriedShape] = field(default_factory=dict)
-    hubs: list[_Hub] = field(default_factory=list)
+    hubs: list[KeyHub] = field(default_factory=list)
 
     # conditions
 
@@ -211,26 +200,11 @@ class _Plan:
 
     def find_hubs(self) -> tuple[HubShape, ...]:
         """The keys that connect all sides; equalities that no key stands for become comparisons."""
-        component = list(range(len(self.origin.sides)))
-        for classes in self._composites():
-            whole = [_by_side(members) for members in classes]
-            first: dict[int, int] = {}
-            for side in sorted(whole[0]):
-                first.setdefault(component[side], side)
-            if len(first) == 1:
-                for members in classes:
-                    self._compare(members)
-                continue
-            for members, of_side in zip(classes, whole, strict=True):
-                self._repeat_equalities(members, of_side)
-                for side in sorted(of_side.keys() - first.values()):
-                    self.compared.append((of_side[first[component[side]]], Op.EQ, of_side[side]))
-            self.hubs.append(_Hub(tuple(sorted(first.values())), tuple(whole)))
-            component = [min(first) if known in first else known for known in component]
-        if len(set(component)) > 1:
-            if not self.equalities:
-                raise NotShared("a join without an equality has no shared form")
-            raise NotShared("no equalities connect all streams of the join, or their types differ")
+        found = find_hubs(self.origin, self.equalities, lambda nodes: self._key_type(nodes) is not None)
+        self.hubs = found.hubs
+        self.compared += [(left, Op.EQ, right) for left, right in found.compared]
+        for side, equal in found.own:
+            self.own.setdefault(side, []).append(equal)
         return tuple(
             HubShape(
                 hub.sides,
@@ -239,55 +213,8 @@ class _Plan:
             for hub in self.hubs
         )
 
-    def _composites(self) -> list[list[_Class]]:
-        """Classes that can be a key, those over the same sides together; those over most sides come first."""
-        found: dict[frozenset[int], list[_Class]] = {}
-        for members in self._classes():
-            if self._key_type(list(members.values())) is None:
-                self._compare(members)
-            else:
-                found.setdefault(frozenset(side for side, _ in members), []).append(members)
-
-        def place(sides: frozenset[int]) -> tuple[int, list[tuple[str, list[str]]], list[int]]:
-            """However a query is written, the same keys come first where its streams differ."""
-            texts = []
-            for side in sides:
-                over = self.origin.sides[side]
-                nodes = [_by_side(members)[side] for members in found[sides]]
-                texts.append(
-                    (str(over.stream.name), sorted(render(over.over_stream(node)) for node in nodes))
-                )
-            return -len(sides), sorted(texts), sorted(sides)
-
-        return [found[sides] for sides in sorted(found, key=place)]
-
-    def _classes(self) -> list[_Class]:
-        classes: list[_Class] = []
-        for pair in self.equalities:
-            merged = {(self._side(node), render(node)): node for node in pair}
-            rest = []
-            for known in classes:
-                if known.keys() & merged.keys():
-                    merged = known | merged
-                else:
-                    rest.append(known)
-            classes = [*rest, merged]
-        return classes
-
-    def _compare(self, members: _Class) -> None:
-        """Check the equalities of a class row by row."""
-        mine = [p for p in self.equalities if (self._side(p[0]), render(p[0])) in members]
-        self.compared += [(left, Op.EQ, right) for left, right in mine]
-
     def _key_operand(self, node: exp.Expr) -> OperandShape:
         return self._operand(node, self._types([node])[0])
-
-    def _repeat_equalities(self, members: _Class, of_side: dict[int, exp.Expr]) -> None:
-        """Values of one side that are equal by way of another are equal on their own side."""
-        for (side, _), node in members.items():
-            if node is not of_side[side]:
-                equal = exp.EQ(this=enclosed(of_side[side]), expression=enclosed(node))
-                self.own.setdefault(side, []).append(equal)
 
     def _side(self, node: exp.Expr) -> int:
         return min(self.origin.sides_in(node))
@@ -488,14 +415,6 @@ class _Plan:
             found.add(place)
         if len(found) < len(known):
             raise NotShared("an aggregation by a part of the join's key has no shared form")
-
-
-def _by_side(members: _Class) -> dict[int, exp.Expr]:
-    """The first value of each side."""
-    found: dict[int, exp.Expr] = {}
-    for (side, _), node in members.items():
-        found.setdefault(side, node)
-    return found
 
 
 def _texts(nodes: Iterable[exp.Expr]) -> tuple[Template, ...]:
