@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from headrace.model import codec
 from headrace.model.plan import AggregationOperator, SelectionOperator, SessionOperator, SharedPlan
+from headrace.model.predicate import Compare, Op, Operand
 from headrace.model.query import Aggregation, Fallback, Projection, Query
+from headrace.model.types import DOUBLE
 from headrace.model.window import SessionWindow, Window
 from headrace.planner.shared import Member, plan_group
 from plan_strategies import STREAM, predicates, queries
@@ -37,6 +39,12 @@ def test_plans_come_back(found: list[Query]) -> None:
     assert type(back) is SharedPlan
     assert codec.dumps(back) == data
     assert planned(list(codec.loads(codec.dumps(found)))).version == plan.version
+
+
+def test_a_comparison_with_nan_is_itself_when_it_comes_back() -> None:
+    """Or a query's filters would be counted in another way after a restart, and its state be taken for another's."""
+    one, other = (Compare(Operand("x", DOUBLE), Op.GT, float("nan")) for _ in range(2))
+    assert one == other == codec.loads(codec.dumps(one)) and hash(one) == hash(other)
 
 
 @given(predicates())

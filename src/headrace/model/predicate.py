@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 
@@ -41,6 +42,12 @@ class Compare:
     operand: Operand
     op: Op
     value: Value
+
+    def __post_init__(self) -> None:
+        if (
+            self.value != self.value
+        ):  # one NaN for all, so that equal predicates are equal wherever they were read
+            object.__setattr__(self, "value", math.nan)
 
 
 @dataclass(frozen=True, slots=True)

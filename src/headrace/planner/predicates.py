@@ -32,7 +32,7 @@ def index_operands(predicates: Iterable[Predicate]) -> tuple[OperandIndex, ...]:
     while stack:
         match stack.pop():
             case Compare(operand, _, value):
-                constants.setdefault(operand, set()).add(value if value == value else _NAN)
+                constants.setdefault(operand, set()).add(value)
             case IsNull(operand):
                 constants.setdefault(operand, set())
             case And(children) | Or(children):
@@ -47,7 +47,6 @@ def index_operands(predicates: Iterable[Predicate]) -> tuple[OperandIndex, ...]:
     )
 
 
-_NAN = float("nan")
 """Equal to no other NaN, so all of them must be this one to be one constant."""
 
 
