@@ -47,9 +47,6 @@ def index_operands(predicates: Iterable[Predicate]) -> tuple[OperandIndex, ...]:
     )
 
 
-"""Equal to no other NaN, so all of them must be this one to be one constant."""
-
-
 def _value_order(value: Value) -> tuple[bool, Value | bytes]:
     """Strings by UTF-8 bytes, NaN after every number."""
     return (value != value, value.encode() if isinstance(value, str) else value)
