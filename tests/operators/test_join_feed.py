@@ -33,13 +33,13 @@ from headrace.operators import join_feed
 from headrace.operators.aggregation import reduce_aggregation
 from headrace.operators.join import Outlet, reduce_join
 from headrace.operators.join_block import JoinedBlock
-from headrace.operators.join_feed import Feed
+from headrace.operators.join_feed import Feed, Gathering
 from headrace.operators.join_logic import JoinLogic
 from headrace.operators.join_state import JoinSegment
 from headrace.operators.join_tuples import prepare_join, receive_join, ship_join
 from headrace.operators.prepared import AggregationLogic
 from headrace.operators.segment import Segment
-from headrace.operators.tuples import combine_tuples, receive_tuples, ship_tuples
+from headrace.operators.tuples import Tuples, receive_tuples, ship_tuples
 from headrace.planner.shared import Member, plan_group
 
 SEEDS = int(os.environ.get("HEADRACE_EXAMPLES", "8"))
@@ -155,11 +155,18 @@ class Life:
         feeds = [Feed(logic, i, groupings[chain.feeds or ""]) for i, chain in enumerate(operator.chains)]
         fed: dict[tuple[str, int], list[bytes]] = defaultdict(list)
 
-        def consume(chain: int, block: JoinedBlock) -> None:
-            grouping = feeds[chain].operator
-            for tuples in feeds[chain].tuples(block):
-                for one in ship_tuples(grouping, combine_tuples(grouping, tuples), PARTITIONS):
+        def gathering(grouping: GroupingOperator) -> Gathering:
+            def ship(tuples: Tuples) -> None:
+                for one in ship_tuples(grouping, tuples, PARTITIONS):
                     fed[grouping.id, one.partition].append(one.blob)
+
+            return Gathering(grouping, ship)
+
+        gathered = {id_: gathering(grouping) for id_, grouping in groupings.items()}
+
+        def consume(chain: int, block: JoinedBlock) -> None:
+            for tuples in feeds[chain].tuples(block):
+                gathered[feeds[chain].operator.id].add(tuples)
 
         def send(shipment: Any) -> None:
             raise AssertionError("there is one key")
@@ -169,6 +176,8 @@ class Life:
             outlet = Outlet(consume, send, PARTITIONS)
             reduced = reduce_join(logic, received, held, [], self.closed, watermark, outlet)
             self.joined[partition] = [] if reduced.segment is None else [reduced.segment]
+        for waiting in gathered.values():
+            waiting.flush()
         return fed
 
     def _group(
@@ -252,4 +261,5 @@ def test_equals_loops_over_pairs_and_windows() -> None:
 
 def test_small_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join_feed, "BLOCK_ROWS", 3)
+    monkeypatch.setattr(join_feed, "GATHER_ROWS", 8)
     play(range(500, 500 + SEEDS // 2))

@@ -30,12 +30,12 @@ from headrace.engine.tasks import (
     report_of,
 )
 from headrace.model.errors import EngineError, HeadraceError
-from headrace.model.plan import JoinOperator, Operator, SessionOperator
+from headrace.model.plan import GroupingOperator, JoinOperator, Operator, SessionOperator
 from headrace.operators.aggregation import Emit, reduce_aggregation
 from headrace.operators.bundle import Blob, Item, read_bundle, write_bundle
 from headrace.operators.join import Outlet, reduce_join, resume_join
 from headrace.operators.join_block import JoinedBlock, stored_rows
-from headrace.operators.join_feed import Feed
+from headrace.operators.join_feed import Feed, Gathering
 from headrace.operators.join_logic import JoinLogic
 from headrace.operators.join_state import join_from, join_items
 from headrace.operators.join_tuples import receive_join
@@ -46,7 +46,7 @@ from headrace.operators.segment import segment_from, segment_items
 from headrace.operators.session_logic import SessionLogic
 from headrace.operators.session_segment import session_segment_from, session_segment_items
 from headrace.operators.sessions import reduce_sessions
-from headrace.operators.tuples import Shipment, combine_tuples, receive_tuples, ship_tuples
+from headrace.operators.tuples import Shipment, Tuples, receive_tuples, ship_tuples
 
 Items = dict[str, Item]
 Decoded = TypeVar("Decoded")
@@ -147,7 +147,7 @@ class _Partition:
     ) -> _Done:
         """Run the operator of this id over what it received and the segments it holds."""
         if id_ in prepared.joins:
-            return self._join(prepared, prepared.joins[id_], blobs, held)
+            return self._join(prepared.joins[id_], prepared.feeds[id_], blobs, held)
         if id_ in prepared.sessions:
             return self._sessions(prepared.sessions[id_], blobs, held)
         logic = prepared.aggregations[id_]
@@ -190,41 +190,45 @@ class _Partition:
         return _Done(segments, reduced.rows, reduced.failures)
 
     def _join(
-        self, prepared: PreparedPlan, logic: JoinLogic, blobs: list[Blob], held: list[SegmentFile]
+        self, logic: JoinLogic, feeds: dict[int, Feed], blobs: list[Blob], held: list[SegmentFile]
     ) -> _Done:
-        kept, absorbed, level = absorb(held)
-        chains = logic.operator.chains
-        stored = {query.query for chain in chains if chain.feeds is None for query in chain.queries}
+        """`feeds` are the chains whose rows go on to an aggregation; a rebuild joins for these alone."""
+        operator, closed_us = logic.operator, self.task.closed_us(logic.operator)
+        gathered = {feed.operator.id: self._gathering(feed.operator) for feed in feeds.values()}
 
         def consume(chain: int, block: JoinedBlock) -> None:
-            if chains[chain].feeds is not None:
-                self._feed(prepared.feeds[logic.operator.id, chain], block)
+            if chain in feeds:
+                for tuples in feeds[chain].tuples(block):
+                    gathered[feeds[chain].operator.id].add(tuples)
             elif not self.task.rebuilds:
                 self._store(logic, chain, block)
 
         def send(shipment: Shipment) -> None:
-            name = arriving(logic.operator.id, self.stage + 1)
-            self.sent.extend(handed(self.task, name, [shipment]))
+            self.sent.extend(handed(self.task, arriving(operator.id, self.stage + 1), [shipment]))
 
         outlet = Outlet(consume, send, self.task.partitions)
-        closed_us = self.task.closed_us(logic.operator)
+        segments: list[SegmentFile] = []
         if self.stage > 0:
             rows = resume_join(logic, blobs, self._load(held, join_from), [], closed_us, outlet)
-            return _Done([], {query: count for query, count in rows.items() if query in stored}, {})
-        feeding = any(chain.feeds is not None for chain in chains)
-        reduced = reduce_join(
-            logic,
-            receive_join(logic, blobs),
-            self._load(absorbed, join_from),
-            self._load(kept, join_from),
-            closed_us,
-            self.task.watermark_us(logic.operator),
-            outlet if feeding or not self.task.rebuilds else None,
-        )
-        if reduced.segment is not None:
-            items, last_end_us = join_items(reduced.segment), reduced.segment.last_end_us
-            kept.append(self._write(logic.operator, items, level, last_end_us))
-        return _Done(kept, {query: count for query, count in reduced.rows.items() if query in stored}, {})
+        else:
+            segments, absorbed, level = absorb(held)
+            reduced = reduce_join(
+                logic,
+                receive_join(logic, blobs),
+                self._load(absorbed, join_from),
+                self._load(segments, join_from),
+                closed_us,
+                self.task.watermark_us(operator),
+                outlet if feeds or not self.task.rebuilds else None,
+            )
+            rows = reduced.rows
+            if reduced.segment is not None:
+                items, last_end_us = join_items(reduced.segment), reduced.segment.last_end_us
+                segments.append(self._write(operator, items, level, last_end_us))
+        for waiting in gathered.values():
+            waiting.flush()
+        stored = {query.query for i, c in enumerate(operator.chains) if i not in feeds for query in c.queries}
+        return _Done(segments, {query: count for query, count in rows.items() if query in stored}, {})
 
     def _store(self, logic: JoinLogic, chain: int, block: JoinedBlock) -> None:
         spec = logic.operator.chains[chain]
@@ -234,11 +238,12 @@ class _Partition:
         rows = stored_rows(logic, chain, block, self.task.epoch)
         self.writer.add(spec.signature, rows, [query.query for query in spec.queries], latest_us)
 
-    def _feed(self, feed: Feed, block: JoinedBlock) -> None:
-        operator = feed.operator
-        for tuples in feed.tuples(block):
-            shipments = ship_tuples(operator, combine_tuples(operator, tuples), self.task.partitions)
+    def _gathering(self, operator: GroupingOperator) -> Gathering:
+        def send(tuples: Tuples) -> None:
+            shipments = ship_tuples(operator, tuples, self.task.partitions)
             self.sent.extend(handed(self.task, operator.id, shipments))
+
+        return Gathering(operator, send)
 
     def _load(self, files: Sequence[SegmentFile], decode: Callable[[Items], Decoded]) -> list[Decoded]:
         return [load_segment(self.task.root, file, decode) for file in files]

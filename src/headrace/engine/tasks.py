@@ -79,14 +79,14 @@ class EpochTask:
 
 @dataclass(frozen=True, slots=True)
 class PreparedPlan:
-    """A plan with its operators' logic worked out."""
+    """A plan with its operators' logic worked out; `feeds` by the join's id and the number of the chain."""
 
     plan: SharedPlan
     aggregations: dict[str, AggregationLogic]
     sessions: dict[str, SessionLogic]
     selections: dict[str, SelectionLogic]
     joins: dict[str, JoinLogic]
-    feeds: dict[tuple[str, int], Feed]
+    feeds: dict[str, dict[int, Feed]]
 
     def scanning(self, stream: str, path: ScanPath) -> list[tuple[Operator, int]]:
         """The operators that read a stream by a path, with the number of the read."""
@@ -108,10 +108,12 @@ def prepared_plan(root: str, plan: str) -> PreparedPlan:
     joins = {o.id: JoinLogic(o) for o in shared.operators if isinstance(o, JoinOperator)}
     groupings = {o.id: o for o in shared.operators if isinstance(o, GroupingOperator)}
     feeds = {
-        (id_, number): Feed(join, number, groupings[chain.feeds])
+        id_: {
+            number: Feed(join, number, groupings[chain.feeds])
+            for number, chain in enumerate(join.operator.chains)
+            if chain.feeds is not None
+        }
         for id_, join in joins.items()
-        for number, chain in enumerate(join.operator.chains)
-        if chain.feeds is not None
     }
     return PreparedPlan(shared, aggregations, sessions, selections, joins, feeds)
 

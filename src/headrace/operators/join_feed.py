@@ -5,7 +5,7 @@ Keys, inputs and regions are worked out once per joined row; only their numbers 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,9 +23,12 @@ from headrace.operators.lanes import Parts
 from headrace.operators.regions import Regions, regions_of
 from headrace.operators.selection import WORD
 from headrace.operators.slices import fine_slices
-from headrace.operators.tuples import Tuples, lift_measures
+from headrace.operators.tuples import Tuples, combine_tuples, lift_measures, merge_tuples
 from headrace.planner.groupings import QUERY
 from headrace.planner.signatures import joined_column
+
+GATHER_ROWS = 1 << 20
+"""So many partials wait for others of their group before they are sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +126,37 @@ def _take(measures: list[Parts], rows: Ints, same: dict[int, bool]) -> list[Part
             if id(part) not in taken:
                 taken[id(part)] = np.full(len(rows), part[0]) if same[id(part)] else part[rows]
     return [{name: taken[id(part)] for name, part in parts.items()} for parts in measures]
+
+
+class Gathering:
+    """Partials on their way to an aggregation. They are put together as long as that makes fewer of them, so that what
+    is sent, and what is in memory, grows with the groups and not with the joined rows.
+    """
+
+    def __init__(self, operator: GroupingOperator, send: Callable[[Tuples], None]) -> None:
+        self._operator, self._send = operator, send
+        self._parts: list[Tuples] = []
+        self._rows = 0
+
+    def add(self, tuples: Tuples) -> None:
+        self._parts.append(combine_tuples(self._operator, tuples))
+        self._rows += self._parts[-1].rows
+        if self._rows > GATHER_ROWS:
+            whole = self._take()
+            if whole.rows > GATHER_ROWS // 2:
+                self._send(whole)
+            else:
+                self._parts, self._rows = [whole], whole.rows
+
+    def flush(self) -> None:
+        """Send whatever waits."""
+        if self._parts:
+            self._send(self._take())
+
+    def _take(self) -> Tuples:
+        parts, self._parts, self._rows = self._parts, [], 0
+        return (
+            parts[0]
+            if len(parts) == 1
+            else combine_tuples(self._operator, merge_tuples(self._operator, parts))
+        )

@@ -213,10 +213,13 @@ def _shrink(values: Array) -> Array:
 
 
 def receive_tuples(operator: AggregationOperator, blobs: Sequence[Blob]) -> Tuples | None:
-    """All blobs of one partition as one batch, with keys, slices and string ranks made common."""
+    """All blobs of one partition as one batch."""
     parts = [_received(operator, read_bundle(blob)) for blob in blobs]
-    if not parts:
-        return None
+    return merge_tuples(operator, parts) if parts else None
+
+
+def merge_tuples(operator: AggregationOperator, parts: Sequence[Tuples]) -> Tuples:
+    """Batches as one, with keys, slices and string ranks made common."""
     words = unify_words(operator, parts)
     table, ids = unify_keys([part.keys.table for part in parts])
     starts = np.unique(np.concatenate([part.slice_starts for part in parts]))
