@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import tracemalloc
 from collections import defaultdict
 from typing import Any
 
@@ -29,7 +30,7 @@ from headrace.model.query import (
 )
 from headrace.model.types import BIGINT, TIMESTAMP, Column, SqlType
 from headrace.model.window import Window
-from headrace.operators import join_feed
+from headrace.operators import join_feed, join_partners
 from headrace.operators.aggregation import reduce_aggregation
 from headrace.operators.join import Outlet, reduce_join
 from headrace.operators.join_block import JoinedBlock
@@ -263,3 +264,29 @@ def test_small_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join_feed, "BLOCK_ROWS", 3)
     monkeypatch.setattr(join_feed, "GATHER_ROWS", 8)
     play(range(500, 500 + SEEDS // 2))
+
+
+def test_a_hot_key_costs_memory_by_its_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,500 tuples on each side make 2,250,000 rows for three groups."""
+    monkeypatch.setattr(join_feed, "BLOCK_ROWS", 1 << 14)
+    monkeypatch.setattr(join_partners, "BLOCK_ROWS", 1 << 14)
+    monkeypatch.setattr(join_feed, "GATHER_ROWS", 1 << 14)
+    window = Window(10, 10)
+    sides = tuple(JoinSide(StreamName(name), window, TRUE) for name in "ab")
+    carried = tuple(Carried(named(1, operand).sql, 1, operand) for operand in (V, S))
+    counted = Aggregate(AggregateFunction.COUNT_ALL, None, TRUE, BIGINT)
+    then = GroupedRows(window, TRUE, (named(1, S),), (counted,), ())
+    body = Join(sides, (Hub((0, 1), ((K,), (K,))),), carried, (), then)
+    life = Life(0)
+    life.members = [Member(Query(QueryId(1), "q", QueryPlan("", tuple(STREAMS), body, (), "", "")), 0)]
+    plan = plan_group(life.members, STREAMS)
+    (join,) = (o for o in plan.operators if isinstance(o, JoinOperator))
+    (grouping,) = (o for o in plan.operators if isinstance(o, GroupingOperator))
+    rows = [{"k": 1, "v": i, "s": "xyz"[i % 3], "ts": 5} for i in range(1500)]
+    tracemalloc.start()
+    fed = life._join(join, {grouping.id: grouping}, {"a": rows, "b": rows}, NEVER_US)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    found = life._group({grouping.id: grouping}, fed, 10)
+    assert found == {1: {(10, text): (1500 * 500,) for text in "xyz"}}
+    assert peak < 16e6 and sum(len(blob) for blobs in fed.values() for blob in blobs) < 10_000
