@@ -15,7 +15,7 @@ import pytest
 from headrace.model.plan import Factor, ProductOutput
 from headrace.model.query import AggregateFunction, QueryId
 from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, SqlType
-from headrace.operators.products import OVERFLOW, multiply
+from headrace.operators.products import OVERFLOW, Factors, multiply
 
 F = AggregateFunction
 DECIMAL = SqlType("decimal(20,2)")
@@ -68,18 +68,22 @@ def test_products_equal_joined_rows(seed: int) -> None:
             key = (rng.choice([1, 2, 3]), rng.choice([0, 1, 2, None]))
             groups[key].append(rng.choice([None, rng.randint(-5, 9)]))
     asked = rng.randrange(count)
-    found = multiply(
-        output(count, [Factor(F.COUNT_ALL, BIGINT, None), *over(asked)]),
-        1,
-        [side(groups) for groups in sides],
-    )
+    factors, wanted = Factors(), output(count, [Factor(F.COUNT_ALL, BIGINT, None), *over(asked)])
+    names = rng.choice([{0: 0, 1: 1, 2: 2}, {0: -(2**63), 1: 0, 2: 2**63 - 1}, {0: "", 1: "a", 2: "b"}])
+    for i, groups in enumerate(sides):
+        table = side(groups)
+        keys = [names.get(key) for key in table.column("k0").to_pylist()]
+        kind = pa.string() if names[0] == "" else pa.int64()
+        table = table.set_column(2, "k0", pa.array(keys, kind))
+        factors.taking(f"s{i}")(f"s{i}", table, (), 0)
+    found = multiply(wanted, 1, factors.of(wanted))
     expected = {}
     for key in set(sides[0]).intersection(*sides[1:]):
         if key[0] == 3 or key[1] is None:
             continue
         joined = list(product(*(groups[key] for groups in sides)))
         values = [row[asked] for row in joined if row[asked] is not None]
-        expected[key] = (
+        expected[key[0], names[key[1]]] = (
             len(joined),
             len(values),
             sum(values) if values else None,

@@ -104,7 +104,7 @@ def _key_blocks(
     logic: AggregationLogic, tuples: Tuples | None, tuple_keys: Ints, keys: int, sources: Sequence[Source]
 ) -> Iterator[KeyBlock]:
     """All keys, in blocks whose partials fit the budget."""
-    stored = [len(np.unique(block.slices)) for source in sources for block in source.segment.blocks]
+    stored = [len(block.distinct_slices) for source in sources for block in source.segment.blocks]
     depth = max([1, *stored, len(tuples.slice_starts) if tuples else 0])
     size = max(1, min(keys, BLOCK_ELEMENTS // (depth * max(len(logic.operator.columns), 64))))
     if size >= keys:
@@ -126,9 +126,12 @@ def _segment(
     words: dict[int, pa.Array],
 ) -> Segment:
     blocks = [_merge_blocks(logic, parts) for parts in gathered.values()]
-    used = np.unique(np.concatenate([b.keys for b in blocks]))
+    occurs = np.zeros(keys.num_rows, bool)
     for block in blocks:
-        block.keys = np.searchsorted(used, block.keys)
+        occurs[block.keys] = True
+    used, place = np.flatnonzero(occurs), np.cumsum(occurs) - 1
+    for block in blocks:
+        block.keys = place[block.keys]
     named = {logic.operator.inputs[i].sql: array for i, array in words.items()}
     texts = {sql: _prune_words(blocks, sql, array) for sql, array in named.items()}
     return Segment(keys.take(pa.array(used)), blocks, texts)

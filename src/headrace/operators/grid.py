@@ -56,9 +56,12 @@ def window_step(
     fresh = None if folded is None else _Fresh(logic, w, window, folded, closed_us, block.count)
     own = np.empty(0, np.int64) if fresh is None else fresh.starts
     closing = closing_windows(
-        window, np.unique(np.concatenate([own, *(b.slices for _, b in mine)])), closed_us, watermark_us
+        window,
+        np.unique(np.concatenate([own, *(b.distinct_slices for _, b in mine)])),
+        closed_us,
+        watermark_us,
     )
-    live = np.unique(np.concatenate([own, *(b.slices for s, b in mine if s.absorbed)]))
+    live = np.unique(np.concatenate([own, *(b.distinct_slices for s, b in mine if s.absorbed)]))
     live = live[last_ends(window, live) > watermark_us]
     rest = None
     if len(live):
@@ -69,7 +72,7 @@ def window_step(
     if len(closing) == 0:
         return rest, None
     old = None
-    needed = np.unique(np.concatenate([np.empty(0, np.int64), *(b.slices for _, b in mine)]))
+    needed = np.unique(np.concatenate([np.empty(0, np.int64), *(b.distinct_slices for _, b in mine)]))
     needed = needed[(needed >= closing[0]) & (needed < closing[-1] + window.range_us)]
     if len(needed):
         old = Grid(needed, [None] * len(logic.lanes))

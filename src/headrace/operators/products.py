@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -28,23 +29,33 @@ OVERFLOW = "[ARITHMETIC_OVERFLOW] a SUM over a join does not fit its result's ty
 
 
 class Factors:
-    """The rows of the sides' operators, until all of them are there."""
+    """The rows of the sides' operators, by query, until all of them are there."""
 
     def __init__(self) -> None:
-        self._tables: dict[tuple[str, str], list[pa.Table]] = {}
+        self._tables: dict[tuple[str, str], dict[int, list[pa.Table]]] = {}
 
     def taking(self, operator: str) -> Emit:
-        """What takes the rows of an operator."""
+        """What takes the rows of an operator: those of a query follow each other."""
 
         def take(signature: str, table: pa.Table, queries: Sequence[int], latest_us: int) -> None:
-            self._tables.setdefault((operator, signature), []).append(table)
+            found = self._tables.setdefault((operator, signature), {})
+            ids = table.column("query").to_numpy()
+            bounds = np.append(np.flatnonzero(np.diff(ids, prepend=-1)), len(ids))
+            for low, high in pairwise(bounds.tolist()):
+                found.setdefault(int(ids[low]), []).append(table.slice(low, high - low))
 
         return take
 
     def of(self, output: ProductOutput) -> list[pa.Table] | None:
-        """The rows of an output's sides; None when a side has none."""
-        found = [self._tables.get(side) for side in zip(output.sides, output.tables, strict=True)]
-        return None if None in found else [pa.concat_tables(tables) for tables in found if tables]
+        """The rows of an output's queries, side by side; None when a side has none."""
+        sides = []
+        for side in zip(output.sides, output.tables, strict=True):
+            mine = self._tables.get(side, {})
+            tables = [table for query in output.queries for table in mine.get(query, ())]
+            if not tables:
+                return None
+            sides.append(pa.concat_tables(tables))
+        return sides
 
 
 @dataclass(slots=True)
@@ -63,14 +74,14 @@ class Multiplied:
 def multiply(output: ProductOutput, keys: int, sides: Sequence[pa.Table] | None) -> Multiplied | None:
     """The rows of an output's queries; None when no group has tuples of all sides.
 
-    `sides` hold rows `(query, window_end, k0.., a0..)` of any queries, each group of a query at most once.
+    `sides` hold rows `(query, window_end, k0.., a0..)` of these queries, each group of a query at most once.
     """
-    found = [_of_queries(side, output.queries, keys) for side in sides or ()]
+    found = [_with_keys(side, keys) for side in sides or ()]
     if not found:
         return None
     if any(table.num_rows == 0 for table in found):
         return None
-    places = _meet([_group_columns(table, keys) for table in found])
+    places = _meet(_group_codes(found, keys))
     if len(places[0]) == 0:
         return None
     taken = [table.take(pa.array(place)) for table, place in zip(found, places, strict=True)]
@@ -99,36 +110,61 @@ def multiply(output: ProductOutput, keys: int, sides: Sequence[pa.Table] | None)
     )
 
 
-def _of_queries(table: pa.Table, queries: Sequence[int], keys: int) -> pa.Table:
-    """The rows of these queries whose keys are not NULL: NULL joins nothing."""
-    wanted = pc.is_in(table.column("query"), pa.array(queries, pa.int64()))
+def _with_keys(table: pa.Table, keys: int) -> pa.Table:
+    """The rows whose keys are not NULL: NULL joins nothing."""
     for i in range(keys):
         if table.column(f"k{i}").null_count:
-            wanted = pc.and_(wanted, pc.is_valid(table.column(f"k{i}")))
-    return table.filter(wanted)
+            table = table.filter(pc.is_valid(table.column(f"k{i}")))
+    return table
 
 
-def _group_columns(table: pa.Table, keys: int) -> pa.Table:
-    """What tells groups apart, in types that are the same for all sides, named as `unify_keys` has it."""
-    columns = [
-        table.column("query"),
-        table.column("window_end"),
-        *(table.column(f"k{i}") for i in range(keys)),
+def _group_codes(sides: Sequence[pa.Table], keys: int) -> list[Ints]:
+    """A number for each row of each side, equal where query, window and key are."""
+    parts = [
+        [to_physical(side.column("query"), BIGINT).values for side in sides],
+        [to_physical(side.column("window_end"), TIMESTAMP).values for side in sides],
+        _key_codes([[side.column(f"k{i}") for i in range(keys)] for side in sides]),
     ]
-    wide = [c.cast(pa.int64()) if pa.types.is_integer(c.type) else c for c in columns]
-    return pa.table({f"k{i}": one_chunk(column) for i, column in enumerate(wide)})
+    codes = [np.zeros(side.num_rows, np.int64) for side in sides]
+    most = 1
+    for part in parts:
+        low, high = min(int(p.min()) for p in part), max(int(p.max()) for p in part)
+        if most * (high - low + 1) >= 2**63:
+            bounds = np.cumsum([0, *map(len, part)])
+            for values in (codes, part):
+                dense = np.unique(np.concatenate(values), return_inverse=True)[1]
+                values[:] = [dense[a:b] for a, b in pairwise(bounds)]
+            low, high = 0, int(max(p.max() for p in part))
+            most = int(max(c.max() for c in codes)) + 1
+        span = high - low + 1
+        codes = [code * span + (p - low) for code, p in zip(codes, part, strict=True)]
+        most *= span
+    return codes
 
 
-def _meet(groups: Sequence[pa.Table]) -> list[Ints]:
-    """For each side, the rows of the groups that all sides have, in one order."""
-    every, ids = unify_keys(groups)
-    places = []
-    for mine in ids:
-        place = np.full(every.num_rows, -1, np.int64)
-        place[mine] = np.arange(len(mine))
-        places.append(place)
-    common = np.flatnonzero(np.logical_and.reduce([place >= 0 for place in places]))
-    return [place[common] for place in places]
+def _key_codes(sides: Sequence[Sequence[pa.ChunkedArray]]) -> list[Ints]:
+    """A number for each key of each side: an integer is one itself, others are found by hashing."""
+    if len(sides[0]) == 1 and all(pa.types.is_integer(column.type) for (column,) in sides):
+        return [one_chunk(column.cast(pa.int64())).to_numpy() for (column,) in sides]
+    tables = []
+    for columns in sides:
+        wide = [c.cast(pa.int64()) if pa.types.is_integer(c.type) else c for c in columns]
+        tables.append(pa.table({f"k{i}": one_chunk(column) for i, column in enumerate(wide)}))
+    return unify_keys(tables)[1]
+
+
+def _meet(codes: Sequence[Ints]) -> list[Ints]:
+    """For each side, the rows of the groups that all sides have, in one order: the smallest side's."""
+    smallest = min(range(len(codes)), key=lambda side: len(codes[side]))
+    places = {smallest: np.arange(len(codes[smallest]))}
+    for side in sorted(set(range(len(codes))) - {smallest}, key=lambda side: len(codes[side])):
+        wanted = pa.array(codes[smallest][places[smallest]])
+        found = pc.index_in(pa.array(codes[side]), wanted)
+        rows = np.flatnonzero(np.asarray(found.is_valid()))
+        at = found.drop_null().to_numpy()
+        order = np.argsort(at, kind="stable")
+        places = {known: place[at[order]] for known, place in places.items()} | {side: rows[order]}
+    return [places[side] for side in range(len(codes))]
 
 
 @dataclass(slots=True)

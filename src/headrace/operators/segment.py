@@ -35,6 +35,14 @@ class WindowBlock:
     keys: Ints
     slices: Ints
     lanes: dict[str, LaneBlock]
+    _distinct: Ints | None = None
+
+    @property
+    def distinct_slices(self) -> Ints:
+        """The slices that occur, ascending; worked out once."""
+        if self._distinct is None:
+            self._distinct = np.unique(self.slices)
+        return self._distinct
 
 
 @dataclass(slots=True)
