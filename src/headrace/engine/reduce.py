@@ -102,9 +102,10 @@ def _reduce(
         done = work.run(prepared, id_, blobs, held, factors)
         _note(report, done.failures, done.rows)
         report["segments"] += [asdict(segment) for segment in done.segments]
-    for product in prepared.plan.products if stage == 0 else ():
-        for output in product.outputs:
-            multiplied = multiply(output, product.keys, factors.of(output))
+    outputs = [(product.keys, o) for product in prepared.plan.products for o in product.outputs]
+    for keys, output in outputs if stage == 0 else ():
+        for sides in factors.of(output):
+            multiplied = multiply(output, keys, sides)
             if multiplied is None:
                 continue
             _note(report, multiplied.failures, multiplied.rows)

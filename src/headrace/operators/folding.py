@@ -29,6 +29,11 @@ class KeyBlock:
     keys: Ints
     rows: Ints | slice
 
+    @property
+    def whole(self) -> bool:
+        """Whether there are no other keys."""
+        return isinstance(self.rows, slice)
+
 
 @dataclass(slots=True)
 class Folded:
@@ -51,8 +56,12 @@ def fold_block(logic: AggregationLogic, block: KeyBlock) -> Folded | None:
     slices = tuples.slice[rows]
     if len(slices) == 0:
         return None
+    starts = tuples.slice_starts
+    if not block.whole:  # some keys may have tuples in few of the slices
+        occurs = np.bincount(slices, minlength=len(starts)) > 0
+        slices, starts = (np.cumsum(occurs) - 1)[slices], starts[occurs]
     flat = slices * block.count + block.keys
-    size = len(tuples.slice_starts) * block.count
+    size = len(starts) * block.count
     present, row = _occupied(flat, size)
     regions = [r[rows] for r in tuples.regions]
     inputs: list[Parts | None] = [
@@ -71,7 +80,7 @@ def fold_block(logic: AggregationLogic, block: KeyBlock) -> Folded | None:
             lanes.append(None)
         elif needed is not None:
             most = max(_most(parts["v"]) for parts in mine)
-            lanes.append(SliceSums(len(logic.ids[i]), needed, len(tuples.slice_starts), block.count, most))
+            lanes.append(SliceSums(len(logic.ids[i]), needed, len(starts), block.count, most))
         else:
             lanes.append(one.zeros((len(logic.ids[i]), len(present))))
     for f, family in enumerate(logic.families):
@@ -82,8 +91,8 @@ def fold_block(logic: AggregationLogic, block: KeyBlock) -> Folded | None:
         if isinstance(lane, SliceSums):
             lane.finish()
     row_slices = present // block.count
-    bounds = np.searchsorted(row_slices, np.arange(len(tuples.slice_starts) + 1))
-    return Folded(row_slices, present % block.count, bounds, tuples.slice_starts, lanes, len(present) == size)
+    bounds = np.searchsorted(row_slices, np.arange(len(starts) + 1))
+    return Folded(row_slices, present % block.count, bounds, starts, lanes, len(present) == size)
 
 
 def _sums_rows(

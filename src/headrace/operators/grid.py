@@ -34,6 +34,27 @@ class Source:
 
 
 @dataclass(slots=True)
+class _Stored:
+    """What a segment holds of one window for a block of keys: some rows (None: all), in these slices."""
+
+    source: Source
+    block: WindowBlock
+    rows: Ints | None
+    slices: Ints
+
+    @classmethod
+    def of(cls, source: Source, window: Window, keys: KeyBlock) -> _Stored | None:
+        block = source.block(window)
+        if block is None:
+            return None
+        if keys.whole:
+            return cls(source, block, None, block.distinct_slices)
+        places = source.ids[block.keys]
+        rows = np.flatnonzero((places >= keys.first) & (places < keys.first + keys.count))
+        return cls(source, block, rows, np.unique(block.slices[rows])) if len(rows) else None
+
+
+@dataclass(slots=True)
 class Grid:
     """Partials [entry, own slice, key] per lane of one window (None: all zero)."""
 
@@ -52,32 +73,32 @@ def window_step(
 ) -> tuple[Grid | None, Closed | None]:
     """(new and absorbed partials that later epochs need, the windows that closed) for one window and block of keys."""
     window = logic.operator.windows[w]
-    mine = [(s, b) for s in sources if (b := s.block(window)) is not None]
+    mine = [stored for source in sources if (stored := _Stored.of(source, window, block)) is not None]
     fresh = None if folded is None else _Fresh(logic, w, window, folded, closed_us, block.count)
     own = np.empty(0, np.int64) if fresh is None else fresh.starts
     closing = closing_windows(
         window,
-        np.unique(np.concatenate([own, *(b.distinct_slices for _, b in mine)])),
+        np.unique(np.concatenate([own, *(stored.slices for stored in mine)])),
         closed_us,
         watermark_us,
     )
-    live = np.unique(np.concatenate([own, *(b.distinct_slices for s, b in mine if s.absorbed)]))
+    absorbed = [stored for stored in mine if stored.source.absorbed]
+    live = np.unique(np.concatenate([own, *(stored.slices for stored in absorbed)]))
     live = live[last_ends(window, live) > watermark_us]
     rest = None
     if len(live):
         rest = Grid(live, [None if fresh is None else fresh.at(i, live) for i in range(len(logic.lanes))])
-        for source, stored in mine:
-            if source.absorbed:
-                _add_stored(logic, w, rest, source, stored, block)
+        for stored in absorbed:
+            _add_stored(logic, w, rest, stored, block)
     if len(closing) == 0:
         return rest, None
     old = None
-    needed = np.unique(np.concatenate([np.empty(0, np.int64), *(b.distinct_slices for _, b in mine)]))
+    needed = np.unique(np.concatenate([np.empty(0, np.int64), *(stored.slices for stored in mine)]))
     needed = needed[(needed >= closing[0]) & (needed < closing[-1] + window.range_us)]
     if len(needed):
         old = Grid(needed, [None] * len(logic.lanes))
-        for source, stored in mine:
-            _add_stored(logic, w, old, source, stored, block)
+        for stored in mine:
+            _add_stored(logic, w, old, stored, block)
     return rest, _close(logic, w, window, closing, fresh, old, block.count)
 
 
@@ -171,36 +192,37 @@ def _add_runs(one: LaneLogic, into: Parts, parts: Parts, folded: Folded, target:
     accumulate_at(one, into, (slice(None), slots[first], keys[first]), runs)
 
 
-def _add_stored(
-    logic: AggregationLogic, w: int, grid: Grid, source: Source, stored: WindowBlock, block: KeyBlock
-) -> None:
-    keys = source.ids[stored.keys] - block.first
-    slot = np.minimum(np.searchsorted(grid.starts, stored.slices), len(grid.starts) - 1)
-    rows = np.flatnonzero((keys >= 0) & (keys < block.count) & (grid.starts[slot] == stored.slices))
-    if len(rows) == 0:
+def _add_stored(logic: AggregationLogic, w: int, grid: Grid, stored: _Stored, block: KeyBlock) -> None:
+    every = slice(None) if stored.rows is None else stored.rows
+    slices = stored.block.slices[every]
+    slot = np.minimum(np.searchsorted(grid.starts, slices), len(grid.starts) - 1)
+    here = np.flatnonzero(grid.starts[slot] == slices)
+    if len(here) == 0:
         return
+    rows, slot = here if stored.rows is None else stored.rows[here], slot[here]
+    keys = stored.source.ids[stored.block.keys[rows]] - block.first
     run = slice(rows[0], rows[-1] + 1) if rows[-1] - rows[0] + 1 == len(rows) else None
-    full = None if run is None else _full_slices(slot[run], keys[run], block.count)
+    full = None if run is None else _full_slices(slot, keys, block.count)
     for i, one in enumerate(logic.lanes):
-        lane = stored.lanes.get(logic.names[i])
+        lane = stored.block.lanes.get(logic.names[i])
         columns = logic.window_entries(i, w)
         if lane is None or columns.start == columns.stop:
             continue
         ids = logic.ids[i][columns]
         at = np.searchsorted(ids, lane.ids)
-        here = np.flatnonzero(ids[np.minimum(at, len(ids) - 1)] == lane.ids)
-        if len(here) == 0:
+        asked = np.flatnonzero(ids[np.minimum(at, len(ids) - 1)] == lane.ids)
+        if len(asked) == 0:
             continue
         into = grid.lanes[i]
         if into is None:
             into = one.zeros((columns.stop - columns.start, len(grid.starts), block.count))
             grid.lanes[i] = into
-        if full is not None and len(here) == len(ids) == len(lane.ids):
+        if full is not None and len(asked) == len(ids) == len(lane.ids):
             parts = {n: p[:, run].reshape(len(ids), -1, block.count) for n, p in lane.parts.items()}
             accumulate_at(one, into, (slice(None), full), parts)
             continue
-        parts = {n: p[np.ix_(here, rows)] for n, p in lane.parts.items()}
-        accumulate_at(one, into, (at[here][:, None], slot[rows][None, :], keys[rows][None, :]), parts)
+        parts = {n: p[np.ix_(asked, rows)] for n, p in lane.parts.items()}
+        accumulate_at(one, into, (at[asked][:, None], slot[None, :], keys[None, :]), parts)
 
 
 def _full_slices(slots: Ints, keys: Ints, count: int) -> slice | None:

@@ -7,7 +7,7 @@ often a value occurs stays.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from itertools import pairwise
@@ -25,6 +25,9 @@ from headrace.operators.keys import unify_keys
 
 _SCALED = frozenset((AggregateFunction.COUNT_ALL, AggregateFunction.COUNT, AggregateFunction.SUM))
 _SAMPLES = frozenset((AggregateFunction.VAR_SAMP, AggregateFunction.STDDEV_SAMP))
+BATCH_ROWS = 1 << 17
+"""Rows of about so many groups are multiplied at a time: what tells them apart then fits the processor's caches."""
+
 OVERFLOW = "[ARITHMETIC_OVERFLOW] a SUM over a join does not fit its result's type"
 
 
@@ -46,16 +49,21 @@ class Factors:
 
         return take
 
-    def of(self, output: ProductOutput) -> list[pa.Table] | None:
-        """The rows of an output's queries, side by side; None when a side has none."""
-        sides = []
-        for side in zip(output.sides, output.tables, strict=True):
-            mine = self._tables.get(side, {})
-            tables = [table for query in output.queries for table in mine.get(query, ())]
-            if not tables:
-                return None
-            sides.append(pa.concat_tables(tables))
-        return sides
+    def of(self, output: ProductOutput) -> Iterator[list[pa.Table]]:
+        """The rows of an output's queries, side by side, some queries at a time: those that have rows of all sides."""
+        sides = [self._tables.get(side, {}) for side in zip(output.sides, output.tables, strict=True)]
+        found: list[list[pa.Table]] = [[] for _ in sides]
+        rows = 0
+        for query in output.queries:
+            if all(query in side for side in sides):
+                for tables, side in zip(found, sides, strict=True):
+                    tables += side[query]
+                rows += sum(table.num_rows for side in sides for table in side[query])
+                if rows >= BATCH_ROWS:
+                    yield [pa.concat_tables(tables) for tables in found]
+                    found, rows = [[] for _ in sides], 0
+        if rows:
+            yield [pa.concat_tables(tables) for tables in found]
 
 
 @dataclass(slots=True)
@@ -71,14 +79,12 @@ class Multiplied:
     failures: dict[int, str] = field(default_factory=dict)
 
 
-def multiply(output: ProductOutput, keys: int, sides: Sequence[pa.Table] | None) -> Multiplied | None:
-    """The rows of an output's queries; None when no group has tuples of all sides.
+def multiply(output: ProductOutput, keys: int, sides: Sequence[pa.Table]) -> Multiplied | None:
+    """The rows of some of an output's queries; None when no group has tuples of all sides.
 
     `sides` hold rows `(query, window_end, k0.., a0..)` of these queries, each group of a query at most once.
     """
-    found = [_with_keys(side, keys) for side in sides or ()]
-    if not found:
-        return None
+    found = [_with_keys(side, keys) for side in sides]
     if any(table.num_rows == 0 for table in found):
         return None
     places = _meet(_group_codes(found, keys))
