@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.engine import reduce
 from headrace.engine.handover import (
     HANDOVER,
     LARGE_BYTES,
@@ -14,6 +15,9 @@ from headrace.engine.handover import (
     shipped_bytes,
     take_over,
 )
+from headrace.engine.result_files import ResultWriter
+from headrace.engine.tasks import EpochTask
+from headrace.operators.tuples import Shipment
 
 
 def test_small_blobs_travel(tmp_path: Path) -> None:
@@ -41,3 +45,14 @@ def test_a_file_that_was_cut_off_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"x")
     with pytest.raises(OSError, match=path.name):
         take_over(str(tmp_path), blob)
+
+
+def test_small_blobs_of_a_task_do_not_fill_its_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reduce, "WAITING_BYTES", 250)
+    task = EpochTask(str(tmp_path), "plan", 0, 2, {}, {}, "attempt")
+    work = reduce._Partition(task, 0, 0, ResultWriter(str(tmp_path), "name", 0))
+    work._send("joins-1", [Shipment(n % 2, bytes(100)) for n in range(9)])
+    assert [kind for _, (kind, _, _) in work.sent] == ["tuples"] * 3 + ["file"] * 6
+    assert work.bytes_sent == sum(map(shipped_bytes, work.sent)) == 900

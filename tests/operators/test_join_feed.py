@@ -30,7 +30,7 @@ from headrace.model.query import (
 )
 from headrace.model.types import BIGINT, TIMESTAMP, Column, SqlType
 from headrace.model.window import Window
-from headrace.operators import join_feed, join_partners
+from headrace.operators import join_partners
 from headrace.operators.aggregation import reduce_aggregation
 from headrace.operators.join import Outlet, reduce_join
 from headrace.operators.join_block import JoinedBlock
@@ -105,6 +105,8 @@ def as_columns(rows: list[Row], operands: tuple[Operand, ...]) -> dict[Operand, 
 class Life:
     """Queries come and go, tuples come late; what closes in an epoch is compared at its end."""
 
+    gathers = 1 << 20
+
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.members: list[Member] = []
@@ -161,7 +163,7 @@ class Life:
                 for one in ship_tuples(grouping, tuples, PARTITIONS):
                     fed[grouping.id, one.partition].append(one.blob)
 
-            return Gathering(grouping, ship)
+            return Gathering(grouping, ship, self.gathers)
 
         gathered = {id_: gathering(grouping) for id_, grouping in groupings.items()}
 
@@ -261,16 +263,15 @@ def test_equals_loops_over_pairs_and_windows() -> None:
 
 
 def test_small_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join_feed, "BLOCK_ROWS", 3)
-    monkeypatch.setattr(join_feed, "GATHER_ROWS", 8)
+    monkeypatch.setattr(join_partners, "BLOCK_ROWS", 3)
+    monkeypatch.setattr(Life, "gathers", 8)
     play(range(500, 500 + SEEDS // 2))
 
 
 def test_a_hot_key_costs_memory_by_its_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """1,500 tuples on each side make 2,250,000 rows for three groups."""
-    monkeypatch.setattr(join_feed, "BLOCK_ROWS", 1 << 14)
     monkeypatch.setattr(join_partners, "BLOCK_ROWS", 1 << 14)
-    monkeypatch.setattr(join_feed, "GATHER_ROWS", 1 << 14)
+    monkeypatch.setattr(Life, "gathers", 1 << 14)
     window = Window(10, 10)
     sides = tuple(JoinSide(StreamName(name), window, TRUE) for name in "ab")
     carried = tuple(Carried(named(1, operand).sql, 1, operand) for operand in (V, S))

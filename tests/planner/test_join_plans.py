@@ -43,6 +43,10 @@ def join(id_: int, sides: str, *hubs: dict[str, Key]) -> Query:
         )
         for hub in hubs
     )
+    return join_of(id_, sides, found)
+
+
+def join_of(id_: int, sides: str, found: tuple[Hub, ...]) -> Query:
     body = Join(
         tuple(JoinSide(StreamName(stream), Window(10, 5), TRUE) for stream in sides),
         found,
@@ -117,6 +121,16 @@ def test_different_trees_of_the_same_sides_have_tables_of_their_own() -> None:
     other = join(2, "abc", {"a": (K,), "b": (I,)}, {"b": (K,), "c": (K,)})
     assert query_signature(one) != query_signature(other)
     assert len({chain.signature for chain in operator_of(one, other).chains}) == 2
+
+
+def test_two_keys_are_not_one_of_two_parts() -> None:
+    """Of a stream that is joined twice, in either order of the text: rows are where their query looks for them."""
+    hubs = (Hub((0, 1), ((K,), (K,))), Hub((1, 2), ((J,), (J,))), Hub((2, 3), ((J, K), (J, K))))
+    swapped = (Hub((0, 3), ((K,), (K,))), Hub((2, 3), ((J,), (J,))), Hub((1, 2), ((J, K), (J, K))))
+    queries = join_of(1, "abcb", hubs), join_of(2, "abcb", swapped)
+    found = {q.query: chain.signature for chain in operator_of(*queries).chains for q in chain.queries}
+    assert found == {query.id: query_signature(query) for query in queries}
+    assert len({leaf.name for leaf in operator_of(queries[0]).chains[0].leaves}) == 4
 
 
 def test_plans_of_several_keys_come_back_and_are_explained() -> None:

@@ -176,8 +176,8 @@ def _stages(busy: Sequence[Operator], rebuilds: bool) -> list[list[str]]:
     grouping = [operator.id for operator in busy if isinstance(operator, GroupingOperator)]
     stages = [[o.id for o in busy if not isinstance(o, SelectionOperator | GroupingOperator)]]
     joins = [operator for operator in busy if isinstance(operator, JoinOperator)]
-    if rebuilds and not grouping:
-        return stages
+    if rebuilds:
+        joins = [join for join in joins if any(chain.feeds is not None for chain in join.chains)]
     for level in range(1, max((join.levels for join in joins), default=1)):
         stages.append([join.id for join in joins if join.levels > level])
     return [*stages, grouping] if grouping else stages

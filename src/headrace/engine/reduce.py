@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.catalog import faults
-from headrace.engine.handover import Shipped, take_over
+from headrace.engine.handover import Shipped, hand_over, take_over
 from headrace.engine.records import SegmentFile
 from headrace.engine.result_files import ResultWriter
 from headrace.engine.tasks import (
@@ -25,7 +25,6 @@ from headrace.engine.tasks import (
     arriving,
     attempt_name,
     error_fields,
-    handed,
     prepared_plan,
     report_of,
 )
@@ -35,7 +34,7 @@ from headrace.operators.aggregation import Emit, reduce_aggregation
 from headrace.operators.bundle import Blob, Item, read_bundle, write_bundle
 from headrace.operators.join import Outlet, reduce_join, resume_join
 from headrace.operators.join_block import JoinedBlock, stored_rows
-from headrace.operators.join_feed import Feed, Gathering
+from headrace.operators.join_feed import GATHER_ROWS, Feed, Gathering
 from headrace.operators.join_logic import JoinLogic
 from headrace.operators.join_state import join_from, join_items
 from headrace.operators.join_tuples import receive_join
@@ -47,6 +46,9 @@ from headrace.operators.session_logic import SessionLogic
 from headrace.operators.session_segment import session_segment_from, session_segment_items
 from headrace.operators.sessions import reduce_sessions
 from headrace.operators.tuples import Shipment, Tuples, receive_tuples, ship_tuples
+
+WAITING_BYTES = 1 << 26
+"""Blobs for the next stage that a task holds in memory, about."""
 
 Items = dict[str, Item]
 Decoded = TypeVar("Decoded")
@@ -113,7 +115,8 @@ def _reduce(
                 queries = list(multiplied.rows)
                 work.writer.add(output.signature, multiplied.table, queries, multiplied.latest_us)
     report["results"] = work.writer.finish()
-    report["metrics"] = {"reduce_seconds": time.perf_counter() - started}
+    spent = time.perf_counter() - started
+    report["metrics"] = {"reduce_seconds": spent, "bytes_shuffled": work.bytes_sent}
     faults.reach_task("task.reduce")
     return report, work.sent
 
@@ -133,7 +136,7 @@ class _Done:
     failures: dict[int, str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Partition:
     """One partition of an epoch at work; results go to `writer` as they come, `sent` is for the next stage."""
 
@@ -142,6 +145,8 @@ class _Partition:
     stage: int
     writer: ResultWriter
     sent: list[Shipped] = field(default_factory=list)
+    bytes_sent: int = 0
+    waiting_bytes: int = 0
 
     def run(
         self, prepared: PreparedPlan, id_: str, blobs: list[Blob], held: list[SegmentFile], factors: Factors
@@ -195,19 +200,24 @@ class _Partition:
     ) -> _Done:
         """`feeds` are the chains whose rows go on to an aggregation; a rebuild joins for these alone."""
         operator, closed_us = logic.operator, self.task.closed_us(logic.operator)
-        gathered = {feed.operator.id: self._gathering(feed.operator) for feed in feeds.values()}
+        fed = {feed.operator.id: feed.operator for feed in feeds.values()}
+        gathered = {id_: self._gathering(grouping, len(fed)) for id_, grouping in fed.items()}
 
         def consume(chain: int, block: JoinedBlock) -> None:
             if chain in feeds:
                 for tuples in feeds[chain].tuples(block):
                     gathered[feeds[chain].operator.id].add(tuples)
-            elif not self.task.rebuilds:
+            else:
                 self._store(logic, chain, block)
 
         def send(shipment: Shipment) -> None:
-            self.sent.extend(handed(self.task, arriving(operator.id, self.stage + 1), [shipment]))
+            self._send(arriving(operator.id, self.stage + 1), [shipment])
 
-        outlet = Outlet(consume, send, self.task.partitions)
+        stored = [chain for i, chain in enumerate(operator.chains) if i not in feeds]
+        asking = None
+        if self.task.rebuilds:
+            asking = frozenset(q.slot for i in feeds for q in operator.chains[i].queries)
+        outlet = Outlet(consume, send, self.task.partitions, asking)
         segments: list[SegmentFile] = []
         if self.stage > 0:
             rows = resume_join(logic, blobs, self._load(held, join_from), [], closed_us, outlet)
@@ -228,8 +238,8 @@ class _Partition:
                 segments.append(self._write(operator, items, level, last_end_us))
         for waiting in gathered.values():
             waiting.flush()
-        stored = {query.query for i, c in enumerate(operator.chains) if i not in feeds for query in c.queries}
-        return _Done(segments, {query: count for query, count in rows.items() if query in stored}, {})
+        counted = {query.query for chain in stored for query in chain.queries}
+        return _Done(segments, {query: count for query, count in rows.items() if query in counted}, {})
 
     def _store(self, logic: JoinLogic, chain: int, block: JoinedBlock) -> None:
         spec = logic.operator.chains[chain]
@@ -239,12 +249,22 @@ class _Partition:
         rows = stored_rows(logic, chain, block, self.task.epoch)
         self.writer.add(spec.signature, rows, [query.query for query in spec.queries], latest_us)
 
-    def _gathering(self, operator: GroupingOperator) -> Gathering:
-        def send(tuples: Tuples) -> None:
-            shipments = ship_tuples(operator, tuples, self.task.partitions)
-            self.sent.extend(handed(self.task, operator.id, shipments))
+    def _gathering(self, operator: GroupingOperator, count: int) -> Gathering:
+        """One of so many; together they hold back no more than one would."""
 
-        return Gathering(operator, send)
+        def send(tuples: Tuples) -> None:
+            self._send(operator.id, ship_tuples(operator, tuples, self.task.partitions))
+
+        return Gathering(operator, send, max(GATHER_ROWS // count, 1))
+
+    def _send(self, name: str, shipments: Iterable[Shipment]) -> None:
+        """Hand blobs over to the next stage; small ones wait for this one's end, up to a limit, the others in files."""
+        for one in shipments:
+            large_bytes = self.task.large_bytes if self.waiting_bytes < WAITING_BYTES else 0
+            shipped = hand_over(self.task.root, large_bytes, one.partition, name, one.blob)
+            self.sent.append(shipped)
+            self.bytes_sent += len(one.blob)
+            self.waiting_bytes += len(shipped[1][2])
 
     def _load(self, files: Sequence[SegmentFile], decode: Callable[[Items], Decoded]) -> list[Decoded]:
         return [load_segment(self.task.root, file, decode) for file in files]

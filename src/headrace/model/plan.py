@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from headrace.model.predicate import Op, Operand, Predicate, Value
@@ -178,7 +178,7 @@ class GroupingOperator(AggregationOperator):
     windows are as long as their slide, and every column asks for its own query.
     """
 
-    join: str = ""
+    join: str = field(kw_only=True)
 
     @property
     def reads(self) -> tuple[Read, ...]:

@@ -18,7 +18,7 @@ from headrace.operators.bundle import Blob, Item, read_bundle
 from headrace.operators.encode import Array, Ints
 from headrace.operators.join_block import JoinedBlock, holds_across
 from headrace.operators.join_hops import Arrivals, Outbox, Send
-from headrace.operators.join_logic import JoinLogic, Step, place_of
+from headrace.operators.join_logic import JoinLogic, Step, place_of, slot_mask
 from headrace.operators.join_partners import Meeting, has_bits
 from headrace.operators.join_prefix import Prefix, take_tuples
 from headrace.operators.join_rows import JoinTuples, KeyedRows, keyed
@@ -36,12 +36,14 @@ Consume = Callable[[int, JoinedBlock], None]
 class Outlet:
     """Where rows go: complete ones to `consume`, those on their way to another key to `send`.
 
-    What is sent is for the given partition of the next stage, of which there are as many as of every stage.
+    What is sent is for the given partition of the next stage, of which there are as many as of every stage. Rows are
+    joined for the queries of these slots; None stands for all.
     """
 
     consume: Consume
     send: Send
     partitions: int
+    slots: frozenset[int] | None = None
 
 
 @dataclass(slots=True)
@@ -140,6 +142,7 @@ class _Join:
         self._logic = logic
         self._sides = sides
         self._consume = outlet.consume
+        self._asking = None if outlet.slots is None else slot_mask(outlet.slots, logic.words)
         self._outbox = Outbox(logic, outlet.send, outlet.partitions)
         self._containment: dict[tuple[JoinMember, JoinMember, Moments, Moments], Containment] = {}
         self._counts = np.zeros(len(logic.words) * WORD, np.int64)
@@ -153,7 +156,9 @@ class _Join:
         every = np.arange(part.body.rows)
         sets = part.body.sets[start.member.role]
         prefix = Prefix(side.probe, {start.position: (part, every)}, part.keys.of_rows(), sets)
-        self._go_on(start, self._checked(start, prefix.wanted_by(start.mask)))
+        mask = start.mask if self._asking is None else start.mask & self._asking
+        if mask.any():
+            self._go_on(start, self._checked(start, prefix.wanted_by(mask)))
 
     def resume(self, step: Step, prefix: Prefix) -> None:
         """Find all rows that go on with this step from here."""

@@ -14,10 +14,11 @@ import pyarrow as pa
 from headrace.model.plan import GroupingOperator
 from headrace.model.predicate import Operand
 from headrace.model.window import Window
+from headrace.operators import join_partners
 from headrace.operators.encode import Array, Ints
 from headrace.operators.join_block import JoinedBlock
 from headrace.operators.join_logic import JoinLogic
-from headrace.operators.join_partners import BLOCK_ROWS, candidates
+from headrace.operators.join_partners import candidates
 from headrace.operators.keys import Keys, encode_keys
 from headrace.operators.lanes import Parts
 from headrace.operators.regions import Regions, regions_of
@@ -28,7 +29,7 @@ from headrace.planner.groupings import QUERY
 from headrace.planner.signatures import joined_column
 
 GATHER_ROWS = 1 << 20
-"""So many partials wait for others of their group before they are sent."""
+"""So many partials of a task wait for others of their group before they are sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class Feed:
                     ends = first[at] + number * slide
                     ready.append((mine[at], ends, np.full(len(at), region, self._region_type)))
                     size += len(at)
-                    if size >= BLOCK_ROWS:
+                    if size >= join_partners.BLOCK_ROWS:
                         yield _concat(ready)
                         ready, size = [], 0
         if ready:
@@ -130,20 +131,22 @@ def _take(measures: list[Parts], rows: Ints, same: dict[int, bool]) -> list[Part
 
 class Gathering:
     """Partials on their way to an aggregation. They are put together as long as that makes fewer of them, so that what
-    is sent, and what is in memory, grows with the groups and not with the joined rows.
+    is sent, and what is in memory, grows with the groups and not with the joined rows; `most` of them wait.
     """
 
-    def __init__(self, operator: GroupingOperator, send: Callable[[Tuples], None]) -> None:
-        self._operator, self._send = operator, send
+    def __init__(
+        self, operator: GroupingOperator, send: Callable[[Tuples], None], most: int = GATHER_ROWS
+    ) -> None:
+        self._operator, self._send, self._most = operator, send, most
         self._parts: list[Tuples] = []
         self._rows = 0
 
     def add(self, tuples: Tuples) -> None:
         self._parts.append(combine_tuples(self._operator, tuples))
         self._rows += self._parts[-1].rows
-        if self._rows > GATHER_ROWS:
+        if self._rows > self._most:
             whole = self._take()
-            if whole.rows > GATHER_ROWS // 2:
+            if whole.rows > self._most // 2:
                 self._send(whole)
             else:
                 self._parts, self._rows = [whole], whole.rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from headrace.model.plan import (
+    AggregatingOperator,
     AggregationOperator,
     Family,
     GroupingOperator,
@@ -143,9 +144,12 @@ def _operator_lines(operator: Operator) -> list[str]:
     kind = _KINDS[type(operator)]
     lines = [f"  {operator.id}: shared {kind} of {operator.stream} for {len(queries_of(operator))} queries"]
     if isinstance(operator, GroupingOperator):
+        every = _some(dict.fromkeys(_seconds(window.slide_us) for window in operator.windows))
         lines.append(f"    fed by {operator.join}, once per query and window that holds a row")
-    else:
-        lines.append(f"    scan: {_SCANS[operator.path]}, columns {_some(o.sql for o in operator.scanned)}")
+        lines.append(f"    keys: {len(operator.keys) or 'none'}")
+        lines.append(f"    windows end every: {every}")
+        return [*lines, _lane_line(operator), *_family_lines(operator.families, operator.operands)]
+    lines.append(f"    scan: {_SCANS[operator.path]}, columns {_some(o.sql for o in operator.scanned)}")
     if isinstance(operator, AggregationOperator) and operator.product is not None:
         lines.append(f"    its rows are factors of {operator.product}")
     if not isinstance(operator, SelectionOperator):
@@ -156,10 +160,12 @@ def _operator_lines(operator: Operator) -> list[str]:
             else ("sessions", operator.gaps)
         )
         lines.append(f"    {word}: {len(found)}: {_some(map(render_window, found))}")
-        lines.append(
-            f"    lanes: {_some(f'{lane.name} with {len(lane.columns)} entries' for lane in operator.lanes)}"
-        )
+        lines.append(_lane_line(operator))
     return lines + _family_lines(operator.families, operator.operands)
+
+
+def _lane_line(operator: AggregatingOperator) -> str:
+    return f"    lanes: {_some(f'{lane.name} with {len(lane.columns)} entries' for lane in operator.lanes)}"
 
 
 def _join_lines(operator: JoinOperator) -> list[str]:

@@ -51,7 +51,7 @@ class Joining:
 
     @property
     def space(self) -> tuple[str, ...]:
-        """What the key of a join with one is made of: joins over equal key types spread their tuples alike."""
+        """The types of the key, for a join on one key: products over equal ones spread their tuples alike."""
         return tuple(
             "integer" if k.type.kind is Kind.INTEGER else k.type.name for k in self.body.hubs[0].keys[0]
         )
@@ -82,7 +82,7 @@ def _leaf_name(stream: StreamName, keys: Sequence[Sequence[Operand]]) -> str:
     """That of its input for a side with one key; for one with several, whatever order its hubs come in."""
     if len(keys) == 1:
         return input_id(stream, keys[0])
-    return digest(stream, *sorted("\t".join(map(_key_text, key)) for key in keys))
+    return digest(stream, "several keys", *sorted("\t".join(map(_key_text, key)) for key in keys))
 
 
 def _key_text(key: Operand) -> str:
@@ -125,9 +125,13 @@ def plan_joins(
         if not joining.body.is_product:
             grouped[joining.clock].append(joining)
     return tuple(
-        _plan_operator(f"joins-{digest(*clock)}", members, streams, rates, feeds)
-        for clock, members in grouped.items()
+        _plan_operator(join_id(clock), members, streams, rates, feeds) for clock, members in grouped.items()
     )
+
+
+def join_id(clock: Iterable[StreamName]) -> str:
+    """The operator of all joins that are over these streams."""
+    return f"joins-{digest(*clock)}"
 
 
 def _plan_operator(
@@ -146,11 +150,12 @@ def _plan_operator(
     names = sorted(sides, key=lambda name: (rates.get(sides[name][0], 0).bit_length(), sides[name][0], name))
     place = {name: i for i, name in enumerate(names)}
     inputs = tuple(_plan_input(name, sides[name], joinings, streams) for name in names)
-    chains: dict[tuple[tuple[JoinHub, ...], str | None], list[Joining]] = defaultdict(list)
+    chains: dict[tuple[tuple[JoinHub, ...], str, str | None], list[Joining]] = defaultdict(list)
     for joining in joinings:
-        chains[_order(joining, place)[0], feeds.get(joining.id)].append(joining)
+        stored = join_signature(joining)
+        chains[_order(joining, place)[0], stored, feeds.get(joining.id)].append(joining)
     return JoinOperator(
-        id_, inputs, tuple(_plan_chain(found, place, fed) for (_, fed), found in chains.items())
+        id_, inputs, tuple(_plan_chain(found, place, fed) for (*_, fed), found in chains.items())
     )
 
 

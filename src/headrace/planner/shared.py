@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.model import codec, plan
@@ -49,6 +49,7 @@ from headrace.planner.groupings import ROWS, grouping_body, grouping_id
 from headrace.planner.joins import (
     Joining,
     SideQuery,
+    join_id,
     join_signature,
     plan_joins,
     plan_product,
@@ -140,9 +141,7 @@ def plan_group(
     operators += [plan_selection(stream, path, members) for (stream, path), members in projections.items()]
     groupings = plan_groupings(joinings)
     feeds = {query: operator.id for operator in groupings for query in operator.queries}
-    joins = plan_joins(joinings, streams, rates or {}, feeds)
-    fed = {chain.feeds: join.id for join in joins for chain in join.chains}
-    operators += [*joins, *(replace(grouping, join=fed[grouping.id]) for grouping in groupings)]
+    operators += [*plan_joins(joinings, streams, rates or {}, feeds), *groupings]
     factors, products = plan_products(joinings, streams)
     operators += factors
     content = SharedPlan("", tuple(sorted(operators, key=lambda o: o.id)), tuple(fallbacks), products)
@@ -150,7 +149,7 @@ def plan_group(
 
 
 def plan_groupings(joinings: Sequence[Joining]) -> list[GroupingOperator]:
-    """The aggregations of joined rows, not knowing yet which join feeds them."""
+    """The aggregations of joined rows."""
     grouped: dict[str, list[Joining]] = defaultdict(list)
     for joining in joinings:
         id_ = grouping_id(joining)
@@ -159,10 +158,10 @@ def plan_groupings(joinings: Sequence[Joining]) -> list[GroupingOperator]:
     operators = []
     for id_, members in grouped.items():
         bodies = [(joining.id, grouping_body(joining)) for joining in members]
-        alone = plan_aggregation(ROWS, bodies[0][1].keys, ScanPath.FAST, bodies)
-        assert isinstance(alone, AggregationOperator)
-        given = {field.name: getattr(alone, field.name) for field in fields(alone)}
-        operators.append(GroupingOperator(**{**given, "id": id_, "clock": members[0].clock}))
+        parts = _aggregating(ROWS, bodies[0][1].keys, ScanPath.FAST, bodies)
+        parts["clock"] = members[0].clock
+        join = join_id(members[0].clock)
+        operators.append(GroupingOperator(id=id_, windows=_sliding(bodies), join=join, **parts))
     return operators
 
 
@@ -236,7 +235,26 @@ def plan_aggregation(
     stream: Stream, keys: tuple[Operand, ...], path: ScanPath, bodies: Bodies
 ) -> AggregationOperator | SessionOperator:
     """One operator for all queries of a class: all of them have windows, or all have sessions."""
-    windows: tuple[AnyWindow, ...] = tuple(sorted({body.window for _, body in bodies}))
+    parts = _aggregating(stream, keys, path, bodies)
+    gaps = tuple(window for window in _windows(bodies) if isinstance(window, SessionWindow))
+    if gaps:
+        return SessionOperator(id=_operator_id("sessions", stream.name, path, keys), gaps=gaps, **parts)
+    return AggregationOperator(
+        id=_operator_id("windows", stream.name, path, keys), windows=_sliding(bodies), **parts
+    )
+
+
+def _windows(bodies: Bodies) -> tuple[AnyWindow, ...]:
+    return tuple(sorted({body.window for _, body in bodies}))
+
+
+def _sliding(bodies: Bodies) -> tuple[Window, ...]:
+    return tuple(window for window in _windows(bodies) if isinstance(window, Window))
+
+
+def _aggregating(stream: Stream, keys: tuple[Operand, ...], path: ScanPath, bodies: Bodies) -> dict[str, Any]:
+    """What every AggregatingOperator has, but for its id."""
+    windows = _windows(bodies)
     columns, positions = _state_columns(bodies, windows)
     inputs = tuple(
         sorted(
@@ -246,7 +264,7 @@ def plan_aggregation(
     operands = index_operands(column.predicate for column in columns)
     event_time = stream.column(stream.event_time)
     measures, lanes = plan_lanes(bodies, columns, positions, inputs)
-    common: dict[str, Any] = {
+    return {
         "stream": stream.name,
         "clock": (stream.name,),
         "path": path,
@@ -260,11 +278,6 @@ def plan_aggregation(
         "lanes": lanes,
         "outputs": _outputs(bodies, positions, inputs, windows, keys, lanes),
     }
-    gaps = tuple(window for window in windows if isinstance(window, SessionWindow))
-    if gaps:
-        return SessionOperator(id=_operator_id("sessions", stream.name, path, keys), gaps=gaps, **common)
-    sliding = tuple(window for window in windows if isinstance(window, Window))
-    return AggregationOperator(id=_operator_id("windows", stream.name, path, keys), windows=sliding, **common)
 
 
 def _operator_id(kind: str, stream: StreamName, path: ScanPath, keys: Iterable[Operand]) -> str:

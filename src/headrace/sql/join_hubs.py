@@ -88,7 +88,12 @@ def _composites(
             texts.append((str(over.stream.name), sorted(render(over.over_stream(node)) for node in nodes)))
         return -len(sides), sorted(texts), sorted(sides)
 
-    return [found[sides] for sides in sorted(found, key=place)], others
+    def part(members: _Class) -> list[tuple[str, str]]:
+        """And the parts of a key are in the same order."""
+        over = [(origin.sides[side], node) for side, node in _by_side(members).items()]
+        return sorted((str(side.stream.name), render(side.over_stream(node))) for side, node in over)
+
+    return [sorted(found[sides], key=part) for sides in sorted(found, key=place)], others
 
 
 def _classes(origin: JoinOrigin, equalities: Iterable[Equality]) -> list[_Class]:

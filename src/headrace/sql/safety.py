@@ -91,6 +91,10 @@ def safe_kind(node: exp.Expr, stream: Stream, literals: tuple[str, ...]) -> Kind
             return Kind.FLOATING
         case exp.Div() if _nonzero(node.expression, literals):
             return _quotient_kind(kind(node.this), kind(node.expression))
+        case exp.Mod() if _nonzero(node.expression, literals) and _all(
+            Kind.INTEGER, kind(node.this), kind(node.expression)
+        ):
+            return Kind.INTEGER
         case exp.Case() if node.this is None and _all(
             Kind.BOOLEAN, *(kind(i.this) for i in node.args["ifs"])
         ):
