@@ -94,7 +94,6 @@ JOINS = [
     f"SELECT r.country, l.w.end, SUM(l.price * r.price) AS s, COUNT(DISTINCT l.userID) AS n FROM {_L} JOIN {_R} ON {_SAME} GROUP BY r.country, l.w HAVING n > 1",
     f"SELECT upper(r.country) AS c, SUM(l.gemPackID) AS s FROM {_L} JOIN {_R} ON {_SAME} WHERE l.price < r.price GROUP BY l.w, 1",
     f"SELECT l.price FROM {_L} JOIN {_R} ON l.w = r.w AND l.userID % 5 = r.userID % 5",
-    f"SELECT l.price FROM {_L} JOIN {_R} ON l.w = r.w AND l.userID % 0 = r.userID % 5",
     f"SELECT r.country, collect_list(l.price) AS p FROM {_L} JOIN {_R} ON {_SAME} GROUP BY r.country, l.w",
     f"SELECT hour(l.w.start) AS h, COUNT(*) AS n FROM {_L} JOIN {_R} ON {_SAME} GROUP BY l.w, hour(l.w.start)",
     f"SELECT l.w.end, COUNT(DISTINCT *) AS n FROM (SELECT userID, w FROM {_L}) AS l JOIN (SELECT userID, level, w FROM {_R}) AS r ON {_SAME} GROUP BY l.w",
