@@ -70,6 +70,7 @@ def test_an_unknown_stream_is_suggested(log: Opened) -> None:
             {"columns": (*PURCHASES.columns, Column("v", SqlType("variant")))},
             "variant, which the log cannot hold",
         ),
+        ({"columns": (*PURCHASES.columns, Column("v", SqlType("varchar(5)")))}, "texts of limited length"),
         ({"columns": (*PURCHASES.columns, Column("v", SqlType("void")))}, "void, which the log cannot hold"),
         ({"columns": (*PURCHASES.columns, Column("v", SqlType("array<interval month>")))}, "cannot hold"),
     ],

@@ -345,6 +345,7 @@ BAD_STREAMS: list[tuple[dict[str, Any], str]] = [
     ({"schema": "__headrace_x INT, ts TIMESTAMP"}, "STREAM_INVALID"),
     ({"schema": "v VOID, ts TIMESTAMP"}, "STREAM_INVALID"),
     ({"schema": "v VARIANT, ts TIMESTAMP"}, "STREAM_INVALID"),
+    ({"schema": "v ARRAY<CHAR(5)>, ts TIMESTAMP"}, "STREAM_INVALID"),
     ({"schema": "v INTERVAL, ts TIMESTAMP"}, "STREAM_INVALID"),
     ({"event_time": "when"}, "NO_EVENT_TIME"),
     ({"event_time": None}, "NO_EVENT_TIME"),

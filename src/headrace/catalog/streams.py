@@ -91,6 +91,12 @@ def check_stream(stream: Stream) -> None:
                 f"column `{column.name}` begins with {RESERVED_PREFIX}, which is reserved",
                 "rename it",
             )
+        if "char(" in column.type.name:
+            raise _bad(
+                stream,
+                f"column `{column.name}` has type {column.type.name}: files hold no texts of limited length",
+                "declare it as STRING",
+            )
         try:
             storable = column.type.arrow
         except TypeError:
