@@ -35,7 +35,7 @@ from headrace.operators.join_tuples import prepare_join, receive_join, ship_join
 from headrace.optimizer.layout import Layout
 from headrace.planner.signatures import joined_column
 
-SEEDS = int(os.environ.get("HEADRACE_EXAMPLES", "8"))
+SEEDS = int(os.environ.get("HEADRACE_EXAMPLES", "4"))
 PARTITIONS = 2
 
 

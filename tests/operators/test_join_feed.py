@@ -43,7 +43,7 @@ from headrace.operators.segment import Segment
 from headrace.operators.tuples import Tuples, receive_tuples, ship_tuples
 from headrace.planner.shared import Member, plan_group
 
-SEEDS = int(os.environ.get("HEADRACE_EXAMPLES", "8"))
+SEEDS = int(os.environ.get("HEADRACE_EXAMPLES", "4"))
 PARTITIONS = 2
 K, V, S = Operand("k", BIGINT), Operand("v", BIGINT), Operand("s", SqlType("string"))
 COLUMNS = (Column("k", BIGINT), Column("v", BIGINT), Column("s", SqlType("string")), Column("ts", TIMESTAMP))
