@@ -48,7 +48,7 @@ type: setup ## check types (mypy)
 	$(BIN)/mypy
 
 unit: setup ## run the tests that need no JVM, in seconds, on all cores
-	$(BIN)/pytest -n auto --maxprocesses 8 -m "not spark and not cluster and not crash"
+	$(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal -m "not spark and not cluster and not crash"
 
 test: java unit ## run all tests; those of Spark one by one
 	$(BIN)/pytest -m "spark or cluster or crash"
