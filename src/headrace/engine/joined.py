@@ -39,7 +39,7 @@ def joined_rows(
     """Rows `(epoch, window_start, window_end, carried..)` of a query, for windows that end in (after, until]."""
     body, slot = entry.query.plan.body, entry.slot
     assert isinstance(body, Join) and slot is not None and entry.first_epoch is not None
-    members = Joining(QueryId(0), slot, body).members()
+    members = Joining(QueryId(0), slot, body).members
     times = [
         Operand(name := streams[side.stream].event_time, streams[side.stream].column(name).type)
         for side in body.sides

@@ -336,6 +336,11 @@ class JoinChain:
     queries: tuple[JoinedQuery, ...]
     feeds: str | None = None
 
+    @property
+    def positions(self) -> dict[JoinMember, int]:
+        """The position of each member by way of which one is met."""
+        return {m: p for hub in self.hubs for p, m in zip(hub.positions, hub.members, strict=True)}
+
     def order(self, start: int) -> tuple[JoinStep, ...]:
         """How rows that begin with a tuple at `start` are joined: first what a hub has, in order, then on to the next.
 

@@ -158,8 +158,6 @@ class Gathering:
 
     def _take(self) -> Tuples:
         parts, self._parts, self._rows = self._parts, [], 0
-        return (
-            parts[0]
-            if len(parts) == 1
-            else combine_tuples(self._operator, merge_tuples(self._operator, parts))
-        )
+        if len(parts) == 1:
+            return parts[0]
+        return combine_tuples(self._operator, merge_tuples(self._operator, parts))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headrace.model.plan import AcrossMembers, JoinChain, JoinedQuery, JoinMember, JoinOperator, JoinStep
+from headrace.model.plan import AcrossMembers, JoinedQuery, JoinMember, JoinOperator, JoinStep
 from headrace.model.predicate import Operand
 from headrace.model.types import Kind
 from headrace.model.window import Window
@@ -66,7 +66,8 @@ class InputLogic:
                 {
                     query.windows[position]
                     for chain in operator.chains
-                    for position in _positions(chain, number)
+                    for member, position in chain.positions.items()
+                    if member.input == number
                     for query in chain.queries
                 }
             )
@@ -107,12 +108,6 @@ class InputLogic:
         if cells.static:
             self._packed[family] = packed
         return packed
-
-
-def _positions(chain: JoinChain, input_: int) -> set[int]:
-    """Where tuples of an input may be in the rows of a chain."""
-    met = [of for hub in chain.hubs for of in zip(hub.positions, hub.members, strict=True)]
-    return {position for position, member in met if member.input == input_}
 
 
 @dataclass(slots=True)
@@ -223,7 +218,7 @@ class JoinLogic:
         if (left, right) not in self._pairs:
             found: dict[tuple[Window, Window], list[int]] = {}
             for chain in self.operator.chains:
-                at = {m: p for hub in chain.hubs for p, m in zip(hub.positions, hub.members, strict=True)}
+                at = chain.positions
                 if left in at and right in at:
                     i, j = at[left], at[right]
                     for query in chain.queries:

@@ -12,7 +12,7 @@ from headrace.model.predicate import Compare, Op, Operand, operands_of
 from headrace.model.query import Aggregation, GroupedRows, Stream, StreamName
 from headrace.model.types import BIGINT, TIMESTAMP, Column
 from headrace.model.window import Window
-from headrace.planner.joins import Joining, digest, join_signature, renamed
+from headrace.planner.joins import Joining, digest, renamed
 from headrace.planner.signatures import joined_column
 
 QUERY = Operand("__headrace_query", BIGINT)
@@ -27,14 +27,14 @@ def grouping_id(joining: Joining) -> str | None:
     if not isinstance(joining.body.then, GroupedRows):
         return None
     keys = (key.sql for key in grouping_body(joining).keys)
-    return f"groups-{digest(*joining.clock, '', join_signature(joining), '', *keys)}"
+    return f"groups-{digest(*joining.clock, '', joining.signature, '', *keys)}"
 
 
 def grouping_body(joining: Joining) -> Aggregation:
     """The query's aggregation over the operator's tuples: names that other queries know too, windows by their ends."""
     body, then = joining.body, joining.body.then
     assert isinstance(then, GroupedRows)
-    members = joining.members()
+    members = joining.members
     named = {carried.name: carried for carried in body.carried}
 
     def own(operand: Operand) -> Operand:

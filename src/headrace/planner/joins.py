@@ -6,6 +6,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from headrace.model.plan import (
     AcrossMembers,
@@ -37,9 +38,9 @@ from headrace.planner.predicates import group_families, index_operands, scan_pat
 from headrace.planner.signatures import result_signature
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Joining:
-    """A join query with its slot."""
+    """A join query with its slot. What plans ask of it again and again is worked out once."""
 
     id: QueryId
     slot: int
@@ -56,11 +57,13 @@ class Joining:
             "integer" if k.type.kind is Kind.INTEGER else k.type.name for k in self.body.hubs[0].keys[0]
         )
 
+    @cached_property
     def members(self) -> tuple[tuple[str, int], ...]:
         """(name, role) by which stored rows know each side, in the query's order: stream and all of its keys."""
         names = [_leaf_name(side.stream, self.body.keys_of(i)) for i, side in enumerate(self.body.sides)]
         return tuple((name, names[:i].count(name)) for i, name in enumerate(names))
 
+    @cached_property
     def inputs(self) -> dict[tuple[int, int], tuple[str, int]]:
         """(input, role) of each side in each hub it is in, by (side, hub)."""
         found: dict[tuple[int, int], tuple[str, int]] = {}
@@ -72,6 +75,16 @@ class Joining:
                     found[number, at] = (name, seen[name])
                     seen[name] += 1
         return found
+
+    @cached_property
+    def signature(self) -> str:
+        """The table of its rows: one for each set of inputs and hubs, whatever order they are joined in."""
+        hubs = self.body.hubs
+        met: list[list[str]] = [[] for _ in hubs]
+        for (side, hub), met_as in self.inputs.items():
+            met[hub].append(" ".join(map(str, (*self.members[side], *met_as))))
+        also = sorted("\t".join(sorted(hub)) for hub in met) if len(hubs) > 1 else []
+        return f"joined-{digest(*(f'{name} {role}' for name, role in sorted(self.members)), *also)}"
 
 
 def input_id(stream: StreamName, keys: Iterable[Operand]) -> str:
@@ -92,16 +105,6 @@ def _key_text(key: Operand) -> str:
 def is_joined(signature: str) -> bool:
     """Whether a result table holds joined rows, which are stored before their windows close."""
     return signature.startswith("joined-")
-
-
-def join_signature(joining: Joining) -> str:
-    """The table of a join's rows: one for each set of inputs and hubs, whatever order they are joined in."""
-    members, hubs = joining.members(), joining.body.hubs
-    met: list[list[str]] = [[] for _ in hubs]
-    for (side, hub), met_as in joining.inputs().items():
-        met[hub].append(" ".join(map(str, (*members[side], *met_as))))
-    also = sorted("\t".join(sorted(hub)) for hub in met) if len(hubs) > 1 else []
-    return f"joined-{digest(*(f'{name} {role}' for name, role in sorted(members)), *also)}"
 
 
 def digest(*parts: str) -> str:
@@ -144,7 +147,7 @@ def _plan_operator(
     sides: dict[str, tuple[StreamName, tuple[Operand, ...]]] = {}
     for joining in joinings:
         body = joining.body
-        for (side, hub), (name, _) in joining.inputs().items():
+        for (side, hub), (name, _) in joining.inputs.items():
             met = body.hubs[hub]
             sides[name] = (body.sides[side].stream, met.keys[met.sides.index(side)])
     names = sorted(sides, key=lambda name: (rates.get(sides[name][0], 0).bit_length(), sides[name][0], name))
@@ -152,8 +155,7 @@ def _plan_operator(
     inputs = tuple(_plan_input(name, sides[name], joinings, streams) for name in names)
     chains: dict[tuple[tuple[JoinHub, ...], str, str | None], list[Joining]] = defaultdict(list)
     for joining in joinings:
-        stored = join_signature(joining)
-        chains[_order(joining, place)[0], stored, feeds.get(joining.id)].append(joining)
+        chains[_order(joining, place)[0], joining.signature, feeds.get(joining.id)].append(joining)
     return JoinOperator(
         id_, inputs, tuple(_plan_chain(found, place, fed) for (*_, fed), found in chains.items())
     )
@@ -161,7 +163,7 @@ def _plan_operator(
 
 def _order(joining: Joining, place: Mapping[str, int]) -> tuple[tuple[JoinHub, ...], dict[int, int]]:
     """(the hubs of a query's chain, the position of each of its sides there)."""
-    members = {of: JoinMember(place[name], role) for of, (name, role) in joining.inputs().items()}
+    members = {of: JoinMember(place[name], role) for of, (name, role) in joining.inputs.items()}
 
     def rank(side: int) -> list[tuple[int, int]]:
         return sorted((member.input, member.role) for (mine, _), member in members.items() if mine == side)
@@ -185,7 +187,7 @@ def _plan_input(
     carried: set[Operand] = set()
     for joining in joinings:
         body = joining.body
-        for (number, _), (found, role) in joining.inputs().items():
+        for (number, _), (found, role) in joining.inputs.items():
             if found == name:
                 filters.append(JoinFilter(joining.id, joining.slot, role, body.sides[number].where))
                 carried |= {c.operand for c in body.carried if c.side == number}
@@ -202,7 +204,7 @@ def _plan_input(
 
 def _plan_chain(joinings: Sequence[Joining], place: Mapping[str, int], feeds: str | None) -> JoinChain:
     hubs, order = _order(joinings[0], place)
-    leaves = {order[side]: member for side, member in enumerate(joinings[0].members())}
+    leaves = {order[side]: member for side, member in enumerate(joinings[0].members)}
     queries, outputs = [], set()
     for joining in joinings:
         _, at = _order(joining, place)
@@ -225,7 +227,7 @@ def _plan_chain(joinings: Sequence[Joining], place: Mapping[str, int], feeds: st
         outputs, key=lambda output: (output[0], output[1].sql, output[1].type.name, output[1].plain)
     )
     named = tuple(JoinLeaf(*leaves[position]) for position in range(len(leaves)))
-    return JoinChain(named, hubs, join_signature(joinings[0]), tuple(ordered), tuple(queries), feeds)
+    return JoinChain(named, hubs, joinings[0].signature, tuple(ordered), tuple(queries), feeds)
 
 
 # products
@@ -251,7 +253,7 @@ def side_queries(joining: Joining) -> tuple[SideQuery, ...]:
     assert isinstance(joining.body.then, Aggregation)
     found = []
     factors = side_factors(joining)
-    for number, (side, (_, role)) in enumerate(zip(joining.body.sides, joining.members(), strict=True)):
+    for number, (side, (_, role)) in enumerate(zip(joining.body.sides, joining.members, strict=True)):
         keys = joining.body.hubs[0].keys[number]
         body = Aggregation(side.window, side.where, keys, factors[number], ())
         found.append(SideQuery(joining.id, body, number, side.stream, role))

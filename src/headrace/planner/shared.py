@@ -50,7 +50,6 @@ from headrace.planner.joins import (
     Joining,
     SideQuery,
     join_id,
-    join_signature,
     plan_joins,
     plan_product,
     product_id,
@@ -207,7 +206,7 @@ def query_signature(query: Query) -> str:
             then = body.then
             return result_signature((k.type for k in then.keys), (a.type for a in then.aggregates))
         case Join() as body:
-            return join_signature(Joining(query.id, 0, body))
+            return Joining(query.id, 0, body).signature
         case Fallback():
             return "plain-" + result_signature((), (column.type for column in query.plan.columns))
 
