@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "headrace"
 
 LAYERS = (
-    ("model",),
+    ("model", "health"),
     ("sql",),
     ("catalog",),
     ("log",),
@@ -23,7 +23,7 @@ LAYERS = (
     ("operators",),
     ("engine",),
     ("results",),
-    ("sources", "session", "running", "statements", "progress", "__init__"),
+    ("sources", "session", "running", "checkup", "statements", "progress", "__init__"),
     ("service", "cli", "bench"),
 )
 """The design's layout, top to bottom; a module imports from its own layer and those above it."""

@@ -14,6 +14,7 @@ from headrace.engine.errors import spark_reason
 from headrace.engine.group import Group
 from headrace.engine.records import Commit, Metrics
 from headrace.engine.spark import active
+from headrace.health import RunState
 from headrace.log.arrivals import Arrivals
 from headrace.log.folder import FolderIngest
 from headrace.log.ingest import Ingest
@@ -228,6 +229,20 @@ class Running:
         for ingest in list(self.ingests.values()):
             ingest.stop()
         self._raise_trouble()
+
+    @property
+    def state(self) -> RunState:
+        """What the run does, as `hr.health()` tells it."""
+        if self._closed:
+            return RunState.STOPPED
+        if self._loop is None:
+            return RunState.IDLE
+        return RunState.RUNNING if self._loop.is_alive() else RunState.STOPPED
+
+    @property
+    def trouble(self) -> HeadraceError | None:
+        """What stopped the background run, or what it waits to try again."""
+        return self._trouble
 
     def check(self) -> None:
         """Raise what stopped a background run."""

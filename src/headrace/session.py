@@ -21,6 +21,7 @@ from headrace import sql
 from headrace.catalog.interrupts import uninterrupted
 from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.catalog.warehouse import Warehouse
+from headrace.checkup import check_up
 from headrace.engine.analyzer import SparkAnalyzer
 from headrace.engine.errors import spark_reason
 from headrace.engine.files import check_results
@@ -36,6 +37,7 @@ from headrace.engine.spark import (
     start_session,
 )
 from headrace.engine.upkeep import UpkeepOptions, may_hold
+from headrace.health import Health
 from headrace.log.append import append
 from headrace.log.epochs import EpochLog
 from headrace.log.folder import FolderIngest
@@ -495,6 +497,10 @@ class Session:
             deployment_latencies=tuple(totals.deployments),
             behind=self._group.behind,
         )
+
+    def health(self) -> Health:
+        """What is broken: the state of the run, of every source and of every query; cheap."""
+        return check_up(self._catalog, self._arrivals, self._group.commit, self._running)
 
     def recent_epochs(self) -> list[EpochInfo]:
         """What each of the last 1,000 epochs since opening cost and delivered, oldest first."""
