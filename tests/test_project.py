@@ -23,14 +23,32 @@ LAYERS = (
     ("operators",),
     ("engine",),
     ("results",),
-    ("sources", "session", "running", "checkup", "statements", "progress", "__init__"),
+    (
+        "sources",
+        "session",
+        "opening",
+        "options",
+        "sparks",
+        "defining",
+        "handles",
+        "infos",
+        "status",
+        "running",
+        "checkup",
+        "statements",
+        "progress",
+        "__init__",
+    ),
     ("service", "cli", "bench"),
 )
 """The design's layout, top to bottom; a module imports from its own layer and those above it."""
 
 RANK = {name: i for i, names in enumerate(LAYERS) for name in names}
 
-MAY_IMPORT_SPARK = {"engine", "log", "results", "session", "sources", "bench", "cli", "service"}
+MAY_IMPORT_SPARK = {
+    *("engine", "log", "results", "bench", "cli", "service"),
+    *("session", "opening", "options", "sparks", "defining", "handles", "sources"),
+}
 
 STANDALONE = "workloads"
 """Generators import `model` at most, and only front doors import them."""

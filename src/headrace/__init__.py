@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from headrace.model.errors import HeadraceError
 
 if TYPE_CHECKING:
-    from headrace.session import QueryHandle, Session, open
+    from headrace.handles import QueryHandle
+    from headrace.opening import open
+    from headrace.session import Session
 
 __version__ = "0.1.0"
 __all__ = ["HeadraceError", "QueryHandle", "Session", "open"]
@@ -15,8 +17,17 @@ __all__ = ["HeadraceError", "QueryHandle", "Session", "open"]
 
 def __getattr__(name: str) -> Any:
     """The session is loaded on first use: Spark's workers import the kernels only."""
-    if name in __all__:
-        from headrace import session
+    match name:
+        case "open":
+            from headrace.opening import open
 
-        return getattr(session, name)
+            return open
+        case "Session":
+            from headrace.session import Session
+
+            return Session
+        case "QueryHandle":
+            from headrace.handles import QueryHandle
+
+            return QueryHandle
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")

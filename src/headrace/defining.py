@@ -1,0 +1,54 @@
+"""Definitions of streams: from names, Spark DDL and durations to a `Stream`, or an error that says what is wrong."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from headrace import sql
+from headrace.engine.errors import spark_reason
+from headrace.engine.spark import active
+from headrace.model.errors import CatalogError
+from headrace.model.query import Stream, StreamName
+from headrace.model.types import Column, Kind, SqlType
+from headrace.options import Duration
+
+
+def define_stream(
+    spark: SparkSession, name: str, schema: str, event_time: str, watermark: Duration
+) -> Stream:
+    """A stream from what a person wrote; Spark reads the DDL. Refuses what epochs could not run."""
+    sql.check_name(name, "stream")
+    if not isinstance(event_time, str):
+        raise CatalogError(
+            "NO_EVENT_TIME", f"stream `{name}` has no event time", hint="name a TIMESTAMP column"
+        )
+    try:
+        with active(spark):
+            parsed = StructType.fromDDL(schema)
+        fields = parsed.fields if isinstance(parsed, StructType) else []
+    except Exception as error:
+        raise CatalogError(
+            "BAD_SCHEMA",
+            f"the schema of stream `{name}` is not Spark DDL",
+            detail=spark_reason(error),
+            hint="write it as 'userID BIGINT, price DOUBLE, ts TIMESTAMP'",
+        ) from None
+    columns = tuple(Column(f.name, SqlType(f.dataType.simpleString())) for f in fields)
+    found = [column for column in columns if column.name.lower() == event_time.lower()]
+    if not found:
+        raise CatalogError(
+            "NO_EVENT_TIME",
+            f"stream `{name}` has no column `{event_time}` to take its event time from",
+            hint="name a TIMESTAMP column of its schema",
+        )
+    if found[0].type.kind not in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ):
+        raise CatalogError(
+            "EVENT_TIME_TYPE",
+            f"the event time `{found[0].name}` of stream `{name}` is {found[0].type.name.upper()}",
+            hint="it must be TIMESTAMP or TIMESTAMP_NTZ",
+        )
+    delay = sql.parse_duration(watermark)
+    if delay < 0:
+        raise CatalogError("BAD_WATERMARK", f"the watermark of stream `{name}` is negative")
+    return Stream(StreamName(name), columns, found[0].name, delay)

@@ -1,0 +1,70 @@
+"""Handles: what `hr.create_query` and `hr.query` give to look at one query."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+
+from headrace.catalog.queries import QueryEntry, QueryState
+from headrace.engine.errors import spark_reason
+from headrace.infos import QueryMetrics
+from headrace.model.errors import EngineError
+from headrace.results.audit import AuditReport
+from headrace.results.view import readable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from headrace.session import Session
+
+
+class QueryHandle:
+    """A query by name. It stays usable after the drop: results outlive it."""
+
+    def __init__(self, session: Session, name: str, id_: int) -> None:
+        self._session, self.name, self._id = session, name, id_
+
+    def __repr__(self) -> str:
+        return f"<query {self.name}>"
+
+    def _entry(self) -> QueryEntry:
+        return self._session._catalog.entry_of(self._id)  # type: ignore[arg-type]
+
+    @property
+    def state(self) -> QueryState:
+        return self._entry().state
+
+    def results(self) -> DataFrame:
+        """All rows delivered so far, as a Spark DataFrame with the columns the SQL names."""
+        return self._session._results(self._entry())
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows delivered so far; intervals of months as text, because Python has no type for them."""
+        frame = readable(self.results())
+        try:
+            with warnings.catch_warnings():
+                # before it raises, PySpark repeats the error with its Java stack as a warning
+                warnings.filterwarnings("ignore", "toPandas attempted Arrow", UserWarning)
+                return frame.toPandas()
+        except Exception as error:
+            raise EngineError(
+                "RESULTS_UNREADABLE",
+                f"the rows of query `{self.name}` cannot be read",
+                detail=spark_reason(error),
+            ) from error
+
+    def explain(self) -> str:
+        """How the query runs, with whom it shares, and the plain Spark SQL it equals."""
+        return self._session._explain_query(self._entry())
+
+    def metrics(self) -> QueryMetrics:
+        entry = self._entry()
+        latency = None if entry.active_at is None else max(0.0, entry.active_at - entry.requested_at)
+        rows = self._session._group.commit.rows.get(str(entry.query.id), 0)
+        return QueryMetrics(rows, latency, entry.first_epoch, entry.last_epoch)
+
+    def audit(self) -> AuditReport:
+        """Compare what was delivered with plain Spark over the same tuples."""
+        return self._session._audit(self._entry())

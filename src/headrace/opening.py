@@ -1,0 +1,70 @@
+"""`headrace.open`: the one way into a warehouse, with every option named, typed and explained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from headrace.engine.upkeep import UpkeepOptions
+from headrace.log.seal import DEFAULT_MAX_EPOCH_ROWS
+from headrace.options import Duration, Options
+from headrace.session import Session
+
+
+def open(
+    path: str | Path,
+    *,
+    spark: SparkSession | None = None,
+    master: str = "local[*,4]",
+    config: dict[str, str] | None = None,
+    max_epoch_rows: int = DEFAULT_MAX_EPOCH_ROWS,
+    changelog_count: int = 100,
+    changelog_delay: Duration = "1 second",
+    partitions: int | None = None,
+    retention: Duration | None = "7 days",
+    log_retention: Duration | None = "1 day",
+    progress: bool | None = None,
+    read_only: bool = False,
+    rebuild: bool = False,
+    upkeep: UpkeepOptions | None = None,
+) -> Session:
+    """Open a warehouse for writing, creating it when absent. Use the session in a `with` block, or `close()` it.
+
+    Rows do not depend on the settings of the Spark session, which stay as they are.
+
+    Args:
+        path: The warehouse, a directory. One process at a time writes to it.
+        spark: The Spark session to use. Without one, the running session is used. If none runs, one is started
+            with `master` and `config`, and stopped when the warehouse is closed.
+        master: The Spark master of a session that is started here.
+        config: Spark settings of a session that is started here.
+        max_epoch_rows: Tuples that one epoch takes in at most; what is over waits for the next one.
+        changelog_count: So many query changes are written together at most.
+        changelog_delay: So long a query change waits for others at most, when epochs run in the background.
+        partitions: Reduce tasks of an epoch; None: as many as Spark has cores.
+        retention: How long results are kept after their epoch, e.g. `"7 days"`; None: for ever.
+        log_retention: How long tuples are kept after their epoch, if no open window needs them; None: for ever.
+        progress: Whether `run_available` shows a progress bar; None: on a terminal only.
+        read_only: Read what is committed, beside any writer, and change nothing.
+        rebuild: Derive all state anew from the log, when state was lost or damaged.
+        upkeep: How often upkeep looks at files; the defaults suit all but tests.
+    """
+    return Session(
+        path,
+        Options(
+            spark,
+            master,
+            config,
+            max_epoch_rows,
+            changelog_count,
+            changelog_delay,
+            partitions,
+            retention,
+            log_retention,
+            progress,
+            read_only,
+            rebuild,
+            upkeep or UpkeepOptions(),
+        ),
+    )

@@ -1,0 +1,71 @@
+"""The options that a warehouse is opened with, checked before anything is touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from headrace import sql
+from headrace.engine.group import GroupOptions
+from headrace.engine.upkeep import UpkeepOptions
+from headrace.log.seal import DEFAULT_MAX_EPOCH_ROWS
+from headrace.model.errors import EngineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Duration = str | timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `headrace.open` was asked for; its docstring says what each option means. Bad values are refused here."""
+
+    spark: SparkSession | None = None
+    master: str = "local[*,4]"
+    config: dict[str, str] | None = None
+    max_epoch_rows: int = DEFAULT_MAX_EPOCH_ROWS
+    changelog_count: int = 100
+    changelog_delay: Duration = "1 second"
+    partitions: int | None = None
+    retention: Duration | None = "7 days"
+    log_retention: Duration | None = "1 day"
+    progress: bool | None = None
+    read_only: bool = False
+    rebuild: bool = False
+    upkeep: UpkeepOptions = field(default_factory=UpkeepOptions)
+
+    def __post_init__(self) -> None:
+        self.group  # noqa: B018 - the durations are read, so that bad ones are refused now
+        self.changelog_seconds  # noqa: B018
+        counts = (self.max_epoch_rows, self.changelog_count, self.partitions)
+        if any(count is not None and count < 1 for count in counts):
+            raise EngineError(
+                "BAD_OPTION", "max_epoch_rows, changelog_count and partitions must be at least 1"
+            )
+        if self.read_only and self.rebuild:
+            raise EngineError("BAD_OPTION", "rebuild=True writes", hint="open without read_only")
+
+    @property
+    def group(self) -> GroupOptions:
+        upkeep = replace(
+            self.upkeep,
+            retention_us=_retention("retention", self.retention),
+            log_retention_us=_retention("log_retention", self.log_retention),
+        )
+        return GroupOptions(self.partitions, upkeep)
+
+    @property
+    def changelog_seconds(self) -> float:
+        return _not_negative("changelog_delay", sql.parse_duration(self.changelog_delay)) / 1e6
+
+
+def _retention(option: str, value: Duration | None) -> int | None:
+    return None if value is None else _not_negative(option, sql.parse_duration(value))
+
+
+def _not_negative(option: str, us: int) -> int:
+    if us < 0:
+        raise EngineError("BAD_OPTION", f"{option} is negative")
+    return us
