@@ -53,6 +53,14 @@ def test_stream_names_ignore_case(log: Opened) -> None:
         log.catalog.create_stream(dataclasses.replace(PURCHASES, name=StreamName("Purchases")), None)
 
 
+def test_names_that_are_no_text_are_refused(log: Opened) -> None:
+    for name in (None, 5, b"purchases"):
+        with pytest.raises(CatalogError, match="is not text"):
+            log.catalog.stream(name)
+        with pytest.raises(CatalogError, match="is not text"):
+            log.catalog.query(name)
+
+
 def test_an_unknown_stream_is_suggested(log: Opened) -> None:
     with pytest.raises(CatalogError) as caught:
         log.catalog.stream("purchase")

@@ -219,3 +219,10 @@ def test_safe_names_are_file_names_one_to_one(a: str, b: str) -> None:
     assert not names[0].startswith(".")
     assert names[0] != "arrivals"
     assert (names[0] == names[1]) == (a == b)
+
+
+def test_long_names_are_file_names_too(tmp_path: Path) -> None:
+    names = [safe_name(char * 128) for char in ("é", "中", "😀")] + [safe_name("😀" * 127 + "é")]
+    assert len(set(names)) == 4
+    for name in names:
+        (tmp_path / name).touch()

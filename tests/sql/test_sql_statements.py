@@ -112,7 +112,8 @@ def test_duration(text: str | timedelta, us: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "seconds", "1 month", "2 years", "1 lightyear", "x seconds", "NaN seconds",
-                                  "0.1 microseconds", "9999999999999 weeks", "5 seconds 3"])  # fmt: skip
+                                  "0.1 microseconds", "9999999999999 weeks", "5 seconds 3", "1e999999999 days",
+                                  "1e-999999999 days", timedelta.max, None, 5, object()])  # fmt: skip
 def test_bad_duration(text: str) -> None:
     with pytest.raises(SqlError) as caught:
         parse_duration(text)
@@ -125,7 +126,7 @@ def test_good_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", " ", "x" * 129, "a/b", "a\\b", "it's", 'a"b', "a`b", "a\nb", "a\x00b", ".hidden",
-                                  "..", "__headrace_log"])  # fmt: skip
+                                  "..", "__headrace_log", "\ud800", None, 5, b"q"])  # fmt: skip
 def test_bad_name(name: str) -> None:
     with pytest.raises(CatalogError) as caught:
         check_name(name, "query")

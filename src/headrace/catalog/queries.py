@@ -11,6 +11,7 @@ from enum import Enum
 from headrace.model import codec
 from headrace.model.epoch import Create, Drop, Epoch
 from headrace.model.query import EpochId, Query, QueryId
+from headrace.sql.names import name_key
 
 
 class QueryState(Enum):
@@ -96,7 +97,7 @@ class QueryTable:
 
     def newest(self, name: str) -> QueryEntry | None:
         """The youngest query of that name, in any case of letters."""
-        query_id = self._newest.get(name.lower())
+        query_id = self._newest.get(name_key(name, "query"))
         return None if query_id is None else self._entries[query_id]
 
     def entries(self) -> tuple[QueryEntry, ...]:

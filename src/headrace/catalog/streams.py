@@ -11,7 +11,7 @@ from headrace.model import codec
 from headrace.model.errors import CatalogError, StorageError, did_you_mean
 from headrace.model.query import Stream
 from headrace.model.types import Kind
-from headrace.sql.names import RESERVED_PREFIX
+from headrace.sql.names import RESERVED_PREFIX, name_key
 
 STREAMS = "catalog/streams"
 
@@ -66,7 +66,7 @@ class StreamTable:
         return self._find(name).source
 
     def _find(self, name: str) -> StreamRecord:
-        found = self._records.get(name.lower())
+        found = self._records.get(name_key(name, "stream"))
         if found is None:
             known = [record.stream.name for record in self._records.values()]
             raise CatalogError(

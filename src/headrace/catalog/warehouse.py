@@ -14,6 +14,7 @@ format and version. Any number of readers may look at a live warehouse; writing 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -33,6 +34,7 @@ RECORD_VERSION = 1
 _RECORD = re.compile(r"(\d{12})\.json")
 _TEMPORARY = ".tmp-"
 _RESERVED = frozenset({"arrivals"})
+_MAX_FILE_NAME = 240
 
 
 class Warehouse:
@@ -254,8 +256,12 @@ def safe_name(name: str) -> str:
 
     >>> safe_name("purchases"), safe_name("../a b"), safe_name("arrivals")
     ('purchases', '%2E.%2Fa%20b', '%61rrivals')
+
+    A name that is too long for a file system ends with its hash.
     """
     quoted = quote(name, safe="")
+    if len(quoted) > _MAX_FILE_NAME:
+        quoted = f"{quoted[:150]}%%{hashlib.sha256(name.encode()).hexdigest()}"
     if quoted.startswith(".") or quoted.lower() in _RESERVED:
         quoted = f"%{ord(quoted[0]):02X}{quoted[1:]}"
     return quoted

@@ -39,7 +39,7 @@ def parse_duration(value: str | timedelta) -> int:
     (86400000000, 120000000)
     """
     if isinstance(value, timedelta):
-        return value // timedelta(microseconds=1)
+        return _bounded(str(value), value // timedelta(microseconds=1))
     if not isinstance(value, str):
         raise errors.bad_duration(repr(value), "it is neither text nor a timedelta")
     return _parse(value, short=True)
@@ -70,9 +70,13 @@ def _parse(text: str, *, short: bool) -> int:
         total += _number(text, number) * size
     if total != total.to_integral_value():
         raise errors.bad_duration(text, "it is finer than a microsecond")
-    if abs(total) >= 2**62:
+    return _bounded(text, int(total))
+
+
+def _bounded(text: str, us: int) -> int:
+    if abs(us) >= 2**62:
         raise errors.bad_duration(text, "it is too long")
-    return int(total)
+    return us
 
 
 def _split_glued(words: list[str]) -> list[str]:
@@ -91,6 +95,8 @@ def _number(text: str, number: str) -> Decimal:
         raise errors.bad_duration(text, f"'{number}' is not a number") from None
     if not value.is_finite():
         raise errors.bad_duration(text, f"'{number}' is not a number")
+    if value.adjusted() > 100 or value.adjusted() < -100:
+        raise errors.bad_duration(text, f"'{number}' is too long or too short")
     return value
 
 

@@ -19,6 +19,16 @@ def not_text(found: object) -> SqlError:
     return SqlError("NOT_TEXT", f"a {type(found).__name__} is not SQL text", hint="give a str")
 
 
+def half_character(text: str, at: int) -> SqlError:
+    line_start = text.rfind("\n", 0, at) + 1
+    return SqlError(
+        "NOT_TEXT",
+        f"the text contains U+{ord(text[at]):04X}, which is half of a character and no text in any file",
+        span=(text.count("\n", 0, at) + 1, at - line_start + 1),
+        hint="read the text as UTF-8 before it gets here",
+    )
+
+
 def text_too_long(size: int, limit: int) -> SqlError:
     return SqlError(
         "TEXT_TOO_LONG",

@@ -155,7 +155,10 @@ class _Reader:
     cql: bool
 
     def read(self) -> JoinOrigin:
-        relations = [(self.select.args["from_"].this, "INNER", None)]
+        origin = self.select.args.get("from_")
+        if origin is None:
+            raise errors.syntax("JOIN stands without FROM before it")
+        relations = [(origin.this, "INNER", None)]
         relations += [(join.this, _kind(join), join) for join in self.select.args["joins"]]
         if len(relations) > MAX_SIDES:
             raise errors.unsupported(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from sqlglot.errors import TokenError
@@ -12,7 +13,12 @@ from headrace.sql.dialect import Token, TokenType, tokenize
 
 MAX_TEXT_BYTES = 100_000
 
+MAX_NUMBER = 400
+"""Characters of a number. Spark's longest exact number has 38 digits, the longest double that is not 0 about 330."""
+
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
+
+_NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,8 @@ def lex(source: str) -> Lexed:
             brackets.append(replace(bracket, after=len(out)))
             continue
         else:
+            if kind is TokenType.NUMBER:
+                _check_number(token)
             out.append(token)
         index += 1
     return Lexed(source, text, out, tuple(brackets))
@@ -94,7 +102,10 @@ def statement_tokens(source: str) -> list[Token]:
 def _tokens(source: str) -> list[Token]:
     if not isinstance(source, str):
         raise errors.not_text(source)
-    size = len(source) if source.isascii() else len(source.encode("utf-8", "replace"))
+    try:
+        size = len(source) if source.isascii() else len(source.encode())
+    except UnicodeEncodeError as error:
+        raise errors.half_character(source, error.start) from None
     if size > MAX_TEXT_BYTES:
         raise errors.text_too_long(size, MAX_TEXT_BYTES)
     if "\x00" in source:
@@ -105,6 +116,14 @@ def _tokens(source: str) -> list[Token]:
     except TokenError:
         lines = source.split("\n")
         raise errors.syntax("a quote or comment is not closed", (len(lines), len(lines[-1]) + 1)) from None
+
+
+def _check_number(token: Token) -> None:
+    """Refuse what sqlglot takes for a number and Spark does not, such as `3e` and digits of other scripts."""
+    if len(token.text) > MAX_NUMBER:
+        raise errors.syntax(f"a number has more than {MAX_NUMBER} characters", span_of(token))
+    if not _NUMBER.fullmatch(token.text):
+        raise errors.syntax(f"'{token.text}' is not a number", span_of(token))
 
 
 def _one_statement(tokens: list[Token]) -> list[Token]:

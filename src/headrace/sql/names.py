@@ -28,6 +28,13 @@ def check_name(name: str, what: str) -> None:
         raise CatalogError("BAD_NAME", f"the {what} name {shown!r} {problem}", hint=hint)
 
 
+def name_key(name: str, what: str) -> str:
+    """What names are compared by: Spark ignores the case of letters. Raises CatalogError when it is no text."""
+    if not isinstance(name, str):
+        check_name(name, what)
+    return name.lower()
+
+
 def _problem(name: str) -> str | None:
     if not isinstance(name, str):
         return "is not text"

@@ -110,6 +110,10 @@ def _parse(lexed: Lexed) -> exp.Expr:
         near = first.get("highlight")
         where = (first["line"], max(first["col"] - len(near or "") + 1, 1)) if "line" in first else None
         raise errors.syntax(f"{what} near '{near}'" if near else what, where) from None
+    except RecursionError:
+        raise
+    except Exception:  # sqlglot fails in many ways on texts that nobody should write
+        raise errors.syntax("the text cannot be parsed") from None
     tree = trees[0] if trees else None
     if tree is None:
         raise errors.empty_text()
