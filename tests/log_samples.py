@@ -74,8 +74,8 @@ def rows_at(*times: int | None) -> pa.Table:
 def run_script(
     script: str, *arguments: object, kill_at: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python text in a process of its own, told to die at a point."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    """Run Python text in a process of its own, with the modules of this one, told to die at a point."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     environment.pop("HEADRACE_KILL_AT", None)
     if kill_at is not None:
         environment["HEADRACE_KILL_AT"] = kill_at

@@ -31,7 +31,7 @@ class Op(Enum):
     EQ = "="
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Compare:
     """`operand op value`, NULL when the operand is NULL.
 
@@ -44,10 +44,20 @@ class Compare:
     value: Value
 
     def __post_init__(self) -> None:
-        if (
-            self.value != self.value
-        ):  # one NaN for all, so that equal predicates are equal wherever they were read
+        if self.value != self.value:  # one NaN object for all comparisons, so that they can be told to be equal
             object.__setattr__(self, "value", math.nan)
+
+    def __eq__(self, other: object) -> bool:
+        """Two comparisons with NaN are the same predicate, although NaN equals nothing: tuples compare identity first.
+
+        The `__eq__` that dataclasses generate compares field by field since Python 3.13, and would tell them apart.
+        """
+        if not isinstance(other, Compare):
+            return NotImplemented
+        return (self.operand, self.op, self.value) == (other.operand, other.op, other.value)
+
+    def __hash__(self) -> int:
+        return hash((self.operand, self.op, self.value))
 
 
 @dataclass(frozen=True, slots=True)
