@@ -2,16 +2,19 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup java lint format type unit test thorough check demo bench kernels clean
+.PHONY: help setup java lint format type unit test all thorough check demo bench kernels clean
 
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.headrace-stamp
 JAVA   := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
+# The tests that start a JVM.
+SPARK  := spark or cluster or crash
+
 # The first interpreter that is really there (pyenv leaves shims that only complain) and new enough.
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
-PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; do \
 	"$$p" -c '$(NEW_ENOUGH)' 2>/dev/null && { command -v "$$p"; break; }; done)
 
 help: ## list the targets
@@ -48,15 +51,18 @@ type: setup ## check types (mypy)
 	$(BIN)/mypy
 
 unit: setup ## run the tests that need no JVM, in seconds, on all cores
-	$(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal -m "not spark and not cluster and not crash"
+	$(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal -m "not ($(SPARK))"
 
-test: java unit ## run all tests; those of Spark one by one
-	$(BIN)/pytest -m "spark or cluster or crash"
+test: java unit ## run the tests without a JVM and a fair sample of those with Spark: ten minutes at most
+	$(BIN)/pytest -m "$(SPARK)" --sample 3
+
+all: java unit
+	$(BIN)/pytest -m "$(SPARK)"
 
 thorough: java setup ## all tests, with more of what is random and what takes minutes
 	HEADRACE_THOROUGH=1 HEADRACE_EXAMPLES=100 HEADRACE_PROPERTY_ROUNDS=8 $(BIN)/pytest
 
-check: lint type test ## lint, types and all tests: what CI runs
+check: lint type all ## lint, types and all tests, half an hour at most: what CI runs
 
 demo: java setup ## a minute of several hundred ad-hoc queries over one stream, audited at the end
 	$(BIN)/headrace demo

@@ -24,6 +24,41 @@ collect_ignore_glob = ["*conftest.py"]
 """Conftest files of several folders have one module name, so they are not collected for doctests."""
 
 
+NEEDS_SPARK = ("spark", "cluster", "crash")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--sample",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of the tests that need Spark, run every Nth function of each file, with its first parameters",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep a fair sample of what needs Spark: every file stays in, and the same tests each time."""
+    every = config.getoption("--sample")
+    if every > 1:
+        left_out = set(_left_out(items, every))
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _left_out(items: list[pytest.Item], every: int) -> Iterator[pytest.Item]:
+    functions: dict[Path, dict[str, int]] = {}
+    for item in items:
+        if not any(item.get_closest_marker(name) for name in NEEDS_SPARK):
+            continue
+        seen = functions.setdefault(item.path, {})
+        name = getattr(item, "originalname", item.name)
+        first = name not in seen
+        number = seen.setdefault(name, len(seen))
+        if not first or number % every:
+            yield item
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """The run's session, on HEADRACE_TEST_MASTER."""
