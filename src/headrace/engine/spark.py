@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from weakref import WeakKeyDictionary
@@ -90,6 +91,13 @@ AUDITING = {**READING, "spark.sql.parquet.filterPushdown": EPOCH_JOBS["spark.sql
 
 def child_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
     """A child of `spark` with its own settings and temporary views; the given session is left as it is."""
+    # `mapInArrow`, which makes no pandas frame, is built on what warns of pandas 3; in whichever thread it is called
+    warnings.filterwarnings(
+        "ignore",
+        "PySpark does not yet fully support pandas",
+        FutureWarning,
+        r"pyspark\.sql\.pandas\.functions",
+    )
     child = spark.newSession()
     _PARENTS[child] = _PARENTS.get(spark, spark)
     for key, value in settings.items():
