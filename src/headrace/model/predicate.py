@@ -44,7 +44,7 @@ class Compare:
     value: Value
 
     def __post_init__(self) -> None:
-        if self.value != self.value:  # one NaN object for all comparisons, so that they can be told to be equal
+        if self.value != self.value:  # one NaN object for all comparisons, so that they can be equal
             object.__setattr__(self, "value", math.nan)
 
     def __eq__(self, other: object) -> bool:
