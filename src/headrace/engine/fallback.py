@@ -17,6 +17,7 @@ from headrace.engine.files import check_chunks
 from headrace.engine.logview import LogIndex, log_frame
 from headrace.engine.records import RESULTS, ResultFile
 from headrace.engine.tasks import REPORT, REPORT_DDL
+from headrace.log.chunks import CODEC
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
 from headrace.model.query import Query, Stream, log_relation
 from headrace.model.window import SessionWindow, Window
@@ -127,7 +128,7 @@ def _writer(
                 writer = writer or pq.ParquetWriter(
                     path,
                     batch.schema,
-                    compression="lz4",
+                    compression=CODEC,
                     use_dictionary=["query", "epoch"],
                     write_statistics=["query"],
                 )

@@ -20,17 +20,13 @@ from headrace.engine.errors import file_caused, query_caused, spark_reason
 from headrace.engine.files import check_results
 from headrace.engine.joined import finish_joined, joined_rows
 from headrace.engine.records import ResultFile
-from headrace.log.sources import literal_path
+from headrace.engine.stored import read_results
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
 from headrace.model.errors import StorageError
 from headrace.model.query import Aggregation, Join, JoinedRows, Stream
 from headrace.model.types import Kind
 from headrace.model.window import SessionWindow, Window
 from headrace.planner.shared import query_signature
-
-
-def read_results(spark: SparkSession, root: Path, ddl: str, files: Iterable[ResultFile]) -> DataFrame:
-    return spark.read.schema(ddl).parquet(*(literal_path(str(root / file.path)) for file in files))
 
 
 def stored_rows(spark: SparkSession, root: Path, body: Aggregation, files: Iterable[ResultFile]) -> DataFrame:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.records import ResultFile
-from headrace.log.sources import literal_path
+from headrace.engine.stored import read_results
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.predicate import Operand
 from headrace.model.query import Join, JoinedRows, QueryId, Stream
@@ -53,7 +53,7 @@ def joined_rows(
         stored[column] = carried.operand.type.ddl
         shown.append(F.col(column).alias(carried.name))
     ddl = ", ".join(f"{name} {type_}" for name, type_ in stored.items())
-    rows = spark.read.schema(ddl).parquet(*(literal_path(str(root / file.path)) for file in files))
+    rows = read_results(spark, root, ddl, files)
     rows = rows.where(F.getbit(f"qs{slot // WORD}", F.lit(slot % WORD)) == 1)
     rows = rows.where(F.col("epoch") >= int(entry.first_epoch))
     if entry.last_epoch is not None:

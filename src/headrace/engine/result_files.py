@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.engine.records import ResultFile
+from headrace.log.chunks import CODEC
 
 FLUSH_ROWS = 1 << 17
 """So many rows are held back before they are written as a row group: few enough that memory is used again."""
@@ -37,7 +38,7 @@ def parquet_options(schema: pa.Schema) -> dict[str, Any]:
     return {
         "use_dictionary": runs,
         "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED") or None,
-        "compression": {name: "none" if name in bare else "lz4" for name in schema.names},
+        "compression": {name: "none" if name in bare else CODEC for name in schema.names},
         "write_statistics": ["query"],
     }
 

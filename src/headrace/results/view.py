@@ -9,9 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.catalog.queries import QueryEntry
-from headrace.engine.finish import finish_rows, read_results, window_rows
+from headrace.engine.finish import finish_rows, window_rows
 from headrace.engine.joined import finish_joined, joined_rows
 from headrace.engine.records import ResultFile
+from headrace.engine.stored import read_results
 from headrace.model.epoch import NEVER_US
 from headrace.model.query import Aggregation, Fallback, Join, Projection, Query, Stream
 from headrace.model.types import Column, Kind, SqlType

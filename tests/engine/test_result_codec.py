@@ -1,0 +1,81 @@
+"""Spark reads what is written, whatever the size of a dictionary, and the LZ4 files of older versions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.catalog.warehouse import Warehouse
+from headrace.engine.records import ResultFile
+from headrace.engine.result_files import ResultWriter, parquet_options, write_results
+from headrace.log.chunks import write_chunk
+from headrace.log.convert import to_table
+from log_samples import PURCHASES, rows_at
+
+SIZES = [128, 600, 1_100, 10_000, 131_000]
+"""How many queries: dictionary pages of 1 kB to 1 MB."""
+
+DDL = "query BIGINT, window_end TIMESTAMP, k0 STRING, a0 DOUBLE"
+
+
+def stored(queries: int) -> pa.Table:
+    """Result rows, one per query; each query and each key once, so that both dictionaries are large."""
+    numbers = np.arange(queries, dtype=np.int64)
+    return pa.table(
+        {
+            "query": numbers + 1,
+            "window_end": pa.array(numbers % 3, pa.timestamp("us", "UTC")),
+            "k0": pa.array([f"{n * 7919 % 1000003}" for n in range(queries)]),
+            "a0": numbers.astype(float),
+        }
+    )
+
+
+def codecs(path: Path) -> set[str]:
+    found = pq.read_metadata(path)
+    groups = [found.row_group(i) for i in range(found.num_row_groups)]
+    return {group.column(i).compression for group in groups for i in range(group.num_columns)}
+
+
+def test_nothing_that_spark_reads_is_written_with_lz4(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    chunk = write_chunk(warehouse.root, "log/purchases", to_table(rows_at(1, 2), PURCHASES), "ts", 0)
+    writer = ResultWriter(str(tmp_path), "one", 0)
+    writer.add("sig", stored(10), range(10))
+    (file,) = writer.finish()
+    write_results(stored(10), tmp_path / "merged.parquet")
+    paths = [tmp_path / chunk.path, tmp_path / file["path"], tmp_path / "merged.parquet"]
+    assert set.union(*map(codecs, paths)) <= {"SNAPPY", "UNCOMPRESSED"}
+
+
+@pytest.mark.spark
+def test_spark_reads_dictionaries_of_any_size(spark: Any, tmp_path: Path) -> None:
+    """LZ4 first, and filters first: a decompressor that has met a larger page before does not fail."""
+    from pyspark.sql import functions as F
+
+    from headrace.engine.spark import READING, child_session
+    from headrace.engine.stored import read_results
+
+    reader = child_session(spark, READING)
+    for codec in ("lz4", "current"):
+        for queries in SIZES:
+            table = stored(queries)
+            name = f"{codec}-{queries}.parquet"
+            if codec == "lz4":
+                options = parquet_options(table.schema)
+                options["compression"] = dict.fromkeys(table.column_names, "lz4")
+                pq.write_table(table, tmp_path / name, **options)
+            else:
+                write_results(table, tmp_path / name)
+            file = ResultFile("sig", name, queries, (tmp_path / name).stat().st_size, 0, 0, 1, queries, None)
+            rows = read_results(reader, tmp_path, DDL, [file])
+            last = rows.where(F.col("query") == queries).where(F.col("k0") == table["k0"][-1].as_py())
+            assert [row.a0 for row in last.collect()] == [queries - 1.0], name
+            assert rows.where(F.col("query") == 10**9).count() == 0
+            found = rows.selectExpr("count(*) n", "sum(a0) s", "count(DISTINCT k0) k").collect()[0]
+            assert tuple(found) == (queries, queries * (queries - 1) / 2, queries), name
