@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.engine.errors import spark_reason
+from headrace.guard import guarding
 from headrace.infos import QueryMetrics
 from headrace.model.errors import EngineError
 from headrace.results.audit import AuditReport
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.session import Session
 
 
+@guarding(lambda handle: handle._session)
 class QueryHandle:
     """A query by name. It stays usable after the drop: results outlive it."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from headrace.engine.spark import (
     active,
 )
 from headrace.engine.upkeep import may_hold
+from headrace.guard import guarding
 from headrace.handles import QueryHandle
 from headrace.health import Health
 from headrace.infos import (
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     pass
 
 
+@guarding(lambda session: session, free=frozenset({"close"}))
 class Session:
     """An open warehouse. Thread-safe; use it as a context manager, or call `close()`.
 
@@ -66,6 +69,7 @@ class Session:
     def __init__(self, path: str | Path, options: Options | None = None) -> None:
         """Use `headrace.open`, which documents the options."""
         options = self._options = options or Options()
+        self._pid = os.getpid()
         self._warehouse = Warehouse(path, read_only=options.read_only)
         if not options.read_only:
             self._warehouse.acquire()
@@ -326,8 +330,11 @@ class Session:
         return self._running
 
     def close(self) -> None:
-        """Stop, keep everything that was asked for, and let the warehouse go. Harmless when closed."""
-        if self._released:
+        """Stop, keep everything that was asked for, and let the warehouse go. Harmless when closed.
+
+        In a forked child it does nothing: the session, its lock and its Spark are the parent's.
+        """
+        if self._released or self._pid != os.getpid():
             return
         self._closed = True
         try:

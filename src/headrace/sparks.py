@@ -29,6 +29,11 @@ class SparkSessions:
             self._ours = found is None
             return found or start_session(self._master, self._config)
 
+    @property
+    def started(self) -> SparkSession | None:
+        """The session in use, when it has been asked for."""
+        return vars(self).get("main")
+
     @cached_property
     def jobs(self) -> SparkSession:
         """The session that epochs run in."""

@@ -226,3 +226,35 @@ def test_long_names_are_file_names_too(tmp_path: Path) -> None:
     assert len(set(names)) == 4
     for name in names:
         (tmp_path / name).touch()
+
+
+def test_a_forked_child_neither_holds_nor_frees_its_parents_lock(tmp_path: Path) -> None:
+    """
+    parent: acquire ── fork ──────────────────────── release ── (child lives) ── another writer acquires
+    child:               └─ not held, release does nothing ─────────────────────────┘
+    """
+    parent = Warehouse(tmp_path / "w")
+    parent.acquire("the parent")
+    told, tell = os.pipe()
+    wait, go_on = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            held = parent.held
+            parent.release()
+            os.write(tell, b"held" if held else b"free")
+            os.read(wait, 1)
+            code = 0
+        finally:
+            os._exit(code)
+    try:
+        assert os.read(told, 4) == b"free"
+        with pytest.raises(StorageError) as caught:
+            Warehouse(tmp_path / "w").acquire()
+        assert "the parent" in str(caught.value), "the child must not wipe out who holds it"
+        parent.release()
+        Warehouse(tmp_path / "w").acquire()
+    finally:
+        os.write(go_on, b"x")
+        assert os.waitpid(child, 0)[1] == 0

@@ -36,6 +36,7 @@ class Report:
     unexpected: Any = ()
     expected_rows: int = 2
     actual_rows: int = 2
+    error: str | None = None
 
 
 @dataclass

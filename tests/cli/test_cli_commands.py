@@ -268,3 +268,11 @@ def test_audit_that_differs_prints_the_rows_and_exits_with_1(run, session, missi
     assert result.exit_code == 1
     for part in ("DIFFERS", "missing", "NZ", "41", "unexpected", "SE"):
         assert part in result.stdout
+
+
+def test_audit_of_a_quarantined_query_says_why_and_exits_with_1(run, session):
+    session.infos = {"a": Info("a")}
+    session.reports["a"] = Report(False, error="[DIVIDE_BY_ZERO] Division by zero")
+    result = run("audit", "a")
+    assert result.exit_code == 1
+    assert "QUARANTINED" in result.stdout and "Division by zero" in result.stdout

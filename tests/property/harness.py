@@ -203,7 +203,7 @@ def _judge(
         if info.error is None:
             return None if not comparable else f"plain Spark fails, Headrace does not: {reason}"
         verdict.quarantined += 1
-        return None if query.audit().ok else "what came before the failure differs from plain Spark"
+        return None if not query.audit().differs else "what came before the failure differs from plain Spark"
     if info.error is not None:
         return f"quarantined, though plain Spark does not fail: {info.error}"
     final = steps[-1].watermark_us

@@ -59,7 +59,11 @@ def test_failing_queries_are_quarantined_and_the_others_deliver(open_session: Op
     )
     assert rows(counts) == [(1, 40), (2, 3), (3, BIG)]
     assert rows(levels) == [(0,), (1,)]
-    assert all(query.audit().ok for query in (*failing.values(), counts, levels))
+    for name, query in failing.items():
+        report = query.audit()
+        assert not report.ok and not report.differs, "a quarantined query is never ok"
+        assert report.error == info(hr, name).error and "QUARANTINED" in str(report)
+    assert counts.audit().ok and levels.audit().ok
 
 
 def test_a_failure_in_the_background_stops_nobody(open_session: Open) -> None:
@@ -122,7 +126,14 @@ def test_a_select_list_or_having_that_fails_over_aggregates_quarantines_its_quer
     assert (rows(broken), rows(having), rows(sound)) == ([(1.0,)], [(2,)], [(1,), (2,)])
     assert hr.execute("SELECT * FROM broken CROSS JOIN having_broken").to_pylist() == [{"r": 1.0, "n": 2}]
     assert broken.to_pandas().r.tolist() == [1.0]
-    assert broken.audit().ok and having.audit().ok and sound.audit().ok
+    for report in (broken.audit(), having.audit()):
+        assert not report.ok and not report.differs and "DIVIDE_BY_ZERO" in (report.error or "")
+    assert sound.audit().ok
+    first = hr.create_query("SELECT 1 / (level - level) AS r FROM sales", name="first")
+    hr.append("sales", [sale(30)])
+    hr.run_available()
+    report = first.audit()
+    assert not report.ok and "DIVIDE_BY_ZERO" in str(report), "quarantined in its first epoch"
 
 
 def test_rows_that_cannot_be_read_are_an_error_in_our_words(open_session: Open, tmp_path: Path) -> None:

@@ -1,4 +1,8 @@
-"""One writer per warehouse, by an advisory lock that dies with its process."""
+"""One writer per warehouse, by an advisory lock that dies with its process.
+
+A forked child inherits the open file, and with it the kernel's lock. It lets go of the file as soon as it runs, so that
+it neither keeps the lock alive after its parent has gone nor frees it while the parent writes.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import socket
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
+from weakref import WeakSet
 
 from headrace.model.errors import StorageError
 
@@ -19,36 +23,45 @@ class WriterLock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: IO[str] | None = None
+        self._handle: int | None = None
+        _LOCKS.add(self)
 
     @property
     def held(self) -> bool:
-        return self._file is not None
+        return self._handle is not None
 
     def acquire(self, command: str | None = None) -> None:
         """Take the lock, or raise WAREHOUSE_HELD naming who has it. Taking it twice is harmless."""
-        if self._file is not None:
+        if self._handle is not None:
             return
-        file = open(self._path, "a+", encoding="utf-8")  # noqa: SIM115 - lives as long as the lock
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = self.holder()
-            file.close()
+            os.close(handle)
             raise _held(self._path.parent, holder) from None
-        file.truncate(0)
         since = datetime.now(UTC).isoformat(timespec="seconds")
         who = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
-        json.dump({**who, "command": command or " ".join(sys.argv)[:500]}, file)
-        file.flush()
-        self._file = file
+        text = json.dumps({**who, "command": command or " ".join(sys.argv)[:500]})
+        os.ftruncate(handle, 0)
+        os.write(handle, text.encode())
+        self._handle = handle
 
     def release(self) -> None:
         """Give the lock back; harmless when it is not held."""
-        if self._file is not None:
-            self._file.truncate(0)
-            self._file.close()
-            self._file = None
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.ftruncate(handle, 0)
+            # said aloud, because a process that was started from this one may still have the file open
+            fcntl.flock(handle, fcntl.LOCK_UN)
+            os.close(handle)
+
+    def _forget(self) -> None:
+        """In a forked child: the lock is the parent's. Closing the file here does not free it there."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
 
     def holder(self) -> dict[str, object]:
         """What the holder wrote about itself; empty when nobody holds it or it has not written yet."""
@@ -57,6 +70,17 @@ class WriterLock:
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
+
+
+_LOCKS: WeakSet[WriterLock] = WeakSet()
+
+
+def _forget_locks() -> None:
+    for lock in list(_LOCKS):
+        lock._forget()
+
+
+os.register_at_fork(after_in_child=_forget_locks)
 
 
 def _held(root: Path, holder: dict[str, object]) -> StorageError:

@@ -43,6 +43,10 @@ class AuditReport(Protocol):
     def expected_rows(self) -> int: ...
     @property
     def actual_rows(self) -> int: ...
+    @property
+    def error(self) -> str | None:
+        """Why the query was quarantined; it is not ok then."""
+        ...
 
 
 class QueryHandle(Protocol):

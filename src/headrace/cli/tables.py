@@ -141,7 +141,9 @@ def render_audits(audits: Sequence[tuple[str, AuditReport]]) -> RenderableType:
     table.add_column("Headrace rows", justify="right")
     table.add_column("verdict")
     for name, report in audits:
-        verdict = Text("equal", "green") if report.ok else Text("DIFFERS", "bold red")
+        verdict = Text("equal", "green")
+        if not report.ok:
+            verdict = Text("DIFFERS" if report.error is None else "QUARANTINED", "bold red")
         table.add_row(Text(name), f"{report.expected_rows:,}", f"{report.actual_rows:,}", verdict)
     return table
 
@@ -149,6 +151,8 @@ def render_audits(audits: Sequence[tuple[str, AuditReport]]) -> RenderableType:
 def render_difference(name: str, report: AuditReport, limit: int = 10) -> RenderableType:
     """The first rows that only Spark has, and those that only Headrace has."""
     parts: list[RenderableType] = []
+    if report.error is not None:
+        parts.append(Text(f"{name}: it was quarantined: {report.error}", "bold"))
     for title, data in (
         ("missing: plain Spark has these rows, Headrace does not", report.missing),
         ("unexpected: Headrace has these rows, plain Spark does not", report.unexpected),

@@ -67,3 +67,12 @@ def epoch_failed(epoch: int, error: Exception) -> EngineError:
         detail=spark_reason(error),
         hint="nothing was committed; fix the cause and run again, the epoch is replayed as it was sealed",
     )
+
+
+def spark_gone() -> EngineError:
+    return EngineError(
+        "SPARK_GONE",
+        "Spark is gone: its process has ended, or its session was stopped",
+        detail="what was acknowledged is in the warehouse: tuples, queries and delivered rows",
+        hint="close this session and open the warehouse again; it goes on where it stopped",
+    )

@@ -83,6 +83,20 @@ def start_session(master: str = "local[*]", config: Mapping[str, str] | None = N
     return builder.getOrCreate()
 
 
+def is_stopped(spark: SparkSession) -> bool:
+    """Whether somebody called `stop()` on the session, or another one of its context. Asks nobody, so it is cheap."""
+    return spark.sparkContext._jsc is None
+
+
+def is_gone(spark: SparkSession) -> bool:
+    """Whether there is no Spark behind a session any more: it was stopped, or its process has died."""
+    context = spark.sparkContext
+    try:
+        return context._jsc is None or bool(context._jsc.sc().isStopped())
+    except Exception:  # nobody answers
+        return True
+
+
 READING = MEANING
 """For results: their files have bounds of the query's number only, which are safe to push filters down to."""
 

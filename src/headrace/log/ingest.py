@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
+BATCH_SECONDS = 10.0
+"""For so long a batch under way may go on when its source is stopped."""
+
+
 def open_ingest(
     spark: SparkSession, warehouse: Warehouse, arrivals: Arrivals, stream: Stream, source: Source
 ) -> Ingest | FolderIngest:
@@ -66,7 +70,8 @@ class Ingest:
         self._passing: StreamingQuery | None = None
         self._period = "1 second"
         self._error: LogError | None = None
-        self._lock = threading.Lock()
+        self._lock, self._taking = threading.Lock(), threading.Lock()
+        self._ending = False
 
     def check(self) -> None:
         """LogError when the source cannot even be opened: no such directory, an option Spark does not take."""
@@ -113,13 +118,20 @@ class Ingest:
         """Stop reading; what was read stays. Harmless when it is not running."""
         passing = self._passing
         if passing is not None:
-            passing.stop()
+            self._end(passing)
         with self._lock:
             query, self._query = self._query, None
         if query is not None:
             if query.exception() is not None and self._error is None:
                 self._error = self._failure(query.exception())
-            query.stop()
+            self._end(query)
+
+    def _end(self, query: StreamingQuery) -> None:
+        """Stop a query between two batches: one that is torn from a batch prints pages of what it met there."""
+        self._ending = True
+        if self._taking.acquire(timeout=BATCH_SECONDS):
+            self._taking.release()
+        query.stop()
 
     def health(self) -> LogError | None:
         """Why the ingest stopped by itself; None while all is well. One whose job was cancelled is started again."""
@@ -141,7 +153,7 @@ class Ingest:
         return self._error or spark_error(error, f"the source of stream `{self._stream.name}` failed")
 
     def _start(self, trigger: dict[str, Any]) -> StreamingQuery:
-        self._error = None
+        self._error, self._ending = None, False
         self._checkpoint.mkdir(parents=True, exist_ok=True)
         try:
             frame = self._source.load(self._spark, self._stream)
@@ -160,13 +172,27 @@ class Ingest:
         return parquet and not hidden
 
     def _take(self, frame: DataFrame, number: int) -> None:
-        """One batch of Spark's: chunks, then the arrival that names them."""
-        try:
-            self._take_batch(frame, number)
-        except LogError as error:
-            if not job_cancelled(error):
-                self._error = error
-            raise
+        """One batch of Spark's: chunks, then the arrival that names them.
+
+        What it raises is short and has no cause: Spark searches the text with a pattern that overflows the stack on a
+        page of Java, and prints that.
+        """
+        with self._taking:
+            try:
+                if self._ending:
+                    raise LogError(
+                        "INGEST_STOPPED", f"the source of stream `{self._stream.name}` was stopped"
+                    )
+                self._take_batch(frame, number)
+            except LogError as error:
+                if not (self._ending or job_cancelled(error)):
+                    self._error = error
+                short = LogError(error.code, error.message, detail=error.detail, hint=error.hint)
+            except Exception as error:
+                short = spark_error(error, f"a batch of stream `{self._stream.name}` could not be taken in")
+            else:
+                return
+        raise short
 
     def _take_batch(self, frame: DataFrame, number: int) -> None:
         batch = Batch(self._identity(), number)

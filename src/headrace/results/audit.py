@@ -22,6 +22,7 @@ from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.query import Fallback, Join, Stream
 from headrace.model.window import SessionWindow, Window
 from headrace.results.compare import compare_rows
+from headrace.results.rounding import input_scale, rounding_noise
 from headrace.results.view import query_frame, readable
 
 SHOWN = 20
@@ -31,7 +32,8 @@ SHOWN = 20
 class AuditReport:
     """What an audit found. `missing` and `unexpected` hold the first differing rows as dicts.
 
-    `note` says what part of the query's life was compared, when it was not all of it.
+    `note` says what part of the query's life was compared, when it was not all of it. `error` is why the query was
+    quarantined: such a query is never ok, because plain Spark would have gone on or failed, and its rows end early.
     """
 
     query: str
@@ -43,10 +45,19 @@ class AuditReport:
     missing_rows: int
     unexpected_rows: int
     note: str | None = None
+    error: str | None = None
+
+    @property
+    def differs(self) -> bool:
+        """Whether rows are missing or unexpected in what was compared."""
+        return bool(self.missing_rows or self.unexpected_rows)
 
     def __str__(self) -> str:
         if self.ok:
             return f"{self.query}: ok, {self.actual_rows} rows equal plain Spark's"
+        if self.error is not None and not self.differs:
+            equal = f"the {self.actual_rows} rows it delivered before equal plain Spark's"
+            return f"{self.query}: QUARANTINED ({self.error}); {equal}"
         return (
             f"{self.query}: DIFFERS from plain Spark: {self.missing_rows} rows missing, "
             f"{self.unexpected_rows} unexpected ({self.expected_rows} expected, {self.actual_rows} found)"
@@ -89,9 +100,10 @@ def audit_query(
     span = audit_span(entry, streams, sealer, committed, expired)
     query = entry.query
     if span is None:
-        return AuditReport(
-            query.name, True, 0, 0, (), (), 0, 0, "the query has not been active in any epoch yet"
-        )
+        note = "the query has not been active in any epoch yet"
+        if entry.error is not None:
+            note = "the query was quarantined in its first epoch"
+        return AuditReport(query.name, entry.error is None, 0, 0, (), (), 0, 0, note, entry.error)
     after_us = max(span.after_us, NEVER_US if whole_after_us is None else whole_after_us)
     ends = (after_us, span.until_us)
     try:
@@ -111,17 +123,20 @@ def audit_query(
             began_us=span.began_us,
         )
         actual = list(_rows(view))
+        missing, unexpected = compare_rows(expected, actual)
+        if missing and unexpected:  # perhaps only what is left of terms that cancel
+            noise = rounding_noise(query.plan.log_sql, input_scale(spark, streams, query.plan.log_sql))
+            missing, unexpected = compare_rows(missing, unexpected, noise)
     except HeadraceError:
         raise
     except Exception as error:
         raise EngineError(
             "AUDIT_FAILED", f"query `{query.name}` could not be audited", detail=spark_reason(error)
         ) from error
-    missing, unexpected = compare_rows(expected, actual)
     names = [column.name for column in query.plan.columns]
     return AuditReport(
         query=query.name,
-        ok=not missing and not unexpected,
+        ok=not missing and not unexpected and entry.error is None,
         expected_rows=len(expected),
         actual_rows=len(actual),
         missing=tuple(dict(zip(names, row, strict=True)) for row in missing[:SHOWN]),
@@ -129,6 +144,7 @@ def audit_query(
         missing_rows=len(missing),
         unexpected_rows=len(unexpected),
         note=span.note,
+        error=entry.error,
     )
 
 

@@ -1,4 +1,4 @@
-"""Multisets of rows compared as the audit compares them: exactly, but floats within a relative tolerance."""
+"""Multisets of rows compared as the audit compares them: exactly, but floats within a tolerance."""
 
 from __future__ import annotations
 
@@ -11,18 +11,24 @@ Row = tuple[Any, ...]
 TOLERANCE = 1e-9
 
 
-def compare_rows(expected: Iterable[Row], actual: Iterable[Row]) -> tuple[list[Row], list[Row]]:
+def compare_rows(
+    expected: Iterable[Row], actual: Iterable[Row], noise: float = 0.0
+) -> tuple[list[Row], list[Row]]:
     """(rows that are missing, rows that are unexpected). Linear when all is well.
+
+    Floats may also differ by `noise`, whatever their size.
 
     >>> compare_rows([(1, 2.0), (1, 2.0)], [(1, 2.0 + 1e-12), (2, 2.0)])
     ([(1, 2.0)], [(2, 2.0)])
+    >>> compare_rows([(1, 0.0)], [(1, -1.8e-17)], noise=1e-12)
+    ([], [])
     """
     wanted, found = _group(expected), _group(actual)
     missing: list[Row] = []
     unexpected: list[Row] = []
     for key in wanted.keys() | found.keys():
         left, right = wanted.get(key, []), found.get(key, [])
-        lost, extra = _match(*_merge(left, right))
+        lost, extra = _match(*_merge(left, right, noise), noise)
         missing += lost
         unexpected += extra
     return missing, unexpected
@@ -66,12 +72,13 @@ def _order(value: float) -> tuple[bool, float]:
     return (math.isnan(value), 0.0 if math.isnan(value) else value)
 
 
-def same_row(left: Row, right: Row) -> bool:
-    return all(same_value(a, b) for a, b in zip(left, right, strict=True))
+def same_row(left: Row, right: Row, noise: float = 0.0) -> bool:
+    return all(same_value(a, b, noise) for a, b in zip(left, right, strict=True))
 
 
-def same_value(left: Any, right: Any) -> bool:
-    """Equal, or floats within the relative tolerance; NaN equals NaN. Structs, maps and arrays by their parts.
+def same_value(left: Any, right: Any, noise: float = 0.0) -> bool:
+    """Equal, or floats within the relative tolerance or `noise`; NaN equals NaN. Structs, maps and arrays by their
+    parts.
 
     >>> same_value({"x": [0.1 + 0.2, None]}, {"x": [0.3, None]}), same_value([1.0], [1.0, 2.0])
     (True, False)
@@ -79,22 +86,26 @@ def same_value(left: Any, right: Any) -> bool:
     if isinstance(left, float) and isinstance(right, float):
         if math.isnan(left) or math.isnan(right):
             return math.isnan(left) and math.isnan(right)
-        return left == right or math.isclose(left, right, rel_tol=TOLERANCE, abs_tol=0.0)
+        return left == right or math.isclose(left, right, rel_tol=TOLERANCE, abs_tol=noise)
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(same_value(left[name], right[name]) for name in left)
+        return left.keys() == right.keys() and all(
+            same_value(left[name], right[name], noise) for name in left
+        )
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        return len(left) == len(right) and all(map(same_value, left, right))
+        return len(left) == len(right) and all(
+            same_value(a, b, noise) for a, b in zip(left, right, strict=True)
+        )
     return bool(left == right)
 
 
-def _merge(left: Sequence[Row], right: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+def _merge(left: Sequence[Row], right: Sequence[Row], noise: float) -> tuple[list[Row], list[Row]]:
     """What is left of each side when rows that meet in order are struck out."""
     lost, extra, r = [], [], 0
     for row in left:
-        while r < len(right) and not same_row(row, right[r]) and _place(right[r]) < _place(row):
+        while r < len(right) and not same_row(row, right[r], noise) and _place(right[r]) < _place(row):
             extra.append(right[r])
             r += 1
-        if r < len(right) and same_row(row, right[r]):
+        if r < len(right) and same_row(row, right[r], noise):
             r += 1
         else:
             lost.append(row)
@@ -105,13 +116,13 @@ def _place(row: Row) -> list[tuple[bool, float]]:
     return [_order(value) for value in _floats(row)]
 
 
-def _match(left: Sequence[Row], right: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+def _match(left: Sequence[Row], right: Sequence[Row], noise: float) -> tuple[list[Row], list[Row]]:
     """The same in any order: rounding may have put rows of several floats in another."""
     rest = list(right)
     lost = []
     for row in left:
         for i, other in enumerate(rest):
-            if same_row(row, other):
+            if same_row(row, other, noise):
                 del rest[i]
                 break
         else:
