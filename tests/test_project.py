@@ -29,6 +29,7 @@ LAYERS = (
         "opening",
         "options",
         "sparks",
+        "guard",
         "defining",
         "handles",
         "infos",
