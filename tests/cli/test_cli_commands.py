@@ -5,11 +5,12 @@ import json
 import pandas as pd
 import pyarrow as pa
 import pytest
-from cli_fakes import Info, Report
 from click.testing import CliRunner
 
+from cli_fakes import Info, Report
 from headrace.catalog.queries import QueryState
-from headrace.cli.main import cli
+from headrace.cli import tables
+from headrace.cli.main import COMMANDS, cli
 from headrace.model.errors import SqlError
 
 ROWS = pa.table({"country": ["US", None], "spend": [1.5, 20.0]})
@@ -18,11 +19,11 @@ ROWS = pa.table({"country": ["US", None], "spend": [1.5, 20.0]})
 def test_help_lists_exactly_the_commands_there_are():
     result = CliRunner().invoke(cli, ["--help"])
     assert result.exit_code == 0
-    assert sorted(cli.commands) == ["audit", "bench", "demo", "explain", "queries", "sql"]
-    assert all(name in result.output for name in cli.commands)
+    assert list(COMMANDS) == ["demo", "run", "serve", "sql", "queries", "explain", "audit", "bench"]
+    assert all(f"\n  {name} " in result.output for name in COMMANDS)
 
 
-@pytest.mark.parametrize("command", sorted(cli.commands))
+@pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_every_command_explains_itself(command):
     result = CliRunner().invoke(cli, [command, "--help"])
     assert result.exit_code == 0
@@ -52,7 +53,7 @@ def test_bench_refuses_what_it_does_not_know(run):
 )
 def test_bench_measures_all_kinds_unless_told_or_in_a_hurry(run, monkeypatch, arguments, kinds):
     asked = []
-    monkeypatch.setattr("headrace.cli.main.run_bench", lambda options: asked.append(options) or True)
+    monkeypatch.setattr("headrace.cli.bench_command.run_bench", lambda options: asked.append(options) or True)
     assert run("bench", *arguments).exit_code == 0
     assert [options.workloads for options in asked] == [kinds]
 
@@ -82,8 +83,20 @@ def test_sql_reads_standard_input(run, session):
 
 
 def test_sql_creates_the_warehouse(run, session, tmp_path):
-    assert run("sql", "-e", "SHOW STREAMS", "--warehouse", str(tmp_path / "new")).exit_code == 0
+    result = run("sql", "-e", "CREATE STREAM s (ts TIMESTAMP)", "--warehouse", str(tmp_path / "new"))
+    assert result.exit_code == 0
     assert (tmp_path / "new" / "format.json").exists()
+    assert session.read_only is False
+    assert f"headrace run --warehouse {tmp_path / 'new'}" in result.stderr.replace("\n", "")
+
+
+def test_sql_that_only_reads_needs_a_warehouse_and_no_lock(run, session, tmp_path):
+    result = run("sql", "-e", "SHOW STREAMS", "--warehouse", str(tmp_path / "typo"))
+    assert result.exit_code == 2
+    assert "NO_WAREHOUSE" in result.stderr
+    assert not (tmp_path / "typo").exists()
+    assert run("sql", "-e", "SHOW STREAMS", "-e", "SELECT 1").exit_code == 0
+    assert session.read_only is True
 
 
 def test_sql_prints_csv_and_json(run, session):
@@ -212,6 +225,14 @@ def test_queries_by_state(run, session):
     result = run("queries", "--state", "dropped")
     assert "gone" in result.stdout
     assert "kept" not in result.stdout
+
+
+def test_queries_of_an_unknown_state_are_refused_with_the_list(run, session):
+    result = run("queries", "--state", "foo")
+    assert result.exit_code == 2
+    assert all(state.value in result.stderr for state in QueryState)
+    assert set(tables.STATE_STYLES) == {state.value for state in QueryState}
+    assert session.opened == 0
 
 
 def test_queries_of_an_empty_warehouse(run):

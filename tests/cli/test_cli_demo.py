@@ -3,13 +3,13 @@
 import io
 
 import pytest
-from cli_fakes import FakeClock, FakeSession, Info, Report
 from rich.console import Console
 
+from cli_fakes import FakeClock, FakeSession, Info, Report
 from headrace.catalog.lock import WriterLock
 from headrace.catalog.warehouse import Warehouse
 from headrace.cli.demo import MARKER, DemoOptions, choose_sample, plan_visits, prepare_directory, run_demo
-from headrace.cli.demo_view import LiveView, PlainView, Snapshot, render_line
+from headrace.cli.live import LiveView, PlainView, Snapshot, render_line
 from headrace.model.errors import StorageError
 
 SHORT = DemoOptions(seconds=10, queries=60, rate=1_000, seed=3, audits=5)
@@ -141,7 +141,7 @@ BUSY = Snapshot(
     event_time_latencies=(2.0, 3.0),
     deployment_latencies=(0.1,),
     rate_history=(1.0, 2.0),
-    events=("+ fraud_alert_0001",),
+    news=("+ fraud_alert_0001",),
     errors=("[bold]x: BAD",),
 )
 

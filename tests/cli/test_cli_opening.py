@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 import headrace
 from headrace.catalog.warehouse import Warehouse
-from headrace.cli.demo import _ctrl_c_sets
 from headrace.cli.main import cli
 from headrace.cli.opening import check_is_warehouse, open_warehouse
+from headrace.cli.stopping import stop_signals
 from headrace.model.errors import StorageError
 
 
@@ -87,11 +87,12 @@ def test_a_warehouse_of_another_version_is_refused_before_spark_starts(tmp_path)
     assert caught.value.code == "WAREHOUSE_VERSION"
 
 
-def test_the_first_ctrl_c_asks_and_the_second_interrupts():
-    before, event = signal.getsignal(signal.SIGINT), threading.Event()
-    with _ctrl_c_sets(event):
-        signal.raise_signal(signal.SIGINT)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_asks_and_the_second_interrupts(number):
+    before, event = signal.getsignal(number), threading.Event()
+    with stop_signals(event):
+        signal.raise_signal(number)
         assert event.is_set()
         with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is before
+            signal.raise_signal(number)
+    assert signal.getsignal(number) is before

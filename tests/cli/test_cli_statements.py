@@ -67,9 +67,20 @@ def test_ctrl_c_forgets_the_unfinished_statement():
     assert prompted(["SELECT nonsense", KeyboardInterrupt(), "SHOW STREAMS;"])[0] == ["SHOW STREAMS"]
 
 
-def test_ctrl_c_at_an_empty_prompt_is_passed_on():
-    with pytest.raises(KeyboardInterrupt):
-        prompted([KeyboardInterrupt()])
+def test_ctrl_c_never_leaves_the_prompt():
+    assert prompted([KeyboardInterrupt(), KeyboardInterrupt(), "SHOW STREAMS;"])[0] == ["SHOW STREAMS"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "ran"),
+    [("help", "HELP"), ("HELP;", "HELP"), ("?", "HELP"), ("help create stream", "HELP create stream")],
+)
+def test_help_works_as_typed(typed, ran):
+    assert prompted([typed])[0] == [ran]
+
+
+def test_help_inside_a_statement_is_a_word_of_it():
+    assert prompted(["SELECT *", "help", "FROM q;"])[0] == ["SELECT *\nhelp\nFROM q"]
 
 
 def test_prompt_ignores_blank_lines():

@@ -16,9 +16,16 @@ from rich.text import Text
 from headrace.model.errors import HeadraceError
 
 
+class _Output(Console):
+    """A console that leaves it to the command what happens when nobody reads its output any more."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def out() -> Console:
     """The console for results. Made anew per use, so that a redirected `sys.stdout` is respected."""
-    return Console(highlight=False)
+    return _Output(highlight=False)
 
 
 def err() -> Console:

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import signal
-import threading
-import time
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -22,15 +17,16 @@ from headrace.catalog.lock import WriterLock
 from headrace.catalog.warehouse import local_directory
 from headrace.cli import console as consoles
 from headrace.cli import tables
-from headrace.cli.demo_view import Snapshot, View, view_for
 from headrace.cli.face import AuditReport, Opener, QueryInfo, Session
+from headrace.cli.live import Snapshot, View, view_for
+from headrace.cli.monitor import Monitor
 from headrace.cli.opening import opened
+from headrace.cli.stopping import Clock, WallClock, stop_signals
 from headrace.model.errors import HeadraceError, StorageError
 from headrace.workloads import gaming
 
 TICK_S = 0.25
 APPEND_EVERY_S = 0.5
-RATE_OVER_S = 5.0
 MARKER = ".headrace-demo"
 
 
@@ -50,30 +46,6 @@ class Visit:
     query: gaming.AdHocQuery
     arrives_s: float
     leaves_s: float | None
-
-
-class Clock(Protocol):
-    @property
-    def stopped(self) -> threading.Event: ...
-
-    def now(self) -> float:
-        """Seconds since 1970; event time is what it says."""
-        ...
-
-    def pause(self, seconds: float) -> bool:
-        """Wait; True when somebody asked to stop meanwhile."""
-        ...
-
-
-@dataclass(slots=True)
-class WallClock:
-    stopped: threading.Event = field(default_factory=threading.Event)
-
-    def now(self) -> float:
-        return time.time()
-
-    def pause(self, seconds: float) -> bool:
-        return self.stopped.wait(max(0.0, seconds))
 
 
 def plan_visits(options: DemoOptions) -> tuple[Visit, ...]:
@@ -110,11 +82,7 @@ class Demo:
         self._dropped: set[str] = set()
         self._events: deque[str] = deque(maxlen=8)
         self._errors: list[str] = []
-        self._inputs: deque[tuple[float, int]] = deque()
-        self._latencies: deque[float] = deque(maxlen=1_000)
-        self._rates: deque[float] = deque(maxlen=120)
-        self._actives: deque[float] = deque(maxlen=120)
-        self._seen_epoch = -1
+        self._monitor = Monitor(session)
 
     @property
     def created(self) -> frozenset[str]:
@@ -180,34 +148,14 @@ class Demo:
         self._events.append(f"- {query.name}")
 
     def _snapshot(self, elapsed: float) -> Snapshot:
-        metrics = self._session.metrics()
-        self._inputs.append((elapsed, metrics.input_rows))
-        while len(self._inputs) > 2 and self._inputs[0][0] < elapsed - RATE_OVER_S:
-            self._inputs.popleft()
-        (since, before), (until, after) = self._inputs[0], self._inputs[-1]
-        rate = (after - before) / (until - since) if until > since else 0.0
-        if metrics.epoch != self._seen_epoch:
-            self._seen_epoch = metrics.epoch
-            self._rates.append(rate)
-            self._actives.append(metrics.active_queries)
-            if metrics.event_time_latency is not None:
-                self._latencies.append(metrics.event_time_latency)
-        return Snapshot(
-            elapsed_s=elapsed,
-            total_s=self._options.seconds,
-            epoch=metrics.epoch,
-            epoch_seconds=metrics.last_epoch_seconds,
-            active=metrics.active_queries,
+        numbers, total = self._monitor.numbers(elapsed), self._options.seconds
+        return replace(
+            numbers,
+            total_s=total,
+            title=f"One stream, {numbers.active:,} queries · {elapsed:.0f} of {total} s · Ctrl-C ends it",
             created=len(self._created),
             dropped=len(self._dropped),
-            input_rate=rate,
-            result_rows=metrics.result_rows,
-            late_rows=metrics.late_rows,
-            event_time_latencies=tuple(self._latencies),
-            deployment_latencies=tuple(metrics.deployment_latencies),
-            rate_history=tuple(self._rates),
-            active_history=tuple(self._actives),
-            events=tuple(reversed(self._events)),
+            news=tuple(reversed(self._events)),
             errors=tuple(self._errors),
         )
 
@@ -227,7 +175,7 @@ def run_demo(opener: Opener, warehouse: str, options: DemoOptions, clock: Clock 
             soft_wrap=True,
         )
         demo = Demo(session, options, clock)
-        with _ctrl_c_sets(clock.stopped), view_for(screen) as view:
+        with stop_signals(clock.stopped), view_for(screen) as view:
             last = demo.play(view)
         if clock.stopped.is_set():
             screen.print("Stopped early. (Ctrl-C again leaves at once.)", style="yellow")
@@ -281,25 +229,6 @@ def choose_sample(infos: Sequence[QueryInfo], count: int, seed: int) -> tuple[st
 
 def _quarantined(infos: Sequence[QueryInfo]) -> list[QueryInfo]:
     return [info for info in infos if info.error]
-
-
-@contextmanager
-def _ctrl_c_sets(event: threading.Event) -> Iterator[None]:
-    """The first Ctrl-C sets `event`, the second interrupts. (Spark's own handler would cancel the epoch.)"""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def on_interrupt(number: int, frame: object) -> None:
-        if event.is_set():
-            raise KeyboardInterrupt
-        event.set()
-
-    previous = signal.signal(signal.SIGINT, on_interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 def _audit_sample(session: Session, screen: Console, names: Sequence[str]) -> list[tuple[str, AuditReport]]:

@@ -2,92 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-import pyarrow as pa
+from headrace.service.face import (
+    AuditReport,
+    QueryHandle,
+    QueryInfo,
+    Served,
+    SessionMetrics,
+    StreamInfo,
+)
 
 
-class QueryInfo(Protocol):
-    """One line of `hr.queries()`; dropped queries are listed too, because their results stay."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def state(self) -> object: ...
-    @property
-    def stream(self) -> str: ...
-    @property
-    def text(self) -> str: ...
-    @property
-    def first_epoch(self) -> int | None: ...
-    @property
-    def last_epoch(self) -> int | None: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def error(self) -> object: ...
-
-
-class AuditReport(Protocol):
-    """What `q.audit()` found; `missing` and `unexpected` hold the first differing rows."""
-
-    @property
-    def ok(self) -> bool: ...
-    @property
-    def missing(self) -> Any: ...
-    @property
-    def unexpected(self) -> Any: ...
-    @property
-    def expected_rows(self) -> int: ...
-    @property
-    def actual_rows(self) -> int: ...
-    @property
-    def error(self) -> str | None:
-        """Why the query was quarantined; it is not ok then."""
-        ...
-
-
-class QueryHandle(Protocol):
+class LocalQuery(QueryHandle, Protocol):
     def to_pandas(self) -> Any: ...
-    def explain(self) -> str: ...
-    def audit(self) -> AuditReport: ...
 
 
-class SessionMetrics(Protocol):
-    """Counters since the session opened; latencies in seconds."""
+class Session(Served, Protocol):
+    """A session in this process: one that may also write, feed streams and run epochs."""
 
-    @property
-    def epoch(self) -> int:
-        """The last committed epoch, below 0 before the first."""
-        ...
-
-    @property
-    def active_queries(self) -> int: ...
-    @property
-    def input_rows(self) -> int: ...
-    @property
-    def result_rows(self) -> int: ...
-    @property
-    def late_rows(self) -> int: ...
-    @property
-    def last_epoch_seconds(self) -> float: ...
-    @property
-    def last_epoch_rows(self) -> int: ...
-
-    @property
-    def event_time_latency(self) -> float | None:
-        """Commit time minus event time of the last epoch's newest result, None when it had none."""
-        ...
-
-    @property
-    def deployment_latencies(self) -> Sequence[float]:
-        """From the request to the start of the query, the most recent requests last."""
-        ...
-
-
-class Session(Protocol):
     def create_stream(self, name: str, schema: str, *, event_time: str, watermark: str) -> Any: ...
     def create_query(self, sql: str, name: str) -> Any: ...
     def drop_query(self, name: str) -> Any: ...
@@ -96,14 +30,23 @@ class Session(Protocol):
     def run_available(self) -> Any: ...
     def start(self, interval: str) -> Any: ...
     def stop(self) -> Any: ...
-    def query(self, name: str) -> QueryHandle: ...
-    def queries(self) -> Sequence[QueryInfo]: ...
-    def explain(self) -> str: ...
-    def metrics(self) -> SessionMetrics: ...
-    def execute(self, statement: str) -> str | pa.Table: ...
+    def query(self, name: str) -> LocalQuery: ...
 
 
 class Opener(Protocol):
     """Opens a warehouse for the length of a `with` block."""
 
     def __call__(self, warehouse: str, *, read_only: bool = False) -> AbstractContextManager[Session]: ...
+
+
+__all__ = [
+    "AuditReport",
+    "LocalQuery",
+    "Opener",
+    "QueryHandle",
+    "QueryInfo",
+    "Served",
+    "Session",
+    "SessionMetrics",
+    "StreamInfo",
+]

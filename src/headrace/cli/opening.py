@@ -11,8 +11,9 @@ from contextlib import contextmanager
 
 from headrace.catalog.warehouse import Warehouse, local_directory
 from headrace.cli.console import spinner
-from headrace.cli.face import Opener, Session
+from headrace.cli.face import Opener, Served, Session
 from headrace.model.errors import HeadraceError, StorageError
+from headrace.service.client import connect
 
 
 def check_is_warehouse(path: str) -> None:
@@ -23,9 +24,21 @@ def check_is_warehouse(path: str) -> None:
             "NO_WAREHOUSE",
             f"there is no warehouse at {path}",
             detail="the directory is something else" if directory.is_dir() else "there is no such directory",
-            hint="name one with --warehouse DIR, or make one with `headrace sql` or `headrace demo`",
+            hint="name one with --warehouse DIR, or make one with `headrace run` or `headrace demo`",
         )
     Warehouse(directory, read_only=True)
+
+
+@contextmanager
+def reached(opener: Opener, warehouse: str, *, read_only: bool) -> Iterator[Served]:
+    """Whoever runs the warehouse now, through its service; without one, a session of our own on it."""
+    with spinner("Waiting for the service of this warehouse", plain=False):
+        remote = connect(warehouse)
+    if remote is not None:
+        yield remote
+        return
+    with opened(opener, warehouse, read_only=read_only) as session:
+        yield session
 
 
 @contextmanager
@@ -69,17 +82,25 @@ def _hush_pyspark() -> None:
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
 
+_redirected = False
+
+
 @contextmanager
 def _spark_chatter_in_a_file() -> Iterator[None]:
     """Send what the JVM and its workers write to stderr to a file; Python's `sys.stderr` stays as it was.
 
-    The file is removed unless the block fails unexpectedly; then the exception carries a note that names it.
+    The file is removed unless the block fails unexpectedly; then the exception carries a note that names it. Inside
+    such a block another one changes nothing.
     """
+    global _redirected
+    if _redirected:
+        yield
+        return
     descriptor, path = tempfile.mkstemp(prefix="headrace-spark-", suffix=".log")
     python_stderr, screen = sys.stderr, os.dup(2)
     sys.stderr = os.fdopen(os.dup(screen), "w", buffering=1)
     os.dup2(descriptor, 2)
-    keep = False
+    keep, _redirected = False, True
     try:
         yield
     except (HeadraceError, KeyboardInterrupt, SystemExit, GeneratorExit):
@@ -89,6 +110,7 @@ def _spark_chatter_in_a_file() -> Iterator[None]:
             error.add_note(f"Spark's log is in {path}")
         raise
     finally:
+        _redirected = False
         os.dup2(screen, 2)
         sys.stderr.close()
         sys.stderr = python_stderr

@@ -51,10 +51,27 @@ def is_complete(text: str) -> bool:
     return bool(tokens) and tokens[-1].token_type is TokenType.SEMICOLON
 
 
-def read_prompt(read: Callable[[str], str], run: Callable[[str], None]) -> None:
+LEAVE = frozenset({"quit", "exit", r"\q"})
+READS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "(", "SHOW", "EXPLAIN", "DESCRIBE", "DESC", "HELP"})
+
+
+def only_reads(statement: str) -> bool:
+    """Whether a statement leaves the warehouse as it is, by its first word.
+
+    >>> only_reads("-- look\\nselect * from spend"), only_reads("DROP QUERY spend")
+    (True, False)
+    """
+    tokens = _tokens(statement)
+    return bool(tokens) and tokens[0].text.upper() in READS
+
+
+def read_prompt(
+    read: Callable[[str], str], run: Callable[[str], None], cleared: Callable[[], None] = lambda: None
+) -> None:
     """Read statements with `read(prompt)` and `run` each, until end of input or `quit`.
 
-    Ctrl-C forgets an unfinished statement; at an empty prompt it is passed on.
+    Ctrl-C forgets what was typed, be it a line or the lines before it, and `cleared` is called; it never leaves. Words
+    that need no semicolon are `help`, alone or with a topic, and those that leave.
     """
     buffer = ""
     while True:
@@ -63,12 +80,15 @@ def read_prompt(read: Callable[[str], str], run: Callable[[str], None]) -> None:
         except EOFError:
             return
         except KeyboardInterrupt:
-            if not buffer:
-                raise
             buffer = ""
+            cleared()
             continue
-        if not buffer and line.strip().rstrip(";").lower() in {"quit", "exit", r"\q"}:
+        words = line.strip().rstrip(";").split()
+        if not buffer and len(words) == 1 and words[0].lower() in LEAVE:
             return
+        if not buffer and words and words[0].lower() in {"help", "?", r"\h", r"\?"}:
+            run(" ".join(["HELP", *words[1:]]))
+            continue
         buffer = f"{buffer}\n{line}" if buffer else line
         if not buffer.strip():
             buffer = ""

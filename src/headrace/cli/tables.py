@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-import pandas as pd
-import pyarrow as pa
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -35,6 +33,9 @@ def rows_of(data: Any, limit: int | None = None) -> Rows:
     >>> rows_of([{"a": 1}, {"a": 2}], limit=1)
     (('a',), [(1,)])
     """
+    import pandas as pd
+    import pyarrow as pa
+
     match data:
         case None:
             return (), []
@@ -65,8 +66,7 @@ def _rows_of_list(items: Sequence[Any]) -> Rows:
 
 def render_rows(data: Any, max_rows: int) -> RenderableType:
     """A table of at most `max_rows` rows, with a line that says how many there are."""
-    total = data.num_rows if isinstance(data, pa.Table) else len(data)
-    return _render(*rows_of(data, max_rows), total)
+    return _render(*rows_of(data, max_rows), len(data))
 
 
 def _render(names: tuple[str, ...], rows: list[tuple[Any, ...]], total: int) -> RenderableType:

@@ -13,7 +13,10 @@ import pyarrow as pa
 
 from headrace.catalog.queries import QueryState
 from headrace.catalog.warehouse import Warehouse
+from headrace.health import Health, RunState
 from headrace.model.errors import CatalogError, SqlError
+
+WELL = Health(True, RunState.RUNNING, None, (), (), ())
 
 
 @dataclass
@@ -53,6 +56,22 @@ class Metrics:
 
 
 @dataclass
+class Column:
+    name: str
+    type: str = "bigint"
+
+
+@dataclass
+class StreamLine:
+    name: str
+    columns: tuple[Column, ...] = (Column("userID"), Column("price", "double"))
+    event_time: str = "ts"
+    rows: int = 0
+    late_rows: int = 0
+    closed: bool = False
+
+
+@dataclass
 class Handle:
     info: Info
     report: Report
@@ -79,13 +98,17 @@ class FakeSession:
     opened: int = 0
     closed: int = 0
     running: bool = False
+    read_only: bool | None = None
     epoch: int = -1
+    stream_lines: list[StreamLine] = field(default_factory=list)
+    found_health: Health = WELL
 
     @contextmanager
     def open(self, warehouse: str, *, read_only: bool = False) -> Iterator[FakeSession]:
         """An `Opener`: the directory becomes a warehouse, as a real session would make it."""
         Warehouse(warehouse)
         self.opened += 1
+        self.read_only = read_only
         try:
             yield self
         finally:
@@ -128,6 +151,12 @@ class FakeSession:
 
     def queries(self) -> list[Info]:
         return list(self.infos.values())
+
+    def streams(self) -> list[StreamLine]:
+        return self.stream_lines
+
+    def health(self) -> Health:
+        return self.found_health
 
     def explain(self) -> str:
         return "the whole plan"

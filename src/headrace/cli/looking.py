@@ -1,0 +1,80 @@
+"""The commands that look: `headrace queries | explain | audit`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from headrace.cli import console, tables
+from headrace.cli.face import AuditReport, Opener
+from headrace.cli.opening import reached
+from headrace.cli.options import known_query, need_names, warehouse_option
+
+DIFFERS = 1
+
+
+@click.command()
+@warehouse_option()
+@click.option(
+    "--state",
+    type=click.Choice(list(tables.STATE_STYLES), case_sensitive=False),
+    help="Only queries in this state.",
+)
+@click.pass_obj
+def queries(opener: Opener, warehouse: str, state: str | None) -> None:
+    """List the queries: name, state, stream, first epoch, rows delivered, error."""
+    with reached(opener, warehouse, read_only=True) as session:
+        infos = [info for info in session.queries() if state in (None, tables.state_name(info.state))]
+    console.out().print(tables.render_queries(infos))
+
+
+@click.command()
+@warehouse_option()
+@click.option("--all", "everything", is_flag=True, help="Explain the whole shared plan.")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.pass_obj
+def explain(opener: Opener, warehouse: str, everything: bool, names: tuple[str, ...]) -> None:
+    """Show how queries run: what they share, and the plain Spark SQL they are equal to."""
+    need_names(names, everything)
+    with reached(opener, warehouse, read_only=True) as session:
+        if everything:
+            click.echo(session.explain())
+            return
+        known = session.queries()
+        for name in names:
+            click.echo(session.query(known_query(name, known).name).explain())
+
+
+@click.command()
+@warehouse_option()
+@click.option("--all", "everything", is_flag=True, help="Audit every query.")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.pass_obj
+def audit(opener: Opener, warehouse: str, everything: bool, names: tuple[str, ...]) -> None:
+    """Compare delivered rows with what plain Spark gives for the same tuples.
+
+    Prints the verdict and the first differing rows. The exit code is 1 when a query differs.
+    """
+    need_names(names, everything)
+    with reached(opener, warehouse, read_only=True) as session:
+        known = session.queries()
+        chosen = (
+            [info.name for info in known] if everything else [known_query(name, known).name for name in names]
+        )
+        audits: list[tuple[str, AuditReport]] = []
+        for name in chosen:
+            with console.spinner(f"Auditing {name} ({len(audits) + 1} of {len(chosen)})"):
+                audits.append((name, session.query(name).audit()))
+    _print_audits(audits)
+    if not all(report.ok for _, report in audits):
+        sys.exit(DIFFERS)
+
+
+def _print_audits(audits: Sequence[tuple[str, AuditReport]]) -> None:
+    screen = console.out()
+    screen.print(tables.render_audits(audits))
+    for name, report in audits:
+        if not report.ok:
+            screen.print(tables.render_difference(name, report))
