@@ -55,9 +55,13 @@ class Opened:
 def open_log(root: Path | str, clock: FakeClock | None = None, **options: float) -> Opened:
     warehouse = Warehouse(root)
     warehouse.acquire()
-    catalog = Catalog(warehouse, clock=clock, **options)  # type: ignore[arg-type]
-    arrivals = Arrivals(warehouse)
-    return Opened(warehouse, catalog, arrivals, Sealer(warehouse, catalog, arrivals, clock=clock))
+    try:
+        catalog = Catalog(warehouse, clock=clock, **options)  # type: ignore[arg-type]
+        arrivals = Arrivals(warehouse)
+        return Opened(warehouse, catalog, arrivals, Sealer(warehouse, catalog, arrivals, clock=clock))
+    except BaseException:
+        warehouse.release()
+        raise
 
 
 def rows_at(*times: int | None) -> pa.Table:

@@ -40,7 +40,8 @@ def open(
         master: The Spark master of a session that is started here.
         config: Spark settings of a session that is started here.
         max_epoch_rows: Tuples that one epoch takes in at most; what is over waits for the next one.
-        changelog_count: So many query changes are written together at most.
+        changelog_count: So many query changes make one changelog at most. Each of them is on disk before the call
+            that asked for it returns, whatever this says.
         changelog_delay: So long a query change waits for others at most, when epochs run in the background.
         partitions: Reduce tasks of an epoch; None: as many as Spark has cores.
         retention: How long results are kept after their epoch, e.g. `"7 days"`; None: for ever.

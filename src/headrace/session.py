@@ -347,8 +347,7 @@ class Session:
         with uninterrupted():
             try:
                 if not self._warehouse.read_only:
-                    self._catalog.flush()
-                    self._catalog.checkpoint()
+                    self._catalog.close()
             finally:
                 self._warehouse.release()
                 self._released = True

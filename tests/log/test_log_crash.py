@@ -31,7 +31,7 @@ for step in range(int(sys.argv[2])):
 
 POINTS = [
     f"{name}.{when}:{nth}"
-    for name in ("arrival", "changelog", "seal", "snapshot")
+    for name in ("arrival", "request", "changelog", "seal", "snapshot")
     for when in ("before", "after")
     for nth in (1, 3)
 ] + ["pack.before", "pack.after", "pack.after:2"]
@@ -43,6 +43,7 @@ def test_killed_and_reopened(tmp_path: Path, point: str) -> None:
     assert died.returncode == -signal.SIGKILL, died.stderr
     promised = died.stdout.splitlines()
     log = open_log(tmp_path)
+    log.catalog.flush()
     while log.sealer.seal(1) is not None:
         pass
     epochs = list(log.sealer.epochs())

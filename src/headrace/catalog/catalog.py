@@ -1,8 +1,9 @@
 """What exists: streams, queries, and the changelog through which queries come and go.
 
-A request changes nothing that runs. Requests are batched into changelogs (AStream 3.1.1), a changelog is one
-durable record, and it takes effect at the epoch that seals it. The catalog is a snapshot, the changelogs
-after it and the epochs after it; the sealer replays the epochs (`apply`) when a warehouse is opened.
+A request changes nothing that runs. It is durable when its caller is told so (see `requests`). Requests are batched
+into changelogs (AStream 3.1.1), a changelog is one record, and it takes effect at the epoch that seals it. The catalog
+is a snapshot, the changelogs after it, the requests after those, and the epochs after the snapshot; the sealer replays
+the epochs (`apply`) when a warehouse is opened.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +19,7 @@ from headrace.catalog import faults
 from headrace.catalog.clock import Clock, SystemClock
 from headrace.catalog.interrupts import uninterrupted
 from headrace.catalog.queries import QueryEntry, QueryState, QueryTable
+from headrace.catalog.requests import REQUESTS, Request, RequestLog, read_requests
 from headrace.catalog.streams import StreamTable
 from headrace.catalog.warehouse import Warehouse
 from headrace.model import codec
@@ -66,6 +69,7 @@ class Catalog:
         self._lock = threading.RLock()
         self._streams = StreamTable(warehouse)
         self._requests: list[Change] = []
+        self._request_log = RequestLog(warehouse)
         self._recover()
 
     def _recover(self) -> None:
@@ -76,9 +80,28 @@ class Catalog:
         self._applied, self._snapshot = start.epoch, start
         self._next_id, self._last_changelog = start.next_id, start.changelog
         self._flushed: list[Changelog] = []
-        for number in self._warehouse.records(CHANGELOG):
-            if number > start.changelog:
-                self._adopt(self._warehouse.read_record(CHANGELOG, number, kind="changelog"))
+        for number in self._changelogs_after(start):
+            self._adopt(self._warehouse.read_record(CHANGELOG, number, kind="changelog"))
+        for request in read_requests(self._warehouse.path(REQUESTS)):
+            if request.changelog > self._last_changelog + 1:
+                raise self._warehouse.missing(CHANGELOG, self._last_changelog + 1)
+            if request.changelog == self._last_changelog + 1:
+                self._requests.append(request.change)
+                self._note(request.change)
+
+    def _changelogs_after(self, start: Snapshot) -> list[int]:
+        try:
+            return self._warehouse.sequence(CHANGELOG, start.changelog + 1)
+        except StorageError as error:
+            if error.code != "RECORD_MISSING" or self._warehouse.exists(SNAPSHOT):
+                raise
+            # changelogs go when a snapshot covers them
+            raise StorageError(
+                error.code,
+                f"{self._warehouse.path(SNAPSHOT)} or a changelog is missing",
+                detail=error.message,
+                hint=error.hint,
+            ) from error
 
     def _adopt(self, changelog: Changelog) -> None:
         self._flushed.append(changelog)
@@ -123,7 +146,7 @@ class Catalog:
     # requests
 
     def request_create(self, name: str | None, plan: QueryPlan) -> Query:
-        """Ask for a query; pending until an epoch takes it in. Without a name it gets one: q1, q2, ..."""
+        """Ask for a query, durably; pending until an epoch takes it in. Without a name it gets one: q1, q2, ..."""
         with uninterrupted(), self._lock:
             for stream in plan.streams:
                 self._streams.get(stream)
@@ -141,7 +164,7 @@ class Catalog:
             return query
 
     def request_drop(self, name: str) -> Query:
-        """Ask for a query to end; its results stay."""
+        """Ask for a query to end, durably; its results stay."""
         with uninterrupted(), self._lock:
             entry = self.entry(name)
             if not entry.live:
@@ -156,10 +179,17 @@ class Catalog:
         return f"q{number}"
 
     def _request(self, change: Change) -> None:
+        """Make a change durable and list it; StorageError, and nothing has changed, when it cannot be kept."""
+        number = self._last_changelog + 1
+        before = [Request(number, earlier) for earlier in self._requests]
+        faults.reach("request.before")
+        self._request_log.add(Request(number, change), before)
+        faults.reach("request.after")
         self._requests.append(change)
         self._note(change)
         if len(self._requests) >= self._batch_count:
-            self.flush()
+            with suppress(StorageError):  # it is kept as a request; the next flush says what is wrong
+                self.flush()
 
     def due(self) -> bool:
         """Whether requests have waited for as long as they may."""
@@ -175,7 +205,7 @@ class Catalog:
             return self.flush() if self.due() else None
 
     def flush(self) -> int | None:
-        """Write the requests as one changelog, durably; its number, or None when there were none."""
+        """Write the requests as one changelog, for the next epoch to take; its number, or None when there were none."""
         with uninterrupted(), self._lock:
             if not self._requests:
                 return None
@@ -189,6 +219,7 @@ class Catalog:
                 )
             faults.reach("changelog.after")
             self._requests.clear()
+            self._request_log.settled()
             self._adopt(changelog)
             return changelog.number
 
@@ -254,6 +285,15 @@ class Catalog:
             for number in self._warehouse.records(CHANGELOG):
                 if number <= covered:
                     self._warehouse.delete_record(CHANGELOG, number)
+
+    def close(self) -> None:
+        """Keep everything in changelogs and a snapshot, and let the files go."""
+        with self._lock:
+            try:
+                self.flush()
+                self.checkpoint()
+            finally:
+                self._request_log.close()
 
     # looking
 

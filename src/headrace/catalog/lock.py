@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from weakref import WeakSet
@@ -34,7 +35,15 @@ class WriterLock:
         """Take the lock, or raise WAREHOUSE_HELD naming who has it. Taking it twice is harmless."""
         if self._handle is not None:
             return
-        handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StorageError(
+                "FILE_UNWRITABLE",
+                f"cannot write {self._path}",
+                detail=str(error),
+                hint="to write to a warehouse, this user must be allowed to; open it with read_only=True to read",
+            ) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -44,8 +53,9 @@ class WriterLock:
         since = datetime.now(UTC).isoformat(timespec="seconds")
         who = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
         text = json.dumps({**who, "command": command or " ".join(sys.argv)[:500]})
-        os.ftruncate(handle, 0)
-        os.write(handle, text.encode())
+        with suppress(OSError):  # a full disk: the lock holds all the same, it only does not say whose it is
+            os.ftruncate(handle, 0)
+            os.write(handle, text.encode())
         self._handle = handle
 
     def release(self) -> None:

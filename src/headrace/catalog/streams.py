@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.catalog.warehouse import Warehouse
+from headrace.catalog.warehouse import Warehouse, record_name
 from headrace.model import codec
 from headrace.model.errors import CatalogError, StorageError, did_you_mean
 from headrace.model.query import Stream
@@ -32,9 +32,17 @@ class StreamTable:
 
     def __init__(self, warehouse: Warehouse) -> None:
         self._warehouse = warehouse
-        numbers = warehouse.records(STREAMS)
+        numbers = warehouse.sequence(STREAMS, 0)
         self._next = numbers[-1] + 1 if numbers else 0
         records = [warehouse.read_record(STREAMS, number, kind="stream") for number in numbers]
+        for number, record in zip(numbers, records, strict=True):
+            if not isinstance(record, StreamRecord) or not isinstance(record.stream, Stream):
+                path = warehouse.path(record_name(STREAMS, number))
+                raise StorageError(
+                    "FILE_FOREIGN",
+                    f"{path} does not hold a stream",
+                    hint="restore it from a copy of the warehouse",
+                )
         self._records: dict[str, StreamRecord] = {record.stream.name.lower(): record for record in records}
 
     def create(self, stream: Stream, source: Mapping[str, Any] | None) -> None:

@@ -1,14 +1,14 @@
 """A warehouse is a directory: atomic files, numbered records, one writer.
 
-    format.json   LOCK
-    catalog/{streams,changelog}/   catalog/snapshot.json
+    format.json   LOCK   marks
+    catalog/{streams,changelog}/   catalog/snapshot.json   catalog/requests.log
     log/<stream>/   log/arrivals/
     epochs/
     groups/<group>/{segments,commits,plans}/
     results/<signature>/
 
-Every write is atomic: a reader sees the whole file or none. A record is JSON in an envelope that names its
-format and version. Any number of readers may look at a live warehouse; writing needs the lock.
+Every write is atomic: a reader sees the whole file or none. A record is JSON in an envelope (see `envelope`). Any
+number of readers may look at a live warehouse; writing needs the lock. All files are private to their owner.
 """
 
 from __future__ import annotations
@@ -23,13 +23,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+from headrace.catalog.envelope import envelope, open_envelope, parse_json
 from headrace.catalog.lock import WriterLock
-from headrace.model import codec
+from headrace.catalog.marks import Marks
+from headrace.catalog.private import DIRECTORY_MODE, make_directory, open_new
 from headrace.model.errors import StorageError
 
 FORMAT = "headrace-warehouse"
-VERSION = 2
-RECORD_VERSION = 1
+VERSION = 3
+READABLE = (2, 3)
+"""Version 3 adds checksums, marks and the log of requests. A warehouse of version 2 is read, and becomes one of version
+3 when it is opened to write.
+"""
 
 _RECORD = re.compile(r"(\d{12})\.json")
 _TEMPORARY = ".tmp-"
@@ -48,7 +53,16 @@ class Warehouse:
         self.root = local_directory(root)
         self.read_only = read_only
         self._lock = WriterLock(self.root / "LOCK")
-        self._open()
+        self._marks = Marks(self.root / "marks")
+        try:
+            self._open()
+        except OSError as error:
+            raise StorageError(
+                "WAREHOUSE_UNUSABLE",
+                f"{self.root} cannot be used as a warehouse",
+                detail=str(error),
+                hint="name a directory that this user may read and write",
+            ) from error
 
     def _open(self) -> None:
         if (self.root / "format.json").exists():
@@ -57,7 +71,7 @@ class Warehouse:
             raise StorageError("NO_WAREHOUSE", f"there is no warehouse at {self.root}", hint="check the path")
         if self.root.exists() and not self.root.is_dir():
             raise StorageError("NOT_A_WAREHOUSE", f"{self.root} is a file", hint="name a directory")
-        self.root.mkdir(parents=True, exist_ok=True)
+        make_directory(self.root)
         strangers = [
             name for name in os.listdir(self.root) if name != "LOCK" and not name.startswith(_TEMPORARY)
         ]
@@ -78,10 +92,11 @@ class Warehouse:
             raise StorageError(
                 "NOT_A_WAREHOUSE", f"{self.root} is not a warehouse", hint="name another directory"
             )
-        if found.get("version") != VERSION:
+        self._version = found.get("version")
+        if self._version not in READABLE:
             raise StorageError(
                 "WAREHOUSE_VERSION",
-                f"warehouse {self.root} has version {found.get('version')}; this Headrace reads {VERSION}",
+                f"warehouse {self.root} has version {self._version}; this Headrace reads {READABLE[0]} to {VERSION}",
                 hint="open it with the Headrace that wrote it",
             )
 
@@ -101,9 +116,20 @@ class Warehouse:
         if self.held:
             return
         self._lock.acquire(command)
+        self._marks.load()
+        if self._version != VERSION:
+            self._upgrade()
         for pattern in ("", "catalog/", "catalog/*/", "log/*/", "log/*/files/", "epochs/", "groups/*/*/"):
             for left_behind in self.root.glob(f"{pattern}{_TEMPORARY}*"):
                 left_behind.unlink(missing_ok=True)
+
+    def _upgrade(self) -> None:
+        """From here on older versions refuse the warehouse: they would not know its marks and requests."""
+        for directory in (self.root, *(path for path in self.root.iterdir() if path.is_dir())):
+            with contextlib.suppress(PermissionError):  # somebody else's, who lets us write
+                directory.chmod(DIRECTORY_MODE)
+        self.replace("format.json", json.dumps({"format": FORMAT, "version": VERSION}).encode())
+        self._version = VERSION
 
     def release(self) -> None:
         self._lock.release()
@@ -133,14 +159,22 @@ class Warehouse:
             raise _unwritable(final, error) from error
         finally:
             temporary.unlink(missing_ok=True)
-        sync_directory(final.parent)
+        try:
+            sync_directory(final.parent)
+        except OSError as error:
+            raise _unwritable(final, error) from error
         return True
 
     def replace(self, rel: str, data: bytes) -> None:
         """Write a file over whatever is there, durably."""
         final = self.path(rel)
-        os.replace(self._write_temporary(final, data), final)
-        sync_directory(final.parent)
+        temporary = self._write_temporary(final, data)
+        try:
+            os.replace(temporary, final)
+            sync_directory(final.parent)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise _unwritable(final, error) from error
 
     def read(self, rel: str) -> bytes:
         path = self.path(rel)
@@ -153,11 +187,14 @@ class Warehouse:
                 hint="restore it from a copy of the warehouse; Headrace never deletes a file it still needs",
             ) from None
         except OSError as error:
-            raise StorageError("FILE_UNREADABLE", f"cannot read {path}", detail=str(error)) from error
+            raise _unreadable(path, error) from error
 
     def delete(self, rel: str | Path) -> None:
         """Remove a file; a missing one is fine."""
-        self.path(rel).unlink(missing_ok=True)
+        try:
+            self.path(rel).unlink(missing_ok=True)
+        except OSError as error:
+            raise _unwritable(self.path(rel), error) from error
 
     def _write_temporary(self, final: Path, data: bytes) -> Path:
         if self.read_only:
@@ -166,8 +203,8 @@ class Warehouse:
             )
         temporary = final.parent / f"{_TEMPORARY}{uuid.uuid4().hex}"
         try:
-            final.parent.mkdir(parents=True, exist_ok=True)
-            with open(temporary, "xb") as file:
+            make_directory(final.parent)
+            with open(open_new(temporary), "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -185,11 +222,46 @@ class Warehouse:
             names = os.listdir(self.path(rel_dir))
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise _unreadable(self.path(rel_dir), error) from error
         return sorted(int(match.group(1)) for name in names if (match := _RECORD.fullmatch(name)))
 
     def put_record(self, rel_dir: str, number: int, value: Any, *, kind: str | None = None) -> bool:
         """Write record `number` of a directory, of any value `model.codec` knows; False when it exists."""
-        return self.put_if_absent(record_name(rel_dir, number), envelope(kind or rel_dir, value))
+        written = self.put_if_absent(record_name(rel_dir, number), envelope(kind or rel_dir, value))
+        if written and self.held:
+            self._marks.reach(rel_dir, number)
+        return written
+
+    def sequence(self, rel_dir: str, first: int) -> list[int]:
+        """Numbers of the records from `first` on; StorageError naming the first that is missing.
+
+        The writer also knows how far the sequence has come, so that its end cannot be missing without a word.
+        """
+        found = [number for number in self.records(rel_dir) if number >= first]
+        last = max([self.mark(rel_dir), *found[-1:]])
+        there = set(found)
+        for number in range(first, last + 1):
+            if number not in there:
+                raise self.missing(rel_dir, number)
+        return found
+
+    def mark(self, rel_dir: str) -> int:
+        """The largest number that a record of this directory is known to have had; -1 when nothing is known."""
+        return self._marks.get(rel_dir)
+
+    def go_back(self, rel_dir: str, number: int) -> None:
+        """Let `number` be the last record of a directory: those after it were given up."""
+        self._marks.lower(rel_dir, number)
+
+    def missing(self, rel_dir: str, number: int) -> StorageError:
+        """The error for a record that was written and is not there."""
+        return StorageError(
+            "RECORD_MISSING",
+            f"{self.path(record_name(rel_dir, number))} is missing",
+            detail="it was written, and everything after it builds on it",
+            hint="restore it from a copy of the warehouse; nothing was changed",
+        )
 
     def read_record(self, rel_dir: str, number: int, *, kind: str | None = None) -> Any:
         return self.read_value(record_name(rel_dir, number), kind or rel_dir)
@@ -212,43 +284,6 @@ class Warehouse:
 
 def record_name(rel_dir: str, number: int) -> str:
     return f"{rel_dir}/{number:012d}.json"
-
-
-def envelope(kind: str, value: Any) -> bytes:
-    body = {"format": kind, "version": RECORD_VERSION, "value": codec.to_json(value)}
-    return json.dumps(body, separators=(",", ":")).encode()
-
-
-def open_envelope(data: bytes, kind: str, path: Path) -> Any:
-    found = parse_json(data, path)
-    if not isinstance(found, dict) or found.get("format") != kind or "value" not in found:
-        raise StorageError(
-            "FILE_FOREIGN",
-            f"{path} is not a record of kind {kind}",
-            hint="restore it from a copy of the warehouse",
-        )
-    if found.get("version") != RECORD_VERSION:
-        raise StorageError(
-            "FILE_VERSION",
-            f"{path} has record version {found.get('version')}; this Headrace reads {RECORD_VERSION}",
-            hint="open the warehouse with the Headrace that wrote it",
-        )
-    try:
-        return codec.from_json(found["value"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise StorageError("FILE_FOREIGN", f"{path} does not hold a {kind}", detail=repr(error)) from error
-
-
-def parse_json(data: bytes, path: Path) -> Any:
-    try:
-        return json.loads(data)
-    except ValueError as error:
-        raise StorageError(
-            "FILE_TORN",
-            f"{path} is torn: it is not whole JSON",
-            detail=str(error),
-            hint="restore it from a copy of the warehouse",
-        ) from error
 
 
 def safe_name(name: str) -> str:
@@ -286,6 +321,12 @@ def local_directory(root: str | Path) -> Path:
     if not text:
         raise StorageError("WAREHOUSE_URI", "the warehouse path is empty", hint="give a path")
     return Path(os.path.abspath(os.path.expanduser(text)))
+
+
+def _unreadable(path: Path, error: OSError) -> StorageError:
+    return StorageError(
+        "FILE_UNREADABLE", f"cannot read {path}", detail=str(error), hint="check permissions and the disk"
+    )
 
 
 def _unwritable(path: Path, error: OSError) -> StorageError:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.catalog import faults
-from headrace.catalog.warehouse import open_envelope
+from headrace.catalog.envelope import open_envelope
 from headrace.engine.handover import LARGE_BYTES, Shipped, hand_over, shipped_bytes
 from headrace.engine.result_files import ResultWriter
 from headrace.model.epoch import NEVER_US

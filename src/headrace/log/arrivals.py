@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from headrace.catalog import faults
 from headrace.catalog.interrupts import uninterrupted
 from headrace.catalog.warehouse import Warehouse
-from headrace.log.epochs import EpochLog
+from headrace.log.epochs import EPOCHS, EpochLog
 from headrace.model import codec
 from headrace.model.epoch import FOREVER_US, Chunk, Epoch
 from headrace.model.errors import LogError, StorageError
@@ -50,7 +50,9 @@ class Arrivals:
     def __init__(self, warehouse: Warehouse, epochs: EpochLog | None = None) -> None:
         self._warehouse = warehouse
         self._lock = threading.RLock()
-        latest = (epochs or EpochLog(warehouse)).latest()
+        epochs = epochs or EpochLog(warehouse)
+        epochs.need(warehouse.mark(EPOCHS))
+        latest = epochs.latest()
         sealed = -1 if latest is None else latest.last_arrival
         self._batches: dict[str, Batch] = {}
         self._closed: set[str] = set()
@@ -59,9 +61,8 @@ class Arrivals:
             self._closed = {part.stream for part in latest.streams if part.watermark_us == FOREVER_US}
         self._pending: list[Arrival] = []
         self._next = sealed + 1
-        for number in warehouse.records(ARRIVALS):
-            if number > sealed:
-                self._note(warehouse.read_record(ARRIVALS, number, kind="arrival"))
+        for number in warehouse.sequence(ARRIVALS, sealed + 1):
+            self._note(warehouse.read_record(ARRIVALS, number, kind="arrival"))
 
     def _note(self, arrival: Arrival) -> None:
         self._pending.append(arrival)

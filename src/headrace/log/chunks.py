@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headrace.catalog.private import make_directory, open_new
 from headrace.catalog.warehouse import Warehouse, sync_directory
 from headrace.model.epoch import NEVER_US, Chunk
 from headrace.model.errors import LogError
@@ -44,10 +45,10 @@ def write_chunk(root: str | Path, directory: str, table: pa.Table, event_time: s
     unique = uuid.uuid4().hex
     relative = f"{directory}/{arrival:012d}-{unique}.parquet"
     final = Path(root) / relative
-    final.parent.mkdir(parents=True, exist_ok=True)
     temporary = final.with_name(f"{arrival:012d}-{unique}.writing")
     try:
-        with open(temporary, "xb") as file:
+        make_directory(final.parent)
+        with open(open_new(temporary), "wb") as file:
             pq.write_table(
                 table,
                 file,

@@ -40,7 +40,7 @@ def open_log(
             arrivals = Arrivals(warehouse)
             return Log(warehouse, catalog, arrivals, Sealer(warehouse, catalog, arrivals, clock=clock))
         except StorageError as error:
-            moved = error.code in ("FILE_MISSING", "EPOCH_EXPIRED", "EPOCH_MISSING")
+            moved = error.code in ("FILE_MISSING", "EPOCH_EXPIRED", "EPOCH_MISSING", "RECORD_MISSING")
             if not warehouse.read_only or not moved or attempt == _ATTEMPTS - 1:
                 raise
     raise AssertionError("unreachable")

@@ -17,7 +17,7 @@ from headrace.catalog.interrupts import uninterrupted
 from headrace.catalog.warehouse import Warehouse
 from headrace.log.arrivals import Arrival, Arrivals, Batch
 from headrace.log.chunks import count_before
-from headrace.log.epochs import EpochLog
+from headrace.log.epochs import EPOCHS, EpochLog
 from headrace.log.orphans import remove_orphans
 from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk, Epoch, StreamEpoch
 from headrace.model.query import EpochId, Stream
@@ -55,7 +55,7 @@ class Sealer:
         self._lock = threading.RLock()
         self._log = EpochLog(warehouse)
         self._latest: Epoch | None = self._log.latest()
-        self._log.need(catalog.applied_epoch)
+        self._log.need(max(catalog.applied_epoch, warehouse.mark(EPOCHS)))
         for epoch in self._log.range(catalog.applied_epoch + 1):
             catalog.apply(epoch)
         if self._latest is not None and warehouse.held:
