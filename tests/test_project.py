@@ -34,6 +34,16 @@ LAYERS = (
         "handles",
         "infos",
         "status",
+        "facts",
+        "looking",
+        "explaining",
+        "sharing",
+        "showing",
+        "portrait",
+        "notes",
+        "recent",
+        "selecting",
+        "inserting",
         "running",
         "checkup",
         "statements",
@@ -49,6 +59,7 @@ RANK = {name: i for i, names in enumerate(LAYERS) for name in names}
 MAY_IMPORT_SPARK = {
     *("engine", "log", "results", "bench", "cli", "service"),
     *("session", "opening", "options", "sparks", "defining", "handles", "sources"),
+    *("recent", "selecting", "inserting", "portrait"),
 }
 
 STANDALONE = "workloads"

@@ -11,9 +11,16 @@ from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.engine.errors import spark_reason
 from headrace.guard import guarding
 from headrace.infos import QueryMetrics
+from headrace.looking import explain_entry, sharing_in, status_in, why_empty_entry
 from headrace.model.errors import EngineError
+from headrace.model.types import Column
+from headrace.notes import NOTE
+from headrace.portrait import query_html, query_text, with_portrait
 from headrace.results.audit import AuditReport
 from headrace.results.view import readable
+from headrace.sharing import Sharing
+from headrace.showing import Text
+from headrace.status import QueryStatus
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +36,10 @@ class QueryHandle:
         self._session, self.name, self._id = session, name, id_
 
     def __repr__(self) -> str:
-        return f"<query {self.name}>"
+        return query_text(self)
+
+    def _repr_html_(self) -> str:
+        return query_html(self)
 
     def _entry(self) -> QueryEntry:
         return self._session._catalog.entry_of(self._id)  # type: ignore[arg-type]
@@ -38,9 +48,28 @@ class QueryHandle:
     def state(self) -> QueryState:
         return self._entry().state
 
+    @property
+    def text(self) -> str:
+        """The SQL that it was created with."""
+        return self._entry().query.plan.text
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Names and types of its result's columns."""
+        return self._entry().query.plan.columns
+
+    @property
+    def sharing(self) -> Sharing:
+        """Whether it shares its work with other queries; if not, why, and about what it costs per epoch."""
+        return sharing_in(self._session, self._entry())
+
+    def status(self) -> QueryStatus:
+        """How it does, and why it has no rows when it has none. Cheap: reads no rows."""
+        return status_in(self._session, self._entry())
+
     def results(self) -> DataFrame:
         """All rows delivered so far, as a Spark DataFrame with the columns the SQL names."""
-        return self._session._results(self._entry())
+        return with_portrait(self._session._results(self._entry()), self)
 
     def to_pandas(self) -> pd.DataFrame:
         """All rows delivered so far; intervals of months as text, because Python has no type for them."""
@@ -51,7 +80,7 @@ class QueryHandle:
                 warnings.filterwarnings("ignore", "toPandas attempted Arrow", UserWarning)
                 # plain frames of values are what pandas 3 and PySpark 4.3 do agree about, and what the tests compare
                 warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-                return frame.toPandas()
+                return self._noted(frame.toPandas())
         except Exception as error:
             raise EngineError(
                 "RESULTS_UNREADABLE",
@@ -59,9 +88,18 @@ class QueryHandle:
                 detail=spark_reason(error),
             ) from error
 
-    def explain(self) -> str:
-        """How the query runs, with whom it shares, and the plain Spark SQL it equals."""
-        return self._session._explain_query(self._entry())
+    def _noted(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """An empty frame says in `attrs["headrace.note"]` why it is empty; nothing is printed."""
+        if rows.empty:
+            rows.attrs[NOTE.decode()] = why_empty_entry(self._session, self._entry())
+        return rows
+
+    def explain(self, *, verbose: bool = False) -> Text:
+        """How the query runs: what it shares, its windows, watermark and cost, and the plain Spark SQL it equals.
+
+        With `verbose` in the engine's own words: operators, lanes and families.
+        """
+        return explain_entry(self._session, self._entry(), verbose=verbose)
 
     def metrics(self) -> QueryMetrics:
         entry = self._entry()

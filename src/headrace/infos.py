@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any, ClassVar
 
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryState
@@ -14,6 +15,7 @@ from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.query import Fallback
 from headrace.model.types import Column
 from headrace.running import Totals
+from headrace.showing import Listing, html_table, show_duration, show_seconds, show_time, text_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,21 @@ class QueryInfo:
     slot: int | None
     shared: bool
 
+    HEADERS: ClassVar = ("query", "state", "streams", "first epoch", "last epoch", "rows", "shared", "error")
+
+    def cells(self) -> tuple[Any, ...]:
+        """Its line of a table, under HEADERS."""
+        return (
+            self.name,
+            self.state.value,
+            self.stream,
+            self.first_epoch,
+            self.last_epoch,
+            self.rows,
+            self.shared,
+            self.error,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
@@ -45,6 +62,37 @@ class StreamInfo:
     late_rows: int
     closed: bool
 
+    HEADERS: ClassVar = (
+        "stream",
+        "event time",
+        "delay",
+        "watermark",
+        "rows",
+        "late rows",
+        "closed",
+        "columns",
+    )
+
+    @property
+    def watermark_time(self) -> str | None:
+        """Where the watermark stands, as SELECT shows times; None before any event and when the stream is closed."""
+        return None if self.watermark_us is None else show_time(self.watermark_us)
+
+    def cells(self) -> tuple[Any, ...]:
+        """Its line of a table, under HEADERS."""
+        delay = show_duration(self.watermark // timedelta(microseconds=1))
+        columns = ", ".join(f"{column.name} {column.type.name}" for column in self.columns)
+        return (
+            self.name,
+            self.event_time,
+            delay,
+            self.watermark_time,
+            self.rows,
+            self.late_rows,
+            self.closed,
+            columns,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class QueryMetrics:
@@ -54,6 +102,20 @@ class QueryMetrics:
     deployment_latency: float | None
     first_epoch: int | None
     last_epoch: int | None
+
+    def lines(self) -> tuple[tuple[str, Any], ...]:
+        return (
+            ("rows", self.rows),
+            ("active after", show_seconds(self.deployment_latency)),
+            ("first epoch", self.first_epoch),
+            ("last epoch", self.last_epoch),
+        )
+
+    def __repr__(self) -> str:
+        return text_table(("query", ""), self.lines())
+
+    def _repr_html_(self) -> str:
+        return html_table(("query", ""), self.lines())
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +137,34 @@ class SessionMetrics:
     deployment_latencies: tuple[float, ...]
     behind: int
 
+    def lines(self) -> tuple[tuple[str, Any], ...]:
+        """What there is to see, in words and with units."""
+        deployed = sorted(self.deployment_latencies)
+        return (
+            ("last epoch", None if self.epoch < 0 else self.epoch),
+            ("sealed and not run yet", self.behind),
+            ("active queries", self.active_queries),
+            ("tuples taken in", self.input_rows),
+            ("of them late", self.late_rows),
+            ("rows delivered", self.result_rows),
+            ("query changes", self.query_changes),
+            ("last epoch took", show_seconds(self.last_epoch_seconds)),
+            ("last epoch's tuples", self.last_epoch_rows),
+            ("result after its window's end", show_seconds(self.event_time_latency)),
+            ("query active after (median)", show_seconds(deployed[len(deployed) // 2] if deployed else None)),
+        )
+
+    def __repr__(self) -> str:
+        return text_table(("since opening", ""), self.lines())
+
+    def _repr_html_(self) -> str:
+        return html_table(("since opening", ""), self.lines())
+
 
 def stream_infos(catalog: Catalog, arrivals: Arrivals, sealer: Sealer, group: Delivered) -> list[StreamInfo]:
     """Every stream as of the last sealed epoch, in the order of creation."""
     latest = sealer.latest
-    infos = []
+    infos: list[StreamInfo] = Listing()
     for stream in catalog.streams():
         part = latest.of(stream.name) if latest else None
         mark = None if part is None or part.watermark_us in (NEVER_US, FOREVER_US) else part.watermark_us
@@ -102,7 +187,7 @@ def stream_infos(catalog: Catalog, arrivals: Arrivals, sealer: Sealer, group: De
 def query_infos(catalog: Catalog, group: Delivered) -> list[QueryInfo]:
     """Every query, oldest first, with its state, and its error when it was quarantined."""
     rows = group.commit.rows
-    return [
+    return Listing(
         QueryInfo(
             entry.query.name,
             entry.state,
@@ -116,7 +201,7 @@ def query_infos(catalog: Catalog, group: Delivered) -> list[QueryInfo]:
             not isinstance(entry.query.plan.body, Fallback),
         )
         for entry in catalog.entries()
-    ]
+    )
 
 
 def session_metrics(group: Delivered, totals: Totals) -> SessionMetrics:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace import sql
@@ -42,17 +42,21 @@ from headrace.log.folder import FolderIngest
 from headrace.log.ingest import Ingest, open_ingest
 from headrace.log.open import open_log
 from headrace.log.sources import FRAME, Source, as_source, source_from
+from headrace.looking import explain_session, explain_text
 from headrace.model.errors import EngineError, HeadraceError, LogError, SqlError
 from headrace.model.plan import SharedPlan
-from headrace.model.query import Query, QueryId, QueryPlan, Stream
+from headrace.model.query import QueryPlan, Stream
 from headrace.options import Duration, Options
-from headrace.planner.explain import explain_plan, explain_query
 from headrace.planner.shared import Member, plan_group
+from headrace.portrait import session_html, session_text
+from headrace.recent import RecentTuples, recent_tuples
 from headrace.results.audit import AuditReport, audit_query
 from headrace.results.view import query_frame
 from headrace.running import EpochInfo, Running, Totals, session_closed
+from headrace.selecting import analyse, opened_tables, read_select
+from headrace.showing import Text
 from headrace.sparks import SparkSessions
-from headrace.statements import execute, select_failed
+from headrace.statements import execute
 
 if TYPE_CHECKING:
     pass
@@ -134,17 +138,37 @@ class Session:
         event_time: str,
         watermark: Duration = "0 seconds",
         source: Any = None,
+        if_not_exists: bool = False,
     ) -> None:
-        """Define a stream. `schema` is Spark DDL; `source` None means that `append` feeds it."""
+        """Define a stream. `schema` is Spark DDL; `source` None means that `append` feeds it.
+
+        With `if_not_exists`, a stream of that name stays as it is.
+        """
         running = self._runs()
+        if if_not_exists and self._catalog.has_stream(name):
+            return
         stream = define_stream(running.group.spark, name, schema, event_time, watermark)
         if source is None:
-            self._catalog.create_stream(stream)
+            self._sealer.create_stream(stream)
             return
         given = as_source(source)
         ingest = self._checked_ingest(stream, given)
-        self._catalog.create_stream(stream, given.describe())
+        self._sealer.create_stream(stream, given.describe())
+        if self._catalog.knew_stream(
+            stream.name
+        ):  # what a dropped stream of this name had read is forgotten now
+            ingest = self._checked_ingest(stream, given)
         running.add_ingest(stream.name, ingest)
+
+    def drop_stream(self, name: str, *, if_exists: bool = False) -> None:
+        """Remove a stream that no live query reads; its name is free, results that came of it stay."""
+        running = self._runs()
+        if if_exists and not self._catalog.has_stream(name):
+            return
+        stream = self._sealer.drop_stream(name)
+        ingest = running.ingests.pop(stream.name, None)
+        if ingest is not None:
+            ingest.stop()
 
     def attach_source(self, name: str, source: Any) -> None:
         """Give a reopened stream its streaming DataFrame again: DataFrames are not kept in the warehouse."""
@@ -176,18 +200,30 @@ class Session:
             ingest.stop()
         self._arrivals.close(stream.name)
 
+    def stream(self, name: str) -> StreamInfo:
+        """One stream, as `streams()` lists it."""
+        wanted = self._catalog.stream(name).name
+        return next(info for info in self.streams() if info.name == wanted)
+
     def streams(self) -> list[StreamInfo]:
         """Every stream, with its watermark and row counts as of the last sealed epoch."""
         return stream_infos(self._catalog, self._arrivals, self._sealer, self._group)
 
     # queries
 
-    def create_query(self, text: str, name: str | None = None) -> QueryHandle:
-        """Ask for a query; returns at once. It is active from the next epoch on."""
+    def create_query(
+        self, text: str, name: str | None = None, *, replace: bool = False, if_not_exists: bool = False
+    ) -> QueryHandle:
+        """Ask for a query; returns at once. It is active from the next epoch on.
+
+        With `replace`, a live query of that name ends where the new one begins. With `if_not_exists`, it stays.
+        """
         self._runs()
         if name is not None:
             sql.check_name(name, "query")
-        query = self._catalog.request_create(name, self._parse(text))
+        if if_not_exists and name is not None and self._catalog.has_live(name):
+            return self.query(name)
+        query = self._catalog.request_create(name, self._parse(text), replace=replace)
         return QueryHandle(self, query.name, query.id)
 
     def _parse(self, text: str) -> QueryPlan:
@@ -195,9 +231,11 @@ class Session:
         with self._sparks.lock:
             return sql.parse_query(text, streams, self._sparks.shapes)
 
-    def drop_query(self, name: str) -> None:
+    def drop_query(self, name: str, *, if_exists: bool = False) -> None:
         """Ask for a query to end with the current epoch; its results stay."""
         self._runs()
+        if if_exists and not self._catalog.has_live(name):
+            return
         self._catalog.request_drop(name)
 
     def query(self, name: str) -> QueryHandle:
@@ -208,36 +246,47 @@ class Session:
         """Every query, oldest first, with its state, and its error when it was quarantined."""
         return query_infos(self._catalog, self._group)
 
-    def explain(self, text: str | None = None) -> str:
-        """The shared plan of all queries that are or will be active; or how one text would run."""
+    def explain(self, text: str | None = None, *, verbose: bool = False) -> Text:
+        """The shared plan of all queries that are or will be active; or how one text would run.
+
+        With `verbose` in the engine's own words: operators, lanes and families.
+        """
         if text is not None:
-            plan = self._parse(text)
-            return explain_query(Query(QueryId(0), "(not created)", plan), None)
-        return explain_plan(self._current_plan())
+            return explain_text(self, text, verbose=verbose)
+        return explain_session(self, verbose=verbose)
 
     def _current_plan(self) -> SharedPlan:
         entries = [e for e in self._catalog.entries() if e.live and e.error is None]
         streams = {stream.name: stream for stream in self._catalog.streams()}
         return plan_group((Member(e.query, e.slot or 0) for e in entries), streams)
 
-    def execute(self, statement: str) -> str | pa.Table:
-        """Run one SQL statement of the Headrace language; text, or a table for SELECT and SHOW."""
-        return execute(self, statement)
+    def execute(self, statement: str, *, allow_files: bool = False) -> str | pa.Table:
+        """Run one SQL statement of the Headrace language; text, or a table for SELECT, SHOW and DESCRIBE.
 
-    def select(self, text: str) -> DataFrame:
-        """Spark SQL over results: every query is visible as a table of its own name."""
+        An empty table says why it is empty: `headrace.notes.note_of(table)`. A statement reads no files, runs no
+        programs and calls no Java methods unless `allow_files` is set. `docs/sql.md` describes the language.
+        """
+        return execute(self, statement, allow_files=allow_files)
+
+    def select(self, text: str, *, allow_files: bool = False) -> DataFrame:
+        """Spark SQL over results and recent tuples: every query and every stream is a table of its own name."""
         self._check_open()
-        with self._sparks.lock:
-            for entry in self._catalog.entries():
-                name = entry.query.name
-                if name.lower() in text.lower():
-                    self._results(entry).createOrReplaceTempView(sql.quote_name(name))
-            try:
-                # only a query can stand in FROM; anything else Spark would run at once
-                self._reader.sql(f"SELECT 1 FROM ({text.rstrip().rstrip(';')}\n)")
-                return self._reader.sql(text)
-            except PySparkException as error:
-                raise select_failed(error) from None
+        reader = self._reader
+        with self._sparks.lock, active(reader):
+            selecting = read_select(reader, text, allow_files=allow_files)
+            with opened_tables(reader, self._tables(selecting.names())):
+                return analyse(reader, text, selecting, self._catalog.names())
+
+    def _tables(self, names: Iterable[str]) -> Iterator[tuple[str, DataFrame]]:
+        """The queries and streams among some names, as relations."""
+        for name in sorted(names):
+            if self._catalog.has_query(name):
+                yield name, self._results(self._catalog.entry(name))
+            elif self._catalog.has_stream(name):
+                yield name, self._recent(self._catalog.stream(name)).frame(self._reader, self._warehouse.root)
+
+    def _recent(self, stream: Stream) -> RecentTuples:
+        return recent_tuples(stream, self._sealer, self._arrivals)
 
     # running
 
@@ -274,9 +323,13 @@ class Session:
 
     # looking
 
+    def _streams_of(self, entry: QueryEntry) -> list[Stream]:
+        """The streams that a query reads as they were when it began; they may have been dropped since."""
+        return [self._catalog.stream(name, entry.first_epoch) for name in entry.query.plan.streams]
+
     def _results(self, entry: QueryEntry) -> DataFrame:
         self._check_open()
-        streams = {str(name): self._catalog.stream(name) for name in entry.query.plan.streams}
+        streams = {str(s.name): s for s in self._streams_of(entry)}
         until_us, files = self._group.closed_until(entry), self._group.results(entry)
         after_us = self._group.whole_after(entry)
         check_results(self._warehouse.root, files)
@@ -291,12 +344,9 @@ class Session:
                 after_us=after_us,
             )
 
-    def _explain_query(self, entry: QueryEntry) -> str:
-        return explain_query(entry.query, self._current_plan())
-
     def _audit(self, entry: QueryEntry) -> AuditReport:
         self._check_open()
-        streams = [self._catalog.stream(name) for name in entry.query.plan.streams]
+        streams = self._streams_of(entry)
         # the background run may commit meanwhile: judge by one commit, and by what is known of the query after it
         commit = self._group.commit
         entry = self._catalog.entry_of(entry.query.id)
@@ -328,6 +378,12 @@ class Session:
                 "READ_ONLY", "this session was opened to read", hint="open the warehouse without read_only"
             )
         return self._running
+
+    def __repr__(self) -> str:
+        return session_text(self)
+
+    def _repr_html_(self) -> str:
+        return session_html(self)
 
     def close(self) -> None:
         """Stop, keep everything that was asked for, and let the warehouse go. Harmless when closed.

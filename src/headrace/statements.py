@@ -1,21 +1,33 @@
-"""SQL statements on a session: CREATE STREAM, CREATE QUERY, DROP QUERY, SHOW, EXPLAIN, SELECT."""
+"""SQL statements on a session: each does what its Python call does, and says so in a sentence or a table."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, assert_never
 
 import pyarrow as pa
 
 from headrace import sql
-from headrace.engine.errors import spark_reason
-from headrace.model.errors import CatalogError, SqlError
+from headrace.inserting import insert_values
+from headrace.looking import why_empty_select
+from headrace.model.errors import CatalogError, SqlError, did_you_mean
+from headrace.notes import with_note
+from headrace.portrait import describe_query, describe_stream
 from headrace.results.view import readable
+from headrace.selecting import select_failed
+from headrace.showing import count
 from headrace.sources import files
 from headrace.sql.statements import (
+    CloseStream,
     CreateQuery,
     CreateStream,
+    Describe,
     DropQuery,
+    DropStream,
     Explain,
+    Help,
+    IfPresent,
+    Insert,
     Select,
     ShowQueries,
     ShowStreams,
@@ -25,25 +37,35 @@ if TYPE_CHECKING:
     from headrace.session import Session
 
 
-def execute(session: Session, text: str) -> str | pa.Table:
+def execute(session: Session, text: str, *, allow_files: bool = False) -> str | pa.Table:
     """Run one statement; a sentence that says what was done, or a table."""
     match sql.parse_statement(text):
         case CreateStream() as statement:
             return _create_stream(session, statement)
-        case CreateQuery(name, query):
-            session.create_query(query, name=name)
-            return f"query {name} is active from the next epoch on"
-        case DropQuery(name):
-            session.drop_query(name)
-            return f"query {name} ends with the current epoch; its results stay"
+        case CreateQuery() as statement:
+            return _create_query(session, statement)
+        case DropStream(name, if_exists):
+            return _drop_stream(session, name, if_exists)
+        case DropQuery(name, if_exists):
+            return _drop_query(session, name, if_exists)
+        case CloseStream(name):
+            session.close_stream(name)
+            return f"stream {name} gets no more input; its windows close with the next epoch"
+        case Insert() as statement:
+            rows = insert_values(session, statement)
+            return f"{count(rows, 'row')} added to stream {statement.stream}; the next epoch takes them in"
+        case Describe(name, what):
+            return _describe(session, name, what)
         case ShowStreams():
             return show_streams(session)
         case ShowQueries():
             return show_queries(session)
-        case Explain(target):
-            return session.explain() if target is None else _explain(session, target)
+        case Explain(target, verbose):
+            return session.explain(verbose=verbose) if target is None else _explain(session, target, verbose)
+        case Help(topic):
+            return sql.help_text(topic)
         case Select(query):
-            return _select(session, query)
+            return _select(session, query, allow_files)
         case _ as never:
             assert_never(never)
 
@@ -51,25 +73,93 @@ def execute(session: Session, text: str) -> str | pa.Table:
 def _create_stream(session: Session, statement: CreateStream) -> str:
     options = dict(statement.options)
     path, format_ = options.pop("path", None), options.pop("format", "parquet")
-    source = None if path is None else files(path, format_, **options)
-    if source is None and options:
-        raise SqlError(
-            "BAD_OPTION", f"unknown options {', '.join(sorted(options))}", hint="give a path for a source"
-        )
     if statement.event_time is None:
         raise SqlError(
             "NO_EVENT_TIME",
             f"stream `{statement.name}` has no event time",
             hint="add EVENT TIME and a column",
         )
+    if path is None and options:
+        raise SqlError(
+            "BAD_OPTION", f"unknown options {', '.join(sorted(options))}", hint="give a path for a source"
+        )
+    if statement.if_present is IfPresent.KEEP and session._catalog.has_stream(statement.name):
+        return f"stream {statement.name} exists already and stays as it is"
     session.create_stream(
         statement.name,
         statement.schema_ddl,
         event_time=statement.event_time,
         watermark=statement.watermark or "0 seconds",
-        source=source,
+        source=None if path is None else files(path, format_, **options),
     )
     return f"stream {statement.name} exists"
+
+
+def _create_query(session: Session, statement: CreateQuery) -> str:
+    name, present = statement.name, statement.if_present
+    known = session._catalog.has_live(name)
+    if known and present is IfPresent.KEEP:
+        return f"query {name} exists already and stays as it is"
+    query = session.create_query(statement.text, name=name, replace=present is IfPresent.REPLACE)
+    said = f"query {name} is active from the next epoch on"
+    if known:
+        said += ", in place of the one before"
+    sharing = query.sharing
+    return said if sharing.shared else f"{said}; it is {sharing}"
+
+
+def _drop_stream(session: Session, name: str, if_exists: bool) -> str:
+    if if_exists and not session._catalog.has_stream(name):
+        return f"there is no stream {name}"
+    session.drop_stream(name)
+    return f"stream {name} is gone; results that came of it stay"
+
+
+def _drop_query(session: Session, name: str, if_exists: bool) -> str:
+    if if_exists and not session._catalog.has_live(name):
+        return f"there is no live query {name}"
+    session.drop_query(name)
+    return f"query {name} ends with the current epoch; its results stay"
+
+
+def _describe(session: Session, name: str, what: str | None) -> pa.Table:
+    if what != "query" and session._catalog.has_stream(name):
+        return _describe_stream(session, name)
+    if what == "stream":
+        session.stream(name)  # says that there is none, and which there are
+    try:
+        return _describe_query(session, name)
+    except CatalogError as error:
+        if what == "query":
+            raise
+        known = [info.name for info in session.streams()] + [info.name for info in session.queries()]
+        raise CatalogError(
+            error.code,
+            f"there is no stream or query `{name}`",
+            hint=did_you_mean(name, known),
+        ) from None
+
+
+def _describe_stream(session: Session, name: str) -> pa.Table:
+    info = session.stream(name)
+    columns = [
+        (c.name, c.type.name, "event time" if c.name == info.event_time else None) for c in info.columns
+    ]
+    return with_note(_columns(columns), describe_stream(info, session._catalog.source(name)))
+
+
+def _describe_query(session: Session, name: str) -> pa.Table:
+    query = session.query(name)
+    columns = [(c.name, c.type.name, None) for c in query.columns]
+    return with_note(_columns(columns), describe_query(query))
+
+
+def _columns(found: Sequence[tuple[str, str, str | None]]) -> pa.Table:
+    names, types, notes = zip(*found, strict=True) if found else ((), (), ())
+    text = pa.string()
+    return pa.table(
+        {"column": pa.array(names, text), "type": pa.array(types, text), "note": pa.array(notes, text)}
+    )
 
 
 def show_streams(session: Session) -> pa.Table:
@@ -102,25 +192,20 @@ def show_queries(session: Session) -> pa.Table:
     )
 
 
-def _explain(session: Session, target: str) -> str:
+def _explain(session: Session, target: str, verbose: bool) -> str:
     try:
-        return session.query(target).explain()
+        return session.query(target).explain(verbose=verbose)
     except CatalogError:
         if " " not in target.strip():
             raise
-    return session.explain(target)
+    return session.explain(target, verbose=verbose)
 
 
-def _select(session: Session, text: str) -> pa.Table:
-    """SELECT over results: every query is visible as a table of its own name."""
-    frame = session.select(text)
+def _select(session: Session, text: str, allow_files: bool) -> pa.Table:
+    """SELECT over results and recent tuples; an empty table says why."""
+    frame = session.select(text, allow_files=allow_files)
     try:
-        return readable(frame).toArrow()
+        table = readable(frame).toArrow()
     except Exception as error:
         raise select_failed(error) from error
-
-
-def select_failed(error: Exception) -> SqlError:
-    reason = spark_reason(error)
-    hint = "SHOW QUERIES lists the tables" if "TABLE_OR_VIEW_NOT_FOUND" in reason else None
-    return SqlError("SELECT_FAILED", reason, hint=hint)
+    return table if table.num_rows else with_note(table, why_empty_select(session, text))

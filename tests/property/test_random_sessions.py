@@ -138,7 +138,7 @@ def test_time_passes_as_in_structured_streaming(
     ]
     assert sorted(plain.rows(0)) == rows
     assert query.audit().ok
-    assert "shared session aggregation, gap 5 s" in query.explain()
+    assert "shared session aggregation, gap 5 s" in query.explain(verbose=True)
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + max(1, ROUNDS // 3)))
@@ -162,7 +162,7 @@ def test_random_arrivals_equal_structured_streaming(
         expected = plain.rows(i)
         assert len(expected) > 3
         assert compare_rows(expected, rows_of(query.results())) == ([], []), TEXTS[i]
-        assert ("reads the log from the query's first epoch" in query.explain()) == (
+        assert ("reads the log from the query's first epoch" in query.explain(verbose=True)) == (
             "collect_list" in TEXTS[i]
         )
         report = query.audit()

@@ -184,13 +184,33 @@ def test_explain_says_how_it_runs_with_whom_and_what_it_equals(open_session: Ope
     hr.create_query(PER_COUNTRY.replace("FROM sales", "FROM sales WHERE level > 3"), name="two")
     alone = hr.create_query(PER_COUNTRY.replace("COUNT(*)", "COUNT(DISTINCT id)"), name="alone")
     cql = hr.create_query("SELECT COUNT(*) AS n FROM sales [RANGE 10 SECONDS]", name="cql")
-    assert PER_COUNTRY in one.explain()
-    assert "1 other quer" in one.explain() or "other queries" in one.explain()
-    assert "not shared" in alone.explain() or "on its own" in alone.explain(), alone.explain()
+    assert PER_COUNTRY in one.explain(verbose=True)
+    assert PER_COUNTRY in " ".join(one.explain().split()), "laid out, and the same text"
+    assert "shares     the aggregation of sales with 2 other queries" in one.explain()
+    assert "lanes" in one.explain(verbose=True) and "lanes" not in one.explain()
+    assert "runs as    not shared: COUNT(DISTINCT ...) needs all values of a group" in alone.explain()
+    assert "not shared: COUNT(DISTINCT ...)" in repr(alone) and not alone.sharing.shared
+    assert "reads the log of its open windows again each epoch" in alone.sharing.cost
     assert "window(ts, '10 seconds')" in cql.explain()
-    whole = hr.explain()
-    assert "1 on their own" in whole
+    assert hr.explain().startswith("shared plan: 3 queries in 1 shared operator, 1 on their own")
     assert hr.explain("SELECT id FROM sales WHERE level > 3").startswith("query (not created)")
+    hr.append("sales", [sale(1), sale(11)])
+    hr.append("sales", [sale(2)])
+    hr.run_available()
+    hr.append("sales", [sale(3)])
+    hr.run_available()
+    explained = one.explain()
+    for line in (
+        "query one: active since epoch 0, 1 row so far",
+        "windows    10 seconds long, one after the other",
+        "watermark  2026-01-01 12:00:11 (sales)",
+        "next end   a window closes when the watermark reaches 2026-01-01 12:00:20",
+        "late       1 of 4 tuples of sales",
+        "cost       the last epoch took",
+    ):
+        assert line in explained, explained
+    assert "about 2 tuples; such queries have taken" in alone.explain(), alone.explain()
+    assert "<pre>" in explained._repr_html_() and repr(explained) == explained
     assert {i.name: i.shared for i in hr.queries()} == {"one": True, "two": True, "alone": False, "cql": True}
 
 

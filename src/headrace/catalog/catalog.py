@@ -26,6 +26,7 @@ from headrace.model import codec
 from headrace.model.epoch import Change, Create, Drop, Epoch
 from headrace.model.errors import CatalogError, StorageError, did_you_mean
 from headrace.model.query import EpochId, Query, QueryId, QueryPlan, Stream
+from headrace.sql.names import quote_name
 
 CHANGELOG = "catalog/changelog"
 SNAPSHOT = "catalog/snapshot.json"
@@ -86,8 +87,9 @@ class Catalog:
             if request.changelog > self._last_changelog + 1:
                 raise self._warehouse.missing(CHANGELOG, self._last_changelog + 1)
             if request.changelog == self._last_changelog + 1:
-                self._requests.append(request.change)
-                self._note(request.change)
+                for change in request.changes:
+                    self._requests.append(change)
+                    self._note(change)
 
     def _changelogs_after(self, start: Snapshot) -> list[int]:
         try:
@@ -126,17 +128,45 @@ class Catalog:
     def create_stream(self, stream: Stream, source: Mapping[str, Any] | None = None) -> None:
         """Define a stream durably; `source` describes where it comes from, None when it is fed by append."""
         with uninterrupted(), self._lock:
+            taken = self._queries.newest(stream.name)
+            if taken is not None:
+                raise _name_taken("stream", stream.name, f"there is a {_lively(taken)} of that name")
             self._streams.create(stream, source)
 
-    def streams(self) -> tuple[Stream, ...]:
-        """All streams, oldest first."""
-        with self._lock:
-            return self._streams.all()
+    def drop_stream(self, name: str, epoch: int) -> Stream:
+        """End a stream before `epoch`, durably; refused while a live query reads it."""
+        with uninterrupted(), self._lock:
+            stream = self._streams.get(name)
+            readers = [e.query.name for e in self._queries.entries() if e.live and _reads(e, stream)]
+            if readers:
+                listed = ", ".join(f"`{reader}`" for reader in readers[:10])
+                more = f" and {len(readers) - 10} more" if len(readers) > 10 else ""
+                raise CatalogError(
+                    "STREAM_IN_USE",
+                    f"stream `{stream.name}` is read by {listed}{more}",
+                    hint=f"drop the queries first, such as DROP QUERY {quote_name(readers[0])}",
+                )
+            self._streams.drop(stream.name, epoch)
+            return stream
 
-    def stream(self, name: str) -> Stream:
-        """A stream by name, in any case of letters."""
+    def streams(self, epoch: int | None = None) -> tuple[Stream, ...]:
+        """All streams, oldest first; or those that an epoch has, for a stream may be dropped since."""
         with self._lock:
-            return self._streams.get(name)
+            return self._streams.all(epoch)
+
+    def stream(self, name: str, epoch: int | None = None) -> Stream:
+        """A stream by name, in any case of letters; or the one that had the name in an epoch."""
+        with self._lock:
+            return self._streams.get(name, epoch)
+
+    def has_stream(self, name: str) -> bool:
+        with self._lock:
+            return self._streams.has(name)
+
+    def knew_stream(self, name: str) -> bool:
+        """Whether a stream of that name was dropped."""
+        with self._lock:
+            return self._streams.knew(name)
 
     def source(self, name: str) -> dict[str, Any] | None:
         """The description of a stream's source; None when it is fed by append."""
@@ -145,22 +175,30 @@ class Catalog:
 
     # requests
 
-    def request_create(self, name: str | None, plan: QueryPlan) -> Query:
-        """Ask for a query, durably; pending until an epoch takes it in. Without a name it gets one: q1, q2, ..."""
+    def request_create(self, name: str | None, plan: QueryPlan, *, replace: bool = False) -> Query:
+        """Ask for a query, durably; pending until an epoch takes it in. Without a name it gets one: q1, q2, ...
+
+        With `replace`, a live query of that name ends in the epoch that the new one begins with.
+        """
         with uninterrupted(), self._lock:
             for stream in plan.streams:
                 self._streams.get(stream)
             query_id = QueryId(self._next_id)
             name = name or self._free_name(query_id)
-            present = self._queries.newest(name)
-            if present is not None and present.live:
+            if self._streams.has(name):
+                raise _name_taken("query", name, "there is a stream of that name")
+            present, now = self._queries.newest(name), self._clock.now()
+            query = Query(query_id, name, plan)
+            if present is None or not present.live:
+                self._request(Create(query, now))
+            elif replace:
+                self._request(Drop(present.query.id, now), Create(query, now))
+            else:
                 raise CatalogError(
                     "QUERY_EXISTS",
                     f"there is already a query `{present.query.name}`",
-                    hint="drop it first, or choose another name",
+                    hint="drop it first, choose another name, or write CREATE OR REPLACE QUERY",
                 )
-            query = Query(query_id, name, plan)
-            self._request(Create(query, self._clock.now()))
             return query
 
     def request_drop(self, name: str) -> Query:
@@ -174,19 +212,23 @@ class Catalog:
 
     def _free_name(self, query_id: QueryId) -> str:
         number = int(query_id)
-        while self._queries.newest(f"q{number}") is not None:
+        while self._queries.newest(f"q{number}") is not None or self._streams.has(f"q{number}"):
             number += 1
         return f"q{number}"
 
-    def _request(self, change: Change) -> None:
-        """Make a change durable and list it; StorageError, and nothing has changed, when it cannot be kept."""
+    def _request(self, change: Change, also: Change | None = None) -> None:
+        """Make a change durable and list it; StorageError, and nothing has changed, when it cannot be kept.
+
+        What is asked for together is kept together, and takes effect in the same epoch.
+        """
         number = self._last_changelog + 1
         before = [Request(number, earlier) for earlier in self._requests]
         faults.reach("request.before")
-        self._request_log.add(Request(number, change), before)
+        self._request_log.add(Request(number, change, also), before)
         faults.reach("request.after")
-        self._requests.append(change)
-        self._note(change)
+        for one in (change,) if also is None else (change, also):
+            self._requests.append(one)
+            self._note(one)
         if len(self._requests) >= self._batch_count:
             with suppress(StorageError):  # it is kept as a request; the next flush says what is wrong
                 self.flush()
@@ -313,6 +355,23 @@ class Catalog:
                 )
             return found
 
+    def names(self) -> list[str]:
+        """Every name of a stream or a query, each once."""
+        with self._lock:
+            streams = [str(stream.name) for stream in self._streams.all()]
+            return sorted({*streams, *(entry.query.name for entry in self._queries.entries())})
+
+    def has_query(self, name: str) -> bool:
+        """Whether a query of that name is listed, live or dropped."""
+        with self._lock:
+            return self._queries.newest(name) is not None
+
+    def has_live(self, name: str) -> bool:
+        """Whether a query holds that name."""
+        with self._lock:
+            found = self._queries.newest(name)
+            return found is not None and found.live
+
     def entry_of(self, query_id: QueryId) -> QueryEntry:
         with self._lock:
             found = self._queries.get(query_id)
@@ -335,3 +394,19 @@ class Catalog:
             if self.entry_of(query_id).state is not QueryState.DROPPED:
                 raise CatalogError("QUERY_LIVE", f"query {query_id} is not dropped", hint="drop it first")
             self._queries.remove(query_id)
+
+
+def _reads(entry: QueryEntry, stream: Stream) -> bool:
+    return stream.name in entry.query.plan.streams
+
+
+def _lively(entry: QueryEntry) -> str:
+    return "query" if entry.live else "dropped query whose results are kept"
+
+
+def _name_taken(what: str, name: str, why: str) -> CatalogError:
+    return CatalogError(
+        "NAME_TAKEN",
+        f"the {what} cannot be called `{name}`: {why}",
+        hint="choose another name; streams and queries share one set of names, so that FROM is never ambiguous",
+    )

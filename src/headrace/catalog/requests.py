@@ -32,10 +32,15 @@ _SECTOR = 512
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A change, and the number of the changelog that will hold it."""
+    """A change, with another that must not come without it, and the number of the changelog that will hold them."""
 
     changelog: int
     change: Change
+    also: Change | None = None
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        return (self.change,) if self.also is None else (self.change, self.also)
 
 
 codec.register(Request)

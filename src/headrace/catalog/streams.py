@@ -24,7 +24,15 @@ class StreamRecord:
     source: dict[str, Any] | None
 
 
-codec.register(StreamRecord)
+@dataclass(frozen=True, slots=True)
+class StreamDrop:
+    """The end of a stream: epochs from `epoch` on do not have it. Its name may be given to another stream."""
+
+    name: str
+    epoch: int
+
+
+codec.register(StreamRecord, StreamDrop)
 
 
 class StreamTable:
@@ -34,16 +42,17 @@ class StreamTable:
         self._warehouse = warehouse
         numbers = warehouse.sequence(STREAMS, 0)
         self._next = numbers[-1] + 1 if numbers else 0
-        records = [warehouse.read_record(STREAMS, number, kind="stream") for number in numbers]
-        for number, record in zip(numbers, records, strict=True):
-            if not isinstance(record, StreamRecord) or not isinstance(record.stream, Stream):
-                path = warehouse.path(record_name(STREAMS, number))
-                raise StorageError(
-                    "FILE_FOREIGN",
-                    f"{path} does not hold a stream",
-                    hint="restore it from a copy of the warehouse",
-                )
-        self._records: dict[str, StreamRecord] = {record.stream.name.lower(): record for record in records}
+        self._records: dict[str, StreamRecord] = {}
+        self._former: list[tuple[Stream, int]] = []
+        for number in numbers:
+            self._note(_checked(warehouse, number))
+
+    def _note(self, record: StreamRecord | StreamDrop) -> None:
+        if isinstance(record, StreamRecord):
+            self._records[record.stream.name.lower()] = record
+        else:
+            gone = self._records.pop(record.name.lower())
+            self._former.append((gone.stream, record.epoch))
 
     def create(self, stream: Stream, source: Mapping[str, Any] | None) -> None:
         present = self._records.get(stream.name.lower())
@@ -54,7 +63,13 @@ class StreamTable:
                 hint="choose another name; names differ by more than the case of their letters",
             )
         check_stream(stream)
-        record = StreamRecord(stream, None if source is None else dict(source))
+        self._write(StreamRecord(stream, None if source is None else dict(source)))
+
+    def drop(self, name: str, epoch: int) -> None:
+        """End a stream before `epoch`. Older epochs, and queries that read them, still find it."""
+        self._write(StreamDrop(self.get(name).name, epoch))
+
+    def _write(self, record: StreamRecord | StreamDrop) -> None:
         if not self._warehouse.put_record(STREAMS, self._next, record, kind="stream"):
             raise StorageError(
                 "STREAM_RECORD_EXISTS",
@@ -62,13 +77,32 @@ class StreamTable:
                 hint="make sure that one process writes to a warehouse",
             )
         self._next += 1
-        self._records[stream.name.lower()] = record
+        self._note(record)
 
-    def all(self) -> tuple[Stream, ...]:
-        return tuple(record.stream for record in self._records.values())
+    def all(self, epoch: int | None = None) -> tuple[Stream, ...]:
+        """The streams there are, oldest first; or those that an epoch has, under their names of that time."""
+        if epoch is None or not self._former:
+            return tuple(record.stream for record in self._records.values())
+        found = {stream.name.lower(): stream for stream in self.all()}
+        for stream, until in reversed(self._former):
+            if epoch < until:
+                found[stream.name.lower()] = stream
+        return tuple(found.values())
 
-    def get(self, name: str) -> Stream:
+    def get(self, name: str, epoch: int | None = None) -> Stream:
+        """A stream by name; with an epoch, the one that had the name then."""
+        if epoch is not None and isinstance(name, str):
+            for stream, until in self._former:
+                if stream.name.lower() == name.lower() and epoch < until:
+                    return stream
         return self._find(name).stream
+
+    def knew(self, name: str) -> bool:
+        """Whether a stream of this name was dropped."""
+        return isinstance(name, str) and name.lower() in {stream.name.lower() for stream, _ in self._former}
+
+    def has(self, name: str) -> bool:
+        return isinstance(name, str) and name.lower() in self._records
 
     def source(self, name: str) -> dict[str, Any] | None:
         return self._find(name).source
@@ -81,6 +115,19 @@ class StreamTable:
                 "STREAM_NOT_FOUND", f"there is no stream `{name}`", hint=did_you_mean(name, known)
             )
         return found
+
+
+def _checked(warehouse: Warehouse, number: int) -> StreamRecord | StreamDrop:
+    """A record of the list; StorageError when it holds something else."""
+    record = warehouse.read_record(STREAMS, number, kind="stream")
+    whole = isinstance(record, StreamRecord) and isinstance(record.stream, Stream)
+    if not whole and not isinstance(record, StreamDrop):
+        raise StorageError(
+            "FILE_FOREIGN",
+            f"{warehouse.path(record_name(STREAMS, number))} does not hold a stream",
+            hint="restore it from a copy of the warehouse",
+        )
+    return record  # type: ignore[no-any-return]
 
 
 def check_stream(stream: Stream) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
@@ -72,6 +72,17 @@ class Delivered:
         latest = self._sealer.latest
         return 0 if latest is None else latest.id - self.commit.epoch
 
+    @property
+    def first_epoch(self) -> int:
+        """The oldest epoch that the log still has."""
+        return self._sealer.first
+
+    def watermark_us(self, streams: Iterable[str]) -> int:
+        """The watermark of a query over these streams after the last commit."""
+        return (
+            NEVER_US if self.commit.epoch < 0 else self._sealer.epoch(self.commit.epoch).watermark_us(streams)
+        )
+
     def closed_until(self, entry: QueryEntry) -> int:
         """The watermark up to which the windows of a query have closed."""
         ended = self.commit.ended.get(str(entry.query.id))
@@ -131,7 +142,7 @@ class Group(Delivered):
         entries = self._catalog.active_entries(epoch)
         key = tuple((entry.query.id, entry.slot) for entry in entries)
         if self._plan is None or key != self._plan_key:
-            streams = {stream.name: stream for stream in self._catalog.streams()}
+            streams = {stream.name: stream for stream in self._catalog.streams(epoch)}
             rates = {StreamName(name): rows for name, (rows, _) in self.commit.stream_rows.items()}
             self._plan = plan_group((Member(e.query, e.slot or 0) for e in entries), streams, rates)
             self._plan_key = key
@@ -208,7 +219,7 @@ class Group(Delivered):
 
     def _attempt(self, epoch: Epoch, plan: SharedPlan, attempt: str) -> tuple[JobResult, dict[int, str]]:
         """(what the epoch produced, the queries that failed in it)."""
-        streams = {str(stream.name): stream for stream in self._catalog.streams()}
+        streams = {str(stream.name): stream for stream in self._catalog.streams(epoch.id)}
         path = plan_path(plan.version)
         if plan.operators and not self._warehouse.exists(path):
             self._warehouse.replace_value(path, "plan", plan)
@@ -285,7 +296,7 @@ class Group(Delivered):
         self, entry: QueryEntry, epoch: Epoch, signature: str, attempt: str
     ) -> list[ResultFile]:
         """Once more when it was not the query's fault; then whatever it is concerns this query only."""
-        streams = [self._catalog.stream(name) for name in entry.query.plan.streams]
+        streams = [self._catalog.stream(name, epoch.id) for name in entry.query.plan.streams]
         for last_try in (False, True):
             try:
                 return run_fallback(
@@ -326,7 +337,7 @@ class Group(Delivered):
             part = epoch.of(name)
             if part is None or not part.chunks:
                 continue
-            stream = self._catalog.stream(name)
+            stream = self._catalog.stream(name, epoch.id)
             frame = chunk_frame(self._spark, self._warehouse.root, stream, part.chunks)
             suspects = {
                 int(entry.query.id): found
@@ -396,9 +407,9 @@ class Group(Delivered):
 
     def _stream_rows(self, epoch: Epoch) -> dict[str, tuple[int, int]]:
         """Tuples and late tuples of every stream, up to and with an epoch."""
-        counts = dict(self.commit.stream_rows)
+        counts: dict[str, tuple[int, int]] = {}
         for part in epoch.streams:
-            rows, late = counts.get(part.stream, (0, 0))
+            rows, late = self.commit.stream_rows.get(part.stream, (0, 0))
             counts[part.stream] = (rows + part.rows, late + part.late_rows)
         return counts
 

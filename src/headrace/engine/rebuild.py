@@ -101,7 +101,7 @@ class _Rebuild:
 
     def choose(self) -> tuple[set[str], list[QueryEntry]]:
         """(operators whose segments stay, queries whose state is made anew)."""
-        streams = {stream.name: stream for stream in self.catalog.streams()}
+        streams = {stream.name: stream for stream in self.catalog.streams(self.commit.epoch)}
         kept: set[str] = set()
         doomed: dict[int, QueryEntry] = {}
         active = [
@@ -148,7 +148,9 @@ class _Rebuild:
             part = self.sealer.epoch(self.sealer.first).of(name)
             if part is None or part.closed_us == NEVER_US:
                 continue
-            if part.closed_us + self.catalog.stream(name).watermark_us > self._oldest(entry):
+            if part.closed_us + self.catalog.stream(name, self.commit.epoch).watermark_us > self._oldest(
+                entry
+            ):
                 return False
         return True
 
@@ -205,7 +207,7 @@ class _Rebuild:
         return {name: chunks for name, chunks in found.items() if chunks}
 
     def _run_batch(self, batch: _Batch, held: list[SegmentFile], attempt: str) -> list[SegmentFile]:
-        streams = {str(stream.name): stream for stream in self.catalog.streams()}
+        streams = {str(stream.name): stream for stream in self.catalog.streams(self.commit.epoch)}
         plan = plan_group(
             (Member(entry.query, entry.slot or 0) for entry in batch.entries),
             {stream.name: stream for stream in streams.values()},

@@ -8,6 +8,7 @@ orphan. Once an epoch is sealed it holds the chunks itself, and the arrivals it 
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -137,6 +138,19 @@ class Arrivals:
         """The last batch that arrived for a stream."""
         with self._lock:
             return self._batches.get(stream)
+
+    def forget(self, stream: StreamName) -> None:
+        """Let another stream have the name: it is not closed, and no batch of it has arrived."""
+        with self._lock:
+            for known in [name for name in (*self._batches, *self._closed) if name.lower() == stream.lower()]:
+                self._batches.pop(known, None)
+                self._closed.discard(known)
+            # what sources have read is remembered beside the chunks; the chunks stay for results that came of them
+            for path in sorted(self._warehouse.path(self._warehouse.stream_dir(stream)).glob("*")):
+                if path.is_dir():
+                    shutil.rmtree(path)
+                elif path.suffix == ".json":
+                    path.unlink()
 
     def pending(self) -> tuple[Arrival, ...]:
         """Arrivals not wholly in an epoch, oldest first."""

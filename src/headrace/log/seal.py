@@ -7,8 +7,9 @@ design's Semantics: W(e) is the largest event time seen up to e minus the stream
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from headrace.catalog import faults
 from headrace.catalog.catalog import Catalog
@@ -87,10 +88,38 @@ class Sealer:
         It takes all flushed changelogs, and chunks in arrival order while they fit into `max_epoch_rows`, but
         at least one. Costs one small file, and one column of those chunks that may hold late tuples.
         """
+        return self._seal(max_epoch_rows, even_empty=False)
+
+    def drop_stream(self, name: str) -> Stream:
+        """End a stream with the newest sealed epoch; refused while live queries read it.
+
+        Query changes so far are flushed, so that a query whose drop was asked for ends with it. What has arrived for
+        the stream and is in no epoch yet is forgotten.
+        """
+        with self._lock:
+            self._catalog.flush()
+            return self._catalog.drop_stream(name, 0 if self._latest is None else self._latest.id + 1)
+
+    def create_stream(self, stream: Stream, source: Mapping[str, Any] | None = None) -> None:
+        """Define a stream. One that takes the name of a dropped one inherits nothing: no watermark and no rows."""
+        with self._lock:
+            if not self._catalog.has_stream(stream.name) and self._catalog.knew_stream(stream.name):
+                while self._remembers(stream.name):
+                    self._seal(DEFAULT_MAX_EPOCH_ROWS, even_empty=True)
+                self._arrivals.forget(stream.name)
+            self._catalog.create_stream(stream, source)
+
+    def _remembers(self, name: str) -> bool:
+        """Whether the newest epoch, or something that arrived since, is still of a stream of this name."""
+        named = {arrival.stream for arrival in self._arrivals.pending()}
+        named |= {part.stream for part in self._latest.streams} if self._latest else set()
+        return name.lower() in {str(stream).lower() for stream in named}
+
+    def _seal(self, max_epoch_rows: int, *, even_empty: bool) -> Epoch | None:
         with self._lock:
             changelogs = self._catalog.unsealed()
             taken = take(self._arrivals.pending(), self._latest, max_epoch_rows)
-            if not changelogs and not taken.parts:
+            if not changelogs and not taken.parts and not even_empty:
                 return None
             previous = self._latest
             epoch = Epoch(

@@ -83,9 +83,9 @@ class Epoch:
     def closed_us(self, streams: Iterable[str]) -> int:
         """W(e-1) of a query over these streams: the least of theirs."""
         parts = [self.of(stream) for stream in streams]
-        return min(NEVER_US if part is None else part.closed_us for part in parts)
+        return min((NEVER_US if part is None else part.closed_us for part in parts), default=NEVER_US)
 
     def watermark_us(self, streams: Iterable[str]) -> int:
         """W(e) of a query over these streams."""
         parts = [self.of(stream) for stream in streams]
-        return min(NEVER_US if part is None else part.watermark_us for part in parts)
+        return min((NEVER_US if part is None else part.watermark_us for part in parts), default=NEVER_US)

@@ -68,9 +68,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
 
     >>> did_you_mean("prise", ["price", "userID"])
     'did you mean `price`?'
+    >>> did_you_mean("x", ["q", "q", "spend"])
+    'known names: `q`, `spend`'
     >>> did_you_mean("x", [])
     """
-    names = sorted(known)
+    names = sorted(set(known))
     lowered = {candidate.lower(): candidate for candidate in names}
     close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
     if close:

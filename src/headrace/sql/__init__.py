@@ -3,13 +3,20 @@
 from headrace.sql.analysis import Analyzer
 from headrace.sql.cache import ShapeCache
 from headrace.sql.durations import parse_duration
+from headrace.sql.help import help_text
 from headrace.sql.names import check_name, quote_name
 from headrace.sql.query import parse_query
 from headrace.sql.statements import (
+    CloseStream,
     CreateQuery,
     CreateStream,
+    Describe,
     DropQuery,
+    DropStream,
     Explain,
+    Help,
+    IfPresent,
+    Insert,
     Select,
     ShowQueries,
     ShowStreams,
@@ -19,16 +26,23 @@ from headrace.sql.statements import (
 
 __all__ = [
     "Analyzer",
+    "CloseStream",
     "CreateQuery",
     "CreateStream",
+    "Describe",
     "DropQuery",
+    "DropStream",
     "Explain",
+    "Help",
+    "IfPresent",
+    "Insert",
     "Select",
     "ShapeCache",
     "ShowQueries",
     "ShowStreams",
     "Statement",
     "check_name",
+    "help_text",
     "parse_duration",
     "parse_query",
     "parse_statement",

@@ -38,7 +38,7 @@ def text_too_long(size: int, limit: int) -> SqlError:
 
 
 def syntax(what: str, span: Span = None) -> SqlError:
-    return SqlError("SYNTAX", what, span=span, hint="the language is Spark SQL, see docs/architecture.md")
+    return SqlError("SYNTAX", what, span=span, hint="HELP and the name of a statement show its grammar")
 
 
 def two_statements(span: Span) -> SqlError:
@@ -55,7 +55,16 @@ def unknown_statement(word: str, span: Span) -> SqlError:
         "UNKNOWN_STATEMENT",
         f"{word} is not a statement we know",
         span=span,
-        hint="there are CREATE STREAM, CREATE QUERY, DROP QUERY, SHOW STREAMS, SHOW QUERIES, EXPLAIN, SELECT",
+        hint="HELP lists the statements",
+    )
+
+
+def no_replace_stream(span: Span) -> SqlError:
+    return SqlError(
+        "SYNTAX",
+        "a stream cannot be replaced: queries rely on its columns",
+        span=span,
+        hint="drop it with DROP STREAM when no query reads it, and create it again",
     )
 
 

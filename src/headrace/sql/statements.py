@@ -1,14 +1,21 @@
-"""Statements: the SQL face of the Python API."""
+"""Statements: the SQL face of the Python API. `docs/sql.md` describes each of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 
-from headrace.model.errors import SqlError
 from headrace.sql import errors
-from headrace.sql.cql import span_of
-from headrace.sql.dialect import Token, TokenType
+from headrace.sql.cursor import Cursor
 from headrace.sql.lexer import statement_tokens
+
+
+class IfPresent(Enum):
+    """What CREATE does when the name is taken."""
+
+    REFUSE = "refuse"
+    KEEP = "keep"
+    REPLACE = "replace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +27,48 @@ class CreateStream:
     event_time: str | None = None
     watermark: str | None = None
     options: dict[str, str] = field(default_factory=dict)
+    if_present: IfPresent = IfPresent.REFUSE
 
 
 @dataclass(frozen=True, slots=True)
 class CreateQuery:
     name: str
     text: str
+    if_present: IfPresent = IfPresent.REFUSE
+
+
+@dataclass(frozen=True, slots=True)
+class DropStream:
+    name: str
+    if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DropQuery:
     name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CloseStream:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """Of a stream or a query; `what` is "stream" or "query" when the statement says which."""
+
+    name: str
+    what: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """`values` is the text from VALUES on; `columns` is empty when the statement names none."""
+
+    stream: str
+    columns: tuple[str, ...]
+    values: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +86,14 @@ class Explain:
     """Of a query by name, of a text that begins with SELECT, WITH or FROM, or (None) of everything."""
 
     name_or_text: str | None = None
+    verbose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """`topic` is as written, without punctuation; None asks for the list of statements."""
+
+    topic: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,125 +101,87 @@ class Select:
     text: str
 
 
-Statement = CreateStream | CreateQuery | DropQuery | ShowStreams | ShowQueries | Explain | Select
+Statement = (
+    CreateStream
+    | CreateQuery
+    | DropStream
+    | DropQuery
+    | CloseStream
+    | Describe
+    | Insert
+    | ShowStreams
+    | ShowQueries
+    | Explain
+    | Help
+    | Select
+)
 
-_QUERY_STARTS = ("SELECT", "WITH", "FROM")
-_NAME_TOKENS_NOT = (TokenType.STRING, TokenType.NUMBER)
+_QUERY_STARTS = ("SELECT", "WITH", "FROM", "(")
 
 
 def parse_statement(text: str) -> Statement:
     """The one statement in `text`; raises SqlError with the position where it stops making sense.
 
     >>> parse_statement("DROP QUERY `spend per user`;")
-    DropQuery(name='spend per user')
-    >>> parse_statement("CREATE QUERY q AS SELECT 1 FROM s")
-    CreateQuery(name='q', text='SELECT 1 FROM s')
+    DropQuery(name='spend per user', if_exists=False)
+    >>> parse_statement("EXPLAIN VERBOSE spend")
+    Explain(name_or_text='spend', verbose=True)
     """
-    cursor = _Cursor(text, statement_tokens(text))
-    word = cursor.peek_word()
-    match word:
-        case "CREATE":
-            return _create(cursor)
-        case "DROP":
-            cursor.expect("DROP")
-            cursor.expect("QUERY")
-            return cursor.last(DropQuery(cursor.name("query")))
-        case "SHOW":
-            return _show(cursor)
-        case "EXPLAIN":
-            return _explain(cursor)
-        case _ if word in _QUERY_STARTS or word == "(":
-            return Select(cursor.rest())
-        case _:
-            raise errors.unknown_statement(word, cursor.span())
+    cursor = Cursor(text, statement_tokens(text))
+    statement = _statement(cursor)
+    cursor.end()
+    return statement
 
 
-class _Cursor:
-    """A place in the tokens of one statement."""
-
-    def __init__(self, text: str, tokens: list[Token]) -> None:
-        self.text, self.tokens, self.at = text, tokens, 0
-
-    @property
-    def done(self) -> bool:
-        return self.at >= len(self.tokens)
-
-    def peek_word(self) -> str:
-        return "" if self.done else self.tokens[self.at].text.upper()
-
-    def span(self) -> tuple[int, int]:
-        return span_of(self.tokens[min(self.at, len(self.tokens) - 1)])
-
-    def problem(self, wanted: str) -> SqlError:
-        found = "the end" if self.done else f"'{self.tokens[self.at].text}'"
-        return errors.syntax(f"expected {wanted} and found {found}", self.span())
-
-    def take(self) -> Token:
-        token = self.tokens[self.at]
-        self.at += 1
-        return token
-
-    def accept(self, word: str) -> bool:
-        if self.done or self.peek_word() != word or self.tokens[self.at].token_type is TokenType.STRING:
-            return False
-        self.at += 1
-        return True
-
-    def expect(self, word: str) -> None:
-        if not self.accept(word):
-            raise self.problem(word)
-
-    def name(self, what: str) -> str:
-        if self.done or self.tokens[self.at].token_type in _NAME_TOKENS_NOT:
-            raise self.problem(f"the name of a {what}")
-        token = self.tokens[self.at]
-        if token.token_type is not TokenType.IDENTIFIER and not token.text.replace("_", "a").isalnum():
-            raise self.problem(f"the name of a {what}")
-        return self.take().text
-
-    def string(self, what: str) -> str:
-        if self.done or self.tokens[self.at].token_type is not TokenType.STRING:
-            raise self.problem(f"{what} in quotes")
-        return self.take().text
-
-    def parenthesised(self, what: str) -> str:
-        """The text between an opening parenthesis here and its closing one."""
-        self.expect("(")
-        start, depth = self.tokens[self.at - 1].end + 1, 1
-        while not self.done:
-            token = self.take()
-            depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(token.token_type, 0)
-            if depth == 0:
-                return self.text[start : token.start].strip()
-        raise self.problem(f"the closing parenthesis of {what}")
-
-    def rest(self) -> str:
-        if self.done:
-            raise self.problem("a query")
-        text = self.text[self.tokens[self.at].start : self.tokens[-1].end + 1]
-        self.at = len(self.tokens)
-        return text
-
-    def last(self, statement: Statement) -> Statement:
-        if not self.done:
-            raise self.problem("the end of the statement")
-        return statement
+def _statement(cursor: Cursor) -> Statement:
+    if cursor.sees(*_QUERY_STARTS):
+        return Select(cursor.rest())
+    if cursor.accept("CREATE"):
+        return _create(cursor)
+    if cursor.accept("DROP"):
+        return _drop(cursor)
+    if cursor.accept("CLOSE"):
+        cursor.expect("STREAM")
+        return CloseStream(cursor.name("stream"))
+    if cursor.accept("DESCRIBE") or cursor.accept("DESC"):
+        return _describe(cursor)
+    if cursor.accept("INSERT"):
+        return _insert(cursor)
+    if cursor.accept("SHOW"):
+        return _show(cursor)
+    if cursor.accept("EXPLAIN"):
+        return _explain(cursor)
+    if cursor.accept("HELP"):
+        return Help(cursor.words() or None)
+    raise errors.unknown_statement(cursor.peek_word(), cursor.span())
 
 
-def _create(cursor: _Cursor) -> Statement:
-    cursor.expect("CREATE")
+def _create(cursor: Cursor) -> Statement:
+    replace = cursor.accept("OR", "REPLACE")
+    if replace and cursor.sees("STREAM"):
+        raise errors.no_replace_stream(cursor.span())
     if cursor.accept("QUERY"):
+        present = _if_present(cursor, replace)
         name = cursor.name("query")
         cursor.expect("AS")
-        if cursor.peek_word() not in (*_QUERY_STARTS, "("):
+        if not cursor.sees(*_QUERY_STARTS):
             raise cursor.problem("SELECT")
-        return CreateQuery(name, cursor.rest())
+        return CreateQuery(name, cursor.rest(), present)
     if cursor.accept("STREAM"):
-        return _create_stream(cursor)
-    raise cursor.problem("STREAM or QUERY")
+        return _create_stream(cursor, _if_present(cursor, replace))
+    raise cursor.problem("QUERY" if replace else "STREAM or QUERY")
 
 
-def _create_stream(cursor: _Cursor) -> Statement:
+def _if_present(cursor: Cursor, replace: bool) -> IfPresent:
+    span = cursor.span()
+    if not cursor.accept("IF", "NOT", "EXISTS"):
+        return IfPresent.REPLACE if replace else IfPresent.REFUSE
+    if replace:
+        raise errors.syntax("OR REPLACE and IF NOT EXISTS contradict each other", span)
+    return IfPresent.KEEP
+
+
+def _create_stream(cursor: Cursor, present: IfPresent) -> Statement:
     name = cursor.name("stream")
     schema = cursor.parenthesised("the columns")
     if not schema:
@@ -192,10 +200,10 @@ def _create_stream(cursor: _Cursor) -> Statement:
             raise cursor.problem("EVENT TIME, WATERMARK or WITH")
     event_time = event_time or options.pop("event_time", None)
     watermark = watermark or options.pop("watermark", None)
-    return CreateStream(name, schema, event_time, watermark, options)
+    return CreateStream(name, schema, event_time, watermark, options, present)
 
 
-def _options(cursor: _Cursor) -> dict[str, str]:
+def _options(cursor: Cursor) -> dict[str, str]:
     options: dict[str, str] = {}
     cursor.expect("(")
     while not cursor.accept(")"):
@@ -209,19 +217,49 @@ def _options(cursor: _Cursor) -> dict[str, str]:
     return options
 
 
-def _show(cursor: _Cursor) -> Statement:
-    cursor.expect("SHOW")
+def _drop(cursor: Cursor) -> Statement:
+    if cursor.accept("QUERY"):
+        if_exists = cursor.accept("IF", "EXISTS")
+        return DropQuery(cursor.name("query"), if_exists)
+    if cursor.accept("STREAM"):
+        if_exists = cursor.accept("IF", "EXISTS")
+        return DropStream(cursor.name("stream"), if_exists)
+    raise cursor.problem("STREAM or QUERY")
+
+
+def _describe(cursor: Cursor) -> Statement:
+    what = None
+    if cursor.sees("STREAM", "QUERY") and not cursor.at_last:
+        what = cursor.take().text.lower()
+    return Describe(cursor.name("stream or query"), what)
+
+
+def _insert(cursor: Cursor) -> Statement:
+    cursor.expect("INTO")
+    stream = cursor.name("stream")
+    columns: list[str] = []
+    if cursor.accept("("):
+        columns.append(cursor.name("column"))
+        while cursor.accept(","):
+            columns.append(cursor.name("column"))
+        cursor.expect(")")
+    if not cursor.sees("VALUES"):
+        raise cursor.problem("VALUES")
+    return Insert(stream, tuple(columns), cursor.rest())
+
+
+def _show(cursor: Cursor) -> Statement:
     if cursor.accept("STREAMS"):
-        return cursor.last(ShowStreams())
+        return ShowStreams()
     if cursor.accept("QUERIES"):
-        return cursor.last(ShowQueries())
+        return ShowQueries()
     raise cursor.problem("STREAMS or QUERIES")
 
 
-def _explain(cursor: _Cursor) -> Statement:
-    cursor.expect("EXPLAIN")
+def _explain(cursor: Cursor) -> Statement:
+    verbose = cursor.accept("VERBOSE")
     if cursor.done:
-        return Explain()
-    if cursor.peek_word() in (*_QUERY_STARTS, "("):
-        return Explain(cursor.rest())
-    return cursor.last(Explain(cursor.name("query")))
+        return Explain(None, verbose)
+    if cursor.sees(*_QUERY_STARTS):
+        return Explain(cursor.rest(), verbose)
+    return Explain(cursor.name("query"), verbose)

@@ -1,0 +1,87 @@
+"""Facts about a query, gathered from the catalog, the log and the last commit: what status and EXPLAIN speak of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from headrace.catalog.catalog import Catalog
+from headrace.catalog.queries import QueryEntry
+from headrace.engine.group import Delivered
+from headrace.health import Health, SourceHealth, SourceState
+from headrace.log.arrivals import Arrivals
+from headrace.log.seal import Sealer
+from headrace.model.epoch import NEVER_US
+from headrace.status import QueryFacts, StreamFacts
+
+
+@dataclass(frozen=True, slots=True)
+class FactFinder:
+    """Looks things up; reads no tuples and asks Spark nothing."""
+
+    catalog: Catalog
+    arrivals: Arrivals
+    sealer: Sealer
+    group: Delivered
+    health: Health
+
+    def query(self, entry: QueryEntry) -> QueryFacts:
+        """What is known of a query as of the last commit."""
+        commit, plan = self.group.commit, entry.query.plan
+        began = NEVER_US
+        if entry.first_epoch is not None and self.sealer.first <= entry.first_epoch <= commit.epoch:
+            began = self.sealer.epoch(entry.first_epoch).closed_us(plan.streams)
+        return QueryFacts(
+            name=entry.query.name,
+            state=entry.state,
+            streams=tuple(self._stream(name, entry) for name in plan.streams),
+            rows=commit.rows.get(str(entry.query.id), 0),
+            window=plan.window,
+            first_epoch=entry.first_epoch,
+            last_epoch=entry.last_epoch,
+            error=entry.error,
+            epoch=commit.epoch,
+            behind=self.group.behind,
+            run=self.health.run,
+            began_us=began,
+        )
+
+    def empty(self, entry: QueryEntry) -> QueryFacts:
+        """The facts of a query whose reader got no row, whatever was counted: joined rows are stored early."""
+        return replace(self.query(entry), rows=0)
+
+    def _stream(self, name: str, entry: QueryEntry) -> StreamFacts:
+        commit = self.group.commit
+        rows, late = commit.stream_rows.get(name, (0, 0))
+        source = next((found for found in self.health.sources if found.stream == name), _gone(name))
+        logged = []
+        if entry.first_epoch is not None:
+            last = commit.epoch + 1 if entry.last_epoch is None else min(commit.epoch + 1, entry.last_epoch)
+            logged = [item.chunk for item in self.group.index.chunks(name, entry.first_epoch, last)]
+        return StreamFacts(
+            name,
+            source.state,
+            watermark_us=self.group.watermark_us([name]),
+            rows=rows,
+            late=late,
+            waiting=self.waiting(name),
+            since=sum(chunk.rows for chunk in logged),
+            first_us=min((chunk.min_us for chunk in logged if chunk.min_us is not None), default=None),
+            error=source.error,
+        )
+
+    def waiting(self, name: str) -> int:
+        """Tuples of a stream that arrived, and that no committed epoch has taken in."""
+        taken = self.sealer.latest.next_chunk if self.sealer.latest else 0
+        rows = 0
+        for i, arrival in enumerate(self.arrivals.pending()):
+            if arrival.stream == name:
+                rows += sum(chunk.rows for chunk in arrival.chunks[taken if i == 0 else 0 :])
+        for epoch in self.sealer.epochs(self.group.commit.epoch + 1) if self.group.behind else ():
+            part = epoch.of(name)
+            rows += 0 if part is None else part.rows
+        return rows
+
+
+def _gone(name: str) -> SourceHealth:
+    """What is left to say of a stream that was dropped."""
+    return SourceHealth(name, SourceState.CLOSED)

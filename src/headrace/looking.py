@@ -1,0 +1,98 @@
+"""Looking at a session from outside: EXPLAIN, status and the reason why a result is empty."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.catalog.queries import QueryEntry
+from headrace.explaining import PENDING, cost_lines, query_head, query_lines
+from headrace.facts import FactFinder
+from headrace.model.query import Query, QueryId
+from headrace.planner.explain import explain_plan, explain_query
+from headrace.planner.summary import summarize_plan, summarize_query
+from headrace.recent import recent_tuples
+from headrace.selecting import read_select
+from headrace.sharing import Sharing, sharing_of
+from headrace.showing import Text, count
+from headrace.status import QueryStatus, describe_window, status_of, why_empty
+
+if TYPE_CHECKING:
+    from headrace.session import Session
+
+
+def fact_finder(session: Session) -> FactFinder:
+    return FactFinder(session._catalog, session._arrivals, session._sealer, session._group, session.health())
+
+
+def sharing_in(session: Session, entry: QueryEntry) -> Sharing:
+    return sharing_of(entry.query.plan, session._group, session.recent_epochs(), session._catalog.entries())
+
+
+def explain_entry(session: Session, entry: QueryEntry, *, verbose: bool) -> Text:
+    """How one query runs; lanes, families and cells only when `verbose`."""
+    plan = session._current_plan()
+    if verbose:
+        return Text(explain_query(entry.query, plan))
+    facts = fact_finder(session).query(entry)
+    delays = {str(stream.name): stream.watermark_us for stream in session._streams_of(entry)}
+    lines = query_lines(facts, sharing_in(session, entry), session._group.commit, delays)
+    return Text(summarize_query(entry.query, plan, query_head(facts), lines))
+
+
+def explain_text(session: Session, text: str, *, verbose: bool) -> Text:
+    """How a text would run; nothing is created."""
+    query = Query(QueryId(0), PENDING, session._parse(text))
+    if verbose:
+        return Text(explain_query(query, None))
+    sharing = sharing_in(session, QueryEntry(query))
+    lines = [] if query.plan.window is None else [("windows", describe_window(query.plan.window))]
+    lines += [] if sharing.shared else [("cost", str(sharing.cost))]
+    return Text(summarize_query(query, None, f"query {PENDING}", lines))
+
+
+def explain_session(session: Session, *, verbose: bool) -> Text:
+    """The shared plan of all queries that are or will be active."""
+    plan = session._current_plan()
+    if verbose:
+        return Text(explain_plan(plan))
+    names = {int(entry.query.id): entry.query.name for entry in session._catalog.entries()}
+    return Text(summarize_plan(plan, names, cost_lines(None, session._group.commit)))
+
+
+def status_in(session: Session, entry: QueryEntry) -> QueryStatus:
+    return status_of(fact_finder(session).query(entry))
+
+
+def why_empty_entry(session: Session, entry: QueryEntry) -> str:
+    """Why a query whose reader got no row has none."""
+    return "; ".join(why_empty(fact_finder(session).empty(entry)))
+
+
+def why_empty_select(session: Session, text: str) -> str:
+    """Why a SELECT has no row: what is to say of each query and stream it names."""
+    names = sorted(read_select(session._reader, text, allow_files=True).names())
+    catalog, found = session._catalog, []
+    for name in names:
+        if catalog.has_query(name):
+            entry = catalog.entry(name)
+            status = status_in(session, entry)
+            found.append(f"query {entry.query.name}: {status.why}" if status.reasons else _unmatched(status))
+        elif catalog.has_stream(name):
+            found.append(_stream_note(session, name))
+    return "\n".join(found) or "the SELECT itself has no rows"
+
+
+def _unmatched(status: QueryStatus) -> str:
+    return (
+        f"query {status.name} has delivered {count(status.rows, 'row')}: either none of them fits this SELECT, "
+        "or they are of windows that are still open"
+    )
+
+
+def _stream_note(session: Session, name: str) -> str:
+    stream = session._catalog.stream(name)
+    recent = recent_tuples(stream, session._sealer, session._arrivals)
+    if not recent.rows:
+        return f"stream {stream.name} has no tuples in the log"
+    which = "" if recent.whole else "newest "
+    return f"stream {stream.name}: none of its {recent.rows:,} {which}tuples fits this SELECT"

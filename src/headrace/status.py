@@ -1,0 +1,251 @@
+"""Why a query has no rows: sentences that follow from a few facts. Pure, so that every case is tested without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from headrace.catalog.queries import QueryState
+from headrace.health import RunState, SourceState
+from headrace.model.epoch import FOREVER_US, NEVER_US
+from headrace.model.window import AnyWindow, SessionWindow, Window
+from headrace.showing import count, html_text, show_duration, show_time
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFacts:
+    """A stream as a query sees it. Tuples are counted up to the last committed epoch; `waiting` ones are in no epoch.
+
+    `since` counts those of the epochs in which the query was active, and `first_us` is the earliest event time among
+    them.
+    """
+
+    name: str
+    source: SourceState
+    watermark_us: int = NEVER_US
+    rows: int = 0
+    late: int = 0
+    waiting: int = 0
+    since: int = 0
+    first_us: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFacts:
+    """What is known of a query. `epoch` is the last committed one, below 0 before any; `began_us` is the watermark
+    before its first epoch, up to which windows were closed already.
+    """
+
+    name: str
+    state: QueryState
+    streams: tuple[StreamFacts, ...]
+    rows: int = 0
+    window: AnyWindow | None = None
+    first_epoch: int | None = None
+    last_epoch: int | None = None
+    error: str | None = None
+    epoch: int = -1
+    behind: int = 0
+    run: RunState = RunState.IDLE
+    began_us: int = NEVER_US
+
+    @property
+    def watermark_us(self) -> int:
+        """Windows close when all streams have passed their end."""
+        return min((stream.watermark_us for stream in self.streams), default=NEVER_US)
+
+    @property
+    def next_end_us(self) -> int | None:
+        """The end of the window that closes next; None where that depends on the data, or nothing is known yet."""
+        if not isinstance(self.window, Window) or self.watermark_us in (NEVER_US, FOREVER_US):
+            return None
+        return next_end(self.window, max(self.watermark_us, self.began_us))
+
+    @property
+    def first_end_us(self) -> int | None:
+        """The end of the first window that can hold a tuple of the query; None before any tuple came."""
+        moments = [stream.first_us for stream in self.streams if stream.first_us is not None]
+        if self.window is None or not moments:
+            return None
+        if isinstance(self.window, SessionWindow):
+            return min(moments) + self.window.gap_us
+        # a join has rows only where all of its streams have tuples
+        return max(first_end(self.window, max(moments)), next_end(self.window, self.began_us))
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """How a query does: `reasons` say why it has no rows, and are empty when it has some."""
+
+    name: str
+    state: QueryState
+    rows: int
+    reasons: tuple[str, ...]
+    watermark: datetime | None = None
+    next_window_end: datetime | None = None
+
+    def __str__(self) -> str:
+        head = f"query {self.name} is {self.state.value} and has {count(self.rows, 'row')}"
+        return f"{head}: {self.why}" if self.reasons else head
+
+    @property
+    def why(self) -> str:
+        return "; ".join(self.reasons)
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    def _repr_html_(self) -> str:
+        return html_text(str(self))
+
+
+def status_of(facts: QueryFacts) -> QueryStatus:
+    return QueryStatus(
+        facts.name,
+        facts.state,
+        facts.rows,
+        () if facts.rows else why_empty(facts),
+        _moment(facts.watermark_us),
+        None if facts.next_end_us is None else _moment(facts.next_end_us),
+    )
+
+
+def why_empty(facts: QueryFacts) -> tuple[str, ...]:
+    """The reasons why a query without rows has none, the deepest first."""
+    if facts.error is not None:
+        return (f"the query failed and was taken out: {facts.error}",)
+    if facts.first_epoch is None or facts.epoch < facts.first_epoch:
+        return (_not_begun(facts), *_no_input(facts))
+    if facts.last_epoch is not None and facts.last_epoch <= facts.first_epoch:
+        return ("the query was dropped before an epoch had tuples for it",)
+    without = _no_tuples(facts)
+    if without:
+        return without
+    return _open_windows(facts) or (_nothing_passed(facts),)
+
+
+def _not_begun(facts: QueryFacts) -> str:
+    if facts.state is QueryState.DROPPED:
+        return "the query was dropped before any epoch had run with it"
+    ran = "no epoch has run" if facts.epoch < 0 else "no epoch has run since the query was created"
+    match facts.run:
+        case RunState.RUNNING:
+            return f"{ran}: it begins with the next one"
+        case RunState.RETRYING:
+            return f"{ran}: the run has trouble and tries again; health() says why"
+        case RunState.IDLE | RunState.STOPPED:
+            return f"{ran}: `headrace run`, run_available() or start() runs epochs"
+
+
+def _no_input(facts: QueryFacts) -> tuple[str, ...]:
+    """Streams from which nothing can come as things are."""
+    found = [_source_trouble(stream) for stream in facts.streams if not stream.waiting]
+    return tuple(sentence for sentence in found if sentence)
+
+
+def _source_trouble(stream: StreamFacts) -> str | None:
+    name, said = stream.name, "" if stream.error is None else f": {stream.error}"
+    match stream.source:
+        case SourceState.DETACHED:
+            return f"stream {name} has no source attached: attach_source('{name}', ...) gives it one again"
+        case SourceState.RETRYING:
+            return f"the source of stream {name} cannot be read at the moment{said}"
+        case SourceState.STOPPED:
+            return f"the source of stream {name} has stopped{said}"
+        case SourceState.APPEND | SourceState.READING | SourceState.CLOSED:
+            return None
+
+
+def _no_tuples(facts: QueryFacts) -> tuple[str, ...]:
+    """What is to say of the streams that brought the query no tuple; one is enough to leave a join empty."""
+    return tuple(_silence(stream, facts) for stream in facts.streams if not stream.since)
+
+
+def _silence(stream: StreamFacts, facts: QueryFacts) -> str:
+    name = stream.name
+    if stream.waiting:
+        return f"{count(stream.waiting, 'tuple')} of stream {name} wait for the next epoch"
+    trouble = _source_trouble(stream)
+    if trouble:
+        return trouble
+    if stream.rows:
+        came = count(stream.rows, "tuple")
+        return (
+            f"the query began after the data: it sees tuples from epoch {facts.first_epoch} on, "
+            f"and the {came} of stream {name} came before"
+        )
+    match stream.source:
+        case SourceState.APPEND:
+            return f"stream {name} has had no tuples: append() and INSERT INTO feed it"
+        case SourceState.CLOSED:
+            return f"stream {name} was closed without tuples"
+        case _:
+            return f"the source of stream {name} has brought no tuples yet"
+
+
+def _open_windows(facts: QueryFacts) -> tuple[str, ...]:
+    """What a query with a window waits for; empty when a window of it has closed."""
+    mark, end = facts.watermark_us, facts.first_end_us
+    if facts.window is None or end is None or mark >= end:
+        return ()
+    if mark == NEVER_US:
+        silent = [stream.name for stream in facts.streams if stream.watermark_us == NEVER_US]
+        return (f"no tuple of stream {silent[0]} has an event time, so that no window closes",)
+    what = "session" if isinstance(facts.window, SessionWindow) else "window"
+    slowest = min(facts.streams, key=lambda stream: stream.watermark_us)
+    of = f" of stream {slowest.name}" if len(facts.streams) > 1 else ""
+    closes = "closes" if what == "window" else "can close"
+    said = f"the watermark{of} is at {show_time(mark)} and the first {what} {closes} at {show_time(end)}"
+    return (f"{said}: newer tuples, or CLOSE STREAM, move it",)
+
+
+def _nothing_passed(facts: QueryFacts) -> str:
+    since = sum(stream.since for stream in facts.streams)
+    late = sum(stream.late for stream in facts.streams)
+    said = f"{count(since, 'tuple')} came since the query began, and none of them made a row"
+    return f"{said}: {count(late, 'tuple')} came late" if late else f"{said}: its conditions let nothing pass"
+
+
+def first_end(window: Window, moment_us: int) -> int:
+    """The earliest end of a window that holds a moment.
+
+    >>> first_end(Window(10, 5), 12), first_end(Window(10, 10), 12)
+    (15, 20)
+    """
+    return window.last_start(moment_us - window.range_us) + window.slide_us + window.range_us
+
+
+def next_end(window: Window, mark_us: int) -> int:
+    """The earliest end of a window after a watermark.
+
+    >>> next_end(Window(10, 5), 12), next_end(Window(10, 5), 15)
+    (15, 20)
+    """
+    if mark_us == NEVER_US:
+        return NEVER_US
+    return window.last_start(mark_us - window.range_us) + window.slide_us + window.range_us
+
+
+def describe_window(window: AnyWindow) -> str:
+    """A window in words.
+
+    >>> describe_window(Window(10_000_000, 5_000_000)), describe_window(SessionWindow(5_000_000))
+    ('10 seconds long, one every 5 seconds', 'sessions that end after 5 seconds without a tuple')
+    """
+    if isinstance(window, SessionWindow):
+        return f"sessions that end after {show_duration(window.gap_us)} without a tuple"
+    if window.tumbles:
+        text = f"{show_duration(window.range_us)} long, one after the other"
+    else:
+        text = f"{show_duration(window.range_us)} long, one every {show_duration(window.slide_us)}"
+    return text + (f", shifted by {show_duration(window.offset_us)}" if window.offset_us else "")
+
+
+def _moment(us: int) -> datetime | None:
+    if us in (NEVER_US, FOREVER_US):
+        return None
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)
+    except OverflowError:
+        return None
