@@ -154,9 +154,8 @@ class Session:
         given = as_source(source)
         ingest = self._checked_ingest(stream, given)
         self._sealer.create_stream(stream, given.describe())
-        if self._catalog.knew_stream(
-            stream.name
-        ):  # what a dropped stream of this name had read is forgotten now
+        if self._catalog.knew_stream(stream.name):
+            # what a dropped stream of this name had read is forgotten only now
             ingest = self._checked_ingest(stream, given)
         running.add_ingest(stream.name, ingest)
 

@@ -38,7 +38,7 @@ def text_too_long(size: int, limit: int) -> SqlError:
 
 
 def syntax(what: str, span: Span = None) -> SqlError:
-    return SqlError("SYNTAX", what, span=span, hint="HELP and the name of a statement show its grammar")
+    return SqlError("SYNTAX", what, span=span, hint="the language is Spark SQL; HELP lists the statements")
 
 
 def two_statements(span: Span) -> SqlError:
