@@ -30,6 +30,7 @@ class Info:
     rows: int = 0
     error: str | None = None
     slot: int | None = 0
+    trouble: str | None = None
 
 
 @dataclass
@@ -40,6 +41,7 @@ class Report:
     expected_rows: int = 2
     actual_rows: int = 2
     error: str | None = None
+    inputs: Any = ()
 
 
 @dataclass

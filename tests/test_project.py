@@ -45,6 +45,8 @@ LAYERS = (
         "selecting",
         "inserting",
         "running",
+        "feeding",
+        "retries",
         "checkup",
         "statements",
         "progress",

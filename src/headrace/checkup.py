@@ -2,42 +2,230 @@
 
 from __future__ import annotations
 
-import time
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 from headrace.catalog.catalog import Catalog
-from headrace.engine.records import Commit
-from headrace.health import Health, Problem, RunState, SourceHealth, SourceState
+from headrace.catalog.warehouse import Warehouse
+from headrace.engine.group import Delivered
+from headrace.health import Health, Problem, RunState, SetAside, SourceHealth, SourceState
 from headrace.log.arrivals import Arrivals
+from headrace.log.report import InputReport
+from headrace.log.seal import Sealer
+from headrace.log.sources import FRAME, source_from
+from headrace.log.unattended import Unattended
+from headrace.model.epoch import Oddities
+from headrace.model.errors import HeadraceError, HeadraceWarning
 from headrace.model.query import Stream
 from headrace.running import Running
 
-
-def check_up(catalog: Catalog, arrivals: Arrivals, commit: Commit, running: Running | None) -> Health:
-    """The state of everything; reads no file and asks Spark nothing. `running` is None for a reader."""
-    state = RunState.STOPPED if running is None else running.state
-    trouble = None if running is None else running.trouble
-    sources = tuple(_source(stream, catalog, arrivals, commit, running) for stream in catalog.streams())
-    problems: list[Problem] = []
-    if trouble is not None:
-        problems.append(Problem("the run", trouble.render(), trouble.hint, time.time()))
-    problems += [
-        Problem(f"query `{entry.query.name}`", f"it is quarantined: {entry.error}", None, entry.requested_at)
-        for entry in catalog.entries()
-        if entry.error is not None
-    ]
-    error = None if trouble is None else str(trouble)
-    return Health(not problems, state, error, tuple(problems), sources, ())
+RUN = "the run"
 
 
-def _source(
-    stream: Stream, catalog: Catalog, arrivals: Arrivals, commit: Commit, running: Running | None
-) -> SourceHealth:
-    if arrivals.closed(stream.name):
-        state = SourceState.CLOSED
-    elif running is not None and stream.name in running.ingests:
-        state = SourceState.READING
-    elif catalog.source(stream.name) is None:
-        state = SourceState.APPEND
-    else:
-        state = SourceState.DETACHED
-    return SourceHealth(stream.name, state, rows_taken=commit.stream_rows.get(stream.name, (0, 0))[0])
+@dataclass(slots=True)
+class Checkup:
+    """Looks at a session from outside; `running` is None for a reader. Lists folders, but asks Spark nothing."""
+
+    warehouse: Warehouse
+    catalog: Catalog
+    arrivals: Arrivals
+    sealer: Sealer
+    group: Delivered
+    running: Running | None
+    opened: dict[str, Oddities] = field(default_factory=dict)
+    unattended: dict[str, Unattended] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.opened = self.oddities()
+
+    def oddities(self) -> dict[str, Oddities]:
+        """Tuples worth knowing of, by stream, in all sealed epochs."""
+        latest = self.sealer.latest
+        return {} if latest is None else {str(part.stream): part.oddities for part in latest.streams}
+
+    def health(self) -> Health:
+        """The state of everything."""
+        state = RunState.STOPPED if self.running is None else self.running.state
+        reports = {str(stream.name): self._report(stream) for stream in self.catalog.streams()}
+        problems = tuple(self._problems(reports))
+        error = None if self.running is None else self.running.retry.error
+        return Health(
+            not problems,
+            state,
+            None if error is None else in_a_line(error),
+            problems,
+            tuple(self._source(stream, reports[stream.name]) for stream in self.catalog.streams()),
+            tuple(file for report in reports.values() for file in report.aside),
+        )
+
+    def sources(self, streams: Iterable[str]) -> tuple[SourceHealth, ...]:
+        """The input of some streams; dropped ones are left out."""
+        found = self._known(streams)
+        return tuple(self._source(stream, self._report(stream)) for stream in found)
+
+    def trouble(self, streams: Iterable[str]) -> list[Problem]:
+        """What keeps rows from the results of a query over these streams."""
+        about = (problem for stream in self._known(streams) for problem in self.of_source(stream))
+        return [*self.of_run(), *about]
+
+    def _known(self, streams: Iterable[str]) -> list[Stream]:
+        return [self.catalog.stream(name) for name in streams if self.catalog.has_stream(name)]
+
+    def forget(self, stream: str) -> None:
+        """A stream was dropped; another one may get its name."""
+        self.unattended.pop(stream, None)
+        self.opened.pop(stream, None)
+
+    def of_run(self) -> list[Problem]:
+        """What keeps the run."""
+        return list(self._of_run())
+
+    def of_source(self, stream: Stream) -> list[Problem]:
+        """What keeps tuples of a stream's source away."""
+        return list(self._of_source(stream, self._report(stream)))
+
+    def warn_reader(self, query: str, streams: Iterable[str]) -> None:
+        """Warn somebody who reads results that input is missing from them."""
+        for problem in self.trouble(streams):
+            text = f"rows of query `{query}` may be missing: {problem.about}: {problem.message}"
+            warnings.warn(text, HeadraceWarning, stacklevel=4)
+
+    @contextmanager
+    def news(self) -> Iterator[None]:
+        """Warn of what is set aside or found odd in the block."""
+        known, odd = set(self._aside()), self.oddities()
+        try:
+            yield
+        finally:
+            new = [file for file in self._aside() if file not in known]
+            for stream in self.catalog.streams():
+                mine = [file for file in new if file.stream == stream.name]
+                found = [aside_text([file.path for file in mine], mine[-1].reason)] if mine else []
+                found += self._odd(stream, odd.get(stream.name, Oddities()))
+                for text in found:
+                    warnings.warn(f"stream `{stream.name}`: {text}", HeadraceWarning, stacklevel=5)
+
+    def _aside(self) -> list[SetAside]:
+        feeds = {} if self.running is None else self.running.feeds.all()
+        return [file for feed in feeds.values() for file in feed.ingest.aside.all()]
+
+    def _report(self, stream: Stream) -> InputReport:
+        feed = None if self.running is None else self.running.feeds.get(stream.name)
+        if feed is not None:
+            return feed.ingest.report()
+        if stream.name not in self.unattended:
+            described = self.catalog.source(stream.name)
+            if described is None:
+                return InputReport()
+            source = None if described["kind"] == FRAME else source_from(described)
+            self.unattended[stream.name] = Unattended(self.warehouse, self.arrivals, stream, source)
+        return self.unattended[stream.name].report()
+
+    def _source(self, stream: Stream, report: InputReport) -> SourceHealth:
+        latest = self.sealer.latest
+        part = None if latest is None else latest.of(stream.name)
+        odd = Oddities() if part is None else part.oddities
+        feed = None if self.running is None else self.running.feeds.get(stream.name)
+        error = None if feed is None else feed.retry.error
+        return SourceHealth(
+            stream.name,
+            self._state(stream),
+            None if error is None else in_a_line(error),
+            None if error is None or feed is None else feed.retry.retry_at,
+            report.files_taken,
+            report.files_waiting,
+            len(report.aside),
+            self.group.commit.stream_rows.get(stream.name, (0, 0))[0],
+            odd.null_times,
+            odd.corrupt,
+            odd.ahead,
+        )
+
+    def _state(self, stream: Stream) -> SourceState:
+        if self.arrivals.closed(stream.name):
+            return SourceState.CLOSED
+        feed = None if self.running is None else self.running.feeds.get(stream.name)
+        if feed is None:
+            fed = self.catalog.source(stream.name) is None
+            return SourceState.APPEND if fed else SourceState.DETACHED
+        if feed.retry.error is None:
+            return SourceState.READING
+        return SourceState.STOPPED if feed.retry.error.code == "SOURCE_STOPPED" else SourceState.RETRYING
+
+    # problems
+
+    def _problems(self, reports: dict[str, InputReport]) -> Iterator[Problem]:
+        yield from self._of_run()
+        for stream in self.catalog.streams():
+            yield from self._of_source(stream, reports[stream.name])
+            for text in self._odd(stream, self.opened.get(stream.name, Oddities())):
+                yield Problem(f"stream `{stream.name}`", text, None, 0.0)
+        for entry in self.catalog.entries():
+            if entry.error is not None and entry.live:
+                about = f"query `{entry.query.name}`"
+                yield Problem(about, f"it is quarantined: {entry.error}", "drop it", entry.requested_at)
+
+    def _of_run(self) -> Iterator[Problem]:
+        retry = None if self.running is None else self.running.retry
+        if retry is not None and retry.error is not None:
+            yield Problem(RUN, in_a_line(retry.error), retry.error.hint, retry.since)
+
+    def _of_source(self, stream: Stream, report: InputReport) -> Iterator[Problem]:
+        about = f"stream `{stream.name}`"
+        feed = None if self.running is None else self.running.feeds.get(stream.name)
+        if feed is not None and feed.retry.error is not None:
+            yield Problem(about, in_a_line(feed.retry.error), feed.retry.error.hint, feed.retry.since)
+        aside = [file for file in report.aside if os.path.exists(file.path)]
+        if aside:
+            text = aside_text([file.path for file in aside], aside[-1].reason)
+            yield Problem(about, text, "replace the file and it is read, or remove it", aside[0].at)
+        if report.changed:
+            paths = [path for path, _ in report.changed]
+            text = f"{counted(len(paths), 'file')} changed after being taken, and not read again: {paths[-1]}"
+            yield Problem(about, text, "put new rows into a file of a new name", report.changed[0][1])
+
+    def _odd(self, stream: Stream, before: Oddities) -> Iterator[str]:
+        now = self.oddities().get(stream.name, Oddities())
+        if (corrupt := now.corrupt - before.corrupt) > 0:
+            yield f"{counted(corrupt, 'record')} could not be read as the stream's columns; what could not is NULL"
+        if (ahead := now.ahead - before.ahead) > 0:
+            yield self._ahead(stream, ahead)
+
+    def _ahead(self, stream: Stream, ahead: int) -> str:
+        latest = self.sealer.latest
+        part = None if latest is None else latest.of(stream.name)
+        span = None if part is None else part.oddities.ahead_us
+        newest = "" if span is None else f" (up to {as_time(span[1])})"
+        bound = timedelta(microseconds=stream.max_ahead_us or 0)
+        return (
+            f"{counted(ahead, 'tuple')} dated more than {bound} ahead of the clock{newest}: that does not move the "
+            "watermark. If the dates are right, create the stream with max_ahead=None"
+        )
+
+
+def in_a_line(error: HeadraceError) -> str:
+    """An error's code, message and detail; the hint stands elsewhere."""
+    return f"{error.code}: {error.message}" + (f" ({error.detail})" if error.detail else "")
+
+
+def aside_text(paths: list[str], reason: str) -> str:
+    return f"{counted(len(paths), 'file')} set aside that could not be read: {paths[-1]} ({reason})"
+
+
+def counted(number: int, thing: str) -> str:
+    """
+    >>> counted(1, "file"), counted(2000, "file")
+    ('1 file', '2,000 files')
+    """
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def as_time(us: int) -> str:
+    try:
+        return (datetime.fromtimestamp(0, UTC) + timedelta(microseconds=us)).isoformat(" ", "seconds")
+    except OverflowError:
+        return f"{us} microseconds since 1970"

@@ -13,11 +13,25 @@ from headrace.model.query import Stream, StreamName
 from headrace.model.types import Column, Kind, SqlType
 from headrace.options import Duration
 
+SOURCE_BOUND = "1 hour"
+"""How far ahead of the clock a source's tuple may move the watermark, unless the stream says otherwise."""
+
+ZONELESS_BOUND = "1 day"
+"""The same where event times have no zone: clocks on walls differ by up to 14 hours from UTC."""
+
 
 def define_stream(
-    spark: SparkSession, name: str, schema: str, event_time: str, watermark: Duration
+    spark: SparkSession,
+    name: str,
+    schema: str,
+    event_time: str,
+    watermark: Duration,
+    max_ahead: Duration | None = None,
 ) -> Stream:
-    """A stream from what a person wrote; Spark reads the DDL. Refuses what epochs could not run."""
+    """A stream from what a person wrote; Spark reads the DDL. Refuses what epochs could not run.
+
+    `max_ahead` is "default" for the bound that sources have.
+    """
     sql.check_name(name, "stream")
     if not isinstance(event_time, str):
         raise CatalogError(
@@ -51,4 +65,11 @@ def define_stream(
     delay = sql.parse_duration(watermark)
     if delay < 0:
         raise CatalogError("BAD_WATERMARK", f"the watermark of stream `{name}` is negative")
-    return Stream(StreamName(name), columns, found[0].name, delay)
+    if max_ahead == "default":
+        max_ahead = ZONELESS_BOUND if found[0].type.kind is Kind.TIMESTAMP_NTZ else SOURCE_BOUND
+    ahead = None if max_ahead is None else sql.parse_duration(max_ahead)
+    if ahead is not None and ahead < 0:
+        raise CatalogError(
+            "BAD_WATERMARK", f"max_ahead of stream `{name}` is negative", hint="use zero or more"
+        )
+    return Stream(StreamName(name), columns, found[0].name, delay, ahead)

@@ -47,6 +47,32 @@ class SourceHealth:
     corrupt_records: int = 0
     ahead_rows: int = 0
 
+    @property
+    def problem(self) -> str | None:
+        """What is wrong in a few words; None when nothing is."""
+        if self.error is None and self.files_aside:
+            return f"{_counted(self.files_aside, 'file')} set aside"
+        return self.error
+
+    def __str__(self) -> str:
+        """One line: what was taken, what waits, what was set aside, and what is odd.
+
+        >>> print(SourceHealth("s", SourceState.READING, files_taken=1, rows_taken=100, files_waiting=2))
+        stream s: 100 rows and 1 file taken, 2 files waiting, 0 files set aside
+        """
+        parts = [f"{_counted(self.rows_taken, 'row')} taken"]
+        if self.files_taken or self.files_waiting or self.files_aside:
+            parts = [f"{_counted(self.rows_taken, 'row')} and {_counted(self.files_taken, 'file')} taken"]
+            parts.append(f"{_counted(self.files_waiting, 'file')} waiting")
+            parts.append(f"{_counted(self.files_aside, 'file')} set aside")
+        if self.null_times:
+            parts.append(f"{_counted(self.null_times, 'row')} without event time")
+        if self.corrupt_records:
+            parts.append(f"{_counted(self.corrupt_records, 'corrupt record')}")
+        if self.ahead_rows:
+            parts.append(f"{_counted(self.ahead_rows, 'row')} dated too far ahead")
+        return f"stream {self.stream}: {', '.join(parts)}"
+
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
@@ -94,3 +120,7 @@ class Health:
             if problem.hint:
                 lines.append(f"  hint: {problem.hint}")
         return "\n".join(lines)
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

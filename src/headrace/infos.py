@@ -7,8 +7,10 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from headrace.catalog.catalog import Catalog
-from headrace.catalog.queries import QueryState
+from headrace.catalog.queries import QueryEntry, QueryState
+from headrace.checkup import Checkup
 from headrace.engine.group import Delivered
+from headrace.health import Problem, SourceHealth
 from headrace.log.arrivals import Arrivals
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US
@@ -20,7 +22,10 @@ from headrace.showing import Listing, html_table, show_duration, show_seconds, s
 
 @dataclass(frozen=True, slots=True)
 class QueryInfo:
-    """One line of `hr.queries()`: dropped queries are listed too, because their results stay."""
+    """One line of `hr.queries()`: dropped queries are listed too, because their results stay.
+
+    `error` is why it was quarantined; `trouble` says what keeps input from it now.
+    """
 
     name: str
     state: QueryState
@@ -32,6 +37,7 @@ class QueryInfo:
     error: str | None
     slot: int | None
     shared: bool
+    trouble: str | None = None
 
     HEADERS: ClassVar = ("query", "state", "streams", "first epoch", "last epoch", "rows", "shared", "error")
 
@@ -45,13 +51,16 @@ class QueryInfo:
             self.last_epoch,
             self.rows,
             self.shared,
-            self.error,
+            self.error or self.trouble,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """One line of `hr.streams()`; `rows` and `late_rows` count what epochs have taken in since it was created."""
+    """One line of `hr.streams()`; `rows` and `late_rows` count what epochs have taken in since it was created.
+
+    `source` is the state of its input.
+    """
 
     name: str
     columns: tuple[Column, ...]
@@ -61,6 +70,7 @@ class StreamInfo:
     rows: int
     late_rows: int
     closed: bool
+    source: SourceHealth
 
     HEADERS: ClassVar = (
         "stream",
@@ -70,6 +80,8 @@ class StreamInfo:
         "rows",
         "late rows",
         "closed",
+        "source",
+        "problem",
         "columns",
     )
 
@@ -90,6 +102,8 @@ class StreamInfo:
             self.rows,
             self.late_rows,
             self.closed,
+            self.source.state.value,
+            self.source.problem,
             columns,
         )
 
@@ -161,11 +175,14 @@ class SessionMetrics:
         return html_table(("since opening", ""), self.lines())
 
 
-def stream_infos(catalog: Catalog, arrivals: Arrivals, sealer: Sealer, group: Delivered) -> list[StreamInfo]:
+def stream_infos(
+    catalog: Catalog, arrivals: Arrivals, sealer: Sealer, group: Delivered, checkup: Checkup
+) -> list[StreamInfo]:
     """Every stream as of the last sealed epoch, in the order of creation."""
     latest = sealer.latest
     infos: list[StreamInfo] = Listing()
-    for stream in catalog.streams():
+    streams = catalog.streams()
+    for stream, source in zip(streams, checkup.sources(s.name for s in streams), strict=True):
         part = latest.of(stream.name) if latest else None
         mark = None if part is None or part.watermark_us in (NEVER_US, FOREVER_US) else part.watermark_us
         rows, late = group.commit.stream_rows.get(stream.name, (0, 0))
@@ -179,14 +196,22 @@ def stream_infos(catalog: Catalog, arrivals: Arrivals, sealer: Sealer, group: De
                 rows,
                 late,
                 arrivals.closed(stream.name),
+                source,
             )
         )
     return infos
 
 
-def query_infos(catalog: Catalog, group: Delivered) -> list[QueryInfo]:
+def query_infos(catalog: Catalog, group: Delivered, checkup: Checkup) -> list[QueryInfo]:
     """Every query, oldest first, with its state, and its error when it was quarantined."""
     rows = group.commit.rows
+    troubles: dict[str, list[Problem]] = {str(s.name): checkup.of_source(s) for s in catalog.streams()}
+    run = checkup.of_run()
+
+    def trouble(entry: QueryEntry) -> str | None:
+        problems = [*run, *(p for name in entry.query.plan.streams for p in troubles.get(name, ()))]
+        return f"{problems[0].about}: {problems[0].message}" if problems and entry.live else None
+
     return Listing(
         QueryInfo(
             entry.query.name,
@@ -199,6 +224,7 @@ def query_infos(catalog: Catalog, group: Delivered) -> list[QueryInfo]:
             entry.error,
             entry.slot,
             not isinstance(entry.query.plan.body, Fallback),
+            trouble(entry),
         )
         for entry in catalog.entries()
     )

@@ -5,24 +5,28 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from headrace.catalog.catalog import Catalog
-from headrace.engine.errors import spark_reason
 from headrace.engine.group import Group
 from headrace.engine.records import Commit, Metrics
 from headrace.engine.spark import active
+from headrace.feeding import Feed, Feeds
 from headrace.health import RunState
 from headrace.log.arrivals import Arrivals
-from headrace.log.folder import FolderIngest
-from headrace.log.ingest import Ingest
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
-from headrace.model.errors import EngineError, HeadraceError
+from headrace.model.errors import EngineError, HeadraceError, LogError
+from headrace.model.query import Stream
 from headrace.planner.joins import is_joined
 from headrace.progress import progress_of
+from headrace.retries import Retry
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,8 @@ class Totals:
 class Running:
     """The group's epochs as people ask for them: `run_available` until all input is processed, `start` and `stop`.
 
-    `ingests` holds the sources by stream: folders are read between epochs, Structured Streaming reads beside them.
+    Trouble stops neither the background run nor anything else for good: an epoch that fails is run again, later each
+    time, and sources go on meanwhile. `state` and `retry` tell.
     """
 
     def __init__(
@@ -87,46 +92,45 @@ class Running:
         max_epoch_rows: int,
         progress: bool | None,
     ) -> None:
-        self.group, self.ingests = group, dict[str, Ingest | FolderIngest]()
+        self.group, self.feeds, self.retry = group, Feeds(), Retry()
         self.totals = Totals()
         self._catalog, self._arrivals, self._sealer = catalog, arrivals, sealer
         self._max_epoch_rows, self._progress = max_epoch_rows, progress
         self._lock = threading.Lock()
         self._loop: threading.Thread | None = None
         self._stopping = threading.Event()
-        self._interval: float | None = None
-        self._trouble: HeadraceError | None = None
         self._closed = False
-
-    def add_ingest(self, stream: str, ingest: Ingest | FolderIngest) -> None:
-        self.ingests[stream] = ingest
-        if self._interval is not None:
-            ingest.start(self._interval)
 
     # on demand
 
     def run_available(self) -> int:
-        """Flush query changes, seal everything pending and run it; how many epochs that took."""
+        """Read all sources, flush query changes, seal everything pending and run it; how many epochs that took.
+
+        A source that cannot be read keeps nothing else from being run; its error is raised after that.
+        """
+        return self._apart(self._run_available)
+
+    def _apart(self, work: Callable[[threading.Event], T]) -> T:
+        """Do work in a thread of its own, where no Ctrl-C can tear a call to Spark."""
         interrupted = threading.Event()
         if threading.current_thread() is not threading.main_thread():
-            return self._run_available(interrupted)
-        done: Future[int] = Future()
+            return work(interrupted)
+        done: Future[T] = Future()
 
         def run() -> None:
             try:
-                done.set_result(self._run_available(interrupted))
+                done.set_result(work(interrupted))
             except BaseException as error:
                 done.set_exception(error)
 
-        # In a thread of its own, where no Ctrl-C can tear a call to Spark.
         worker = threading.Thread(target=run, name="headrace-run", daemon=True)
         worker.start()
         try:
             return done.result()
         except KeyboardInterrupt:
             interrupted.set()
-            if self._interval is None:
-                self._stop_ingests()
+            if self._loop is None:
+                self.feeds.stop()
             while worker.is_alive():
                 self._cancel()
                 worker.join(0.5)
@@ -136,11 +140,26 @@ class Running:
         with self._lock, active(self.group.spark):
             if self._closed:
                 raise session_closed()
-            for ingest in list(self.ingests.values()):
-                if not interrupted.is_set():
-                    ingest.run_available()
+            errors = self.feeds.run_available(interrupted)
             self._catalog.flush()
-            return self._seal_and_run(interrupted)
+            done = self._seal_and_run(interrupted)
+            self.retry.passed()
+            for error in errors:
+                raise error
+            return done
+
+    def drain(self, stream: Stream) -> None:
+        """Take everything that a stream's source has now; LogError naming what could not be read."""
+        feed = self.feeds.get(stream.name)
+        if feed is None:
+            return
+
+        def read(interrupted: threading.Event) -> HeadraceError | None:
+            with active(self.group.spark):
+                return feed.attempt(feed.ingest.drain)
+
+        if (error := self._apart(read)) is not None:
+            raise not_drained(stream, feed, error)
 
     def _seal_and_run(self, interrupted: threading.Event) -> int:
         done = 0
@@ -168,41 +187,31 @@ class Running:
         if seconds <= 0:
             raise EngineError("BAD_OPTION", "the interval must be longer than nothing", hint="say '1 second'")
         self._stopping.clear()
+        self.retry.passed()
         with active(self.group.spark):
-            self._start_ingests(seconds)
-        self._trouble, self._interval = None, seconds
+            self.feeds.start(seconds)
         self._loop = threading.Thread(target=self._run_loop, args=(seconds,), name="headrace", daemon=True)
         self._loop.start()
 
-    def _start_ingests(self, seconds: float) -> None:
-        """All of them, or none when one cannot."""
-        try:
-            for ingest in list(self.ingests.values()):
-                ingest.start(seconds)
-        except HeadraceError:
-            for ingest in list(self.ingests.values()):
-                ingest.stop()
-            raise
-
     def _run_loop(self, seconds: float) -> None:
         due = time.monotonic()
+        while not self._stopping.is_set():
+            self._step()
+            due = max(due + seconds, time.monotonic())
+            self._stopping.wait(max(0.0, due - time.monotonic()))
+
+    def _step(self) -> None:
+        """Read the sources, then seal and run; whatever fails is tried again in a later step."""
         try:
-            while not self._stopping.is_set():
-                with active(self.group.spark):
-                    for ingest in list(self.ingests.values()):
-                        ingest.tick()
+            with active(self.group.spark):
+                self.feeds.tick()
+            if self.retry.due:
                 self._catalog.tick()
                 with self._lock, active(self.group.spark):
                     self._run_sealed()
-                due = max(due + seconds, time.monotonic())
-                self._stopping.wait(max(0.0, due - time.monotonic()))
-        except HeadraceError as error:
-            self._trouble = error
+                self.retry.passed()
         except Exception as error:
-            self._trouble = EngineError(
-                "LOOP_FAILED", "the background run stopped", detail=spark_reason(error)
-            )
-            self._trouble.__cause__ = error
+            self.retry.failed(error)
 
     def _run_sealed(self) -> None:
         """Seal and run until nothing is pending or somebody wants to stop.
@@ -225,10 +234,8 @@ class Running:
             return
         self._stopping.set()
         self._loop.join()
-        self._loop = self._interval = None
-        for ingest in list(self.ingests.values()):
-            ingest.stop()
-        self._raise_trouble()
+        self._loop = None
+        self.feeds.stop()
 
     @property
     def state(self) -> RunState:
@@ -237,22 +244,9 @@ class Running:
             return RunState.STOPPED
         if self._loop is None:
             return RunState.IDLE
-        return RunState.RUNNING if self._loop.is_alive() else RunState.STOPPED
-
-    @property
-    def trouble(self) -> HeadraceError | None:
-        """What stopped the background run, or what it waits to try again."""
-        return self._trouble
-
-    def check(self) -> None:
-        """Raise what stopped a background run."""
-        if self._loop is not None and not self._loop.is_alive():
-            self._raise_trouble()
-
-    def _raise_trouble(self) -> None:
-        trouble, self._trouble = self._trouble, None
-        if trouble is not None:
-            raise trouble
+        if not self._loop.is_alive():
+            return RunState.STOPPED
+        return RunState.RUNNING if self.retry.error is None else RunState.RETRYING
 
     # closing
 
@@ -263,16 +257,11 @@ class Running:
             self.stop()
         finally:
             self._stopping.set()
-            self._stop_ingests()
+            self.feeds.stop()
             while not self._lock.acquire(timeout=0.5):
                 self._cancel()
             self._lock.release()
             self.group.close()
-
-    def _stop_ingests(self) -> None:
-        for ingest in list(self.ingests.values()):
-            with suppress(Exception):
-                ingest.stop()
 
     def _cancel(self) -> None:
         with suppress(Exception):
@@ -281,3 +270,17 @@ class Running:
 
 def session_closed() -> EngineError:
     return EngineError("SESSION_CLOSED", "this session is closed", hint="open the warehouse again")
+
+
+def not_drained(stream: Stream, feed: Feed, error: HeadraceError) -> LogError:
+    unread: list[str] = []
+    with suppress(HeadraceError):
+        unread = feed.ingest.unread()
+    names = ", ".join(unread[:5]) + (f" and {len(unread) - 5} more" if len(unread) > 5 else "")
+    detail = f"{error.message}; {error.detail}" if error.detail else error.message
+    return LogError(
+        "STREAM_NOT_DRAINED",
+        f"stream `{stream.name}` was not closed: its source could not be read to the end",
+        detail=f"{detail}; unread: {names}" if names else detail,
+        hint="mend the source and close again; drain=False closes without what is unread",
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from headrace import sql
 from headrace.catalog.interrupts import uninterrupted
 from headrace.catalog.queries import QueryEntry
 from headrace.catalog.warehouse import Warehouse
-from headrace.checkup import check_up
+from headrace.checkup import Checkup
 from headrace.defining import define_stream
 from headrace.engine.files import check_results
 from headrace.engine.group import Delivered, Group
@@ -97,6 +98,7 @@ class Session:
         self._group = Delivered(self._catalog, self._sealer, commit)
         self._running: Running | None = None
         if self._warehouse.read_only:
+            self._checkup = self._look_after(None)
             return
         group = Group(self._sparks.jobs, self._warehouse, self._catalog, self._sealer, commit, options.group)
         self._group = group
@@ -106,6 +108,10 @@ class Session:
             group, self._catalog, self._arrivals, self._sealer, options.max_epoch_rows, options.progress
         )
         self._attach_kept_sources(self._running)
+        self._checkup = self._look_after(self._running)
+
+    def _look_after(self, running: Running | None) -> Checkup:
+        return Checkup(self._warehouse, self._catalog, self._arrivals, self._sealer, self._group, running)
 
     def _attach_kept_sources(self, running: Running) -> None:
         for stream in self._catalog.streams():
@@ -113,7 +119,7 @@ class Session:
             if described and described["kind"] != FRAME and not self._arrivals.closed(stream.name):
                 source = source_from(described)
                 ingest = open_ingest(running.group.spark, self._warehouse, self._arrivals, stream, source)
-                running.add_ingest(stream.name, ingest)
+                running.feeds.add(stream.name, ingest)
 
     @property
     def spark(self) -> SparkSession:
@@ -139,15 +145,20 @@ class Session:
         watermark: Duration = "0 seconds",
         source: Any = None,
         if_not_exists: bool = False,
+        max_ahead: Duration | None = "default",
     ) -> None:
         """Define a stream. `schema` is Spark DDL; `source` None means that `append` feeds it.
 
-        With `if_not_exists`, a stream of that name stays as it is.
+        With `if_not_exists`, a stream of that name stays as it is. A tuple dated more than `max_ahead` ahead of the
+        clock does not move the watermark. The default is one hour for sources (a day where the event time has no zone),
+        and no bound for `append`; None means no bound.
         """
         running = self._runs()
         if if_not_exists and self._catalog.has_stream(name):
             return
-        stream = define_stream(running.group.spark, name, schema, event_time, watermark)
+        if source is None and max_ahead == "default":
+            max_ahead = None
+        stream = define_stream(running.group.spark, name, schema, event_time, watermark, max_ahead)
         if source is None:
             self._sealer.create_stream(stream)
             return
@@ -157,7 +168,7 @@ class Session:
         if self._catalog.knew_stream(stream.name):
             # what a dropped stream of this name had read is forgotten only now
             ingest = self._checked_ingest(stream, given)
-        running.add_ingest(stream.name, ingest)
+        running.feeds.add(stream.name, ingest)
 
     def drop_stream(self, name: str, *, if_exists: bool = False) -> None:
         """Remove a stream that no live query reads; its name is free, results that came of it stay."""
@@ -165,9 +176,8 @@ class Session:
         if if_exists and not self._catalog.has_stream(name):
             return
         stream = self._sealer.drop_stream(name)
-        ingest = running.ingests.pop(stream.name, None)
-        if ingest is not None:
-            ingest.stop()
+        running.feeds.remove(stream.name)
+        self._checkup.forget(stream.name)
 
     def attach_source(self, name: str, source: Any) -> None:
         """Give a reopened stream its streaming DataFrame again: DataFrames are not kept in the warehouse."""
@@ -175,9 +185,9 @@ class Session:
         stream = self._catalog.stream(name)
         if self._arrivals.closed(stream.name):
             raise LogError("STREAM_CLOSED", f"stream `{stream.name}` is closed", hint="create another stream")
-        if stream.name in running.ingests:
+        if running.feeds.get(stream.name) is not None:
             raise LogError("SOURCE_ATTACHED", f"stream `{stream.name}` has its source already")
-        running.add_ingest(stream.name, self._checked_ingest(stream, as_source(source)))
+        running.feeds.add(stream.name, self._checked_ingest(stream, as_source(source)))
 
     def _checked_ingest(self, stream: Stream, source: Source) -> Ingest | FolderIngest:
         jobs = self._runs().group.spark
@@ -191,12 +201,17 @@ class Session:
         self._runs()
         return append(self._warehouse, self._arrivals, self._catalog.stream(stream), data)
 
-    def close_stream(self, name: str) -> None:
-        """No more input: with the next epoch the watermark goes to infinity and every window closes."""
+    def close_stream(self, name: str, *, drain: bool = True) -> None:
+        """No more input: with the next epoch the watermark goes to infinity and every window closes.
+
+        What the stream's source has now is taken first; when it cannot be, the stream stays open and the error names
+        what is unread. `drain=False` closes without it.
+        """
         running, stream = self._runs(), self._catalog.stream(name)
-        ingest = running.ingests.pop(stream.name, None)
-        if ingest is not None:
-            ingest.stop()
+        if drain:
+            with self._checkup.news():
+                running.drain(stream)
+        running.feeds.remove(stream.name)
         self._arrivals.close(stream.name)
 
     def stream(self, name: str) -> StreamInfo:
@@ -206,7 +221,7 @@ class Session:
 
     def streams(self) -> list[StreamInfo]:
         """Every stream, with its watermark and row counts as of the last sealed epoch."""
-        return stream_infos(self._catalog, self._arrivals, self._sealer, self._group)
+        return stream_infos(self._catalog, self._arrivals, self._sealer, self._group, self._checkup)
 
     # queries
 
@@ -243,7 +258,7 @@ class Session:
 
     def queries(self) -> list[QueryInfo]:
         """Every query, oldest first, with its state, and its error when it was quarantined."""
-        return query_infos(self._catalog, self._group)
+        return query_infos(self._catalog, self._group, self._checkup)
 
     def explain(self, text: str | None = None, *, verbose: bool = False) -> Text:
         """The shared plan of all queries that are or will be active; or how one text would run.
@@ -290,8 +305,14 @@ class Session:
     # running
 
     def run_available(self) -> int:
-        """Flush query changes, seal everything pending and run it; how many epochs that took."""
-        return self._runs().run_available()
+        """Read all sources, flush query changes, seal everything pending and run it; how many epochs that took.
+
+        Warns of files that were set aside and of tuples that are odd. A source that cannot be read keeps nothing else
+        from being run; its error is raised after that.
+        """
+        running = self._runs()
+        with self._checkup.news():
+            return running.run_available()
 
     def warm_up(self) -> None:
         """Start Spark's Python workers now; otherwise the first epoch waits for them, about ten seconds."""
@@ -307,14 +328,12 @@ class Session:
             self._running.stop()
 
     def metrics(self) -> SessionMetrics:
-        """Counters for a live view; cheap. Raises what stopped a background run."""
-        if self._running is not None:
-            self._running.check()
+        """Counters for a live view; cheap. `health()` says whether something is wrong."""
         return session_metrics(self._group, self._running.totals if self._running else Totals())
 
     def health(self) -> Health:
-        """What is broken: the state of the run, of every source and of every query; cheap."""
-        return check_up(self._catalog, self._arrivals, self._group.commit, self._running)
+        """What is broken: the state of the run, of every source and of every query. Lists folders, runs no job."""
+        return self._checkup.health()
 
     def recent_epochs(self) -> list[EpochInfo]:
         """What each of the last 1,000 epochs since opening cost and delivered, oldest first."""
@@ -328,6 +347,7 @@ class Session:
 
     def _results(self, entry: QueryEntry) -> DataFrame:
         self._check_open()
+        self._checkup.warn_reader(entry.query.name, entry.query.plan.streams)
         streams = {str(s.name): s for s in self._streams_of(entry)}
         until_us, files = self._group.closed_until(entry), self._group.results(entry)
         after_us = self._group.whole_after(entry)
@@ -350,7 +370,7 @@ class Session:
         commit = self._group.commit
         entry = self._catalog.entry_of(entry.query.id)
         with self._sparks.lock, active(self._auditor):
-            return audit_query(
+            report = audit_query(
                 self._auditor,
                 self._warehouse.root,
                 streams,
@@ -362,6 +382,7 @@ class Session:
                 commit.expired,
                 self._group.whole_after(entry),
             )
+        return replace(report, inputs=self._checkup.sources(entry.query.plan.streams))
 
     # closing
 

@@ -72,6 +72,7 @@ def execute(session: Session, text: str, *, allow_files: bool = False) -> str | 
 
 def _create_stream(session: Session, statement: CreateStream) -> str:
     options = dict(statement.options)
+    max_ahead = options.pop("max_ahead", "default")
     path, format_ = options.pop("path", None), options.pop("format", "parquet")
     if statement.event_time is None:
         raise SqlError(
@@ -91,6 +92,7 @@ def _create_stream(session: Session, statement: CreateStream) -> str:
         event_time=statement.event_time,
         watermark=statement.watermark or "0 seconds",
         source=None if path is None else files(path, format_, **options),
+        max_ahead=None if max_ahead.lower() == "none" else max_ahead,
     )
     return f"stream {statement.name} exists"
 
@@ -173,6 +175,14 @@ def show_streams(session: Session) -> pa.Table:
             "rows": [i.rows for i in infos],
             "late_rows": [i.late_rows for i in infos],
             "closed": [i.closed for i in infos],
+            "source": [i.source.state.value for i in infos],
+            "problem": pa.array([i.source.problem for i in infos], pa.string()),
+            "files_taken": [i.source.files_taken for i in infos],
+            "files_waiting": [i.source.files_waiting for i in infos],
+            "files_aside": [i.source.files_aside for i in infos],
+            "null_times": [i.source.null_times for i in infos],
+            "corrupt_records": [i.source.corrupt_records for i in infos],
+            "ahead_rows": [i.source.ahead_rows for i in infos],
         }
     )
 
@@ -188,6 +198,7 @@ def show_queries(session: Session) -> pa.Table:
             "last_epoch": pa.array([i.last_epoch for i in infos], pa.int64()),
             "rows": [i.rows for i in infos],
             "error": pa.array([i.error for i in infos], pa.string()),
+            "trouble": pa.array([i.trouble for i in infos], pa.string()),
         }
     )
 

@@ -78,7 +78,6 @@ def test_json_files_are_read_once(log: Opened, landing: Path, make: Make) -> Non
     ingest.run_available()
     assert times(log) == [5, 7, 9]
     assert len(log.arrivals.pending()) == 2
-    assert ingest.health() is None
 
 
 def test_csv_files_with_a_header(log: Opened, landing: Path, make: Make) -> None:
@@ -145,16 +144,17 @@ def test_a_dataframe_that_cannot_fit_is_refused(spark: Any, landing: Path, make:
 
 def test_a_replayed_batch_is_skipped(log: Opened, landing: Path, make: Make) -> None:
     put_json(landing, "a.json", 5)
-    make(sources.files(landing, "json")).run_available()
+    streaming = sources.files(landing, "json", maxFilesPerTrigger=10)
+    make(streaming).run_available()
     # Spark forgets that it finished the batch, as when it dies after foreachBatch and before its own commit.
     shutil.rmtree(log.warehouse.path("log/purchases/checkpoint/commits"))
-    make(sources.files(landing, "json")).run_available()
+    make(streaming).run_available()
     assert times(log) == [5]
     log.sealer.seal()
     log.close()
     again = open_log(log.warehouse.root)
     shutil.rmtree(log.warehouse.path("log/purchases/checkpoint/commits"))
-    ingest = make(sources.files(landing, "json"))
+    ingest = make(streaming)
     ingest._arrivals = again.arrivals
     ingest.run_available()
     assert again.arrivals.pending() == ()
@@ -163,13 +163,66 @@ def test_a_replayed_batch_is_skipped(log: Opened, landing: Path, make: Make) -> 
     assert times(again) == [6]
 
 
-def test_a_failure_surfaces_and_nothing_arrives(log: Opened, landing: Path, make: Make) -> None:
+def test_a_bad_file_of_a_pattern_is_set_aside_or_stops_the_source(
+    log: Opened, landing: Path, make: Make
+) -> None:
+    pq.write_table(to_table(rows_at(5), PURCHASES), landing / "good.parquet")
     (landing / "a.parquet").write_bytes(b"PAR1 not really")
-    ingest = make(sources.files(landing))
-    with pytest.raises(LogError) as caught:
-        ingest.run_available()
-    assert caught.value.detail or caught.value.message
+    stopping = make(sources.files(f"{landing}/*.parquet", on_bad_file="stop"))
+    with pytest.raises(LogError, match=r"(?s)SOURCE_STOPPED.*a\.parquet"):
+        stopping.run_available()
     assert log.arrivals.pending() == ()
+    ingest = make(sources.files(f"{landing}/*.parquet"))
+    ingest.run_available()
+    assert times(log) == [5]
+    assert [Path(file.path).name for file in ingest.report().aside] == ["a.parquet"]
+
+
+def test_spark_blames_the_right_files(log: Opened, landing: Path, make: Make) -> None:
+    """Files that only Spark can read: the bad ones are found by halves, the others are taken."""
+    for i in range(4):
+        wide = rows_at(i).append_column("extra", pa.array([0]))
+        pq.write_table(wide, landing / f"wide{i}.parquet")
+    pq.write_table(pa.table({"userID": ["x"], "ts": pa.array([1], pa.int64())}), landing / "types.parquet")
+    ingest = make(sources.files(landing))
+    ingest.run_available()
+    assert times(log) == [0, 1, 2, 3]
+    ((file,),) = [ingest.report().aside]
+    assert file.path.endswith("types.parquet") and len(file.reason) < 501 and "\n" not in file.reason
+    assert not list(log.warehouse.path("log/purchases").glob("*.writing"))
+
+
+def test_records_that_cannot_be_read_are_counted(spark: Any, log: Opened, landing: Path, make: Make) -> None:
+    good = '{"userID": 1, "price": 2.5, "ts": "1970-01-01T00:00:00.000005Z"}'
+    (landing / "a.json").write_text(f'{good}\n{{"userID": \n{good}\n{{"price": "x", "userID": 7}}\n')
+    make(sources.files(landing, "json")).run_available()
+    chunks = [chunk for arrival in log.arrivals.pending() for chunk in arrival.chunks]
+    assert (sum(c.rows for c in chunks), sum(c.corrupt for c in chunks)) == (4, 2)
+    assert sum(c.null_times for c in chunks) == 2
+    log.sealer.seal()
+    (landing / "csv").mkdir()
+    (landing / "csv" / "a.csv").write_text("1,2.5,1970-01-01T00:00:00.000005Z\nx,y,z\n")
+    stream = Stream(StreamName("own"), (*PURCHASES.columns, Column("broken", SqlType("string"))), "ts", 0)
+    own = sources.files(landing / "csv", "csv", columnNameOfCorruptRecord="broken", maxFilesPerTrigger=9)
+    log.catalog.create_stream(stream, None)
+    open_ingest(spark, log.warehouse, log.arrivals, stream, own).run_available()
+    ((chunk,),) = [arrival.chunks for arrival in log.arrivals.pending()]
+    rows = pq.read_table(log.warehouse.path(chunk.path)).to_pylist()
+    assert (chunk.rows, chunk.corrupt, rows[1]["broken"]) == (2, 1, "x,y,z")
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_directories_with_brackets_are_read_by_structured_streaming_too(
+    log: Opened, tmp_path: Path, make: Make, form: str
+) -> None:
+    landing = tmp_path / "in{1,2}[x]"
+    landing.mkdir()
+    if form == "json":
+        put_json(landing, "a.json", 5)
+    else:
+        (landing / "a.csv").write_text("1,2.5,1970-01-01T00:00:00.000005Z\n")
+    make(sources.files(landing, form, maxFilesPerTrigger=10)).run_available()
+    assert times(log) == [5]
 
 
 def test_a_value_that_does_not_fit_surfaces(spark: Any, log: Opened, landing: Path, make: Make) -> None:
@@ -198,7 +251,20 @@ def test_in_the_background(log: Opened, landing: Path, make: Make) -> None:
     ingest.stop()
     assert not ingest.running
     ingest.stop()
-    assert ingest.health() is None
+
+
+def test_structured_streaming_in_the_background(log: Opened, landing: Path, make: Make) -> None:
+    ingest = make(sources.files(landing, "json", maxFilesPerTrigger=10))
+    put_json(landing, "a.json", 5)
+    ingest.start(0.1)
+    ingest.tick()
+    ingest.run_available()
+    put_json(landing, "b.json", 6)
+    ingest.drain()
+    assert times(log) == [5, 6]
+    assert not ingest.running and ingest.health() is None
+    ingest.tick()
+    assert not ingest.running, "it was stopped"
 
 
 def test_appending_a_spark_dataframe(spark: Any, log: Opened) -> None:

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from headrace.log.append import append
 from headrace.log.arrivals import ARRIVALS, Batch
 from headrace.log.epochs import EPOCHS
-from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk, Epoch, StreamEpoch
+from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk, Epoch, Oddities, StreamEpoch
 from headrace.model.errors import LogError, StorageError
 from headrace.model.query import StreamName
-from log_samples import PLAN, PURCHASES, Opened, active, open_log, rows_at
+from log_samples import PLAN, PURCHASES, FakeClock, Opened, active, open_log, rows_at
 
 ADS = dataclasses.replace(PURCHASES, name=StreamName("ads"), watermark_us=0)
 
@@ -72,6 +72,42 @@ def test_watermarks_and_lateness(log: Opened) -> None:
     log.catalog.flush()
     after = part(log.sealer.seal())
     assert (after.closed_us, after.watermark_us) == (FOREVER_US, FOREVER_US)
+
+
+def test_a_tuple_far_ahead_does_not_move_the_watermark(tmp_path: Path) -> None:
+    """Delay 10, bound 50, and the clock stands at 1,000 microseconds: times up to 1,050 count.
+
+    event times   1000 1050 1051    9000      None 1040    2000 (the clock is at 2,000 then)
+    W after            1040         1040         1040      1990
+    """
+    clock = FakeClock(1000 / 1e6)
+    log = open_log(tmp_path, clock)
+    stream = dataclasses.replace(PURCHASES, max_ahead_us=50)
+    log.catalog.create_stream(stream, None)
+    log.append(1000, 1050, 1051, stream=stream)
+    assert part(log.sealer.seal()).watermark_us == 1040
+    log.append(9000, stream=stream)
+    far = part(log.sealer.seal())
+    assert (far.watermark_us, far.late_rows) == (1040, 0)
+    log.append(None, 1040, stream=stream)
+    again = part(log.sealer.seal())
+    assert (again.watermark_us, again.late_rows) == (1040, 0)
+    assert again.oddities == Oddities(null_times=1, corrupt=0, ahead=2, ahead_us=(1051, 9000))
+    log.close()
+    reopen = open_log(tmp_path, clock)
+    clock.time = 2000 / 1e6
+    reopen.append(2000, stream=stream)
+    last = part(reopen.sealer.seal())
+    assert (last.watermark_us, last.oddities) == (1990, again.oddities)
+    assert [epoch.sealed_at for epoch in reopen.sealer.epochs()] == [0.001, 0.001, 0.001, 0.002]
+    assert [part(epoch).watermark_us for epoch in reopen.sealer.epochs()] == [1040, 1040, 1040, 1990]
+
+
+def test_without_a_bound_every_tuple_moves_the_watermark(log: Opened) -> None:
+    far = 4_000_000_000_000_000  # in 2096
+    log.append(far, None, None)
+    sealed = part(log.sealer.seal())
+    assert (sealed.watermark_us, sealed.oddities) == (far - 10, Oddities(null_times=2))
 
 
 def test_input_and_closing_in_one_epoch(log: Opened) -> None:

@@ -43,9 +43,14 @@ def test_files_are_read_with_the_stream_schema() -> None:
     reader = FakeReader()
     sources.files("/data/in", "csv", header=True, sep=";", maxFilesPerTrigger=2).load(reader, PURCHASES)  # type: ignore[arg-type]
     assert reader.calls == {
-        "schema": "`userID` bigint, `price` double, `ts` timestamp",
+        "schema": "`userID` bigint, `price` double, `ts` timestamp, __headrace_corrupt STRING",
         "format": "csv",
-        "options": {"header": "true", "sep": ";", "maxFilesPerTrigger": "2"},
+        "options": {
+            "header": "true",
+            "sep": ";",
+            "maxFilesPerTrigger": "2",
+            "columnNameOfCorruptRecord": "__headrace_corrupt",
+        },
         "path": "/data/in",
     }
 

@@ -126,7 +126,7 @@ def render_queries(infos: Sequence[QueryInfo]) -> RenderableType:
             Text(info.stream),
             "" if info.first_epoch is None else str(info.first_epoch),
             f"{info.rows:,}",
-            Text("" if info.error is None else str(info.error).splitlines()[0]),
+            Text(str(info.error or info.trouble or "").partition("\n")[0]),
         )
     states = [state_name(info.state) for info in infos]
     parts = [f"{states.count(state):,} {state}" for state in dict.fromkeys(states)]
@@ -134,7 +134,9 @@ def render_queries(infos: Sequence[QueryInfo]) -> RenderableType:
 
 
 def render_audits(audits: Sequence[tuple[str, AuditReport]]) -> RenderableType:
-    """A line per audited query: the rows plain Spark gives, the rows Headrace delivered, and the verdict."""
+    """A line per audited query: the rows plain Spark gives, the rows Headrace delivered, and the verdict; then a line
+    per stream: what was taken in and what was not.
+    """
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("query", overflow="fold")
     table.add_column("Spark rows", justify="right")
@@ -145,7 +147,8 @@ def render_audits(audits: Sequence[tuple[str, AuditReport]]) -> RenderableType:
         if not report.ok:
             verdict = Text("DIFFERS" if report.error is None else "QUARANTINED", "bold red")
         table.add_row(Text(name), f"{report.expected_rows:,}", f"{report.actual_rows:,}", verdict)
-    return table
+    inputs = {source.stream: source for _, report in audits for source in report.inputs}
+    return Group(table, *(Text(f"input of {source}", "dim") for source in inputs.values()))
 
 
 def render_difference(name: str, report: AuditReport, limit: int = 10) -> RenderableType:

@@ -146,7 +146,12 @@ class _Rebuild:
             return True
         for name in entry.query.plan.streams:
             part = self.sealer.epoch(self.sealer.first).of(name)
-            if part is None or part.closed_us == NEVER_US:
+            if part is None:
+                continue
+            ahead_us = part.oddities.ahead_us
+            if ahead_us is not None and ahead_us[1] > self._oldest(entry):
+                return False
+            if part.closed_us == NEVER_US:
                 continue
             if part.closed_us + self.catalog.stream(name, self.commit.epoch).watermark_us > self._oldest(
                 entry

@@ -76,7 +76,8 @@ def start_session(master: str = "local[*]", config: Mapping[str, str] | None = N
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     builder = SparkSession.builder.master(master).appName("headrace")
-    for key, value in {**LOCAL, **(config or {})}.items():
+    quiet = {"spark.python.daemon.module": "headrace.engine.worker_daemon"} if _one_machine(master) else {}
+    for key, value in {**LOCAL, **quiet, **(config or {})}.items():
         builder = builder.config(key, value)
     # PySpark logs every failed query to stderr as JSON; ours carry the reason in their state
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
@@ -95,6 +96,11 @@ def is_gone(spark: SparkSession) -> bool:
         return context._jsc is None or bool(context._jsc.sc().isStopped())
     except Exception:  # nobody answers
         return True
+
+
+def _one_machine(master: str) -> bool:
+    """Whether workers run here, with the packages that this process has."""
+    return master == "local" or master.startswith("local[")
 
 
 READING = MEANING

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -68,8 +69,8 @@ def write_chunk(root: str | Path, directory: str, table: pa.Table, event_time: s
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    low, high = _bounds(table.column(event_time))
-    return Chunk(relative, table.num_rows, size, low, high)
+    low, high, nulls = _bounds(table.column(event_time))
+    return Chunk(relative, table.num_rows, size, low, high, null_times=nulls)
 
 
 def cut(table: pa.Table, max_rows: int = DEFAULT_MAX_CHUNK_ROWS) -> Iterator[pa.Table]:
@@ -80,7 +81,7 @@ def cut(table: pa.Table, max_rows: int = DEFAULT_MAX_CHUNK_ROWS) -> Iterator[pa.
 
 def misfit(path: str | Path, stream: Stream) -> str | None:
     """Why a Parquet file cannot be a chunk of `stream` as it is; None when it can. Reads the footer only."""
-    with _open(path) as file:
+    with open_parquet(path) as file:
         found = file.schema_arrow
         for name in found.names:
             if found.names.count(name) > 1:
@@ -105,18 +106,20 @@ def describe_chunk(path: str | Path, stream: Stream) -> Chunk:
     """
     if why := misfit(path, stream):
         raise LogError("CHUNK_MISFIT", f"{path} does not fit stream `{stream.name}`: {why}")
-    with _open(path) as file:
+    with open_parquet(path) as file:
         bounds = _footer_bounds(file.metadata, stream.event_time)
         if bounds is None:
             bounds = _bounds(file.read(columns=[stream.event_time]).column(0))
+        low, high, nulls = bounds
         absolute = os.path.abspath(path)
-        return Chunk(absolute, file.metadata.num_rows, os.path.getsize(absolute), *bounds)
+        size = os.path.getsize(absolute)
+        return Chunk(absolute, file.metadata.num_rows, size, low, high, null_times=nulls)
 
 
 def open_chunk(warehouse: Warehouse, chunk: Chunk) -> pq.ParquetFile:
     """The chunk's file, to be closed by the caller; LogError naming it when missing, torn or changed."""
     path = warehouse.path(chunk.path)
-    file = _open(path)
+    file = open_parquet(path)
     if os.path.getsize(path) != chunk.bytes or file.metadata.num_rows != chunk.rows:
         file.close()
         raise LogError(
@@ -136,6 +139,25 @@ def count_before(warehouse: Warehouse, chunk: Chunk, stream: Stream, closed_us: 
     return int(pc.sum(pc.less(times, closed_us)).as_py() or 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a chunk's event times go: `newest_us` up to some limit, and beyond it `ahead` tuples in `ahead_us`."""
+
+    newest_us: int | None
+    ahead: int = 0
+    ahead_us: tuple[int, int] | None = None
+
+
+def reach_up_to(warehouse: Warehouse, chunk: Chunk, stream: Stream, limit_us: int) -> Reach:
+    """What of a chunk is up to `limit_us` and what is beyond; reads it only when something is."""
+    if chunk.max_us is None or chunk.max_us <= limit_us:
+        return Reach(chunk.max_us)
+    with open_chunk(warehouse, chunk) as file:
+        times = _microseconds(file.read(columns=[stream.event_time]).column(0)).drop_null()
+    near, far = (times.filter(test(times, limit_us)) for test in (pc.less_equal, pc.greater))
+    return Reach(pc.max(near).as_py(), len(far), (pc.min(far).as_py(), chunk.max_us))
+
+
 def same_type(found: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether two Arrow types hold the same values, whatever their nested fields' nullability or list item
     names.
@@ -151,7 +173,8 @@ def same_type(found: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(found == wanted)
 
 
-def _open(path: str | Path) -> pq.ParquetFile:
+def open_parquet(path: str | Path) -> pq.ParquetFile:
+    """A Parquet file, to be closed by the caller; LogError when it is missing, torn or no Parquet."""
     try:
         return pq.ParquetFile(path, memory_map=True)
     except FileNotFoundError:
@@ -180,29 +203,35 @@ def _dictionary_columns(table: pa.Table) -> list[str]:
     return useful
 
 
-def _bounds(times: pa.ChunkedArray) -> tuple[int | None, int | None]:
+Bounds = tuple[int | None, int | None, int]
+"""The least and the largest event time of a chunk, and how many of its tuples have none."""
+
+
+def _bounds(times: pa.ChunkedArray) -> Bounds:
     found = pc.min_max(_microseconds(times)).as_py()
-    return found["min"], found["max"]
+    return found["min"], found["max"], times.null_count
 
 
 def _microseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
     return times.cast(pa.int64())
 
 
-def _footer_bounds(metadata: pq.FileMetaData, event_time: str) -> tuple[int | None, int | None] | None:
+def _footer_bounds(metadata: pq.FileMetaData, event_time: str) -> Bounds | None:
     """Bounds from row-group statistics; None when some row group lacks them."""
     index = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == event_time)
     low: list[int] = []
     high: list[int] = []
+    nulls = 0
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         column = group.column(index)
         statistics = column.statistics
-        if statistics is None or not statistics.has_min_max:
-            all_null = statistics is not None and statistics.has_null_count
-            if not (all_null and statistics.null_count == group.num_rows):
-                return None
-            continue
-        low.append(statistics.min_raw)
-        high.append(statistics.max_raw)
-    return (min(low), max(high)) if low else (None, None)
+        if statistics is None or not statistics.has_null_count:
+            return None
+        nulls += statistics.null_count
+        if statistics.has_min_max:
+            low.append(statistics.min_raw)
+            high.append(statistics.max_raw)
+        elif statistics.null_count < group.num_rows:
+            return None
+    return (min(low), max(high), nulls) if low else (None, None, nulls)

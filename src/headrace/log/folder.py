@@ -1,61 +1,67 @@
-"""Folder ingest: Parquet files of a local directory, taken as they appear, without Spark where they fit as they are.
+"""Folder ingest: files of a local directory, taken as they appear; Parquet without Spark where it fits as it is.
 
-    log/<stream>/files/%012d.json    the files that one batch took, written just before its arrival
-    log/<stream>/files.json          the files that all batches before some number took, as far as they still exist
-
-A batch counts when its arrival is there; files of a batch that has none are taken again. Structured Streaming would
-need half a second per batch to tell which files are new.
+A file that cannot be read is set aside, or stops the source, as the source says; one that was written a moment ago is
+tried again first, because somebody may still be writing it. Structured Streaming would need half a second per batch to
+tell which files are new, and would fail as a whole.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.catalog import faults
-from headrace.catalog.warehouse import Warehouse, record_name
-from headrace.log.append import arrive
-from headrace.log.arrivals import Arrivals, Batch
-from headrace.log.chunks import DEFAULT_MAX_CHUNK_ROWS, describe_chunk, misfit
-from headrace.log.sources import GLOB, FileFormat, FileSource, Source, read_files
-from headrace.log.spark_write import job_cancelled, spark_error, write_dataframe
-from headrace.model import codec
-from headrace.model.epoch import Chunk
+from headrace.catalog.clock import Clock, SystemClock
+from headrace.catalog.warehouse import Warehouse
+from headrace.log.append import arrive, discard
+from headrace.log.arrivals import Arrivals
+from headrace.log.books import AsideFile, AsideList, FolderBooks
+from headrace.log.chunks import DEFAULT_MAX_CHUNK_ROWS
+from headrace.log.listing import Found, list_files, look_at, source_missing
+from headrace.log.reading import FileReader, Reading
+from headrace.log.report import InputReport
+from headrace.log.sources import FileFormat, FileSource, OnBadFile, Source
+from headrace.log.spark_write import job_cancelled
 from headrace.model.errors import LogError
 from headrace.model.query import Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-IDENTITY = "folder"
-MERGE_RECORDS = 64
-"""So many records of batches are merged into one."""
+SETTLE_SECONDS = 5.0
+"""A file that cannot be read and was written to so recently may still be being written."""
 
+MAX_FILES = 1000
+"""So many files become one batch at most."""
 
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """Paths of files that were taken; `until` is the number after the last batch's."""
+SUSPICIOUS_AFTER = 3
+"""After so many failures in a row that seem to be nobody's fault, files are tried one by one and blamed."""
 
-    files: tuple[str, ...]
-    until: int
-
-
-codec.register(Taken)
+_STREAMING_OPTIONS = frozenset(
+    (
+        *("maxfilespertrigger", "maxbytespertrigger", "maxcachedfiles", "discardcachedinputratio"),
+        *("latestfirst", "filenameonly", "maxfileage", "modifiedbefore", "modifiedafter"),
+        *("cleansource", "sourcearchivedir", "pathglobfilter", "recursivefilelookup"),
+    )
+)
+"""What only Spark's file stream does; sources that ask for it stay with it."""
 
 
 def watches(source: Source) -> bool:
-    """Whether a source is a plain local directory of Parquet files; anything else is Structured Streaming's."""
-    return (
-        isinstance(source, FileSource)
-        and source.format is FileFormat.PARQUET
-        and not source.options
-        and os.path.isabs(source.path)
-        and not any(char in source.path for char in GLOB)
-    )
+    """Whether a source is a plain local directory; anything else is Structured Streaming's."""
+    if not isinstance(source, FileSource) or not os.path.isabs(source.path) or source.pattern:
+        return False
+    if source.format is FileFormat.PARQUET:
+        return not source.options
+    return not any(key.lower() in _STREAMING_OPTIONS for key, _ in source.options)
+
+
+def reads_folder(warehouse: Warehouse, stream: Stream, source: Source) -> bool:
+    """Whether files are taken here; a directory that Structured Streaming has begun with stays with it."""
+    begun = warehouse.path(f"{warehouse.stream_dir(stream.name)}/checkpoint").exists()
+    return watches(source) and not begun
 
 
 class FolderIngest:
@@ -70,38 +76,26 @@ class FolderIngest:
         source: FileSource,
         *,
         max_chunk_rows: int = DEFAULT_MAX_CHUNK_ROWS,
+        clock: Clock | None = None,
     ) -> None:
-        self._spark, self._warehouse, self._arrivals = spark, warehouse, arrivals
-        self._stream, self._source, self._max_chunk_rows = stream, source, max_chunk_rows
+        self._warehouse, self._arrivals, self._stream, self._source = warehouse, arrivals, stream, source
+        self._reader = FileReader(spark, warehouse, arrivals, stream, source, max_chunk_rows)
+        self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._base = f"{warehouse.stream_dir(stream.name)}/files"
-        self._taken, self._next = self._recover()
+        self._books = FolderBooks(warehouse, arrivals, stream)
+        self._failures = self._waiting = 0
+        self._changed: dict[str, float] = {}
         self.running = False
 
-    def _recover(self) -> tuple[set[str], int]:
-        taken: set[str] = set()
-        first = 0
-        if self._warehouse.exists(f"{self._base}.json"):
-            merged: Taken = self._warehouse.read_value(f"{self._base}.json", "taken")
-            taken, first = set(merged.files), merged.until
-        for number in self._warehouse.records(self._base):
-            if not self._arrivals.has(self._stream.name, Batch(IDENTITY, number)):
-                self._warehouse.delete_record(self._base, number)
-                continue
-            if number >= first:
-                record: Taken = self._warehouse.read_record(self._base, number, kind="taken")
-                taken.update(record.files)
-                first = record.until
-        return taken, first
+    @property
+    def aside(self) -> AsideList:
+        """The files that could not be read."""
+        return self._books.aside
 
     def check(self) -> None:
         """LogError when there is no such directory."""
         if not os.path.isdir(self._source.path):
-            raise LogError(
-                "SOURCE_MISSING",
-                f"the source of stream `{self._stream.name}` is no directory: {self._source.path}",
-                hint="create the directory first",
-            )
+            raise source_missing(self._source.path, self._stream.name)
 
     def start(self, interval: str | float = 1.0) -> None:
         """Read at every tick from now on."""
@@ -117,105 +111,132 @@ class FolderIngest:
         with self._lock:
             try:
                 if self.running:
-                    self._read()
+                    self._read(patient=True)
             except LogError as error:
                 if not job_cancelled(error):
                     raise
 
     def run_available(self) -> None:
-        """Take every file that is there now and was not taken; LogError, and nothing arrives, when one cannot be."""
-        with self._lock:
-            self._read()
+        """Take every file that is there now and was not taken; LogError when it cannot be.
 
-    def _read(self) -> None:
+        A file that cannot be read is set aside even if it was written just now: it is tried again when it changes.
+        """
+        with self._lock:
+            self._read(patient=False)
+
+    def drain(self) -> None:
+        """Take every file that is there now, and be stopped; LogError, and as it was, when it cannot be."""
+        with self._lock:
+            self._read(patient=False)
+            self.running = False
+
+    def report(self) -> InputReport:
+        """What was taken, waits and was set aside. While it is being read, that is as of the last reading."""
+        if not self.running and self._lock.acquire(blocking=False):
+            try:
+                self._look()
+            finally:
+                self._lock.release()
+        changed = tuple(sorted(self._changed.items()))
+        return InputReport(self._books.files_taken, self._waiting, self._books.aside.all(), changed)
+
+    def unread(self) -> list[str]:
+        """Files that are there and were neither taken nor set aside."""
+        with self._lock:
+            return [file.path for file in self._books.new(self._list())]
+
+    def _look(self) -> None:
+        try:
+            found = self._list()
+        except LogError:
+            return  # whoever reads will say so
+        self._waiting = len(self._books.new(found))
+        self._note_changed(found)
+
+    def _list(self) -> list[Found]:
+        return list_files(self._source.path, self._stream.name)
+
+    def _note_changed(self, found: Sequence[Found]) -> None:
+        now = self._clock.now()
+        self._changed = {file.path: self._changed.get(file.path, now) for file in self._books.changed(found)}
+
+    def _read(self, *, patient: bool) -> None:
         if self._arrivals.closed(self._stream.name):
             return
-        self.check()
         found = self._list()
-        new = [path for path in found if path not in self._taken]
-        if new:
-            self._take(new)
-        if self._next % MERGE_RECORDS == 0 and self._warehouse.records(self._base):
-            self._merge(found)
+        new = self._books.new(found)
+        self._waiting = len(new)
+        self._note_changed(found)
+        for start in range(0, len(new), MAX_FILES):
+            self._waiting -= self._take(new[start : start + MAX_FILES], patient)
+            self._books.tidy(found)
 
-    def _list(self) -> list[str]:
-        """Files under the directory, oldest first."""
-        try:
-            return [path for _, path in sorted(_walk(self._source.path))]
-        except OSError as error:
-            raise LogError(
-                "SOURCE_UNREADABLE",
-                f"the source of stream `{self._stream.name}` cannot be listed: {error.filename}",
-                detail=error.strerror,
-                hint="let this user read the directory and all below it",
-            ) from error
-
-    def _take(self, paths: Sequence[str]) -> None:
-        batch = Batch(IDENTITY, self._next)
+    def _take(self, files: Sequence[Found], patient: bool) -> int:
+        """Take what can be read; how many files are dealt with, taken or set aside."""
         faults.reach("ingest.before")
-        chunks = self._chunks(paths)
-        record = Taken(tuple(paths), batch.number + 1)
-        self._warehouse.replace_value(record_name(self._base, batch.number), "taken", record)
+        now = {
+            file.path: look_at(file.path) or file for file in files
+        }  # somebody may have written to it since
+        reading = self._reading(list(now))
+        young = [path for path in reading.bad if patient and self._young(now[path])]
+        bad = [now[path] for path in reading.bad if path not in young]
+        try:
+            self._set_aside(bad, reading)
+        except BaseException:
+            discard(self._warehouse, reading.chunks)
+            raise
+        left_out = {*reading.bad, *reading.gone}
+        self._arrive([now[path] for path in now if path not in left_out], reading)
+        return len(files) - len(young)
+
+    def _reading(self, paths: list[str]) -> Reading:
+        try:
+            found = self._reader.read(paths, suspicious=self._failures >= SUSPICIOUS_AFTER)
+        except LogError as error:
+            self._failures += not job_cancelled(error)
+            raise
+        self._failures = 0
+        return found
+
+    def _young(self, file: Found) -> bool:
+        return 0 <= self._clock.now() - file.written_at < SETTLE_SECONDS
+
+    def _set_aside(self, bad: Sequence[Found], reading: Reading) -> None:
+        if not bad:
+            return
+        if self._source.on_bad_file is OnBadFile.STOP:
+            raise source_stopped(self._stream, bad[0].path, reading.bad[bad[0].path])
+        now = self._clock.now()
+        self._books.aside.add(
+            AsideFile(file.path, reading.bad[file.path], now, file.stamp, file.changed_ns) for file in bad
+        )
+        faults.reach("ingest.aside")
+
+    def _arrive(self, files: Sequence[Found], reading: Reading) -> None:
+        if not files:
+            return
+        batch = self._books.batch
+        try:
+            record = self._books.record(files)
+        except BaseException:
+            discard(self._warehouse, reading.chunks)
+            raise
         faults.reach("ingest.written")
         try:
-            if chunks:
-                arrive(self._warehouse, self._arrivals, self._stream, chunks, batch)
+            if reading.chunks:
+                arrive(self._warehouse, self._arrivals, self._stream, reading.chunks, batch)
         except BaseException:
-            if self._arrivals.recorded(chunks):  # it counts, whatever failed after it was written
-                self._note(paths)
+            if self._arrivals.recorded(reading.chunks):  # it counts, whatever failed after it was written
+                self._books.note(record)
             raise
-        self._note(paths)
+        self._books.note(record)
         faults.reach("ingest.after")
 
-    def _note(self, paths: Sequence[str]) -> None:
-        self._taken.update(paths)
-        self._next += 1
 
-    def _chunks(self, paths: Sequence[str]) -> list[Chunk]:
-        """Files that fit as they are become chunks by reference; the others are read and written by Spark."""
-        strangers = [path for path in paths if misfit(path, self._stream) is not None]
-        apart = set(strangers)
-        adopted = [describe_chunk(path, self._stream) for path in paths if path not in apart]
-        if not strangers:
-            return adopted
-        number = self._arrivals.next_number
-        try:
-            frame = read_files(self._spark, self._stream, self._source, strangers)
-            written = write_dataframe(self._warehouse, frame, self._stream, number, self._max_chunk_rows)
-        except LogError:
-            raise
-        except Exception as error:
-            raise spark_error(error, f"the source of stream `{self._stream.name}` failed") from error
-        return [*adopted, *written]
-
-    def _merge(self, found: Sequence[str]) -> None:
-        """One record instead of many, without files that are gone."""
-        self._taken &= set(found)
-        merged = Taken(tuple(sorted(self._taken)), self._next)
-        self._warehouse.replace_value(f"{self._base}.json", "taken", merged)
-        for number in self._warehouse.records(self._base):
-            self._warehouse.delete_record(self._base, number)
-
-
-def _walk(root: str) -> Iterator[tuple[int, str]]:
-    """(when it was written, path) of every file below the root; what Spark would not read is left out."""
-    folders, seen = [root], {os.path.realpath(root)}
-    while folders:
-        folder = folders.pop()
-        try:
-            entries = list(os.scandir(folder))
-        except FileNotFoundError:
-            if folder == root:
-                raise
-            continue  # it was moved away meanwhile, as files may be
-        for entry in entries:
-            if entry.name.startswith((".", "_")) and "=" not in entry.name:
-                continue
-            if entry.is_dir():
-                target = os.path.realpath(entry.path)
-                if target not in seen:  # links may lead round
-                    seen.add(target)
-                    folders.append(entry.path)
-            elif not entry.name.endswith("._COPYING_"):
-                with suppress(FileNotFoundError):
-                    yield entry.stat().st_mtime_ns, entry.path
+def source_stopped(stream: Stream, path: str, reason: str) -> LogError:
+    return LogError(
+        "SOURCE_STOPPED",
+        f"the source of stream `{stream.name}` stopped at a file that cannot be read: {path}",
+        detail=reason,
+        hint="remove or replace the file; with on_bad_file='aside' the stream would go on without it",
+    )

@@ -1,6 +1,6 @@
 """Ingest: one Structured Streaming query per stream brings its source into the log, each batch exactly once.
 
-Plain directories of Parquet files are taken without it: see `folder`.
+Plain local directories are taken without it: see `folder`.
 
 Spark's checkpoint remembers what was read; the arrival record, named by the ingest's id and the batch number,
 is what makes it count. A batch that Spark replays after a crash is skipped when its arrival is there, and
@@ -10,21 +10,27 @@ written anew when it is not; chunks of the first try are orphans.
 from __future__ import annotations
 
 import json
+import logging
 import threading
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from headrace.catalog import faults
 from headrace.catalog.warehouse import Warehouse
-from headrace.log.append import arrive
+from headrace.log.append import arrive, discard
 from headrace.log.arrivals import Arrivals, Batch
-from headrace.log.chunks import DEFAULT_MAX_CHUNK_ROWS, describe_chunk, misfit
-from headrace.log.folder import FolderIngest, watches
-from headrace.log.sources import FileFormat, FileSource, FrameSource, Source, read_files
+from headrace.log.books import AsideFile, AsideList
+from headrace.log.chunks import DEFAULT_MAX_CHUNK_ROWS
+from headrace.log.folder import SETTLE_SECONDS, FolderIngest, reads_folder, source_stopped
+from headrace.log.listing import look_at
+from headrace.log.reading import FileReader, Reading
+from headrace.log.report import InputReport
+from headrace.log.sources import FileFormat, FileSource, FrameSource, OnBadFile, Source
 from headrace.log.spark_write import check_frame, job_cancelled, spark_error, write_dataframe
 from headrace.model.epoch import Chunk
-from headrace.model.errors import LogError
+from headrace.model.errors import HeadraceError, LogError
 from headrace.model.query import Stream
 
 if TYPE_CHECKING:
@@ -36,12 +42,21 @@ BATCH_SECONDS = 10.0
 """For so long a batch under way may go on when its source is stopped."""
 
 
+class _NotOurs(logging.Filter):
+    """Keeps errors of ours out of Py4J's log: whoever asks for the source's state is told, without pages of Java."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], HeadraceError))
+
+
+logging.getLogger("py4j.clientserver").addFilter(_NotOurs())
+
+
 def open_ingest(
     spark: SparkSession, warehouse: Warehouse, arrivals: Arrivals, stream: Stream, source: Source
 ) -> Ingest | FolderIngest:
-    """The ingest for a source. A directory that Structured Streaming has begun with stays with it."""
-    begun = warehouse.path(f"{warehouse.stream_dir(stream.name)}/checkpoint").exists()
-    if isinstance(source, FileSource) and watches(source) and not begun:
+    """The ingest for a source."""
+    if isinstance(source, FileSource) and reads_folder(warehouse, stream, source):
         return FolderIngest(spark, warehouse, arrivals, stream, source)
     return Ingest(spark, warehouse, arrivals, stream, source)
 
@@ -68,10 +83,11 @@ class Ingest:
         self._checkpoint = warehouse.path(f"{warehouse.stream_dir(stream.name)}/checkpoint")
         self._query: StreamingQuery | None = None
         self._passing: StreamingQuery | None = None
-        self._period = "1 second"
-        self._error: LogError | None = None
+        self._period, self._started = "1 second", False
+        self._error: HeadraceError | None = None
         self._lock, self._taking = threading.Lock(), threading.Lock()
         self._ending = False
+        self.aside = AsideList(warehouse, stream)
 
     def check(self) -> None:
         """LogError when the source cannot even be opened: no such directory, an option Spark does not take."""
@@ -110,12 +126,25 @@ class Ingest:
         self._period = (
             interval if isinstance(interval, str) else f"{max(int(interval * 1000), 0)} milliseconds"
         )
+        self._started = True
         with self._lock:
             if not self.running:
                 self._query = self._start({"processingTime": self._period})
 
+    def drain(self) -> None:
+        """Bring in everything the source has now, and be stopped; LogError when it cannot, and then it goes on."""
+        started = self._started
+        self.stop()
+        try:
+            self.run_available()
+        except HeadraceError:
+            if started:
+                self.start(self._period)
+            raise
+
     def stop(self) -> None:
         """Stop reading; what was read stays. Harmless when it is not running."""
+        self._started = False
         passing = self._passing
         if passing is not None:
             self._end(passing)
@@ -133,7 +162,15 @@ class Ingest:
             self._taking.release()
         query.stop()
 
-    def health(self) -> LogError | None:
+    def report(self) -> InputReport:
+        """What was set aside; Spark keeps to itself which files it has taken."""
+        return InputReport(aside=self.aside.all())
+
+    def unread(self) -> list[str]:
+        """Spark does not tell."""
+        return []
+
+    def health(self) -> HeadraceError | None:
         """Why the ingest stopped by itself; None while all is well. One whose job was cancelled is started again."""
         query = self._query
         found = None if query is None else query.exception()
@@ -145,21 +182,26 @@ class Ingest:
         return self._error
 
     def tick(self) -> None:
-        """Raise why the ingest stopped by itself, if it did."""
+        """Raise why the ingest stopped by itself, if it did; asked again after that, it starts again."""
+        if not self._started:
+            return
+        if self._error is not None or self._query is None:
+            self.start(self._period)
         if (trouble := self.health()) is not None:
             raise trouble
 
-    def _failure(self, error: Any) -> LogError:
+    def _failure(self, error: Any) -> HeadraceError:
         return self._error or spark_error(error, f"the source of stream `{self._stream.name}` failed")
 
     def _start(self, trigger: dict[str, Any]) -> StreamingQuery:
         self._error, self._ending = None, False
         self._checkpoint.mkdir(parents=True, exist_ok=True)
         try:
-            frame = self._source.load(self._spark, self._stream)
-            if self._adopting:
-                # Only the names of the files: Spark opens no column of them.
-                frame = frame.select("_metadata.file_path")
+            source = self._source
+            if isinstance(source, FileSource) and self._adopting:
+                frame = source.load_names(self._spark)
+            else:
+                frame = source.load(self._spark, self._stream)
             writer = frame.writeStream.foreachBatch(self._take).trigger(**trigger)
             return writer.option("checkpointLocation", str(self._checkpoint)).start()
         except Exception as error:
@@ -167,9 +209,7 @@ class Ingest:
 
     @property
     def _adopting(self) -> bool:
-        hidden = any(column.name.lower() == "_metadata" for column in self._stream.columns)
-        parquet = isinstance(self._source, FileSource) and self._source.format is FileFormat.PARQUET
-        return parquet and not hidden
+        return isinstance(self._source, FileSource) and self._source.format is FileFormat.PARQUET
 
     def _take(self, frame: DataFrame, number: int) -> None:
         """One batch of Spark's: chunks, then the arrival that names them.
@@ -184,14 +224,14 @@ class Ingest:
                         "INGEST_STOPPED", f"the source of stream `{self._stream.name}` was stopped"
                     )
                 self._take_batch(frame, number)
-            except LogError as error:
-                if not (self._ending or job_cancelled(error)):
-                    self._error = error
-                short = LogError(error.code, error.message, detail=error.detail, hint=error.hint)
+            except HeadraceError as error:
+                short = type(error)(error.code, error.message, detail=error.detail, hint=error.hint)
             except Exception as error:
                 short = spark_error(error, f"a batch of stream `{self._stream.name}` could not be taken in")
             else:
                 return
+            if not (self._ending or job_cancelled(short)):
+                self._error = short
         raise short
 
     def _take_batch(self, frame: DataFrame, number: int) -> None:
@@ -214,20 +254,47 @@ class Ingest:
         return write_dataframe(self._warehouse, frame, self._stream, number, self._max_chunk_rows)
 
     def _adopt(self, frame: DataFrame) -> Sequence[Chunk]:
-        """Files that fit as they are become chunks by reference; the others are read and written."""
-        adopted: list[Chunk] = []
-        strangers: list[str] = []
-        for (name,) in sorted(tuple(row) for row in frame.distinct().collect()):
-            path = local_path(name)
-            if path is None or misfit(path, self._stream) is not None:
-                strangers.append(name)
-            else:
-                adopted.append(describe_chunk(path, self._stream))
-        if not strangers:
-            return adopted
+        """Files that fit as they are become chunks by reference; the others are read and written, or set aside."""
         assert isinstance(self._source, FileSource)
-        paths = [local_path(name) or name for name in strangers]
-        return [*adopted, *self._write(read_files(frame.sparkSession, self._stream, self._source, paths))]
+        names = sorted(row[0] for row in frame.distinct().collect())
+        local = {path for name in names if (path := local_path(name)) is not None}
+        reader = FileReader(
+            frame.sparkSession,
+            self._warehouse,
+            self._arrivals,
+            self._stream,
+            self._source,
+            self._max_chunk_rows,
+        )
+        reading = reader.read(sorted(local))
+        try:
+            self._set_aside(reading)
+            if remote := [name for name in names if local_path(name) is None]:
+                reading.chunks += self._write(
+                    self._source.load_files(frame.sparkSession, self._stream, remote)
+                )
+        except BaseException:
+            discard(self._warehouse, reading.chunks)
+            raise
+        return reading.chunks
+
+    def _set_aside(self, reading: Reading) -> None:
+        """Bad files are left out of this batch for good, unless they may still be being written."""
+        assert isinstance(self._source, FileSource)
+        found = {path: look_at(path) for path in reading.bad}
+        now = time.time()
+        young = [path for path, file in found.items() if file and 0 <= now - file.written_at < SETTLE_SECONDS]
+        for path in young if self._started else ():
+            raise LogError(
+                "FILE_UNFINISHED", f"{path} cannot be read yet", detail=reading.bad[path], hint="wait"
+            )
+        for path in reading.bad if self._source.on_bad_file is OnBadFile.STOP else ():
+            raise source_stopped(self._stream, path, reading.bad[path])
+        self.aside.add(
+            AsideFile(path, reading.bad[path], now, file.stamp, file.changed_ns)
+            for path, file in found.items()
+            if file is not None
+        )
 
 
 def local_path(name: str) -> str | None:

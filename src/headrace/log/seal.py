@@ -2,12 +2,14 @@
 
 An epoch record fixes chunks, watermarks and changes for good (design, principle 4). Watermarks follow the
 design's Semantics: W(e) is the largest event time seen up to e minus the stream's delay, and never decreases.
+Tuples dated further ahead of the clock than the stream allows are left out of that; the clock is read once, when the
+epoch is sealed, so replaying the epoch gives the same watermark.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,10 +19,10 @@ from headrace.catalog.clock import Clock, SystemClock
 from headrace.catalog.interrupts import uninterrupted
 from headrace.catalog.warehouse import Warehouse
 from headrace.log.arrivals import Arrival, Arrivals, Batch
-from headrace.log.chunks import count_before
+from headrace.log.chunks import Reach, count_before, reach_up_to
 from headrace.log.epochs import EPOCHS, EpochLog
 from headrace.log.orphans import remove_orphans
-from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk, Epoch, StreamEpoch
+from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk, Epoch, Oddities, StreamEpoch
 from headrace.model.query import EpochId, Stream
 
 DEFAULT_MAX_EPOCH_ROWS = 1_000_000
@@ -121,15 +123,15 @@ class Sealer:
             taken = take(self._arrivals.pending(), self._latest, max_epoch_rows)
             if not changelogs and not taken.parts and not even_empty:
                 return None
-            previous = self._latest
+            previous, now = self._latest, self._clock.now()
             epoch = Epoch(
                 id=EpochId(0 if previous is None else previous.id + 1),
                 streams=tuple(
-                    self._stream_epoch(stream, taken.parts.get(stream.name))
+                    self._stream_epoch(stream, taken.parts.get(stream.name), now)
                     for stream in self._catalog.streams()
                 ),
                 changes=tuple(change for log in changelogs for change in log.changes),
-                sealed_at=self._clock.now(),
+                sealed_at=now,
                 last_arrival=taken.last_arrival,
                 last_changelog=changelogs[-1].number if changelogs else self._catalog.last_changelog,
                 next_chunk=taken.next_chunk,
@@ -143,13 +145,17 @@ class Sealer:
                 self._arrivals.sealed(epoch)
             return epoch
 
-    def _stream_epoch(self, stream: Stream, part: _Part | None) -> StreamEpoch:
+    def _stream_epoch(self, stream: Stream, part: _Part | None, now: float) -> StreamEpoch:
         before = None if self._latest is None else self._latest.of(stream.name)
         closed_us = NEVER_US if before is None else before.watermark_us
         batch = None if before is None else before.batch
+        oddities = Oddities() if before is None else before.oddities
         if part is None:
-            return StreamEpoch(stream.name, (), closed_us, closed_us, batch=batch)
-        watermark_us = next_watermark(closed_us, part.chunks, stream.watermark_us)
+            return StreamEpoch(stream.name, (), closed_us, closed_us, batch=batch, oddities=oddities)
+        limit_us = FOREVER_US if stream.max_ahead_us is None else int(now * 1e6) + stream.max_ahead_us
+        reached = [reach_up_to(self._warehouse, chunk, stream, limit_us) for chunk in part.chunks]
+        seen = [reach.newest_us for reach in reached if reach.newest_us is not None]
+        watermark_us = next_watermark(closed_us, seen, stream.watermark_us)
         late = sum(count_before(self._warehouse, chunk, stream, closed_us) for chunk in part.chunks)
         return StreamEpoch(
             stream.name,
@@ -158,6 +164,7 @@ class Sealer:
             FOREVER_US if part.close else watermark_us,
             late,
             batch=(part.batch.source, part.batch.number) if part.batch else batch,
+            oddities=add_oddities(oddities, part.chunks, reached),
         )
 
     def pack(self, before: int, more_than: int = 256) -> None:
@@ -182,16 +189,27 @@ class Sealer:
             self._log.tidy()
 
 
-def next_watermark(closed_us: int, chunks: list[Chunk], delay_us: int) -> int:
-    """W(e) from W(e-1) and the chunks of e.
+def next_watermark(closed_us: int, seen_us: Iterable[int], delay_us: int) -> int:
+    """W(e) from W(e-1) and the event times seen in e.
 
-    >>> next_watermark(90, [Chunk("a", 1, 1, 0, 120), Chunk("b", 1, 1, None, None)], 10)
-    110
-    >>> next_watermark(200, [Chunk("a", 1, 1, 0, 120)], 10)
-    200
+    >>> next_watermark(90, [120, 30], 10), next_watermark(200, [120], 10), next_watermark(90, [], 10)
+    (110, 200, 90)
     """
-    seen = [chunk.max_us for chunk in chunks if chunk.max_us is not None]
-    return max(closed_us, max(seen) - delay_us) if seen else closed_us
+    return max((closed_us, *(us - delay_us for us in seen_us)))
+
+
+def add_oddities(before: Oddities, chunks: Iterable[Chunk], reached: Iterable[Reach]) -> Oddities:
+    """What is odd in all epochs up to one with these chunks."""
+    ahead = before.ahead
+    spans = [] if before.ahead_us is None else [before.ahead_us]
+    for reach in reached:
+        ahead += reach.ahead
+        spans += [] if reach.ahead_us is None else [reach.ahead_us]
+    nulls, corrupt = before.null_times, before.corrupt
+    for chunk in chunks:
+        nulls, corrupt = nulls + chunk.null_times, corrupt + chunk.corrupt
+    span = (min(low for low, _ in spans), max(high for _, high in spans)) if spans else None
+    return Oddities(nulls, corrupt, ahead, span)
 
 
 def take(pending: tuple[Arrival, ...], latest: Epoch | None, max_rows: int) -> _Taken:

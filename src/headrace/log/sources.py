@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headrace.catalog.warehouse import local_directory
 from headrace.model.errors import LogError, StorageError, did_you_mean
 from headrace.model.query import Stream
+from headrace.sql.names import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +22,10 @@ GLOB = "*?[{"
 
 FRAME = "dataframe"
 """The kind of source that only its maker can build again."""
+
+
+_BINARY_FILE = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+_CORRUPT_OPTION = "columnNameOfCorruptRecord"
 
 
 class Source(Protocol):
@@ -38,20 +43,41 @@ class Source(Protocol):
         ...
 
 
+CORRUPT_COLUMN = "__headrace_corrupt"
+"""The text of a record that Spark could not read as the stream's columns; such records are counted by it."""
+
+
 class FileFormat(Enum):
     PARQUET = "parquet"
     JSON = "json"
     CSV = "csv"
 
 
+class OnBadFile(Enum):
+    """What a source does with a file that cannot be read: go on without it, or go no further until it is mended."""
+
+    ASIDE = "aside"
+    STOP = "stop"
+
+
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """A directory (or glob) into which files are put whole; each is read once."""
+    """A directory (or glob) into which files are put whole; each is read once.
+
+    `exact` means that the path names one directory, although it has characters that a glob would have.
+    """
 
     path: str
     format: FileFormat
     options: tuple[tuple[str, str], ...] = ()
+    on_bad_file: OnBadFile = OnBadFile.ASIDE
+    exact: bool = False
     durable = True
+
+    @property
+    def pattern(self) -> bool:
+        """Whether the path may name several directories."""
+        return not self.exact and any(char in self.path for char in GLOB)
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -59,11 +85,48 @@ class FileSource:
             "path": self.path,
             "format": self.format.value,
             "options": dict(self.options),
+            "on_bad_file": self.on_bad_file.value,
+            "exact": self.exact,
         }
 
     def load(self, spark: SparkSession, stream: Stream) -> DataFrame:
-        reader = spark.readStream.schema(ddl(stream)).format(self.format.value)
-        return reader.options(**dict(self.options)).load(self.path)
+        columns, options = self._reading(stream)
+        reader = spark.readStream.schema(columns).format(self.format.value).options(**options)
+        return self._counted(reader.load(literal_path(self.path) if self.exact else self.path), stream)
+
+    def load_names(self, spark: SparkSession) -> DataFrame:
+        """The names of its files as a streaming DataFrame: one row and column for each, and no file is opened."""
+        reader = spark.readStream.format("binaryFile").schema(_BINARY_FILE).options(**dict(self.options))
+        return reader.load(literal_path(self.path) if self.exact else self.path).select("_metadata.file_path")
+
+    def load_files(self, spark: SparkSession, stream: Stream, names: Sequence[str]) -> DataFrame:
+        """Some of its files as a batch DataFrame, with the columns that directories name."""
+        columns, options = self._reading(stream)
+        reader = spark.read.schema(columns).format(self.format.value).options(**options)
+        if not self.pattern:
+            reader = reader.option("basePath", self.path)
+        return self._counted(reader.load([literal_path(name) for name in names]), stream)
+
+    def _reading(self, stream: Stream) -> tuple[str, dict[str, str]]:
+        """(the columns to read as DDL, the options of the reader), with a column for records Spark cannot read."""
+        options = {key: value for key, value in self.options if key.lower() != _CORRUPT_OPTION.lower()}
+        if self.format is FileFormat.PARQUET:
+            return ddl(stream), dict(self.options)
+        own = self._own_corrupt_column(stream)
+        columns = ddl(stream) if own else f"{ddl(stream)}, {CORRUPT_COLUMN} STRING"
+        return columns, options | {_CORRUPT_OPTION: own or CORRUPT_COLUMN}
+
+    def _own_corrupt_column(self, stream: Stream) -> str | None:
+        """The stream's own column for records that Spark cannot read, if it has one."""
+        lowered = {key.lower(): value for key, value in self.options}
+        wanted = lowered.get(_CORRUPT_OPTION.lower(), "_corrupt_record").lower()
+        return next((column.name for column in stream.columns if column.name.lower() == wanted), None)
+
+    def _counted(self, frame: DataFrame, stream: Stream) -> DataFrame:
+        own = self._own_corrupt_column(stream)
+        if self.format is FileFormat.PARQUET or own is None:
+            return frame
+        return frame.withColumn(CORRUPT_COLUMN, frame[quote_name(own)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +143,9 @@ class KafkaSource:
         from pyspark.sql import functions as F
 
         messages = spark.readStream.format("kafka").options(**dict(self.options)).load()
-        parsed = F.from_json(F.col("value").cast("string"), ddl(stream)).alias("tuple")
+        columns = f"{ddl(stream)}, {CORRUPT_COLUMN} STRING"
+        options = {_CORRUPT_OPTION: CORRUPT_COLUMN}
+        parsed = F.from_json(F.col("value").cast("string"), columns, options).alias("tuple")
         return messages.select(parsed).select("tuple.*")
 
 
@@ -98,8 +163,15 @@ class FrameSource:
         return self.frame
 
 
-def files(path: str | os.PathLike[str], format: str = "parquet", **options: Any) -> FileSource:
+def files(
+    path: str | os.PathLike[str], format: str = "parquet", *, on_bad_file: str = "aside", **options: Any
+) -> FileSource:
     """A directory of Parquet, JSON or CSV files; options are those of Spark's file stream of that format.
+
+    A file that cannot be read is set aside: it is listed in `hr.health()` and the stream goes on without its rows.
+    `on_bad_file="stop"` takes nothing more from the source until the file is removed or replaced. A path that names a
+    directory as it is written is that directory, whatever characters it has; any other with `*`, `?`, `[` or `{` is a
+    pattern.
 
     >>> files("/data/in", "csv", header=True).describe()["options"]
     {'header': 'true'}
@@ -112,7 +184,17 @@ def files(path: str | os.PathLike[str], format: str = "parquet", **options: Any)
         absolute = str(local_directory(os.fspath(path)))
     except StorageError:
         absolute = os.fspath(path)
-    return FileSource(absolute, FileFormat(str(format).lower()), _texts(options))
+    exact = any(char in absolute for char in GLOB) and os.path.isdir(absolute)
+    form = FileFormat(str(format).lower())
+    return FileSource(absolute, form, _texts(options), _on_bad_file(on_bad_file), exact)
+
+
+def _on_bad_file(given: object) -> OnBadFile:
+    known = [item.value for item in OnBadFile]
+    if given not in known:
+        hint = did_you_mean(str(given), known)
+        raise LogError("SOURCE_OPTION", f"on_bad_file cannot be `{given}`", hint=hint)
+    return OnBadFile(given)
 
 
 def kafka(**options: Any) -> KafkaSource:
@@ -134,8 +216,9 @@ def kafka(**options: Any) -> KafkaSource:
 def source_from(description: Mapping[str, Any]) -> Source:
     """The source a description describes; LogError when only its maker can build it again."""
     match description:
-        case {"kind": "files", "path": str(path), "format": str(form), "options": dict(options)}:
-            return FileSource(path, FileFormat(form), _texts(options))
+        case {"kind": "files", "path": str(path), "format": str(form), "options": dict(options), **rest}:
+            bad = OnBadFile(rest.get("on_bad_file", OnBadFile.ASIDE.value))
+            return FileSource(path, FileFormat(form), _texts(options), bad, bool(rest.get("exact")))
         case {"kind": "kafka", "options": dict(options)}:
             return KafkaSource(_texts(options))
         case {"kind": kind} if kind == FRAME:
@@ -161,14 +244,6 @@ def as_source(given: Any) -> Source:
         f"a {type(given).__name__} is no source",
         hint="give a Spark streaming DataFrame, sources.files(...) or sources.kafka(...)",
     )
-
-
-def read_files(spark: SparkSession, stream: Stream, source: FileSource, names: Sequence[str]) -> DataFrame:
-    """Some Parquet files of a source as a batch DataFrame, with the columns that directories name."""
-    reader = spark.read.schema(ddl(stream)).options(**dict(source.options))
-    if not any(char in source.path for char in GLOB):
-        reader = reader.option("basePath", source.path)
-    return reader.parquet(*map(literal_path, names))
 
 
 def literal_path(path: str) -> str:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from headrace.catalog.warehouse import Warehouse
 from headrace.log.chunks import DEFAULT_MAX_CHUNK_ROWS, write_chunk
 from headrace.log.convert import castable, check_names, to_table
+from headrace.log.sources import CORRUPT_COLUMN
 from headrace.model.epoch import Chunk
 from headrace.model.errors import LogError
 from headrace.model.query import Stream
@@ -36,11 +37,12 @@ def write_dataframe(
     max_chunk_rows: int = DEFAULT_MAX_CHUNK_ROWS,
 ) -> tuple[Chunk, ...]:
     """Write a batch DataFrame as chunks, in the order of its partitions; one Spark job. No arrival is
-    recorded.
+    recorded. Records that Spark could not read are counted when `frame` has CORRUPT_COLUMN.
 
     LogError when a column or value does not fit; then no chunk is left behind.
     """
-    check_frame(frame, stream)
+    counted = CORRUPT_COLUMN in frame.columns
+    check_frame(frame.drop(CORRUPT_COLUMN) if counted else frame, stream)
     if frame.isStreaming:
         raise LogError(
             "APPEND_STREAMING",
@@ -50,6 +52,8 @@ def write_dataframe(
     writer = _writer(str(warehouse.root), warehouse.stream_dir(stream.name), stream, arrival, max_chunk_rows)
     found = {field.name: SqlType(field.dataType.simpleString()) for field in frame.schema.fields}
     columns = [carried(quote_name(column.name), found[column.name]) for column in stream.columns]
+    if counted:
+        columns.append(f"{CORRUPT_COLUMN} IS NOT NULL")
     # mapInArrow looks its columns up by name, and takes dots and backticks in a name for syntax
     numbered = frame.selectExpr(*columns).toDF(*(f"c{i}" for i in range(len(columns))))
     try:
@@ -112,10 +116,20 @@ def _writer(
 
         context = TaskContext.get()
         part = context.partitionId() if context is not None else 0
-        named = (batch.rename_columns([column.name for column in stream.columns]) for batch in batches)
+        names, corrupt = [column.name for column in stream.columns], 0
+
+        def named() -> Iterator[pa.RecordBatch]:
+            nonlocal corrupt
+            for batch in batches:
+                if batch.num_columns > len(names):
+                    corrupt += batch.column(len(names)).true_count
+                    batch = batch.select(range(len(names)))
+                yield batch.rename_columns(names)
+
         try:
-            for number, table in enumerate(gather(named, stream, max_chunk_rows)):
+            for number, table in enumerate(gather(named(), stream, max_chunk_rows)):
                 chunk = write_chunk(root, directory, table, stream.event_time, arrival)
+                chunk, corrupt = dataclasses.replace(chunk, corrupt=corrupt), 0
                 yield _report(part, number, chunk=dataclasses.asdict(chunk))
         except LogError as error:
             failure = {"code": error.code, "message": error.message, "hint": error.hint}

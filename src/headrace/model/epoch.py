@@ -18,7 +18,8 @@ FOREVER_US = 2**63 - 1
 class Chunk:
     """One immutable Parquet file of a stream. `path` is relative to the warehouse, or absolute when adopted.
 
-    `min_us` and `max_us` bound the event times that are not NULL; both None when there are none.
+    `min_us` and `max_us` bound the event times that are not NULL; both None when there are none. `null_times` counts
+    the tuples without event time, and `corrupt` the records that Spark could not read as the stream's columns.
     """
 
     path: str
@@ -26,6 +27,8 @@ class Chunk:
     bytes: int
     min_us: int | None
     max_us: int | None
+    null_times: int = 0
+    corrupt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,20 @@ Change = Create | Drop
 
 
 @dataclass(frozen=True, slots=True)
+class Oddities:
+    """Tuples of a stream that somebody should know of, in all its epochs so far; they are in the log like any other.
+
+    `null_times` have no event time, `corrupt` are records that Spark could not read as the stream's columns, and
+    `ahead` were dated so far ahead that they were not let move the watermark: between the two times of `ahead_us`.
+    """
+
+    null_times: int = 0
+    corrupt: int = 0
+    ahead: int = 0
+    ahead_us: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StreamEpoch:
     """A stream's part of an epoch. `closed_us` is W(e-1), `watermark_us` is W(e).
 
@@ -56,6 +73,7 @@ class StreamEpoch:
     watermark_us: int
     late_rows: int = 0
     batch: tuple[str, int] | None = None
+    oddities: Oddities = Oddities()
 
     @property
     def rows(self) -> int:

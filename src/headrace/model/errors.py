@@ -63,6 +63,10 @@ class StorageError(HeadraceError):
     phase = "storage"
 
 
+class HeadraceWarning(UserWarning):
+    """Something went on without what could not be had; `hr.health()` has the details."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """A hint sentence naming the closest known name, or listing the few there are.
 

@@ -36,12 +36,16 @@ WINDOW_COLUMN = "__headrace_window"
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A named input. `watermark_us` is the delay that event time may lag behind its maximum."""
+    """A named input. `watermark_us` is the delay that event time may lag behind its maximum.
+
+    A tuple dated more than `max_ahead_us` ahead of the clock does not move the watermark; with None, all move it.
+    """
 
     name: StreamName
     columns: tuple[Column, ...]
     event_time: str
     watermark_us: int
+    max_ahead_us: int | None = None
 
     def column(self, name: str) -> Column:
         return next(column for column in self.columns if column.name == name)

@@ -16,6 +16,7 @@ from headrace.engine.fallback import run_log_sql
 from headrace.engine.files import check_results
 from headrace.engine.logview import LogIndex
 from headrace.engine.records import ResultFile
+from headrace.health import SourceHealth
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.errors import EngineError, HeadraceError
@@ -34,6 +35,8 @@ class AuditReport:
 
     `note` says what part of the query's life was compared, when it was not all of it. `error` is why the query was
     quarantined: such a query is never ok, because plain Spark would have gone on or failed, and its rows end early.
+    `inputs` tells, for each stream of the query, what was taken in and what was not: rows that are in no log cannot
+    differ.
     """
 
     query: str
@@ -46,6 +49,7 @@ class AuditReport:
     unexpected_rows: int
     note: str | None = None
     error: str | None = None
+    inputs: tuple[SourceHealth, ...] = ()
 
     @property
     def differs(self) -> bool:
@@ -53,6 +57,11 @@ class AuditReport:
         return bool(self.missing_rows or self.unexpected_rows)
 
     def __str__(self) -> str:
+        return "\n".join([self.verdict, *(f"  input of {source}" for source in self.inputs)])
+
+    @property
+    def verdict(self) -> str:
+        """The comparison in one line."""
         if self.ok:
             return f"{self.query}: ok, {self.actual_rows} rows equal plain Spark's"
         if self.error is not None and not self.differs:
@@ -183,10 +192,14 @@ def audit_span(
             match window:
                 case Window(range_us):
                     after = max(after, before + stream.watermark_us + range_us)
+                    if (ahead := _ahead(sealer, whole, stream, until)) is not None:
+                        after = max(after, ahead + range_us)
                 case SessionWindow(gap_us) if isinstance(entry.query.plan.body, Fallback):
                     raise log_expired(entry, last, first)
                 case SessionWindow(gap_us):
                     began = before + stream.watermark_us + gap_us
+                    if (ahead := _ahead(sealer, whole, stream, until)) is not None:
+                        began = max(began, ahead + gap_us)
     if isinstance(
         entry.query.plan.body, Fallback
     ):  # its rows tell when they were delivered, not their window
@@ -210,6 +223,16 @@ def _watermark(sealer: Sealer, epoch: int, streams: Sequence[str]) -> int:
     if latest is not None and epoch <= latest.id:
         return sealer.epoch(epoch).closed_us(streams)
     return sealer.epoch(epoch - 1).watermark_us(streams)
+
+
+def _ahead(sealer: Sealer, epoch: int, stream: Stream, until: int) -> int | None:
+    """The latest event time that did not move the watermark by an epoch, where windows that end by `until` may hold one
+    of these.
+    """
+    latest = sealer.latest
+    part = sealer.epoch(min(epoch, int(latest.id))).of(stream.name) if latest is not None else None
+    ahead_us = None if part is None else part.oddities.ahead_us
+    return ahead_us[1] if ahead_us is not None and ahead_us[0] < until else None
 
 
 def _rows(frame: DataFrame) -> Iterator[tuple[Any, ...]]:

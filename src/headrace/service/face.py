@@ -34,6 +34,10 @@ class QueryInfo(Protocol):
     def rows(self) -> int: ...
     @property
     def error(self) -> Any: ...
+    @property
+    def trouble(self) -> str | None:
+        """What keeps input from the query now."""
+        ...
 
 
 class ColumnInfo(Protocol):
@@ -74,6 +78,11 @@ class AuditReport(Protocol):
     @property
     def error(self) -> str | None:
         """Why the query was quarantined; it is not ok then."""
+        ...
+
+    @property
+    def inputs(self) -> Sequence[Any]:
+        """What was taken in of each stream and what was not; each is one line as text."""
         ...
 
 

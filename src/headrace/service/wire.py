@@ -13,6 +13,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from headrace.health import SourceHealth
 from headrace.model.errors import (
     CatalogError,
     EngineError,
@@ -55,6 +56,7 @@ class Query:
     last_epoch: int | None
     rows: int
     error: str | None
+    trouble: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class Stream:
     rows: int
     late_rows: int
     closed: bool
+    source: SourceHealth | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ class Audit:
     unexpected: tuple[dict[str, Any], ...]
     note: str | None = None
     error: str | None = None
+    inputs: tuple[SourceHealth, ...] = ()
 
 
 # out

@@ -1,0 +1,171 @@
+"""Files of a source into chunks: by reference where they fit, else read and written anew; bad ones are told apart.
+
+What may pass (no space left, a cancelled job, Spark in trouble) is raised and nothing is left behind. What is the fault
+of a file is reported with the file, and the others are read.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.catalog.warehouse import Warehouse
+from headrace.log.append import discard
+from headrace.log.arrivals import Arrivals
+from headrace.log.chunks import DEFAULT_MAX_CHUNK_ROWS, describe_chunk, misfit, open_parquet, write_chunk
+from headrace.log.nanos import has_nanoseconds, read_nanoseconds
+from headrace.log.sources import FileFormat, FileSource
+from headrace.log.spark_write import job_cancelled, spark_error, write_dataframe
+from headrace.model.epoch import Chunk
+from headrace.model.errors import LogError
+from headrace.model.query import Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(slots=True)
+class Reading:
+    """What some files gave: chunks, and the files that cannot be read with the reason. `gone` ones were moved away."""
+
+    chunks: list[Chunk] = field(default_factory=list)
+    bad: dict[str, str] = field(default_factory=dict)
+    gone: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class FileReader:
+    """Reads files of one source. `suspicious` blames a file for whatever fails while Spark itself works."""
+
+    spark: SparkSession
+    warehouse: Warehouse
+    arrivals: Arrivals
+    stream: Stream
+    source: FileSource
+    max_chunk_rows: int = DEFAULT_MAX_CHUNK_ROWS
+
+    def read(self, paths: Sequence[str], *, suspicious: bool = False) -> Reading:
+        """Chunks of these local files, for the next arrival; LogError when it is no file's fault."""
+        found = Reading()
+        try:
+            strangers = list(paths)
+            if self.source.format is FileFormat.PARQUET:
+                strangers = [path for path in paths if self._as_parquet(path, found)]
+            self._by_spark(strangers, found, suspicious)
+        except BaseException:
+            discard(self.warehouse, found.chunks)
+            raise
+        return found
+
+    def _as_parquet(self, path: str, found: Reading) -> bool:
+        """Take a Parquet file without Spark where that is possible; whether Spark has to read it."""
+        try:
+            if misfit(path, self.stream) is None:
+                found.chunks.append(describe_chunk(path, self.stream))
+                return False
+            with open_parquet(path) as file:
+                if not has_nanoseconds(file):
+                    return True
+                found.chunks += self._rewritten(file, path)
+        except LogError as error:
+            if error.code == "CHUNK_MISSING":
+                found.gone.append(path)
+            elif may_pass(error):
+                raise
+            else:
+                found.bad[path] = reason_of(error)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            if _exhausted(error):
+                raise
+            found.bad[path] = str(error).partition("\n")[0][:500]
+        return False
+
+    def _rewritten(self, file: pq.ParquetFile, path: str) -> list[Chunk]:
+        """A file with nanoseconds as chunks of ours; none is left behind when that fails."""
+        directory, number = self.warehouse.stream_dir(self.stream.name), self.arrivals.next_number
+        root, event_time = self.warehouse.root, self.stream.event_time
+        written: list[Chunk] = []
+        try:
+            tables = read_nanoseconds(file, path, self.source.path, self.stream, self.max_chunk_rows)
+            for table in tables:
+                if table.num_rows:
+                    written.append(write_chunk(root, directory, table, event_time, number))
+        except BaseException:
+            discard(self.warehouse, written)
+            raise
+        return written
+
+    def _by_spark(self, paths: Sequence[str], found: Reading, suspicious: bool) -> None:
+        """Let Spark read files, all at once; when that fails, halves of them, until the bad ones are found."""
+        if not paths:
+            return
+        try:
+            found.chunks += self._written(paths)
+        except LogError as error:
+            if may_pass(error) and not (suspicious and self._spark_works(error)):
+                raise
+            if len(paths) == 1:
+                if os.path.exists(paths[0]):
+                    found.bad[paths[0]] = reason_of(error)
+                else:
+                    found.gone.append(paths[0])
+                return
+            middle = len(paths) // 2
+            self._by_spark(paths[:middle], found, suspicious)
+            self._by_spark(paths[middle:], found, suspicious)
+
+    def _written(self, paths: Sequence[str]) -> Sequence[Chunk]:
+        number = self.arrivals.next_number
+        try:
+            frame = self.source.load_files(self.spark, self.stream, paths)
+            return write_dataframe(self.warehouse, frame, self.stream, number, self.max_chunk_rows)
+        except LogError:
+            raise
+        except Exception as error:
+            raise spark_error(error, f"the source of stream `{self.stream.name}` failed") from error
+
+    def _spark_works(self, error: LogError) -> bool:
+        if error.code != "SPARK_FAILED" or job_cancelled(error):
+            return False
+        try:
+            return bool(self.spark.range(1).count() == 1)
+        except Exception:
+            return False
+
+
+_EXHAUSTED = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_CONDITION = re.compile(r"\[([A-Z][A-Z_]+(?:\.[A-Z_]+)*)\]")
+_NOBODYS_FAULT = ("PYTHON_EXCEPTION", "INTERNAL_ERROR", "SPARK_JOB_CANCELLED")
+
+
+def may_pass(error: LogError) -> bool:
+    """Whether a failure to read a file is likely nobody's fault but that of the disk or of Spark.
+
+    What a file can cause has an error condition of Spark's; a lost worker, a full disk or a job that was killed comes
+    as some bare exception of Java's or Python's.
+    """
+    if error.code in ("CHUNK_UNWRITABLE", "FILE_UNWRITABLE") or job_cancelled(error) or _exhausted(error):
+        return True
+    if error.code != "SPARK_FAILED":
+        return False
+    text = str(error.__cause__ or error.detail)
+    found = _CONDITION.search(text)
+    return found is None or found.group(1).startswith(_NOBODYS_FAULT) or "No space left" in text
+
+
+def _exhausted(error: BaseException) -> bool:
+    """Whether the machine has run out of something: space, open files, memory."""
+    return any(isinstance(e, OSError) and e.errno in _EXHAUSTED for e in (error, error.__cause__))
+
+
+def reason_of(error: LogError) -> str:
+    """One line for a list of files that were set aside."""
+    parts = [part for part in (error.message if error.code != "SPARK_FAILED" else None, error.detail) if part]
+    return "; ".join(" ".join(part.split()) for part in parts)[:500]

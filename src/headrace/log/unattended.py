@@ -1,0 +1,36 @@
+"""The files of a stream that nobody reads here: it is closed, or the session is a reader beside the writer."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from headrace.catalog.warehouse import Warehouse
+from headrace.log.arrivals import Arrivals
+from headrace.log.books import AsideList, FolderBooks
+from headrace.log.folder import reads_folder
+from headrace.log.listing import list_files
+from headrace.log.report import InputReport
+from headrace.log.sources import FileSource, Source
+from headrace.model.errors import LogError
+from headrace.model.query import Stream
+
+
+class Unattended:
+    """The books of such a stream, read once; its folder is listed whenever somebody asks."""
+
+    def __init__(
+        self, warehouse: Warehouse, arrivals: Arrivals, stream: Stream, source: Source | None
+    ) -> None:
+        self._stream = stream
+        self._aside = AsideList(warehouse, stream)
+        self._root: str | None = None
+        if isinstance(source, FileSource) and reads_folder(warehouse, stream, source):
+            self._books, self._root = FolderBooks(warehouse, arrivals, stream), source.path
+
+    def report(self) -> InputReport:
+        if self._root is None:
+            return InputReport(aside=self._aside.all())
+        waiting = 0
+        with suppress(LogError):  # a folder that is gone holds nothing that waits
+            waiting = len(self._books.new(list_files(self._root, self._stream.name)))
+        return InputReport(self._books.files_taken, waiting, self._aside.all())
