@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.model.errors import HeadraceError
+from headrace.model.errors import HeadraceError, HeadraceWarning
 
 if TYPE_CHECKING:
     from headrace.handles import QueryHandle
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headrace.session import Session
 
 __version__ = "0.1.0"
-__all__ = ["HeadraceError", "QueryHandle", "Session", "open"]
+__all__ = ["HeadraceError", "HeadraceWarning", "QueryHandle", "Session", "open"]
 
 
 def __getattr__(name: str) -> Any:

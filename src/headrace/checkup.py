@@ -85,8 +85,8 @@ class Checkup:
         return list(self._of_run())
 
     def of_source(self, stream: Stream) -> list[Problem]:
-        """What keeps tuples of a stream's source away."""
-        return list(self._of_source(stream, self._report(stream)))
+        """What keeps tuples of a stream's source away, as far as that is known without a look at its folder."""
+        return list(self._of_source(stream, self._report(stream, look=False)))
 
     def warn_reader(self, query: str, streams: Iterable[str]) -> None:
         """Warn somebody who reads results that input is missing from them."""
@@ -113,17 +113,17 @@ class Checkup:
         feeds = {} if self.running is None else self.running.feeds.all()
         return [file for feed in feeds.values() for file in feed.ingest.aside.all()]
 
-    def _report(self, stream: Stream) -> InputReport:
+    def _report(self, stream: Stream, *, look: bool = True) -> InputReport:
         feed = None if self.running is None else self.running.feeds.get(stream.name)
         if feed is not None:
-            return feed.ingest.report()
+            return feed.ingest.report(look=look)
         if stream.name not in self.unattended:
             described = self.catalog.source(stream.name)
             if described is None:
                 return InputReport()
             source = None if described["kind"] == FRAME else source_from(described)
             self.unattended[stream.name] = Unattended(self.warehouse, self.arrivals, stream, source)
-        return self.unattended[stream.name].report()
+        return self.unattended[stream.name].report(look=look)
 
     def _source(self, stream: Stream, report: InputReport) -> SourceHealth:
         latest = self.sealer.latest

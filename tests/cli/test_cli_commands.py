@@ -1,6 +1,7 @@
 """The commands other than demo, against a session without Spark."""
 
 import json
+import warnings
 
 import pandas as pd
 import pyarrow as pa
@@ -11,7 +12,8 @@ from cli_fakes import Info, Report
 from headrace.catalog.queries import QueryState
 from headrace.cli import tables
 from headrace.cli.main import COMMANDS, cli
-from headrace.model.errors import SqlError
+from headrace.health import SourceHealth, SourceState
+from headrace.model.errors import HeadraceWarning, SqlError
 
 ROWS = pa.table({"country": ["US", None], "spend": [1.5, 20.0]})
 
@@ -220,6 +222,21 @@ def test_queries_lists_name_state_rows_and_error(run, session):
     assert "stack" not in result.stdout
 
 
+def test_queries_says_what_keeps_input_from_them(run, session):
+    session.infos = {"spend": Info("spend", trouble="stream `s`: 1 file set aside that could not be read")}
+    assert "1 file set aside" in run("queries", env={"COLUMNS": "140"}).stdout
+
+
+def test_warnings_are_one_line_on_stderr(run, session, monkeypatch):
+    def warn() -> list[Info]:
+        warnings.warn("stream `s`: 1 file set aside", HeadraceWarning, stacklevel=1)
+        return []
+
+    monkeypatch.setattr(session, "queries", warn)
+    result = run("queries")
+    assert result.stderr.splitlines()[-1] == "warning: stream `s`: 1 file set aside"
+
+
 def test_queries_by_state(run, session):
     session.infos = {"a": Info("kept"), "b": Info("gone", state=QueryState.DROPPED)}
     result = run("queries", "--state", "dropped")
@@ -275,6 +292,16 @@ def test_audit_of_equal_queries(run, session):
     result = run("audit", "--all")
     assert result.exit_code == 0, result.output
     assert result.stdout.count("equal") == 2
+
+
+def test_audit_tells_what_was_taken_in(run, session):
+    session.infos = {"a": Info("a"), "b": Info("b")}
+    taken = SourceHealth(
+        "s", SourceState.READING, files_taken=2, rows_taken=1200, files_waiting=1, files_aside=1
+    )
+    session.reports = {name: Report(inputs=(taken,)) for name in ("a", "b")}
+    line = "input of stream s: 1,200 rows and 2 files taken, 1 file waiting, 1 file set aside"
+    assert run("audit", "--all", env={"COLUMNS": "140"}).stdout.count(line) == 1
 
 
 @pytest.mark.parametrize(

@@ -306,21 +306,6 @@ def test_sources_are_read_in_the_background_too(open_session: Open, tmp_path: Pa
     assert rows(query) == [(1,), (2,)]
 
 
-def test_a_source_that_breaks_says_so_and_the_rest_can_go_on(open_session: Open, tmp_path: Path) -> None:
-    put(tmp_path / "in", "a.parquet", table([sale(1)]))
-    hr = with_sales(open_session(), name="fed")
-    hr.create_stream("sales", SALES, event_time="ts", source=sources.files(tmp_path / "in"))
-    query = hr.create_query("SELECT id FROM fed", name="q")
-    (tmp_path / "in" / "b.parquet").write_bytes(b"PAR1 this is no parquet file PAR1")
-    hr.append("fed", [sale(1)])
-    with pytest.raises(LogError) as caught:
-        hr.run_available()
-    assert "sales" in caught.value.message or "b.parquet" in str(caught.value)
-    hr.close_stream("sales")
-    hr.run_available()
-    assert rows(query) == [(1,)]
-
-
 # refused
 
 
@@ -359,7 +344,9 @@ BAD_STREAMS: list[tuple[dict[str, Any], str]] = [
     ({"source": 5}, "SOURCE_UNKNOWN"),
     ({"source": "batch"}, "SOURCE_BATCH"),
     ({"source": "rate"}, "APPEND_COLUMN"),
-    ({"source": "nowhere"}, "SPARK_FAILED"),
+    ({"source": "nowhere"}, "SOURCE_MISSING"),
+    ({"max_ahead": "-1 hour"}, "BAD_WATERMARK"),
+    ({"max_ahead": "soon"}, "BAD_DURATION"),
 ]
 
 

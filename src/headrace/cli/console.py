@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import shutil
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from headrace.model.errors import HeadraceError
+from headrace.model.errors import HeadraceError, HeadraceWarning
 
 
 class _Output(Console):
@@ -63,6 +65,22 @@ def print_unexpected(error: Exception) -> None:
     for note in (*getattr(error, "__notes__", ()), "run `headrace --debug ...` to see the traceback"):
         text.append("\n").append("  hint: ", "dim").append(str(note), "cyan")
     err().print(text, soft_wrap=True)
+
+
+@contextmanager
+def told_warnings() -> Iterator[None]:
+    """Print our own warnings in the block as one line each, without the line of code they came from."""
+    with warnings.catch_warnings():
+        before = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *where: Any, **named: Any) -> None:
+            if not issubclass(category, HeadraceWarning):
+                return before(message, category, *where, **named)
+            text = Text.assemble(("warning", "bold yellow"), ": ", str(message))
+            return err().print(text, soft_wrap=True)
+
+        warnings.showwarning = show
+        yield
 
 
 def program_name() -> str:

@@ -53,7 +53,8 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            result = super().invoke(ctx)
+            with console.told_warnings():
+                result = super().invoke(ctx)
             sys.stdout.flush()
         except HeadraceError as error:
             console.print_error(error)

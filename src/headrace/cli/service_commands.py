@@ -6,6 +6,7 @@ runs. Ctrl-C and SIGTERM finish the epoch under way and end with exit code 0; a 
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import click
@@ -20,7 +21,7 @@ from headrace.cli.opening import opened
 from headrace.cli.options import warehouse_option
 from headrace.cli.statements import only_reads
 from headrace.cli.stopping import Clock, WallClock, stop_signals
-from headrace.model.errors import EngineError
+from headrace.model.errors import EngineError, HeadraceWarning
 from headrace.service.client import connect
 from headrace.service.server import Service, published
 
@@ -84,6 +85,7 @@ def serve(opener: Opener, warehouse: str, interval: str, port: int) -> None:
 
 def keep_running(opener: Opener, warehouse: str, options: RunOptions, clock: Clock | None = None) -> None:
     """Run epochs until the clock says stop. Says what it does, and ends with everything on disk."""
+    warnings.simplefilter("ignore", HeadraceWarning)  # problems are shown as they come and go
     clock, screen = clock or WallClock(), consoles.out()
     _check_interval(options.interval)
     _check_free(warehouse)

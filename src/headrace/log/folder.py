@@ -130,9 +130,12 @@ class FolderIngest:
             self._read(patient=False)
             self.running = False
 
-    def report(self) -> InputReport:
-        """What was taken, waits and was set aside. While it is being read, that is as of the last reading."""
-        if not self.running and self._lock.acquire(blocking=False):
+    def report(self, *, look: bool = True) -> InputReport:
+        """What was taken, waits and was set aside: by a look at the folder, or as of the last reading or look.
+
+        While it is being read nobody else looks.
+        """
+        if look and not self.running and self._lock.acquire(blocking=False):
             try:
                 self._look()
             finally:

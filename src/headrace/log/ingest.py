@@ -162,7 +162,7 @@ class Ingest:
             self._taking.release()
         query.stop()
 
-    def report(self) -> InputReport:
+    def report(self, *, look: bool = True) -> InputReport:
         """What was set aside; Spark keeps to itself which files it has taken."""
         return InputReport(aside=self.aside.all())
 

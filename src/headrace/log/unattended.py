@@ -27,10 +27,11 @@ class Unattended:
         if isinstance(source, FileSource) and reads_folder(warehouse, stream, source):
             self._books, self._root = FolderBooks(warehouse, arrivals, stream), source.path
 
-    def report(self) -> InputReport:
+    def report(self, *, look: bool = True) -> InputReport:
+        """What was taken, waits and was set aside; without a look at the folder, nothing is known to wait."""
         if self._root is None:
             return InputReport(aside=self._aside.all())
         waiting = 0
         with suppress(LogError):  # a folder that is gone holds nothing that waits
-            waiting = len(self._books.new(list_files(self._root, self._stream.name)))
+            waiting = len(self._books.new(list_files(self._root, self._stream.name))) if look else 0
         return InputReport(self._books.files_taken, waiting, self._aside.all())

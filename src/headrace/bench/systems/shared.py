@@ -40,6 +40,9 @@ class Shared:
         self._hr.start(INTERVAL)
 
     def done(self) -> int:
+        health = self._hr.health()
+        if not health.ok:  # a measurement does not wait for trouble to pass
+            raise RuntimeError(str(health))
         return self._hr.metrics().input_rows
 
     def request(self, create: Iterable[tuple[int, Query]], drop: Iterable[int]) -> None:
