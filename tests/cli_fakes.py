@@ -74,12 +74,29 @@ class StreamLine:
 
 
 @dataclass
+class Newest:
+    rows: pa.Table
+    epoch: int
+
+
+NO_ROWS = pa.table({"country": pa.array([], pa.string()), "n": pa.array([], pa.int64())})
+
+
+@dataclass
 class Handle:
     info: Info
     report: Report
+    delivered: dict[int, pa.Table] = field(default_factory=dict)
+    epoch: int = -1
 
     def to_pandas(self) -> pd.DataFrame:
         return pd.DataFrame({"country": ["US", "JP"], "spend": [12.5, 3.25]})
+
+    def newest(self, limit: int, after: int | None) -> Newest:
+        """The rows that the test has set up for each epoch after `after`."""
+        found = [t for e, t in self.delivered.items() if after is None or e > after]
+        rows = pa.concat_tables(found) if found else NO_ROWS
+        return Newest(rows.slice(max(0, rows.num_rows - limit)), self.epoch)
 
     def explain(self) -> str:
         return f"plan of {self.info.name}"
@@ -102,6 +119,7 @@ class FakeSession:
     running: bool = False
     read_only: bool | None = None
     epoch: int = -1
+    delivered: dict[int, pa.Table] = field(default_factory=dict)
     stream_lines: list[StreamLine] = field(default_factory=list)
     found_health: Health = WELL
 
@@ -149,7 +167,7 @@ class FakeSession:
     def query(self, name: str) -> Handle:
         if name not in self.infos:
             raise CatalogError("QUERY_NOT_FOUND", f"there is no query `{name}`")
-        return Handle(self.infos[name], self.reports.get(name, Report()))
+        return Handle(self.infos[name], self.reports.get(name, Report()), self.delivered, self.epoch)
 
     def queries(self) -> list[Info]:
         return list(self.infos.values())

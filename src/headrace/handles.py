@@ -12,11 +12,12 @@ from headrace.engine.errors import spark_reason
 from headrace.guard import guarding
 from headrace.infos import QueryMetrics
 from headrace.looking import explain_entry, sharing_in, status_in, why_empty_entry
-from headrace.model.errors import EngineError
+from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.types import Column
 from headrace.notes import NOTE
 from headrace.portrait import query_html, query_text, with_portrait
 from headrace.results.audit import AuditReport
+from headrace.results.newest import Newest
 from headrace.results.view import readable
 from headrace.sharing import Sharing
 from headrace.showing import Text
@@ -82,11 +83,26 @@ class QueryHandle:
                 warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
                 return self._noted(frame.toPandas())
         except Exception as error:
-            raise EngineError(
-                "RESULTS_UNREADABLE",
-                f"the rows of query `{self.name}` cannot be read",
-                detail=spark_reason(error),
-            ) from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> EngineError:
+        return EngineError(
+            "RESULTS_UNREADABLE",
+            f"the rows of query `{self.name}` cannot be read",
+            detail=spark_reason(error),
+        )
+
+    def newest(self, limit: int = 20, after: int | None = None) -> Newest:
+        """At most `limit` rows that were delivered after the epoch `after`; without it, the newest rows there are.
+
+        Rows of one epoch come in no order. The answer says which epoch to go on after.
+        """
+        try:
+            return self._session._newest(self._entry(), limit, after)
+        except HeadraceError:
+            raise
+        except Exception as error:
+            raise self._unreadable(error) from error
 
     def _noted(self, rows: pd.DataFrame) -> pd.DataFrame:
         """An empty frame says in `attrs["headrace.note"]` why it is empty; nothing is printed."""

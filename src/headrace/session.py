@@ -52,6 +52,7 @@ from headrace.planner.shared import Member, plan_group
 from headrace.portrait import session_html, session_text
 from headrace.recent import RecentTuples, recent_tuples
 from headrace.results.audit import AuditReport, audit_query
+from headrace.results.newest import Newest, newest_rows
 from headrace.results.view import query_frame
 from headrace.running import EpochInfo, Running, Totals, session_closed
 from headrace.selecting import analyse, opened_tables, read_select
@@ -362,6 +363,13 @@ class Session:
                 until_us=until_us,
                 after_us=after_us,
             )
+
+    def _newest(self, entry: QueryEntry, limit: int, after: int | None) -> Newest:
+        self._check_open()
+        streams = {str(name): self._catalog.stream(name) for name in entry.query.plan.streams}
+        root = self._warehouse.root
+        with active(self._reader):
+            return newest_rows(self._reader, root, streams, entry, self._group, self._sealer, limit, after)
 
     def _audit(self, entry: QueryEntry) -> AuditReport:
         self._check_open()

@@ -21,7 +21,7 @@ ROWS = pa.table({"country": ["US", None], "spend": [1.5, 20.0]})
 def test_help_lists_exactly_the_commands_there_are():
     result = CliRunner().invoke(cli, ["--help"])
     assert result.exit_code == 0
-    assert list(COMMANDS) == ["demo", "run", "serve", "sql", "queries", "explain", "audit", "bench"]
+    assert list(COMMANDS) == ["demo", "run", "serve", "sql", "watch", "queries", "explain", "audit", "bench"]
     assert all(f"\n  {name} " in result.output for name in COMMANDS)
 
 

@@ -82,7 +82,7 @@ class Demo:
         self._dropped: set[str] = set()
         self._events: deque[str] = deque(maxlen=8)
         self._errors: list[str] = []
-        self._monitor = Monitor(session)
+        self._monitor = Monitor()
 
     @property
     def created(self) -> frozenset[str]:
@@ -148,7 +148,7 @@ class Demo:
         self._events.append(f"- {query.name}")
 
     def _snapshot(self, elapsed: float) -> Snapshot:
-        numbers, total = self._monitor.numbers(elapsed), self._options.seconds
+        numbers, total = self._monitor.numbers(self._session.metrics(), elapsed), self._options.seconds
         return replace(
             numbers,
             total_s=total,

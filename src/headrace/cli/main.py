@@ -24,6 +24,7 @@ COMMANDS = {
     "run": ("headrace.cli.service_commands", "Run the queries of a warehouse, with a live picture."),
     "serve": ("headrace.cli.service_commands", "Run the queries of a warehouse, with a log instead."),
     "sql": ("headrace.cli.sql_command", "Run SQL statements from -e, a file or a prompt."),
+    "watch": ("headrace.cli.watching", "Show the newest rows of a query, or all queries, as they come."),
     "queries": ("headrace.cli.looking", "List the queries with their state, rows and errors."),
     "explain": ("headrace.cli.looking", "Show how queries run and what they share."),
     "audit": ("headrace.cli.looking", "Compare delivered rows with plain Spark's."),

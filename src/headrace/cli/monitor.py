@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from headrace.cli import tables
-from headrace.cli.face import Served
+from headrace.cli.face import Served, SessionMetrics
 from headrace.cli.live import Snapshot
 from headrace.health import Health
 
@@ -22,17 +21,15 @@ AT_MOST = 0.02
 class Monitor:
     """Keeps the recent past of a session's numbers; each call adds the present."""
 
-    def __init__(self, session: Served) -> None:
-        self._session = session
+    def __init__(self) -> None:
         self._inputs: deque[tuple[float, int]] = deque()
         self._latencies: deque[float] = deque(maxlen=1_000)
         self._rates: deque[float] = deque(maxlen=120)
         self._actives: deque[float] = deque(maxlen=120)
         self._seen_epoch: int | None = None
 
-    def numbers(self, elapsed: float) -> Snapshot:
+    def numbers(self, metrics: SessionMetrics, elapsed: float) -> Snapshot:
         """The numbers of now, `elapsed` seconds after the start; what else is shown is left empty."""
-        metrics = self._session.metrics()
         self._inputs.append((elapsed, metrics.input_rows))
         while len(self._inputs) > 2 and self._inputs[0][0] < elapsed - RATE_OVER_S:
             self._inputs.popleft()
@@ -64,38 +61,36 @@ class Monitor:
 class Board:
     """The picture of any warehouse: its numbers, its queries with their rows, its sources and its problems."""
 
-    def __init__(
-        self, session: Served, title: str, footer: str, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._session, self._title, self._footer, self._clock = session, title, footer, clock
-        self._monitor = Monitor(session)
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._monitor = clock, Monitor()
         self._lines: tuple[str, ...] = ()
         self._infos: dict[str, tuple[str, int]] = {}
         self._recent: list[str] = []
         self._look_at = 0.0
         self._health: Health | None = None
 
-    def snapshot(self, elapsed: float) -> Snapshot:
+    def snapshot(self, session: Served, elapsed: float, title: str, footer: str = "") -> Snapshot:
+        """What to show now, `elapsed` seconds after the start."""
         if self._health is None or self._clock() >= self._look_at:
-            self._look()
+            self._look(session)
         health = self._health
         assert health is not None
         return replace(
-            self._monitor.numbers(elapsed),
-            title=self._title,
+            self._monitor.numbers(session.metrics(), elapsed),
+            title=title,
             news=self._lines,
             news_title=f"{len(self._infos):,} quer{'y' if len(self._infos) == 1 else 'ies'}",
             run=health.run,
             sources=health.sources,
             problems=health.problems,
-            footer=self._footer,
+            footer=footer,
         )
 
-    def _look(self) -> None:
+    def _look(self, session: Served) -> None:
         """Ask for health and queries anew; queries come first whose state or rows changed last."""
         began = self._clock()
-        self._health = self._session.health()
-        found = list(self._session.queries())
+        self._health = session.health()
+        found = list(session.queries())
         now = {info.name: (tables.state_name(info.state), info.rows) for info in found}
         changed = [name for name, seen in now.items() if self._infos.get(name) != seen]
         if changed:

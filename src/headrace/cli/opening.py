@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -76,7 +77,11 @@ def open_warehouse(warehouse: str, *, read_only: bool = False) -> Iterator[Sessi
 
 
 def _hush_pyspark() -> None:
-    """PySpark logs each SQL error as a page of JSON before it raises it; the exception is enough."""
+    """PySpark logs each SQL error as a page of JSON before it raises it; the exception is enough.
+
+    It also warns of pandas 3 wherever it meets it, which is nothing that a person at the command line can act upon.
+    """
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     from pyspark.logger import PySparkLogger
 
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)

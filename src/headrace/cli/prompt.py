@@ -22,6 +22,16 @@ BEFORE_NAMES = frozenset(
     {"FROM", "JOIN", "INTO", "QUERY", "STREAM", "EXPLAIN", "DESCRIBE", "DESC", "VERBOSE"}
 )
 
+FOLLOWS = {
+    "SHOW": ("QUERIES", "STREAMS"),
+    "CREATE": ("QUERY", "STREAM"),
+    "DROP": ("QUERY", "STREAM"),
+    "GROUP": ("BY",),
+    "ORDER": ("BY",),
+    "EVENT": ("TIME",),
+}
+"""After these words few others make sense, and if none of them fits, all are offered."""
+
 _WORDS = """
 ALL AND AS AVG BETWEEN BIGINT BOOLEAN BY CASE COUNT CREATE DATE DECIMAL DESCRIBE DISTINCT DOUBLE DROP ELSE END
 EVENT EXISTS EXPLAIN FORMAT FROM FULL GAP GROUP HAVING HELP HOURS IF IN INNER INSERT INT INTERVAL INTO IS JOIN
@@ -141,6 +151,8 @@ class Completer:
         words = before.replace("(", " ( ").split()
         tables, columns = self._names()
         names = [_quoted(name) for name in tables]
+        if words and (few := _matching(prefix, FOLLOWS.get(words[-1].upper(), ()))):
+            return few
         if words and words[-1].upper() in BEFORE_NAMES:
             return _matching(prefix, names) or _matching(prefix, KEYWORDS)
         if not words:

@@ -113,12 +113,12 @@ def _run(
         began = clock.now()
         address = service.endpoint.address
         title = f"{warehouse} · every {options.interval} · {address} · Ctrl-C ends it"
-        board = Board(session, title, _next_steps(warehouse), clock.now)
+        board, footer = Board(clock.now), _next_steps(warehouse)
         if not live:
             log.say(f"running {warehouse} every {options.interval}; the API is at {address}")
         with LiveView(screen) if live else log as view:
             while True:
-                view.show(board.snapshot(clock.now() - began))
+                view.show(board.snapshot(session, clock.now() - began, title, footer))
                 if clock.pause(TICK_S):
                     break
     finally:

@@ -75,17 +75,26 @@ def _render(names: tuple[str, ...], rows: list[tuple[Any, ...]], total: int) -> 
         count += f", the first {len(rows):,} shown"
     if not names:
         return Text(f"({count})", "dim")
+    return Group(_grid(names, rows), Text(f"({count})", "dim"))
+
+
+def render_plain(data: Any) -> RenderableType:
+    """A table of all rows and nothing else."""
+    return _grid(*rows_of(data))
+
+
+def _grid(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for i, name in enumerate(names):
         numeric = any(isinstance(row[i], int | float) for row in rows)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
-    return Group(table, Text(f"({count})", "dim"))
+    return table
 
 
-def format_rows(data: Any, form: Format) -> str:
-    """All rows as CSV with a header, or as one JSON object per line."""
+def format_rows(data: Any, form: Format, header: bool = True) -> str:
+    """All rows as CSV, with the names of the columns first if wanted, or as one JSON object per line."""
     names, rows = rows_of(data)
     if form is Format.JSON:
         return "".join(
@@ -94,7 +103,8 @@ def format_rows(data: Any, form: Format) -> str:
         )
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(names)
+    if header:
+        writer.writerow(names)
     writer.writerows(rows)
     return buffer.getvalue()
 

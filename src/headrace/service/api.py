@@ -10,9 +10,9 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
@@ -31,6 +31,9 @@ T = TypeVar("T")
 LOCAL_NAMES = frozenset({"127.0.0.1", "localhost"})
 LOOKING, WORKING = 2, 8
 """Threads for what only looks at memory, and for what runs SQL: health is answered while audits take their time."""
+
+
+Limit = Annotated[int, Query(ge=1, le=1_000_000)]
 
 
 class StatementBody(BaseModel):
@@ -91,18 +94,26 @@ def _add_work(app: FastAPI, session: Served, threads: _Threads, on_statement: Ca
     async def explain(name: str) -> Any:
         return {"text": await threads.run(lambda: session.query(name).explain())}
 
+    @app.get("/v1/queries/{name:path}/rows")
+    async def rows(
+        name: str, request: Request, limit: Limit = 100, after: Annotated[int | None, Query()] = None
+    ) -> Response:
+        found = await threads.run(lambda: session.query(name).newest(limit, after))
+        extra = {"Headrace-Epoch": str(found.epoch)}
+        return await threads.run(lambda: _answer(request, wire.with_epoch(found), extra))
+
     @app.post("/v1/queries/{name:path}/audit")
     async def audit(name: str) -> Any:
         return await threads.run(lambda: wire.audit_out(name, session.query(name).audit()))
 
 
-def _answer(request: Request, result: str | pa.Table) -> Response:
+def _answer(request: Request, result: str | pa.Table, extra: dict[str, str] | None = None) -> Response:
     """Text as JSON; a table as Arrow for those who accept it, else as JSON."""
     if isinstance(result, str):
         return JSONResponse({"text": result})
     if wire.ARROW in request.headers.get("accept", ""):
-        return Response(wire.table_bytes(result), media_type=wire.ARROW)
-    return JSONResponse(wire.table_json(result))
+        return Response(wire.table_bytes(result), media_type=wire.ARROW, headers=extra)
+    return JSONResponse(wire.table_json(result), headers=extra)
 
 
 class _Threads:

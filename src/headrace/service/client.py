@@ -82,16 +82,16 @@ class RemoteSession:
         return wire.build(Health, self.get("/v1/health"))
 
     def execute(self, statement: str) -> str | pa.Table:
-        reply = self._send("POST", "/v1/statements", {"statement": statement}, None)
+        reply = self.send("POST", "/v1/statements", {"statement": statement}, None)
         return wire.table_from(reply.body) if reply.kind == wire.ARROW else str(_json(reply)["text"])
 
     def get(self, path: str, timeout: float | None = LOOK_S) -> Any:
-        return _json(self._send("GET", path, None, timeout))
+        return _json(self.send("GET", path, None, timeout))
 
     def post(self, path: str) -> Any:
-        return _json(self._send("POST", path, None, None))
+        return _json(self.send("POST", path, None, None))
 
-    def _send(self, method: str, path: str, body: Any, timeout: float | None) -> Reply:
+    def send(self, method: str, path: str, body: Any = None, timeout: float | None = None) -> Reply:
         connection = http.client.HTTPConnection(self.endpoint.host, self.endpoint.port, timeout=timeout)
         headers = {
             "Authorization": f"Bearer {self.endpoint.token}",
@@ -127,6 +127,10 @@ class RemoteQuery:
 
     def explain(self) -> str:
         return str(self._session.get(f"{self._path}/explain", None)["text"])
+
+    def newest(self, limit: int, after: int | None) -> wire.Newest:
+        asked = f"limit={limit}" if after is None else f"limit={limit}&after={after}"
+        return wire.newest_from(self._session.send("GET", f"{self._path}/rows?{asked}").body)
 
     def audit(self) -> wire.Audit:
         return wire.build(wire.Audit, self._session.post(f"{self._path}/audit"))

@@ -104,6 +104,14 @@ class Audit:
     inputs: tuple[SourceHealth, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """`rows` were delivered up to and including `epoch`."""
+
+    rows: pa.Table
+    epoch: int
+
+
 # out
 
 
@@ -196,13 +204,26 @@ def table_bytes(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
+EPOCH = b"headrace.epoch"
+
+
+def with_epoch(found: Any) -> pa.Table:
+    """Newest rows as one table, which carries the epoch with it."""
+    return found.rows.replace_schema_metadata({EPOCH: str(found.epoch)})
+
+
+# in
+
+
 def table_from(data: bytes) -> pa.Table:
     import pyarrow as pa
 
     return pa.ipc.open_stream(data).read_all()
 
 
-# in
+def newest_from(data: bytes) -> Newest:
+    table = table_from(data)
+    return Newest(table.replace_schema_metadata(None), int((table.schema.metadata or {})[EPOCH]))
 
 
 def build(cls: type[T], data: Any) -> T:

@@ -1,0 +1,84 @@
+"""The newest rows of a query: those that the last epochs have delivered, without reading all the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from headrace.catalog.queries import QueryEntry
+from headrace.engine.files import check_results
+from headrace.engine.group import Delivered
+from headrace.engine.records import ResultFile
+from headrace.engine.upkeep import may_hold
+from headrace.log.seal import Sealer
+from headrace.model.query import Aggregation, Join, Stream
+from headrace.results.view import query_frame, readable
+
+STEPS = (8, 64, 512)
+"""So many epochs back is looked first, then further: most of the time the newest rows are a few epochs old."""
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """`rows` were delivered up to and including `epoch`, where the next look goes on."""
+
+    rows: pa.Table
+    epoch: int
+
+
+def newest_rows(
+    spark: SparkSession,
+    root: Path,
+    streams: dict[str, Stream],
+    entry: QueryEntry,
+    delivered: Delivered,
+    sealer: Sealer,
+    limit: int,
+    after: int | None,
+) -> Newest:
+    """At most `limit` rows that were delivered after an epoch; None goes back as far as it takes to find as many.
+
+    A query delivers in epoch e the windows that end in (W(e-1), W(e)], and other rows with the number of the epoch. So
+    the rows after an epoch are told by its watermark and its number, and few files hold them.
+    """
+    commit, first = delivered.commit, entry.first_epoch or 0
+    files = [file for file in commit.results if may_hold(file, entry)]
+    rows: pa.Table | None = None
+    for epoch in looks_back(entry, commit.epoch) if after is None else (min(after, commit.epoch),):
+        found, since = files_after(entry, files, epoch), delivered.whole_after(entry)
+        if epoch >= first:
+            closed_us = sealer.epoch(epoch).watermark_us(entry.query.plan.streams)
+            since = closed_us if since is None else max(since, closed_us)
+        check_results(root, found)
+        until_us = delivered.closed_until(entry)
+        frame = query_frame(
+            spark, root, streams, entry, found, until_us=until_us, after_us=since, first_epoch=epoch + 1
+        )
+        rows = readable(frame).limit(limit).toArrow()
+        if rows.num_rows >= limit:
+            break
+    assert rows is not None
+    return Newest(rows, commit.epoch)
+
+
+def looks_back(entry: QueryEntry, epoch: int) -> Iterator[int]:
+    """The epochs after which to look for rows, one after the other until there are enough; the last finds all."""
+    first = (entry.first_epoch or 0) - 1
+    last = epoch if entry.last_epoch is None else min(epoch, entry.last_epoch)
+    yield from (last - step for step in STEPS if last - step > first)
+    yield first
+
+
+def files_after(entry: QueryEntry, files: Sequence[ResultFile], epoch: int) -> list[ResultFile]:
+    """The files that may hold rows that were delivered after an epoch.
+
+    Joined rows are stored before they show, so that any file may hold some.
+    """
+    body = entry.query.plan.body
+    if isinstance(body, Join) and not isinstance(body.then, Aggregation):
+        return list(files)
+    return [file for file in files if file.last_epoch > epoch]
