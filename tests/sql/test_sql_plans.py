@@ -39,7 +39,7 @@ def _where(text: str, timezone: str = "UTC") -> str:
         ("level <> 3", "not level = 3"),
         ("level < 3000000000", "(level <= 0 or level > 0)"),
         ("userID > 9223372036854775807", "userID > 9223372036854775807"),
-        ("userID > 2.5D", "{userID > CAST(2.5 AS DOUBLE)} = 1"),
+        ("userID > 2.5D", "{userID > 2.5D} = 1"),
         ("amount > 3.141", "amount > 314"),
         ("amount = (3)", "amount = 300"),
         ("weight > 3.1", "weight > 3.1"),

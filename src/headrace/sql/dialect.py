@@ -1,63 +1,101 @@
-"""Spark SQL as sqlglot reads it, with function calls left exactly as they were written.
+"""Spark SQL as it is read and written here: sqlglot with Spark's own grammar of expressions (see `grammar`).
 
-sqlglot normalises functions so that it can translate between engines (`nvl` becomes `COALESCE`, `var_samp`
-becomes `VARIANCE`). Nothing is translated here, so every call stays a name with arguments, and the text that
-is rendered means to Spark what the text that was read meant.
+What is read is written so that it means to Spark what it meant before. At creation that is also compared with Spark's
+own reading (see `fidelity`), because nobody knows all that sqlglot takes for something else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.generators.spark import SparkGenerator
-from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-_SYNTAX_FUNCTIONS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM")
-"""Calls whose arguments are not a comma-separated list, so the parser has to know them."""
+from headrace.sql.grammar import (
+    HeadraceParser,
+    JoinedStrings,
+    Plus,
+    Quantified,
+    UnitsInterval,
+    UnsignedShift,
+)
 
-_WORDED_FUNCTIONS = {
-    "SUBSTRING": ("FROM", "FOR"),
-    "SUBSTR": ("FROM", "FOR"),
-    "OVERLAY": ("PLACING", "FROM", "FOR"),
-    "POSITION": ("IN",),
-}
-"""Calls in which a word may stand for each comma."""
+_SYMBOLS = frozenset(("/*+", "==", "::", "||", "|>", ">=", "<=", "<>", "!=", "<=>", "->", "=>"))
+"""What Spark reads as one token. sqlglot knows more: to it, `~~a` is LIKE and `a&<b` an operator on ranges."""
+
+_NUMBER_SUFFIXES = frozenset(("L", "S", "Y", "D", "F", "BD"))
 
 
-class HeadraceParser(SparkParser):
-    FUNCTIONS: ClassVar[dict[str, Any]] = {}
-    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-        **{name: SparkParser.FUNCTION_PARSERS[name] for name in _SYNTAX_FUNCTIONS},
-        **{name: lambda self: self._parse_worded_call() for name in _WORDED_FUNCTIONS},
-    }
-    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-        "CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]
-    }
+def _between(operator: str) -> Callable[[SparkGenerator, exp.Expr], str]:
+    return lambda self, node: self.binary(node, operator)
 
-    def _parse_worded_call(self) -> exp.Anonymous:
-        """`substring(s FROM 1 FOR 2)` is `substring(s, 1, 2)`, to Spark as well."""
-        name = self._tokens[self._index - 2].text
-        arguments: list[exp.Expr | None] = [*self._parse_csv(self._parse_bitwise)]
-        for word in _WORDED_FUNCTIONS[name.upper()]:
-            if self._match_text_seq(word):
-                arguments.append(self._parse_bitwise())
-        return self.expression(exp.Anonymous(this=name, expressions=arguments))
+
+def _like(word: str) -> Callable[[SparkGenerator, exp.Expr], str]:
+    return lambda self, node: self.binary(node, f"NOT {word}" if node.args.get("negate") else word)
 
 
 class HeadraceGenerator(SparkGenerator):
+    SUPPORTS_TEMPORAL_PRECISION = True
     """sqlglot does not know yet that Spark has a TIME type with a precision."""
 
-    SUPPORTS_TEMPORAL_PRECISION = True
     TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {**SparkGenerator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
+    TRANSFORMS: ClassVar[dict[type[exp.Expr], Any]] = {
+        **SparkGenerator.TRANSFORMS,
+        exp.BitwiseLeftShift: _between("<<"),
+        exp.BitwiseRightShift: _between(">>"),
+        UnsignedShift: _between(">>>"),
+        exp.DPipe: _between("||"),
+        exp.Div: _between("/"),
+        exp.IntDiv: _between("DIV"),
+        exp.Mod: _between("%"),
+        exp.NullSafeEQ: _between("<=>"),
+        exp.Like: _like("LIKE"),
+        exp.ILike: _like("ILIKE"),
+        exp.RegexpLike: _between("RLIKE"),
+        exp.Escape: _between("ESCAPE"),
+        Plus: lambda self, node: f"+{self.sql(node, 'this')}",
+        UnitsInterval: lambda self, node: f"INTERVAL {self.expressions(node, sep=' ', flat=True)}",
+        JoinedStrings: lambda self, node: self.expressions(node, sep=" ", flat=True),
+        Quantified: lambda self, node: f"{node.name} ({self.expressions(node, flat=True)})",
+        exp.HexString: lambda self, node: f"X'{node.this}'",
+    }
+
+    def not_sql(self, expression: exp.Not) -> str:
+        test = expression.this
+        if expression.meta.get("postfix") and isinstance(test, exp.Is):
+            return f"{self.sql(test, 'this')} IS NOT {self.sql(test, 'expression')}"
+        return super().not_sql(expression)
+
+    def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
+        word = expression.meta.get("typed")
+        if word is not None:
+            return f"{word} {self.sql(expression, 'this')}"
+        return super().cast_sql(expression, safe_prefix)
+
+    def bracket_sql(self, expression: exp.Bracket) -> str:
+        return f"{self.sql(expression, 'this')}[{self.expressions(expression, flat=True)}]"
+
+    def anonymous_sql(self, expression: exp.Anonymous) -> str:
+        words = expression.meta.get("words")
+        if words is None:
+            return super().anonymous_sql(expression)
+        lead, marks = words
+        first, *others = (self.sql(argument) for argument in expression.expressions)
+        rest = "".join(mark + text for mark, text in zip(marks, others, strict=True))
+        return f"{expression.name}({lead}{first}{rest})"
 
 
 class Headrace(Spark):
     class Tokenizer(Spark.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()
         """sqlglot swallows the text after SHOW and EXPLAIN whole; ours have a grammar."""
+
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if word[0].isalpha() or word in _SYMBOLS
+        }
 
     Parser = HeadraceParser
     Generator = HeadraceGenerator
@@ -68,8 +106,39 @@ _KEYWORDS = frozenset(Headrace.Tokenizer.KEYWORDS)
 
 
 def tokenize(text: str) -> list[Token]:
-    """sqlglot's tokens of `text`; raises sqlglot's TokenError."""
-    return _DIALECT.tokenize(text)
+    """sqlglot's tokens of `text`, with literals of several of them as one; raises sqlglot's TokenError."""
+    tokens = _DIALECT.tokenize(text)
+    out: list[Token] = []
+    for token in tokens:
+        before = out[-1] if out else None
+        if before is not None and _is_hex(before, token):
+            out[-1] = Token(TokenType.HEX_STRING, token.text, before.line, before.col, before.start, token.end)
+        elif len(out) > 1 and _is_suffix(out[-2], out[-1], token):
+            number = out[-2]
+            del out[-1]
+            out[-1] = Token(
+                TokenType.NUMBER, number.text + token.text, number.line, number.col, number.start, token.end
+            )
+        else:
+            out.append(token)
+    return out
+
+
+def _is_hex(word: Token, string: Token) -> bool:
+    """`X '10'`, with a space that sqlglot does not expect."""
+    return (
+        string.token_type is TokenType.STRING and word.token_type is TokenType.VAR and word.text in ("x", "X")
+    )
+
+
+def _is_suffix(number: Token, cast: Token, suffix: Token) -> bool:
+    """sqlglot makes `128::TINYINT` of `128Y`, of which `-128Y` is no longer a TINYINT."""
+    return (
+        number.token_type is TokenType.NUMBER
+        and cast.token_type is TokenType.DCOLON
+        and cast.start == suffix.start
+        and suffix.text.upper() in _NUMBER_SUFFIXES
+    )
 
 
 def parse(tokens: list[Token], text: str) -> list[exp.Expr | None]:
@@ -86,4 +155,4 @@ def is_keyword(name: str) -> bool:
     return name.upper() in _KEYWORDS
 
 
-__all__ = ["Token", "TokenType", "is_keyword", "parse", "render", "tokenize"]
+__all__ = ["HeadraceParser", "Token", "TokenType", "is_keyword", "parse", "render", "tokenize"]

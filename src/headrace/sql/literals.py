@@ -76,7 +76,9 @@ def read_literal(node: exp.Expr, literals: tuple[str, ...]) -> Literal | None:
             if text is not None:
                 return Literal(LiteralKind.STRING, text)
             number = read_number(node, literals)
-            return None if number is None else _number(number)
+            if number is None or not _is_float(node, literals):
+                return None if number is None else _number(number)
+            return _cast_floating(number, exp.DType.FLOAT)
         case exp.Neg():
             return _negated(read_literal(node.this, literals))
         case exp.Cast():
@@ -100,19 +102,39 @@ def read_number(node: exp.Expr, literals: tuple[str, ...]) -> int | float | Deci
         return None if value is None else -value
     if not isinstance(node, exp.Literal) or "slot" not in node.meta or node.meta["string"]:
         return None
-    text = literals[node.meta["slot"]]
-    kind = number_type(text)
-    if kind == "double":
+    text, suffix = split_suffix(literals[node.meta["slot"]])
+    kind = number_type(literals[node.meta["slot"]])
+    if kind in ("double", "float"):
         return float(text)
+    if suffix == "BD":
+        return Decimal(text)
     return Decimal(text) if kind.startswith("decimal") and "." in text else int(text)
 
 
-def number_type(text: str) -> str:
-    """The type Spark gives an unsuffixed number.
+_SUFFIXES = {"Y": "tinyint", "S": "smallint", "L": "bigint", "F": "float", "D": "double"}
 
-    >>> number_type("3"), number_type("3000000000"), number_type("3.50"), number_type("1e3")
-    ('int', 'bigint', 'decimal(3,2)', 'double')
+
+def split_suffix(text: str) -> tuple[str, str]:
+    """A number's digits and the letters that give it a type.
+
+    >>> split_suffix("128Y"), split_suffix("1.5bd"), split_suffix("1e3")
+    (('128', 'Y'), ('1.5', 'BD'), ('1e3', ''))
     """
+    digits = text.rstrip("BDFLSYbdflsy")
+    return digits, text[len(digits) :].upper()
+
+
+def number_type(text: str) -> str:
+    """The type Spark gives a number.
+
+    >>> number_type("3"), number_type("3000000000"), number_type("3.50"), number_type("1e3"), number_type("1Y")
+    ('int', 'bigint', 'decimal(3,2)', 'double', 'tinyint')
+    """
+    text, suffix = split_suffix(text)
+    if suffix in _SUFFIXES:
+        return _SUFFIXES[suffix]
+    if suffix == "BD":
+        return f"decimal of {text}"
     if "e" in text or "E" in text:
         return "double"
     whole, point, fraction = text.partition(".")
@@ -174,6 +196,10 @@ def read_timestamp(text: str) -> int | None:
     return (day * 86_400 + hour * 3600 + minute * 60 + second) * 1_000_000 + int(fraction.ljust(6, "0"))
 
 
+def _is_float(node: exp.Expr, literals: tuple[str, ...]) -> bool:
+    return split_suffix(literals[node.meta["slot"]])[1] == "F"
+
+
 def _number(value: int | float | Decimal) -> Literal | None:
     match value:
         case float():
@@ -226,7 +252,7 @@ def _cast(literal: Literal | None, to: exp.DataType) -> Literal | None:
 def _cast_floating(value: int | Decimal | float, target: exp.DType) -> Literal | None:
     if target is exp.DType.DOUBLE:
         return _number(float(value))
-    if target is exp.DType.FLOAT and abs(float(value)) < 1e30:
+    if target is exp.DType.FLOAT and abs(float(value)) < 1e30 and len(repr(value)) < MAX_EXACT_DIGITS:
         return Literal(LiteralKind.FLOAT, struct.unpack("f", struct.pack("f", float(value)))[0])
     return None
 

@@ -10,8 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.sql.dialect import Token, TokenType
+from headrace.sql.grammar import INTERVAL_UNITS, TYPED_LITERALS
 from headrace.sql.lexer import Lexed
-from headrace.sql.literals import is_simple_string, is_strict_literal, number_type, read_date, read_timestamp
+from headrace.sql.literals import (
+    is_simple_string,
+    is_strict_literal,
+    number_type,
+    read_date,
+    read_timestamp,
+    split_suffix,
+)
 
 _CLAUSES = frozenset(
     (
@@ -39,6 +47,9 @@ _BEFORE_GROUPING = frozenset(
 )  # fmt: skip
 """After one of these a parenthesis groups; after anything else it opens a call's arguments."""
 
+_OF_INTERVAL = frozenset((TokenType.NUMBER, TokenType.STRING, TokenType.DASH, TokenType.PLUS))
+"""What an interval's literal has between its units; Spark reads the values itself."""
+
 _BEFORE_SUBQUERY = frozenset((TokenType.FROM, TokenType.JOIN, TokenType.ALIAS))
 
 _TYPED = {
@@ -47,6 +58,10 @@ _TYPED = {
     TokenType.TIMESTAMPTZ: "timestamp",
     TokenType.TIMESTAMPNTZ: "timestamp",
 }
+
+
+_SUFFIX_BITS = {"": 0, "Y": 8, "S": 16, "L": 64}
+"""The numbers that Spark takes with each suffix have fewer bits; of the other suffixes, Spark decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +119,13 @@ def lift(lexed: Lexed) -> Lifted:
     lifted: list[int] = []
     slots: dict[int, int] = {}
     place, outer, previous, source = _Place(), list[_Place](), None, lexed.source
+    interval = False
     for token in lexed.tokens:
         kind = token.token_type
         if kind is TokenType.STRING or kind is TokenType.NUMBER:
             raw = source[token.start : token.end + 1] if kind is TokenType.STRING else token.text
-            mark = _mark(kind, raw, previous, place.cast) if place.lifts(previous) else None
+            lifts = place.lifts(previous) and not interval
+            mark = _mark(kind, raw, previous, place.cast) if lifts else None
             if mark is not None:
                 lifted.append(len(literals))
             slots[token.start] = len(literals)
@@ -123,6 +140,8 @@ def lift(lexed: Lexed) -> Lifted:
                 place = place.inside(token, previous)
             elif kind in _CLOSING and outer:
                 place = outer.pop()
+        if kind not in _OF_INTERVAL:
+            interval = kind is TokenType.INTERVAL or (interval and token.text.lower() in INTERVAL_UNITS)
         previous = token
     return Lifted(tuple(key), tuple(literals), frozenset(lifted), slots)
 
@@ -133,16 +152,18 @@ def _mark(kind: TokenType, raw: str, previous: Token | None, cast: bool) -> str 
     None when its value decides whether Spark takes the text.
     """
     before = None if previous is None else previous.token_type
-    if before is TokenType.INTERVAL:
-        return None
     if kind is TokenType.NUMBER:
-        zero = " zero" if float(raw) == 0 else ""
+        digits, suffix = split_suffix(raw)
+        if suffix not in _SUFFIX_BITS or (suffix and int(digits).bit_length() >= _SUFFIX_BITS[suffix]):
+            return None
+        zero = " zero" if float(digits) == 0 else ""
         fits = f" {int(raw).bit_length() // 8} bytes" if cast and raw.isdigit() else ""
         return f"?{number_type(raw)}{zero}{fits}"
     if not is_simple_string(raw):
         return None
-    if before in _TYPED:
-        return f"?{_TYPED[before]}" if is_strict_literal(_TYPED[before], raw[1:-1]) else None
+    if previous is not None and previous.text.upper() in TYPED_LITERALS:
+        strict = before in _TYPED and is_strict_literal(_TYPED[before], raw[1:-1])
+        return f"?{_TYPED[before]}" if strict and before is not None else None
     if cast:
         return f"?string{read_date(raw[1:-1]) is not None:d}{read_timestamp(raw[1:-1]) is not None:d}"
     return "?string"

@@ -8,7 +8,7 @@ SELECT country, COUNT(DISTINCT userID) AS `count(distinct userid)` FROM (SELECT 
 SELECT percentile(price, 0.5) AS m, collect_set(country) IS NOT NULL AS c FROM purchases GROUP BY window(ts, '1 minute');
 --   fallback per window('1 minute'): percentile() has no shared form
 -- log
-SELECT percentile(price, 0.5) AS m, NOT collect_set(country) IS NULL AS c FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY __headrace_window;
+SELECT percentile(price, 0.5) AS m, collect_set(country) IS NOT NULL AS c FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY __headrace_window;
 
 -- query
 SELECT MAX(big), SUM(big) FROM purchases GROUP BY window(ts, '1 minute');

@@ -60,11 +60,11 @@ SELECT price * 2 AS a, a + 1 AS b FROM purchases WHERE seen > TIMESTAMP_NTZ '202
 --   {price * 2}: double
 --   {(price * 2) + 1}: double
 -- log
-SELECT price * 2 AS a, (price * 2) + 1 AS b FROM __headrace_log WHERE seen > CAST('2024-01-01 00:00:10' AS TIMESTAMP_NTZ);
+SELECT price * 2 AS a, (price * 2) + 1 AS b FROM __headrace_log WHERE seen > TIMESTAMP_NTZ '2024-01-01 00:00:10';
 
 -- query
 SELECT userID FROM purchases WHERE country = 'it''s' OR country <=> NULL OR level <> 3;
 --   projection where (country = "it's" or country is null or not level = 3)
 --   userID: bigint
 -- log
-SELECT userID FROM __headrace_log WHERE (country = 'it''s' OR country IS NOT DISTINCT FROM NULL OR level <> 3);
+SELECT userID FROM __headrace_log WHERE (country = 'it''s' OR country <=> NULL OR level <> 3);
