@@ -54,6 +54,9 @@ class FakeAnalyzer:
         assert isinstance(tree, exp.Select)
         return tuple(_outputs(tree, [column for stream in streams for column in stream.columns]))
 
+    def difference(self, original: str, rendered: str) -> str | None:
+        return None
+
 
 def _outputs(select: exp.Select, base: Sequence[Column]) -> list[Column]:
     source = select.args["from_"].this

@@ -92,7 +92,7 @@ def test_tens_of_thousands_of_mutations_are_taken_or_refused_by_us(seed: int) ->
         ("SELECT country, SUM(price) AS n JOIN purchases AS a ON a.level = 1", "SYNTAX", "without FROM"),
         ("SELECT price FROM purchases WHERE level > 3e\t0", "SYNTAX", "'3e' is not a number"),
         ("SELECT price FROM purchases WHERE level > " + "9" * 5000, "SYNTAX", "a number has more than"),
-        ("SELECT price FROM purchases WHERE price > 1e48125685969859007070BD", "SYNTAX", "cannot be parsed"),
+        ("SELECT price FROM purchases WHERE price > 1e48125685969859007070BD", "SYNTAX", "is not a number"),
         ("SELECT price FROM purchases\nWHERE country = '\ud800'", "NOT_TEXT", "U+D800"),
         ("SELECT COUNT(*) FROM purchases [RANGE 1e459474906 MINUTE]", "BAD_DURATION", "too long"),
         ("SELECT " + "- " * 20_000 + "1 FROM purchases", "SYNTAX", "nested"),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.captured import convert_exception
 from pyspark.sql import SparkSession
 
-from headrace.engine.spark import MEANING, child_session
+from headrace.engine.spark import MEANING, active, child_session
 from headrace.model.errors import SqlError, did_you_mean
 from headrace.model.query import Stream
 from headrace.model.types import Column, SqlType
@@ -38,6 +43,7 @@ class SparkAnalyzer:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = child_session(spark, MEANING)
         self._views: dict[str, Stream] = {}
+        self._parser: Any = self._spark._jsparkSession.sessionState().sqlParser()
 
     def schema(self, sql: str, *streams: Stream) -> tuple[Column, ...]:
         """Columns of `sql` over empty relations named like the streams; raises SqlError. Runs no job."""
@@ -49,6 +55,35 @@ class SparkAnalyzer:
             raise translate(error, streams) from None
         return tuple(Column(field.name, SqlType(field.dataType.simpleString())) for field in fields)
 
+    def difference(self, original: str, rendered: str) -> str | None:
+        """How Spark's reading of `rendered` differs from that of `original`; None if it does not. Runs no job.
+
+        Plans are compared in canonical form, which knows no ids and no order of commuting operands, and as text, which
+        shows how operators nest.
+        """
+        with active(self._spark):
+            try:
+                written = self._read(original)
+            except PySparkException as error:
+                raise translate(error, ()) from None
+            try:
+                again = self._read(rendered)
+            except PySparkException as error:
+                return f"Spark cannot read {rendered}: {translate(error, ()).message}"
+            lines, others = _lines(written), _lines(again)
+            if lines == others and _equal(written, again):
+                return None
+        pairs = [pair for pair in zip_longest(lines, others, fillvalue="nothing") if pair[0] != pair[1]]
+        left, right = pairs[0] if pairs else (original, rendered)
+        return f"Spark reads {left} where a rendering has {right}"
+
+    def _read(self, sql: str) -> Any:
+        """Spark's parse of a query, a plan of the JVM."""
+        try:
+            return self._parser.parsePlan(sql)
+        except Py4JJavaError as error:
+            raise convert_exception(error.java_exception) from None
+
     def _show(self, stream: Stream) -> None:
         if self._views.get(stream.name) == stream:
             return
@@ -58,6 +93,25 @@ class SparkAnalyzer:
         empty = self._spark.sql(f"SELECT {nulls} WHERE false")
         empty.createOrReplaceTempView(quote_name(stream.name))
         self._views[stream.name] = stream
+
+
+def _lines(plan: Any) -> list[str]:
+    """A plan line by line, without the ids that Spark gives to aliases and variables."""
+    return [_ID.sub("", line).lstrip(" +-:") for line in plan.toString().splitlines()]
+
+
+def _equal(left: Any, right: Any) -> bool:
+    """Whether two unresolved plans are equal but for ids."""
+    try:
+        return bool(left.canonicalized().equals(right.canonicalized()))
+    except Py4JJavaError:  # some expressions have no canonical form before they are resolved
+        return _UNEQUAL.sub("", left.toJSON()) == _UNEQUAL.sub("", right.toJSON())
+
+
+_UNEQUAL = re.compile(r'"exprId":\{[^}]*\}|"value":"\[B@[0-9a-f]+"')
+"""What differs in the JSON of equal plans: ids, and where bytes are in memory (which are in the plan's text)."""
+
+_ID = re.compile(r"#\d+L?\b")
 
 
 def translate(error: PySparkException, streams: Sequence[Stream]) -> SqlError:

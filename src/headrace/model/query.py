@@ -234,7 +234,8 @@ class QueryPlan:
     `streams` are the streams it reads, each once. `plain_sql` is ordinary Spark SQL over the streams by their names.
     `log_sql` is the same over `log_relation(i)` for stream i; when the query has a window it drops late tuples by
     CLOSED_COLUMN and takes only windows that end in (:after, :until], both BIGINT microsecond parameters. Of sessions
-    it takes only those that start after :began.
+    it takes only those that start after :began. `verbatim` says that `log_sql` is the query's own text in all but its
+    relations and windows, and not a rendering of what we read in it.
     """
 
     text: str
@@ -243,6 +244,7 @@ class QueryPlan:
     columns: tuple[Column, ...]
     plain_sql: str
     log_sql: str
+    verbatim: bool = False
 
     @property
     def stream(self) -> StreamName:

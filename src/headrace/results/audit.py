@@ -37,6 +37,7 @@ class AuditReport:
     quarantined: such a query is never ok, because plain Spark would have gone on or failed, and its rows end early.
     `inputs` tells, for each stream of the query, what was taken in and what was not: rows that are in no log cannot
     differ.
+    `verbatim` says that plain Spark ran the query's own text; otherwise it ran a rendering of how Headrace reads it.
     """
 
     query: str
@@ -50,6 +51,7 @@ class AuditReport:
     note: str | None = None
     error: str | None = None
     inputs: tuple[SourceHealth, ...] = ()
+    verbatim: bool = True
 
     @property
     def differs(self) -> bool:
@@ -63,7 +65,8 @@ class AuditReport:
     def verdict(self) -> str:
         """The comparison in one line."""
         if self.ok:
-            return f"{self.query}: ok, {self.actual_rows} rows equal plain Spark's"
+            how = "" if self.verbatim else ", which ran a rendering of the query"
+            return f"{self.query}: ok, {self.actual_rows} rows equal plain Spark's{how}"
         if self.error is not None and not self.differs:
             equal = f"the {self.actual_rows} rows it delivered before equal plain Spark's"
             return f"{self.query}: QUARANTINED ({self.error}); {equal}"
@@ -102,7 +105,7 @@ def audit_query(
     expired: int,
     whole_after_us: int | None = None,
 ) -> AuditReport:
-    """Run the plain rendering over the query's lifetime and compare as multisets. Costs a full read of both.
+    """Run the query by plain Spark over its lifetime and compare as multisets. Costs a full read of both.
 
     Windows that end by `whole_after_us` are not shown any more.
     """
@@ -154,6 +157,7 @@ def audit_query(
         unexpected_rows=len(unexpected),
         note=span.note,
         error=entry.error,
+        verbatim=query.plan.verbatim,
     )
 
 

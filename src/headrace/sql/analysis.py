@@ -19,6 +19,13 @@ class Analyzer(Protocol):
         """
         ...
 
+    def difference(self, original: str, rendered: str) -> str | None:
+        """Where Spark's parser reads two queries differently, in its own words; None when it reads them alike.
+
+        Names of result columns do not count. Raises SqlError when Spark cannot read `original`.
+        """
+        ...
+
 
 def check_types(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     """The columns, if results can hold them; raises SqlError that names the first that cannot be."""

@@ -143,6 +143,7 @@ class Shape:
     log: Template
     streams: tuple[Stream, ...] = ()
     brackets: tuple[int | None, ...] = ()
+    verbatim: bool = False
     texts: dict[int, Template] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -176,6 +177,7 @@ def bind(shape: Shape, lexed: Lexed, literals: tuple[str, ...], timezone: str) -
         columns=shape.columns,
         plain_sql=lexed.text if shape.plain is None else fill(shape.plain),
         log_sql=fill(shape.log),
+        verbatim=shape.verbatim,
     )
 
 

@@ -26,6 +26,9 @@ class ShapeCache:
     def schema(self, sql: str, *streams: Stream) -> tuple[Column, ...]:
         return self._analyzer.schema(sql, *streams)
 
+    def difference(self, original: str, rendered: str) -> str | None:
+        return self._analyzer.difference(original, rendered)
+
     def schema_like(self, key: Hashable, sql: str, *streams: Stream) -> tuple[Column, ...]:
         """The schema of `sql`, which is that of every text with the same key over the same streams."""
         known = self._schemas.get((key, streams))

@@ -22,13 +22,14 @@ _OTHER_WINDOWS = frozenset(("ROWS", "NOW", "UNBOUNDED", "PARTITION"))
 class CqlWindow:
     """The words of one bracket, and how many tokens come before it; the last of them is the stream's name.
 
-    The gap of a `session` is its `range_text`.
+    The gap of a `session` is its `range_text`. `place` is where the bracket begins and ends in the text.
     """
 
     range_text: str
     slide_text: str | None
     after: int
     session: bool = False
+    place: tuple[int, int] = (0, 0)
 
     def window(self) -> AnyWindow:
         """The window it means; raises SqlError for a bad duration, range, slide or gap."""

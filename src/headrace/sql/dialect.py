@@ -29,11 +29,11 @@ _SYMBOLS = frozenset(("/*+", "==", "::", "||", "|>", ">=", "<=", "<>", "!=", "<=
 _NUMBER_SUFFIXES = frozenset(("L", "S", "Y", "D", "F", "BD"))
 
 
-def _between(operator: str) -> Callable[[SparkGenerator, exp.Expr], str]:
+def _between(operator: str) -> Callable[[SparkGenerator, exp.Binary], str]:
     return lambda self, node: self.binary(node, operator)
 
 
-def _like(word: str) -> Callable[[SparkGenerator, exp.Expr], str]:
+def _like(word: str) -> Callable[[SparkGenerator, exp.Binary], str]:
     return lambda self, node: self.binary(node, f"NOT {word}" if node.args.get("negate") else word)
 
 
@@ -94,7 +94,9 @@ class Headrace(Spark):
         """sqlglot swallows the text after SHOW and EXPLAIN whole; ours have a grammar."""
 
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
-            word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if word[0].isalpha() or word in _SYMBOLS
+            word: kind
+            for word, kind in Spark.Tokenizer.KEYWORDS.items()
+            if word[0].isalpha() or word in _SYMBOLS
         }
 
     Parser = HeadraceParser
@@ -111,8 +113,14 @@ def tokenize(text: str) -> list[Token]:
     out: list[Token] = []
     for token in tokens:
         before = out[-1] if out else None
-        if before is not None and _is_hex(before, token):
-            out[-1] = Token(TokenType.HEX_STRING, token.text, before.line, before.col, before.start, token.end)
+        if before is not None and _is_fraction(out, token):
+            out[-1] = Token(
+                TokenType.NUMBER, f".{token.text}", before.line, token.col, before.start, token.end
+            )
+        elif before is not None and _is_hex(before, token):
+            out[-1] = Token(
+                TokenType.HEX_STRING, token.text, before.line, before.col, before.start, token.end
+            )
         elif len(out) > 1 and _is_suffix(out[-2], out[-1], token):
             number = out[-2]
             del out[-1]
@@ -122,6 +130,21 @@ def tokenize(text: str) -> list[Token]:
         else:
             out.append(token)
     return out
+
+
+def _is_fraction(tokens: list[Token], number: Token) -> bool:
+    """`.5`, where the point is not that of a column's field."""
+    point, before = tokens[-1], tokens[-2] if len(tokens) > 1 else None
+    if point.token_type is not TokenType.DOT or number.token_type is not TokenType.NUMBER:
+        return False
+    touches = before is not None and before.end + 1 == point.start
+    return point.end + 1 == number.start and not (touches and before is not None and _ends_name(before))
+
+
+def _ends_name(token: Token) -> bool:
+    """Whether a field may follow."""
+    closing = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.IDENTIFIER, TokenType.VAR)
+    return token.token_type in closing or token.text[-1:].isalnum()
 
 
 def _is_hex(word: Token, string: Token) -> bool:

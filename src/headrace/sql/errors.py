@@ -233,6 +233,15 @@ def unsupported(what: str, hint: str | None = None, span: Span = None) -> SqlErr
     return SqlError("UNSUPPORTED", what, hint=hint, span=span)
 
 
+def misread(difference: str) -> SqlError:
+    return SqlError(
+        "MISREAD",
+        "Headrace does not read this text as Spark does",
+        detail=difference,
+        hint="write the expression in another way, with parentheses or a function call",
+    )
+
+
 def nondeterministic(function: str, span: Span = None) -> SqlError:
     return SqlError(
         "NONDETERMINISTIC",

@@ -1,18 +1,19 @@
 """Spark's grammar of expressions, where sqlglot's differs from it.
 
 sqlglot reads many dialects with one ladder of operators. Spark's ladder is another one (`&`, `^` and `|` bind less
-tightly than shifts, comparisons bind tighter than LIKE), and it has literals that sqlglot takes apart. What is read here
-is read as `SqlBaseParser.g4` of Spark has it, and `dialect` writes it back as it was. Function calls stay names with
-arguments: sqlglot would normalise them so that it can translate between engines, and nothing is translated here.
+tightly than shifts, comparisons bind tighter than LIKE), and it has literals that sqlglot takes apart. What is read
+here is read as `SqlBaseParser.g4` of Spark has it, and `dialect` writes it back as it was. Function calls stay names
+with arguments: sqlglot would normalise them so that it can translate between engines, and nothing is translated here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.parsers.spark import SparkParser
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 _COMPARISON, _OR, _XOR, _AND, _SHIFT, _SUM, _PRODUCT = range(7)
 
@@ -59,7 +60,9 @@ TYPED_LITERALS = {
 """Words that make a literal of the string after them."""
 
 _QUANTIFIERS = ("ANY", "SOME", "ALL")
-_TRIM_SIDES = ("BOTH", "LEADING", "TRAILING")
+_TRIM_WORDS = ("BOTH", "LEADING", "TRAILING", "FROM")
+_ONLY_WORDED = ("POSITION",)
+"""`position('a' IN s)` would be a call with a condition as well, so words come first."""
 
 _WORDED_FUNCTIONS = {
     "SUBSTRING": ("FROM", "FOR"),
@@ -110,12 +113,27 @@ class HeadraceParser(SparkParser):
     ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}
     """So that `array(1, 2)[0]` is an element of the array."""
 
+    JOINS_HAVE_EQUAL_PRECEDENCE = False
+    ADD_JOIN_ON_TRUE = False
+    """So that a comma stays a comma, and a join without a condition gets none."""
+
+    SUBQUERY_PREDICATES: ClassVar[dict[TokenType, Any]] = {}
+    """So that `any(...)` and `exists(...)` are calls; a subquery in them is refused like in any other call."""
+
+    def _parse_select_query(self, *args: Any, **options: Any) -> exp.Expr | None:
+        """A SELECT keeps the place of its first word, so that its text can be found again."""
+        first = self._curr
+        query = super()._parse_select_query(*args, **options)
+        if isinstance(query, exp.Select) and first.token_type is TokenType.SELECT:
+            query.meta.setdefault("select", first.start)
+        return query
+
     # conditions: NOT condition, or a value and at most one predicate about it
 
     def _parse_equality(self, parse_is: bool = True) -> exp.Expr | None:
         if self._match(TokenType.NOT):
             return self.expression(exp.Not(this=self._parse_equality()))
-        value = self._parse_value()
+        value = self._parse_operation()
         return None if value is None else self._parse_predicate(value)
 
     def _parse_predicate(self, value: exp.Expr) -> exp.Expr:
@@ -136,26 +154,28 @@ class HeadraceParser(SparkParser):
 
     def _parse_range_predicate(self, value: exp.Expr) -> exp.Expr | None:
         if self._match(TokenType.BETWEEN):
-            low = self._parse_value()
+            low = self._parse_operation()
             self._match(TokenType.AND)
-            return self.expression(exp.Between(this=value, low=low, high=self._parse_value()))
+            return self.expression(exp.Between(this=value, low=low, high=self._parse_operation()))
         if self._match(TokenType.IN):
             return self._parse_in(value)
         if self._match(TokenType.RLIKE):
-            return self.expression(exp.RegexpLike(this=value, expression=self._parse_value()))
+            return self.expression(exp.RegexpLike(this=value, expression=self._parse_operation()))
         for token, kind in ((TokenType.LIKE, exp.Like), (TokenType.ILIKE, exp.ILike)):
             if self._match(token):
                 return self._parse_like(kind, value)
         return None
 
     def _parse_like(self, kind: type[exp.Expr], value: exp.Expr) -> exp.Expr:
+        index = self._index
         if self._next.token_type is TokenType.L_PAREN and self._match_texts(_QUANTIFIERS):
             word = self._prev.text
             patterns = self._parse_wrapped_csv(self._parse_disjunction)
-            return self.expression(
-                kind(this=value, expression=self.expression(Quantified(this=word, expressions=patterns)))
-            )
-        like = self.expression(kind(this=value, expression=self._parse_value()))
+            if self._operator() is None:
+                quantified = self.expression(Quantified(this=word, expressions=patterns))
+                return self.expression(kind(this=value, expression=quantified))
+            self._retreat(index)  # the pattern is computed from a function of this name
+        like = self.expression(kind(this=value, expression=self._parse_operation()))
         if self._match(TokenType.ESCAPE):
             return self.expression(exp.Escape(this=like, expression=self._parse_string()))
         return like
@@ -165,12 +185,12 @@ class HeadraceParser(SparkParser):
         found: exp.Expr
         if self._match_text_seq("DISTINCT", "FROM"):
             kind = exp.NullSafeEQ if negated else exp.NullSafeNEQ
-            other = self._parse_value()
+            other = self._parse_operation()
             return self.expression(kind(this=_apart(value), expression=_apart(other)))
         if self._match_text_seq("UNKNOWN"):
             found = exp.Var(this="UNKNOWN")
         elif self._match_set((TokenType.NULL, TokenType.TRUE, TokenType.FALSE)):
-            found = self.PRIMARY_PARSERS[self._prev.token_type](self, self._prev)
+            found = self._literal()
         else:
             self.raise_error("IS is followed by NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM")
         test = self.expression(exp.Is(this=value, expression=found))
@@ -182,12 +202,12 @@ class HeadraceParser(SparkParser):
 
     # values: operators by how tightly they bind
 
-    def _parse_value(self, loosest: int = _COMPARISON) -> exp.Expr | None:
+    def _parse_operation(self, loosest: int = _COMPARISON) -> exp.Expr | None:
         this = self._parse_unary()
         while this is not None and (found := self._operator()) is not None and found[0] >= loosest:
             binds, kind, tokens = found
             self._advance(tokens)
-            right = self._parse_value(binds + 1)
+            right = self._parse_operation(binds + 1)
             if right is None:
                 self.raise_error("an operand is missing")
             this = self.expression(kind(this=this, expression=right, **_EXTRA.get(kind, {})))
@@ -218,16 +238,16 @@ class HeadraceParser(SparkParser):
         return count
 
     def _parse_comparison(self, this: exp.Expr | None = None) -> exp.Expr | None:
-        return self._parse_value() if this is None else this
+        return self._parse_operation() if this is None else this
 
     def _parse_bitwise(self) -> exp.Expr | None:
-        return self._parse_value(_OR)
+        return self._parse_operation(_OR)
 
     def _parse_term(self, parse_mod: bool = True) -> exp.Expr | None:
-        return self._parse_value(_SUM)
+        return self._parse_operation(_SUM)
 
     def _parse_factor(self, parse_mod: bool = True) -> exp.Expr | None:
-        return self._parse_value(_PRODUCT)
+        return self._parse_operation(_PRODUCT)
 
     def _parse_unary(self) -> exp.Expr | None:
         for token, kind in _SIGNS:
@@ -247,20 +267,25 @@ class HeadraceParser(SparkParser):
         if word not in TYPED_LITERALS or quoted or self._next.token_type is not TokenType.STRING:
             return None
         self._advance(2)
-        literal = self.PRIMARY_PARSERS[TokenType.STRING](self, self._prev)
+        literal = self._literal()
         cast = exp.Cast(this=literal, to=exp.DataType.build(TYPED_LITERALS[word], dialect="spark"))
         cast.meta["typed"] = word
         return self._parse_column_ops(self.expression(cast))
+
+    def _literal(self) -> exp.Expr:
+        """The literal that the token before this one is."""
+        parse: Callable[[HeadraceParser, Token], exp.Expr] = self.PRIMARY_PARSERS[self._prev.token_type]
+        return parse(self, self._prev)
 
     def _parse_primary(self) -> exp.Expr | None:
         if self._curr.token_type is not TokenType.STRING or self._next.token_type is not TokenType.STRING:
             return super()._parse_primary()
         strings = []
         while self._match(TokenType.STRING):
-            strings.append(self.PRIMARY_PARSERS[TokenType.STRING](self, self._prev))
+            strings.append(self._literal())
         return self.expression(JoinedStrings(expressions=strings))
 
-    def _parse_interval(
+    def _parse_interval(  # type: ignore[override]
         self, require_interval: bool = True, parse_function_unit: bool = True
     ) -> exp.Expr | None:
         index = self._index
@@ -273,7 +298,7 @@ class HeadraceParser(SparkParser):
             self._retreat(index)
             return None
         if self._match_text_seq("TO"):
-            parts += [exp.Var(this="TO"), self._parse_var(any_token=True)]
+            parts += [exp.Var(this="TO"), self._parse_var(any_token=True) or exp.Var(this="")]
         return self.expression(UnitsInterval(expressions=parts))
 
     def _parse_interval_part(self, *, first: bool) -> list[exp.Expr] | None:
@@ -281,7 +306,7 @@ class HeadraceParser(SparkParser):
         index = self._index
         sign = self._prev.text if self._match_set((TokenType.DASH, TokenType.PLUS)) else None
         if self._match_set((TokenType.NUMBER, TokenType.STRING)):
-            value = self.PRIMARY_PARSERS[self._prev.token_type](self, self._prev)
+            value = self._literal()
             alone = first and sign is None and self._prev.token_type is TokenType.STRING
             signs: list[exp.Expr] = [] if sign is None else [exp.Var(this=sign)]
             if self._curr.text.lower() in INTERVAL_UNITS:
@@ -295,37 +320,27 @@ class HeadraceParser(SparkParser):
     # calls
 
     def _parse_worded_call(self) -> exp.Anonymous:
-        """`substring(s FROM 1 FOR 2)`; the words are kept for writing it again."""
-        name = self._tokens[self._index - 2].text
-        words = [*_WORDED_FUNCTIONS[name.upper()]]
-        lead, marks = "", list[str]()
-        arguments: list[exp.Expr | None] = []
-        if name.upper() == "TRIM":
-            if self._match_texts(_TRIM_SIDES):
-                lead = f"{self._prev.text} "
-            if self._match(TokenType.FROM):
-                lead, words = f"{lead}FROM ", []
-        if name.upper() == "EXTRACT" and self._next.token_type is TokenType.FROM:
-            arguments.append(self._parse_var(any_token=True))
-        elif not self._match(TokenType.R_PAREN, advance=False):
-            arguments.append(self._parse_worded_argument())
-        while True:
-            if self._match(TokenType.COMMA):
-                marks.append(", ")
-            elif words and self._match_texts(words):
-                words = words[words.index(self._prev.text.upper()) + 1 :]
-                marks.append(f" {self._prev.text} ")
-            else:
-                break
-            arguments.append(self._parse_worded_argument())
-        call = self.expression(exp.Anonymous(this=name, expressions=arguments))
-        if lead or any(mark != ", " for mark in marks):
-            call.meta["words"] = (lead, tuple(marks))
+        """`substring(s FROM 1 FOR 2)`, and `substring(s, 1, 2)`; the words are kept for writing it again."""
+        name, start = self._tokens[self._index - 2].text, self._index
+        if name.upper() not in _ONLY_WORDED and self._curr.text.upper() not in _TRIM_WORDS:
+            arguments = self._parse_function_args(alias=True)
+            if self._match(TokenType.R_PAREN, advance=False):
+                return self.expression(exp.Anonymous(this=name, expressions=arguments))
+            self._retreat(start)
+        words, lead = list(_WORDED_FUNCTIONS[name.upper()]), ""
+        while name.upper() == "TRIM" and self._match_texts(_TRIM_WORDS):
+            lead += f"{self._prev.text} "
+        field = name.upper() == "EXTRACT" and self._next.token_type is TokenType.FROM
+        parts = [self._parse_var(any_token=True) if field else self._parse_operation()]
+        marks: list[str] = []
+        while self._match(TokenType.COMMA) or (words and self._match_texts(words)):
+            mark = self._prev.text
+            words = words[words.index(mark.upper()) + 1 :] if mark != "," else words
+            marks.append(", " if mark == "," else f" {mark} ")
+            parts.append(self._parse_operation())
+        call = self.expression(exp.Anonymous(this=name, expressions=parts))
+        call.meta["words"] = (lead, tuple(marks))
         return call
-
-    def _parse_worded_argument(self) -> exp.Expr | None:
-        """An expression that ends before a word; IN is one of them, so a condition needs parentheses here."""
-        return self._parse_lambda() if self._next.token_type is TokenType.COMMA else self._parse_value()
 
 
 _RIGHT_SHIFTS: dict[int, type[exp.Expr]] = {2: exp.BitwiseRightShift, 3: UnsignedShift}

@@ -18,7 +18,11 @@ MAX_NUMBER = 400
 
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 
-_NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_DIGITS = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
+_NUMBER = re.compile(
+    rf"[0-9]+[LSY]|{_DIGITS}(?:E[+-]?[0-9]+)?[DF]?|{_DIGITS}(?:E[+-]?[0-9]{{1,2}})?BD", re.IGNORECASE
+)
+"""Numbers as Spark writes them, with the letters that give them a type. A decimal has no larger exponent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,15 @@ class Lexed:
     text: str
     tokens: list[Token]
     brackets: tuple[CqlWindow, ...] = ()
+
+    @property
+    def unbracketed(self) -> str:
+        """The text without its brackets, as Spark's parser can read it."""
+        text, place = "", self.tokens[0].start
+        for bracket in self.brackets:
+            text += self.source[place : bracket.place[0]]
+            place = bracket.place[1]
+        return text + self.source[place : max(self.tokens[-1].end + 1, place)]
 
     @property
     def cql(self) -> CqlWindow | None:
@@ -53,7 +66,8 @@ def lex(source: str) -> Lexed:
             out.append(_as_name(token))
         elif kind is TokenType.L_BRACKET and starts_bracket(token, following):
             bracket, index = read_bracket(tokens, index)
-            brackets.append(replace(bracket, after=len(out)))
+            place = (token.start, tokens[index - 1].end + 1)
+            brackets.append(replace(bracket, after=len(out), place=place))
             continue
         else:
             if kind is TokenType.NUMBER:

@@ -21,6 +21,7 @@ from headrace.sql.cache import ShapeCache
 from headrace.sql.conjuncts import in_order
 from headrace.sql.cql import span_of
 from headrace.sql.dialect import TokenType, parse, render
+from headrace.sql.fidelity import faithful, or_misread, render_again
 from headrace.sql.flatten import find_stream, flatten, inline_ctes, innermost
 from headrace.sql.functions import is_aggregate
 from headrace.sql.having import filter_keys_early
@@ -72,17 +73,32 @@ def _build(
             for slot, raw in enumerate(lifted.literals)
         }
         reusable = lifted.lifted <= mark_literals(tree, lifted.slots, texts)
-        select = inline_ctes(refuse_statement(tree))
-        refuse_parts(select, analytic=lexed.cql is not None)
-        table = innermost(select)
-        if isinstance(table, exp.Select):
-            return build_join(select, table, lexed, lifted, streams, analyzer, timezone), reusable
-        _check_bracket(lexed, table)
-        stream = find_stream(table, streams)
-        build = _Build(lexed, lifted, stream, analyzer, timezone)
-        return build.shape(select), reusable
+        rendered = render_again(tree, lifted)
+        try:
+            select = inline_ctes(refuse_statement(tree))
+            refuse_parts(select, analytic=lexed.cql is not None)
+            shape = _shape(select, lexed, lifted, streams, analyzer, timezone)
+        except SqlError as error:
+            raise or_misread(error, lexed, rendered, analyzer) from None
+        return faithful(shape, select, lexed, lifted, rendered, analyzer), reusable
     except RecursionError:
         raise errors.syntax("the text is nested too deeply") from None
+
+
+def _shape(
+    select: exp.Select,
+    lexed: Lexed,
+    lifted: Lifted,
+    streams: Mapping[str, Stream],
+    analyzer: ShapeCache,
+    timezone: str,
+) -> Shape:
+    table = innermost(select)
+    if isinstance(table, exp.Select):
+        return build_join(select, table, lexed, lifted, streams, analyzer, timezone)
+    _check_bracket(lexed, table)
+    stream = find_stream(table, streams)
+    return _Build(lexed, lifted, stream, analyzer, timezone).shape(select)
 
 
 def _check_bracket(lexed: Lexed, table: exp.Table) -> None:

@@ -7,6 +7,7 @@ is kept. A lifted literal leaves its type behind, because the types of a query d
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from headrace.sql.dialect import Token, TokenType
@@ -155,6 +156,8 @@ def _mark(kind: TokenType, raw: str, previous: Token | None, cast: bool) -> str 
     if kind is TokenType.NUMBER:
         digits, suffix = split_suffix(raw)
         if suffix not in _SUFFIX_BITS or (suffix and int(digits).bit_length() >= _SUFFIX_BITS[suffix]):
+            return None
+        if math.isinf(float(digits)):
             return None
         zero = " zero" if float(digits) == 0 else ""
         fits = f" {int(raw).bit_length() // 8} bytes" if cast and raw.isdigit() else ""

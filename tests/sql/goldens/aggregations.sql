@@ -7,7 +7,7 @@ SELECT gemPackID, SUM(price) FROM purchases WHERE price > 3 GROUP BY gemPackID, 
 --   finish k0
 --   finish a0
 -- log
-SELECT gemPackID, SUM(price) AS `sum(price)` FROM (SELECT *, window(ts, '10 seconds', '5 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until AND price > 3 GROUP BY gemPackID, __headrace_window;
+SELECT gemPackID, SUM(price) FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '10 seconds', '5 seconds') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases WHERE price > 3 GROUP BY gemPackID, `window`;
 
 -- query
 SELECT window.start, window.end, COUNT(*) AS n FROM purchases GROUP BY window(ts, '1 minute');
@@ -18,7 +18,7 @@ SELECT window.start, window.end, COUNT(*) AS n FROM purchases GROUP BY window(ts
 --   finish window_end
 --   finish a0
 -- log
-SELECT __headrace_window.start AS start, __headrace_window.`end` AS `end`, COUNT(*) AS n FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY __headrace_window;
+SELECT window.start, window.end, COUNT(*) AS n FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY `window`;
 
 -- query
 SELECT window, COUNT(1) FROM purchases GROUP BY window(ts, '9 seconds', '3 seconds', '1 second');
@@ -28,7 +28,7 @@ SELECT window, COUNT(1) FROM purchases GROUP BY window(ts, '9 seconds', '3 secon
 --   finish named_struct('start', window_start, 'end', window_end)
 --   finish a0
 -- log
-SELECT __headrace_window AS `window`, COUNT(1) AS `count(1)` FROM (SELECT *, window(ts, '9 seconds', '3 seconds', '1 second') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY __headrace_window;
+SELECT window, COUNT(1) FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '9 seconds', '3 seconds', '1 second') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY `window`;
 
 -- query
 SELECT window(ts, '10 seconds').start AS s, MAX(price) - MIN(price) AS spread FROM purchases GROUP BY window(ts, '10 seconds');
@@ -39,7 +39,7 @@ SELECT window(ts, '10 seconds').start AS s, MAX(price) - MIN(price) AS spread FR
 --   finish window_start
 --   finish a0 - a1
 -- log
-SELECT __headrace_window.start AS s, MAX(price) - MIN(price) AS spread FROM (SELECT *, window(ts, '10 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY __headrace_window;
+SELECT `window`.start AS s, MAX(price) - MIN(price) AS spread FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '10 seconds') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY `window`;
 
 -- query
 SELECT country, AVG(price) FROM purchases GROUP BY window(ts, '10 seconds'), country HAVING COUNT(*) > 2 AND AVG(price) < 50.5;
@@ -52,7 +52,7 @@ SELECT country, AVG(price) FROM purchases GROUP BY window(ts, '10 seconds'), cou
 --   finish a0
 --   having (a1 > 2 AND a0 < 50.5)
 -- log
-SELECT country, AVG(price) AS `avg(price)` FROM (SELECT *, window(ts, '10 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY __headrace_window, country HAVING COUNT(*) > 2 AND AVG(price) < 50.5;
+SELECT country, AVG(price) FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '10 seconds') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY `window`, country HAVING COUNT(*) > 2 AND AVG(price) < 50.5;
 
 -- query
 SELECT upper(country) AS c, COUNT(country) FROM purchases WHERE level % 2 = 0 GROUP BY window(ts, '10 seconds'), upper(country);
@@ -63,7 +63,7 @@ SELECT upper(country) AS c, COUNT(country) FROM purchases WHERE level % 2 = 0 GR
 --   finish k0
 --   finish a0
 -- log
-SELECT upper(country) AS c, COUNT(country) AS `count(country)` FROM (SELECT *, window(ts, '10 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until AND level % 2 = 0 GROUP BY __headrace_window, upper(country);
+SELECT upper(country) AS c, COUNT(country) FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '10 seconds') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases WHERE level % 2 = 0 GROUP BY `window`, upper(country);
 
 -- query
 SELECT level + 1 AS l, SUM(level) AS s FROM purchases WHERE level < 100 GROUP BY l, window(ts, '10 seconds');
@@ -74,7 +74,7 @@ SELECT level + 1 AS l, SUM(level) AS s FROM purchases WHERE level < 100 GROUP BY
 --   finish k0
 --   finish a0
 -- log
-SELECT level + 1 AS l, SUM(level) AS s FROM (SELECT *, window(ts, '10 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until AND level < 100 GROUP BY level + 1, __headrace_window;
+SELECT level + 1 AS l, SUM(level) AS s FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '10 seconds') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases WHERE level < 100 GROUP BY l, `window`;
 
 -- query
 SELECT country, COUNT(*) FROM purchases GROUP BY 1, window(ts, '20 seconds');
@@ -85,7 +85,7 @@ SELECT country, COUNT(*) FROM purchases GROUP BY 1, window(ts, '20 seconds');
 --   finish k0
 --   finish a0
 -- log
-SELECT country, COUNT(*) AS `count(*)` FROM (SELECT *, window(ts, '20 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY country, __headrace_window;
+SELECT country, COUNT(*) FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '20 seconds') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY 1, `window`;
 
 -- query
 SELECT window(ts, '20 seconds') AS w, w.end, COUNT(*) AS n FROM purchases GROUP BY w HAVING n > 1;
@@ -97,7 +97,7 @@ SELECT window(ts, '20 seconds') AS w, w.end, COUNT(*) AS n FROM purchases GROUP 
 --   finish a0
 --   having (a0 > 1)
 -- log
-SELECT __headrace_window AS w, __headrace_window.`end` AS `end`, COUNT(*) AS n FROM (SELECT *, window(ts, '20 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY __headrace_window HAVING COUNT(*) > 1;
+SELECT `window` AS w, w.end, COUNT(*) AS n FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '20 seconds') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY w HAVING n > 1;
 
 -- query
 SELECT AVG(amount), SUM(amount), MIN(amount), SUM(amount) / COUNT(*) FROM purchases GROUP BY window(ts, '20 seconds');
@@ -112,7 +112,7 @@ SELECT AVG(amount), SUM(amount), MIN(amount), SUM(amount) / COUNT(*) FROM purcha
 --   finish a2
 --   finish a0 / a3
 -- log
-SELECT AVG(amount) AS `avg(amount)`, SUM(amount) AS `sum(amount)`, MIN(amount) AS `min(amount)`, SUM(amount) / COUNT(*) AS `sum(amount) / count(*)` FROM (SELECT *, window(ts, '20 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY __headrace_window;
+SELECT AVG(amount), SUM(amount), MIN(amount), SUM(amount) / COUNT(*) FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '20 seconds') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY `window`;
 
 -- query
 SELECT VARIANCE(price), VAR_POP(price), STD(level), STDDEV_POP(weight), MEAN(level) FROM purchases GROUP BY window(ts, '1 minute');
@@ -129,7 +129,7 @@ SELECT VARIANCE(price), VAR_POP(price), STD(level), STDDEV_POP(weight), MEAN(lev
 --   finish a3
 --   finish a4
 -- log
-SELECT VARIANCE(price) AS `variance(price)`, VAR_POP(price) AS `var_pop(price)`, STD(level) AS `std(level)`, STDDEV_POP(weight) AS `stddev_pop(weight)`, MEAN(level) AS `mean(level)` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY __headrace_window;
+SELECT VARIANCE(price), VAR_POP(price), STD(level), STDDEV_POP(weight), MEAN(level) FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY `window`;
 
 -- query
 SELECT COUNT(*) FILTER (WHERE paid) AS p, SUM(price) FILTER (WHERE country = 'DE' OR level > 3) AS s, count_if(price > 20) AS x FROM purchases GROUP BY window(ts, '1 minute');
@@ -142,7 +142,7 @@ SELECT COUNT(*) FILTER (WHERE paid) AS p, SUM(price) FILTER (WHERE country = 'DE
 --   finish a1
 --   finish a2
 -- log
-SELECT COUNT(*) FILTER(WHERE paid) AS p, SUM(price) FILTER(WHERE country = 'DE' OR level > 3) AS s, count_if(price > 20) AS x FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY __headrace_window;
+SELECT COUNT(*) FILTER (WHERE paid) AS p, SUM(price) FILTER (WHERE country = 'DE' OR level > 3) AS s, count_if(price > 20) AS x FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY `window`;
 
 -- query
 SELECT country, MAX(born), MIN(seen), MAX(country), MIN(paid) FROM purchases GROUP BY country, window(ts, '1 minute');
@@ -159,7 +159,7 @@ SELECT country, MAX(born), MIN(seen), MAX(country), MIN(paid) FROM purchases GRO
 --   finish a2
 --   finish a3
 -- log
-SELECT country, MAX(born) AS `max(born)`, MIN(seen) AS `min(seen)`, MAX(country) AS `max(country)`, MIN(paid) AS `min(paid)` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY country, __headrace_window;
+SELECT country, MAX(born), MIN(seen), MAX(country), MIN(paid) FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY country, `window`;
 
 -- query
 SELECT p.country, SUM(p.price) * 2 AS d FROM purchases AS p WHERE p.country IN ('DE', 'FR') GROUP BY p.country, window(p.ts, '1 minute');
@@ -170,7 +170,7 @@ SELECT p.country, SUM(p.price) * 2 AS d FROM purchases AS p WHERE p.country IN (
 --   finish k0
 --   finish a0 * 2
 -- log
-SELECT country, SUM(price) * 2 AS d FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until AND (country IN ('DE', 'FR')) GROUP BY country, __headrace_window;
+SELECT p.country, SUM(p.price) * 2 AS d FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS p WHERE p.country IN ('DE', 'FR') GROUP BY p.country, `window`;
 
 -- query
 SELECT COUNT(address), COUNT(raw) FROM purchases GROUP BY window(ts, '1 minute');
@@ -181,7 +181,7 @@ SELECT COUNT(address), COUNT(raw) FROM purchases GROUP BY window(ts, '1 minute')
 --   finish a0
 --   finish a1
 -- log
-SELECT COUNT(address) AS `count(address)`, COUNT(raw) AS `count(raw)` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY __headrace_window;
+SELECT COUNT(address), COUNT(raw) FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY `window`;
 
 -- query
 SELECT SUM(100 / level) AS r FROM purchases WHERE level <> 0 GROUP BY window(ts, '1 minute');
@@ -190,7 +190,7 @@ SELECT SUM(100 / level) AS r FROM purchases WHERE level <> 0 GROUP BY window(ts,
 --   a0 = sum({CASE WHEN level <> 0 THEN 100 / level END}: double): double
 --   finish a0
 -- log
-SELECT SUM(100 / level) AS r FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until AND level <> 0 GROUP BY __headrace_window;
+SELECT SUM(100 / level) AS r FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases WHERE level <> 0 GROUP BY `window`;
 
 -- query
 SELECT SUM(100 / level) FILTER (WHERE level <> 0) AS r FROM purchases GROUP BY window(ts, '1 minute');
@@ -199,7 +199,7 @@ SELECT SUM(100 / level) FILTER (WHERE level <> 0) AS r FROM purchases GROUP BY w
 --   a0 = sum({CASE WHEN level <> 0 THEN 100 / level END}: double): double filter not level = 0
 --   finish a0
 -- log
-SELECT SUM(100 / level) FILTER(WHERE level <> 0) AS r FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY __headrace_window;
+SELECT SUM(100 / level) FILTER (WHERE level <> 0) AS r FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY `window`;
 
 -- query
 SELECT CASE WHEN price > 20 THEN 'high' ELSE 'low' END AS band, COUNT(*) FROM purchases GROUP BY 1, window(ts, '1 minute');
@@ -210,7 +210,7 @@ SELECT CASE WHEN price > 20 THEN 'high' ELSE 'low' END AS band, COUNT(*) FROM pu
 --   finish k0
 --   finish a0
 -- log
-SELECT CASE WHEN price > 20 THEN 'high' ELSE 'low' END AS band, COUNT(*) AS `count(*)` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY CASE WHEN price > 20 THEN 'high' ELSE 'low' END, __headrace_window;
+SELECT CASE WHEN price > 20 THEN 'high' ELSE 'low' END AS band, COUNT(*) FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY 1, `window`;
 
 -- query
 SELECT country, level, SUM(price) + level AS x FROM purchases GROUP BY country, level, window(ts, '30 seconds');
@@ -223,7 +223,7 @@ SELECT country, level, SUM(price) + level AS x FROM purchases GROUP BY country, 
 --   finish k1
 --   finish a0 + k1
 -- log
-SELECT country, level, SUM(price) + level AS x FROM (SELECT *, window(ts, '30 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY country, level, __headrace_window;
+SELECT country, level, SUM(price) + level AS x FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '30 seconds') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY country, level, `window`;
 
 -- query
 SELECT country, SUM(level) AS level FROM purchases GROUP BY country, window(ts, '30 seconds') HAVING level > 30 OR MAX(level) < 7;
@@ -236,4 +236,4 @@ SELECT country, SUM(level) AS level FROM purchases GROUP BY country, window(ts, 
 --   finish a0
 --   having (a0 > 30 OR a1 < 7)
 -- log
-SELECT country, SUM(level) AS level FROM (SELECT *, window(ts, '30 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY country, __headrace_window HAVING (SUM(level) > 30 OR MAX(level) < 7);
+SELECT country, SUM(level) AS level FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '30 seconds') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY country, `window` HAVING level > 30 OR MAX(level) < 7;

@@ -11,7 +11,7 @@ SELECT gemPackID, SUM(price) FROM purchases [RANGE 10 SECONDS SLIDE 5 SECONDS] W
 -- plain
 SELECT window.start AS window_start, window.`end` AS window_end, gemPackID, SUM(price) FROM purchases WHERE price > 3 GROUP BY window(ts, '10 seconds', '5 seconds'), gemPackID;
 -- log
-SELECT __headrace_window.start AS window_start, __headrace_window.`end` AS window_end, gemPackID, SUM(price) AS `sum(price)` FROM (SELECT *, window(ts, '10 seconds', '5 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until AND price > 3 GROUP BY __headrace_window, gemPackID;
+SELECT purchases.`window`.start AS window_start, purchases.`window`.end AS window_end, gemPackID, SUM(price) FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '10 seconds', '5 seconds') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases  WHERE price > 3 GROUP BY purchases.`window`, gemPackID;
 
 -- query
 SELECT SUM(price) AS s, COUNT(*) FROM purchases [RANGE 10 SECONDS SLICE 5 SECONDS] AS p;
@@ -26,7 +26,7 @@ SELECT SUM(price) AS s, COUNT(*) FROM purchases [RANGE 10 SECONDS SLICE 5 SECOND
 -- plain
 SELECT window.start AS window_start, window.`end` AS window_end, SUM(price) AS s, COUNT(*) FROM purchases GROUP BY window(ts, '10 seconds', '5 seconds');
 -- log
-SELECT __headrace_window.start AS window_start, __headrace_window.`end` AS window_end, SUM(price) AS s, COUNT(*) AS `count(*)` FROM (SELECT *, window(ts, '10 seconds', '5 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY __headrace_window;
+SELECT p.`window`.start AS window_start, p.`window`.end AS window_end, SUM(price) AS s, COUNT(*) FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '10 seconds', '5 seconds') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until)  AS p GROUP BY p.`window` ;
 
 -- query
 SELECT COUNT(DISTINCT country) AS n FROM purchases [RANGE 1 MINUTE];
@@ -34,7 +34,7 @@ SELECT COUNT(DISTINCT country) AS n FROM purchases [RANGE 1 MINUTE];
 -- plain
 SELECT window.start AS window_start, window.`end` AS window_end, COUNT(DISTINCT country) AS n FROM purchases GROUP BY window(ts, '1 minute');
 -- log
-SELECT __headrace_window.start AS window_start, __headrace_window.`end` AS window_end, COUNT(DISTINCT country) AS n FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY __headrace_window;
+SELECT purchases.`window`.start AS window_start, purchases.`window`.end AS window_end, COUNT(DISTINCT country) AS n FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases  GROUP BY purchases.`window` ;
 
 -- query
 SELECT country, price FROM purchases [RANGE 20 SECONDS] WHERE price > 20;
@@ -42,7 +42,7 @@ SELECT country, price FROM purchases [RANGE 20 SECONDS] WHERE price > 20;
 -- plain
 SELECT __headrace_window.start AS window_start, __headrace_window.end AS window_end, country, price FROM (SELECT *, window(ts, '20 seconds') AS __headrace_window FROM purchases) AS t WHERE (price > 20);
 -- log
-SELECT __headrace_window.start AS window_start, __headrace_window.end AS window_end, country, price FROM (SELECT *, window(ts, '20 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until AND (price > 20);
+SELECT purchases.`window`.start AS window_start, purchases.`window`.end AS window_end, country, price FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '20 seconds') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases  WHERE price > 20;
 
 -- query
 SELECT DISTINCT country FROM purchases [RANGE 20 SECONDS];
@@ -50,7 +50,7 @@ SELECT DISTINCT country FROM purchases [RANGE 20 SECONDS];
 -- plain
 SELECT DISTINCT __headrace_window.start AS window_start, __headrace_window.end AS window_end, country FROM (SELECT *, window(ts, '20 seconds') AS __headrace_window FROM purchases) AS t;
 -- log
-SELECT DISTINCT __headrace_window.start AS window_start, __headrace_window.end AS window_end, country FROM (SELECT *, window(ts, '20 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until;
+SELECT DISTINCT purchases.`window`.start AS window_start, purchases.`window`.end AS window_end, country FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '20 seconds') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases ;
 
 -- query
 SELECT * FROM (SELECT country, price, userID, ROW_NUMBER() OVER (PARTITION BY country ORDER BY price DESC, userID) AS rank FROM purchases [RANGE 30 SECONDS SLIDE 15 SECONDS]) WHERE rank <= 2;

@@ -2,46 +2,46 @@
 SELECT country, COUNT(DISTINCT userID) FROM purchases GROUP BY country, window(ts, '1 minute');
 --   fallback per window('1 minute'): COUNT(DISTINCT ...) needs all values of a group
 -- log
-SELECT country, COUNT(DISTINCT userID) AS `count(distinct userid)` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY country, __headrace_window;
+SELECT country, COUNT(DISTINCT userID) FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY country, `window`;
 
 -- query
 SELECT percentile(price, 0.5) AS m, collect_set(country) IS NOT NULL AS c FROM purchases GROUP BY window(ts, '1 minute');
 --   fallback per window('1 minute'): percentile() has no shared form
 -- log
-SELECT percentile(price, 0.5) AS m, collect_set(country) IS NOT NULL AS c FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY __headrace_window;
+SELECT percentile(price, 0.5) AS m, collect_set(country) IS NOT NULL AS c FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY `window`;
 
 -- query
 SELECT MAX(big), SUM(big) FROM purchases GROUP BY window(ts, '1 minute');
 --   fallback per window('1 minute'): max() over decimal(30,2) does not fit 64 bits
 -- log
-SELECT MAX(big) AS `max(big)`, SUM(big) AS `sum(big)` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY __headrace_window;
+SELECT MAX(big), SUM(big) FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY `window`;
 
 -- query
 SELECT address, COUNT(*) FROM purchases GROUP BY address, window(ts, '1 minute');
 --   fallback per window('1 minute'): the key address is of type struct<city:string,zip:int>
 -- log
-SELECT address, COUNT(*) AS `count(*)` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY address, __headrace_window;
+SELECT address, COUNT(*) FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY address, `window`;
 
 -- query
 SELECT country, COUNT(*) FROM purchases GROUP BY window(ts, '1 minute'), ROLLUP (country);
 --   fallback per window('1 minute'): grouping sets have no shared form
 -- log
-SELECT country, COUNT(*) AS `count(*)` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY __headrace_window, ROLLUP (country);
+SELECT country, COUNT(*) FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY `window`, ROLLUP (country);
 
 -- query
 SELECT hour(window.start) AS h, COUNT(*) FROM purchases GROUP BY window(ts, '1 minute'), hour(window(ts, '1 minute').start);
 --   fallback per window('1 minute'): the key hour(__headrace_window.start) is computed from the window
 -- log
-SELECT hour(__headrace_window.start) AS h, COUNT(*) AS `count(*)` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY __headrace_window, hour(__headrace_window.start);
+SELECT hour(window.start) AS h, COUNT(*) FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY `window`, hour(`window`.start);
 
 -- query
 SELECT address, price FROM purchases WHERE price > 10;
 --   fallback per epoch: the column address is of type struct<city:string,zip:int>
 -- log
-SELECT address, price FROM __headrace_log WHERE price > 10;
+SELECT address, price FROM (SELECT * EXCEPT (__headrace_closed) FROM __headrace_log) AS purchases WHERE price > 10;
 
 -- query
 SELECT country, window(ts, '10 seconds').start AS s FROM purchases;
 --   fallback per epoch: window() without aggregation has no shared form
 -- log
-SELECT country, __headrace_window.start AS s FROM (SELECT *, window(ts, '10 seconds') AS __headrace_window FROM __headrace_log) AS t;
+SELECT country, window(ts, '10 seconds').start AS s FROM (SELECT * EXCEPT (__headrace_closed) FROM __headrace_log) AS purchases;

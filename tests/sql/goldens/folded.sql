@@ -8,7 +8,7 @@ SELECT country, w.start AS hour, n FROM (SELECT country, window(ts, '1 hour') AS
 --   finish window_start
 --   finish a0
 -- log
-SELECT country, __headrace_window.start AS hour, COUNT(*) AS n FROM (SELECT *, window(ts, '1 hour') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY country, __headrace_window;
+SELECT country, w.start AS hour, n FROM (SELECT country, `window` AS w, COUNT(*) AS n FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 hour') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY country, `window`);
 
 -- query
 SELECT upper(c) AS u, n * 2 AS m FROM (SELECT country AS c, COUNT(*) AS n, window(ts, '20 seconds') AS w FROM purchases WHERE price > 5 GROUP BY 1, 3) WHERE n > 1 AND w.start >= '2024-01-01';
@@ -20,7 +20,7 @@ SELECT upper(c) AS u, n * 2 AS m FROM (SELECT country AS c, COUNT(*) AS n, windo
 --   finish a0 * 2
 --   having (a0 > 1 AND window_start >= '2024-01-01')
 -- log
-SELECT upper(country) AS u, COUNT(*) * 2 AS m FROM (SELECT *, window(ts, '20 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until AND price > 5 GROUP BY country, __headrace_window HAVING COUNT(*) > 1 AND __headrace_window.start >= '2024-01-01';
+SELECT upper(c) AS u, n * 2 AS m FROM (SELECT country AS c, COUNT(*) AS n, `window` AS w FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '20 seconds') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases WHERE price > 5 GROUP BY 1, 3) WHERE n > 1 AND w.start >= '2024-01-01';
 
 -- query
 SELECT c, SUM(p) FROM (SELECT country AS c, price * 2 AS p, ts FROM purchases WHERE paid) WHERE p > 20 GROUP BY c, window(ts, '30 seconds');
@@ -31,4 +31,4 @@ SELECT c, SUM(p) FROM (SELECT country AS c, price * 2 AS p, ts FROM purchases WH
 --   finish k0
 --   finish a0
 -- log
-SELECT country AS c, SUM((price * 2)) AS `sum(p)` FROM (SELECT *, window(ts, '30 seconds') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until AND paid AND (price * 2) > 20 GROUP BY country, __headrace_window;
+SELECT c, SUM(p) FROM (SELECT country AS c, price * 2 AS p, ts , `window` FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '30 seconds') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases WHERE paid) WHERE p > 20 GROUP BY c, `window`;

@@ -14,7 +14,7 @@ SELECT * EXCEPT (address, raw) FROM purchases WHERE price > 3 AND level BETWEEN 
 --   big: decimal(30,2)
 --   ts: timestamp
 -- log
-SELECT userID, gemPackID, price, amount, country, level, born, paid, weight, seen, big, ts FROM __headrace_log WHERE price > 3 AND level BETWEEN 2 AND 5;
+SELECT * EXCEPT (address, raw) FROM (SELECT * EXCEPT (__headrace_closed) FROM __headrace_log) AS purchases WHERE price > 3 AND level BETWEEN 2 AND 5;
 
 -- query
 SELECT userID, price * 2 AS twice FROM purchases WHERE country LIKE 'D%' AND price >= 10;
@@ -22,13 +22,13 @@ SELECT userID, price * 2 AS twice FROM purchases WHERE country LIKE 'D%' AND pri
 --   userID: bigint
 --   {price * 2}: double
 -- log
-SELECT userID, price * 2 AS twice FROM __headrace_log WHERE country LIKE 'D%' AND price >= 10;
+SELECT userID, price * 2 AS twice FROM (SELECT * EXCEPT (__headrace_closed) FROM __headrace_log) AS purchases WHERE country LIKE 'D%' AND price >= 10;
 
 -- query
 SELECT 100 / level AS r, address.city FROM purchases WHERE level > 0 AND address.zip > 3;
 --   fallback per epoch: the column city is of type struct<city:string,zip:int>
 -- log
-SELECT 100 / level AS r, address.city AS city FROM __headrace_log WHERE level > 0 AND address.zip > 3;
+SELECT 100 / level AS r, address.city FROM (SELECT * EXCEPT (__headrace_closed) FROM __headrace_log) AS purchases WHERE level > 0 AND address.zip > 3;
 
 -- query
 SELECT PRICE, Country AS c FROM Purchases WHERE NOT (PAID OR level IS NULL);
@@ -36,7 +36,7 @@ SELECT PRICE, Country AS c FROM Purchases WHERE NOT (PAID OR level IS NULL);
 --   price: double
 --   country: string
 -- log
-SELECT price AS PRICE, country AS c FROM __headrace_log WHERE (NOT (paid OR level IS NULL));
+SELECT PRICE, Country AS c FROM (SELECT * EXCEPT (__headrace_closed) FROM __headrace_log) AS Purchases WHERE NOT (PAID OR level IS NULL);
 
 -- query
 SELECT c, p + 1 AS q FROM (SELECT country AS c, price AS p, level FROM purchases WHERE paid) AS s WHERE s.p > 10 AND level > 1;
@@ -44,7 +44,7 @@ SELECT c, p + 1 AS q FROM (SELECT country AS c, price AS p, level FROM purchases
 --   country: string
 --   {price + 1}: double
 -- log
-SELECT country AS c, price + 1 AS q FROM __headrace_log WHERE paid AND price > 10 AND level > 1;
+SELECT c, p + 1 AS q FROM (SELECT country AS c, price AS p, level FROM (SELECT * EXCEPT (__headrace_closed) FROM __headrace_log) AS purchases WHERE paid) AS s WHERE s.p > 10 AND level > 1;
 
 -- query
 WITH dear AS (SELECT * FROM purchases WHERE price > 20) SELECT userID, born FROM dear WHERE born >= '1990-01-01';
@@ -52,7 +52,7 @@ WITH dear AS (SELECT * FROM purchases WHERE price > 20) SELECT userID, born FROM
 --   userID: bigint
 --   born: date
 -- log
-SELECT userID, born FROM __headrace_log WHERE price > 20 AND born >= '1990-01-01';
+WITH dear AS (SELECT * FROM (SELECT * EXCEPT (__headrace_closed) FROM __headrace_log) AS purchases WHERE price > 20) SELECT userID, born FROM dear WHERE born >= '1990-01-01';
 
 -- query
 SELECT price * 2 AS a, a + 1 AS b FROM purchases WHERE seen > TIMESTAMP_NTZ '2024-01-01 00:00:10';
@@ -60,11 +60,11 @@ SELECT price * 2 AS a, a + 1 AS b FROM purchases WHERE seen > TIMESTAMP_NTZ '202
 --   {price * 2}: double
 --   {(price * 2) + 1}: double
 -- log
-SELECT price * 2 AS a, (price * 2) + 1 AS b FROM __headrace_log WHERE seen > TIMESTAMP_NTZ '2024-01-01 00:00:10';
+SELECT price * 2 AS a, a + 1 AS b FROM (SELECT * EXCEPT (__headrace_closed) FROM __headrace_log) AS purchases WHERE seen > TIMESTAMP_NTZ '2024-01-01 00:00:10';
 
 -- query
 SELECT userID FROM purchases WHERE country = 'it''s' OR country <=> NULL OR level <> 3;
 --   projection where (country = "it's" or country is null or not level = 3)
 --   userID: bigint
 -- log
-SELECT userID FROM __headrace_log WHERE (country = 'it''s' OR country <=> NULL OR level <> 3);
+SELECT userID FROM (SELECT * EXCEPT (__headrace_closed) FROM __headrace_log) AS purchases WHERE country = 'it''s' OR country <=> NULL OR level <> 3;

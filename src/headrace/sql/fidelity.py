@@ -1,0 +1,57 @@
+"""The text that runs means what was written: Spark's own reading of both decides.
+
+We read a text with sqlglot, and what we made of it runs as pieces of text that Spark reads again. Before a shape is
+used, Spark's parser reads the text as it was written and as we would write it. Where the two readings differ, we have
+misunderstood something, and nothing that is derived from our tree may run: the query runs as its own text, by plain
+Spark, or is refused. `docs/decisions/0018-the-text-that-was-written.md` has the reasons.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from headrace.model.errors import SqlError
+from headrace.sql import errors
+from headrace.sql.analysis import Analyzer
+from headrace.sql.binding import FallbackShape, Shape
+from headrace.sql.dialect import render
+from headrace.sql.lexer import Lexed
+from headrace.sql.original import original_log
+from headrace.sql.shape import Lifted
+from headrace.sql.templates import Template
+
+
+def render_again(tree: exp.Expr, lifted: Lifted) -> str:
+    """The whole text as we read it; `tree` has its literals marked and nothing resolved yet."""
+    return Template.of(render(tree)).fill(lifted.literals, "")
+
+
+def faithful(
+    shape: Shape, select: exp.Select, lexed: Lexed, lifted: Lifted, rendered: str, analyzer: Analyzer
+) -> Shape:
+    """`shape` with the query's own text over the log where there is one, and as a fallback if we misread the text.
+
+    Raises SqlError if we misread it and it cannot run as it is.
+    """
+    session = any(call.session for call in shape.calls) or any(b.session for b in lexed.brackets)
+    log = original_log(select, lexed, lifted, shape.streams, windowed=shape.windowed, session=session)
+    difference = analyzer.difference(lexed.unbracketed, rendered)
+    if difference is None:
+        return shape if log is None else replace(shape, log=log, verbatim=True)
+    if log is None or lexed.brackets:
+        raise errors.misread(difference)
+    reason = "Headrace does not read this text as Spark does"
+    return replace(
+        shape, body=FallbackShape(reason), where=None, ordered=None, plain=None, log=log, verbatim=True
+    )
+
+
+def or_misread(error: SqlError, lexed: Lexed, rendered: str, analyzer: Analyzer) -> SqlError:
+    """What to raise for a text that was refused: that we misread it, if we did, else `error`."""
+    try:
+        difference = analyzer.difference(lexed.unbracketed, rendered)
+    except SqlError:
+        return error
+    return error if difference is None else errors.misread(difference)
