@@ -37,7 +37,7 @@ def faithful(
     """
     session = any(call.session for call in shape.calls) or any(b.session for b in lexed.brackets)
     log = original_log(select, lexed, lifted, shape.streams, windowed=shape.windowed, session=session)
-    difference = analyzer.difference(lexed.unbracketed, rendered)
+    difference = _difference(lexed, rendered, analyzer)
     if difference is None:
         return shape if log is None else replace(shape, log=log, verbatim=True)
     if log is None or lexed.brackets:
@@ -51,7 +51,13 @@ def faithful(
 def or_misread(error: SqlError, lexed: Lexed, rendered: str, analyzer: Analyzer) -> SqlError:
     """What to raise for a text that was refused: that we misread it, if we did, else `error`."""
     try:
-        difference = analyzer.difference(lexed.unbracketed, rendered)
+        difference = _difference(lexed, rendered, analyzer)
     except SqlError:
         return error
     return error if difference is None else errors.misread(difference)
+
+
+def _difference(lexed: Lexed, rendered: str, analyzer: Analyzer) -> str | None:
+    """As `Analyzer.difference`, which is not asked when both texts are the same to the letter."""
+    original = lexed.unbracketed
+    return None if original == rendered else analyzer.difference(original, rendered)

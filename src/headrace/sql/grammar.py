@@ -255,8 +255,19 @@ class HeadraceParser(SparkParser):
                 return self.expression(kind(this=self._parse_unary()))
         this = self._parse_typed_literal() or self._parse_type()
         while this is not None and self._match(TokenType.COLLATE):
-            this = self.expression(exp.Collate(this=this, expression=self._parse_column()))
+            this = self.expression(exp.Collate(this=this, expression=self._parse_collation()))
         return this
+
+    def _parse_collation(self) -> exp.Var:
+        """The name after COLLATE, which is no column."""
+        words = []
+        while True:
+            word = self._advance_any()
+            words.append(
+                f"`{self._prev.text}`" if self._prev.token_type is TokenType.IDENTIFIER else self._prev.text
+            )
+            if word is None or not self._match(TokenType.DOT):
+                return exp.Var(this=".".join(words))
 
     # literals
 

@@ -1,0 +1,120 @@
+# ruff: noqa: E501 - a query stays on one line
+"""A text that we misread never runs as we read it; and what the text over the log is."""
+
+from __future__ import annotations
+
+import pytest
+from sql_fakes import PURCHASES, STREAMS, FakeAnalyzer
+
+from headrace.model.errors import SqlError
+from headrace.model.query import Fallback, QueryPlan, Stream, StreamName
+from headrace.model.types import Column, SqlType
+from headrace.model.window import Window
+from headrace.sql import ShapeCache, parse_query
+
+
+class _Differing(FakeAnalyzer):
+    """Spark reads another thing in every text that is not written as we would write it."""
+
+    def difference(self, original: str, rendered: str) -> str | None:
+        return "Spark reads a where a rendering has b"
+
+
+def _plan(text: str) -> QueryPlan:
+    return parse_query(text, STREAMS, FakeAnalyzer())
+
+
+def test_a_text_that_we_misread_runs_as_it_is_written() -> None:
+    text = "select country, SUM(price) FROM purchases WHERE level > {} GROUP BY country, window(ts, '{} seconds')"
+    cache = ShapeCache(_Differing())
+    for level, seconds in ((3, 10), (4, 20)):
+        plan = parse_query(text.format(level, seconds), STREAMS, cache)
+        assert isinstance(plan.body, Fallback) and "does not read" in plan.body.reason
+        assert plan.window == Window(seconds * 1_000_000, seconds * 1_000_000)
+        assert plan.verbatim
+        assert plan.log_sql.startswith("select country, SUM(price) FROM (SELECT")
+        assert plan.log_sql.endswith(f"AS purchases WHERE level > {level} GROUP BY country, `window`")
+        assert f"window(ts, '{seconds} seconds')" in plan.log_sql
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select country, COUNT(*) FROM purchases [RANGE 10 SECONDS] GROUP BY country",
+        "select COUNT(*) FROM purchases GROUP BY session_window(ts, '5 seconds')",
+        "select nothing FROM purchases",
+    ],
+)
+def test_a_text_that_we_misread_and_that_cannot_run_as_it_is_is_refused(text: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        parse_query(text, STREAMS, _Differing())
+    assert caught.value.code == "MISREAD"
+    assert "Spark reads a" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "log"),
+    [
+        (
+            "SELECT /* all */ * FROM purchases -- end",
+            "SELECT /* all */ * FROM {tuples} AS purchases",
+        ),
+        (
+            "SELECT window, count(*), level * 2 AS d FROM Purchases p GROUP BY WINDOW (p.ts, '10 seconds'), level*2",
+            "SELECT window, count(*), level * 2 AS d FROM {windows} p GROUP BY `window`, level*2",
+        ),
+        (
+            "SELECT c, SUM(p) FROM (SELECT country AS c, price p, ts FROM purchases) GROUP BY c, window(ts, '10 seconds')",
+            "SELECT c, SUM(p) FROM (SELECT country AS c, price p, ts , `window` FROM {windows} AS purchases) GROUP BY c, `window`",
+        ),
+        (
+            "WITH d AS (SELECT p.*, 1 AS one FROM purchases AS p) SELECT COUNT(*) FROM d GROUP BY window(ts, '10 seconds')",
+            "WITH d AS (SELECT p.* EXCEPT (`window`), 1 AS one , `window` FROM {windows} AS p) SELECT COUNT(*) FROM d GROUP BY `window`",
+        ),
+        (
+            "SELECT SUM(price) FROM (SELECT * EXCEPT (raw) FROM purchases) GROUP BY window(ts, '10 seconds')",
+            "SELECT SUM(price) FROM (SELECT * EXCEPT (`window`, raw) , `window` FROM {windows} AS purchases) GROUP BY `window`",
+        ),
+        (
+            "SELECT country, window(ts, '10 seconds').start AS s FROM purchases",
+            "SELECT country, window(ts, '10 seconds').start AS s FROM {tuples} AS purchases",
+        ),
+        (
+            "SELECT COUNT(*) AS n FROM purchases [RANGE 10 SECONDS] WHERE level > 3 HAVING n > 1",
+            "SELECT purchases.`window`.start AS window_start, purchases.`window`.end AS window_end, COUNT(*) AS n FROM {windows} AS purchases  WHERE level > 3  GROUP BY purchases.`window` HAVING n > 1",
+        ),
+    ],
+)  # fmt: skip
+def test_the_log_is_read_by_the_text_that_was_written(text: str, log: str) -> None:
+    end = "unix_micros(CAST(__headrace_window.end AS TIMESTAMP))"
+    windows = (
+        "(SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, "
+        "window(ts, '10 seconds') AS __headrace_window FROM __headrace_log) WHERE "
+        f"{end} > __headrace_closed AND {end} > :after AND {end} <= :until)"
+    )
+    tuples = "(SELECT * EXCEPT (__headrace_closed) FROM __headrace_log)"
+    plan = _plan(text)
+    assert plan.verbatim
+    assert " ".join(plan.log_sql.split()) == " ".join(log.format(windows=windows, tuples=tuples).split())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT COUNT(*) FROM purchases GROUP BY session_window(ts, '5 seconds')",
+        "SELECT struct(*) AS s, window(ts, '10 seconds') AS w FROM purchases GROUP BY ALL",
+        "SELECT country, COUNT(*) FROM purchases [RANGE 10 SECONDS] GROUP BY 1",
+        "SELECT ROW_NUMBER() OVER (ORDER BY price) AS r FROM purchases [RANGE 10 SECONDS]",
+    ],
+)
+def test_what_has_no_text_of_its_own_over_the_log_is_rendered(text: str) -> None:
+    assert not _plan(text).verbatim
+
+
+def test_a_column_named_window_leaves_no_name_for_the_window() -> None:
+    columns = (Column("window", SqlType("int")), *PURCHASES.columns)
+    stream = Stream(StreamName("s"), columns, "ts", 0)
+    plan = parse_query(
+        "SELECT COUNT(*) FROM s GROUP BY window(ts, '1 second')", {"s": stream}, FakeAnalyzer()
+    )
+    assert not plan.verbatim
