@@ -15,6 +15,8 @@ DDL = "k BIGINT, b TINYINT, t STRING, j BOOLEAN, raw BINARY, ts TIMESTAMP"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 EXPRESSIONS = (
+    "k >>> 1",  # before arrays: after the word, Spark itself takes >> for the end of a type
+    "-k >> 1 >>> 2",
     "ts - INTERVAL 1 HOUR 30 MINUTES",
     "ts + INTERVAL 1 HOUR 30 MINUTES * 2",
     "ts - INTERVAL 2 YEARS 3 MONTHS",
@@ -25,8 +27,6 @@ EXPRESSIONS = (
     "-128Y",
     "-32768S + b",
     "-9223372036854775808L",
-    "k >>> 1",
-    "-k >> 1 >>> 2",
     "X '10'",
     "1.50BD * k",
     "'a' 'b' || t",
@@ -57,7 +57,7 @@ CONDITIONS = (
 WINDOWED = (
     "SELECT k & 1 << 2 AS g, max(ts - INTERVAL 1 HOUR 30 MINUTES) AS m FROM s GROUP BY g, window(ts, '20 seconds')",
     "SELECT window.start, sum(array(10, k)[1]) AS n FROM s WHERE t LIKE ANY ('a%', 'b%') "
-    "GROUP BY window(ts, '20 seconds', '10 seconds') HAVING n >>> 1 > 2",
+    "GROUP BY window(ts, '20 seconds', '10 seconds') HAVING n | 1 > 2",
     "SELECT l.k, r.ts - INTERVAL 1 HOUR 30 MINUTES AS e FROM (SELECT *, window(ts, '10 seconds') AS w FROM s) l "
     "JOIN (SELECT *, window(ts, '10 seconds') AS w FROM s) r ON l.w = r.w AND l.k = r.k "
     "AND l.ts - INTERVAL 0 HOURS 5 SECONDS < r.ts",
