@@ -61,7 +61,7 @@ RANK = {name: i for i, names in enumerate(LAYERS) for name in names}
 MAY_IMPORT_SPARK = {
     *("engine", "log", "results", "bench", "cli", "service"),
     *("session", "opening", "options", "sparks", "defining", "handles", "sources"),
-    *("recent", "selecting", "inserting", "portrait"),
+    *("recent", "selecting", "inserting", "portrait", "looking"),
 }
 
 STANDALONE = "workloads"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
+
 from headrace.catalog.queries import QueryEntry
+from headrace.engine.spark import active
 from headrace.explaining import PENDING, cost_lines, query_head, query_lines
 from headrace.facts import FactFinder
-from headrace.model.query import Query, QueryId
+from headrace.model.query import Fallback, Query, QueryId
 from headrace.planner.explain import explain_plan, explain_query
 from headrace.planner.summary import summarize_plan, summarize_query
 from headrace.recent import recent_tuples
-from headrace.selecting import read_select
+from headrace.selecting import analyse, opened_tables, read_select
 from headrace.sharing import Sharing, sharing_of
 from headrace.showing import Text, count
 from headrace.status import QueryStatus, describe_window, status_of, why_empty
@@ -25,6 +29,8 @@ def fact_finder(session: Session) -> FactFinder:
 
 
 def sharing_in(session: Session, entry: QueryEntry) -> Sharing:
+    if not isinstance(entry.query.plan.body, Fallback):
+        return Sharing(shared=True)  # without a look at all the others
     return sharing_of(entry.query.plan, session._group, session.recent_epochs(), session._catalog.entries())
 
 
@@ -57,6 +63,26 @@ def explain_session(session: Session, *, verbose: bool) -> Text:
         return Text(explain_plan(plan))
     names = {int(entry.query.id): entry.query.name for entry in session._catalog.entries()}
     return Text(summarize_plan(plan, names, cost_lines(None, session._group.commit)))
+
+
+def select_in(session: Session, text: str, *, allow_files: bool) -> DataFrame:
+    """The rows of a SELECT over results and recent tuples; nothing is run until they are asked for."""
+    reader = session._reader
+    with session._sparks.lock, active(reader):
+        selecting = read_select(reader, text, allow_files=allow_files)
+        with opened_tables(reader, _tables(session, selecting.names())):
+            return analyse(reader, text, selecting, session._catalog.names())
+
+
+def _tables(session: Session, names: Iterable[str]) -> Iterator[tuple[str, DataFrame]]:
+    """The queries and streams among some names, as relations."""
+    catalog = session._catalog
+    for name in sorted(names):
+        if catalog.has_query(name):
+            yield name, session._results(catalog.entry(name))
+        elif catalog.has_stream(name):
+            recent = recent_tuples(catalog.stream(name), session._sealer, session._arrivals)
+            yield name, recent.frame(session._reader, session._warehouse.root)
 
 
 def status_in(session: Session, entry: QueryEntry) -> QueryStatus:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 NOTE = b"headrace.note"
 
@@ -10,6 +13,7 @@ NOTE = b"headrace.note"
 def with_note(table: pa.Table, note: str | None) -> pa.Table:
     """The table with a note in the metadata of its schema; as it was when there is nothing to say.
 
+    >>> import pyarrow as pa
     >>> note_of(with_note(pa.table({"n": []}), "no epoch has run yet"))
     'no epoch has run yet'
     """

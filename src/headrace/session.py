@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -43,19 +42,17 @@ from headrace.log.folder import FolderIngest
 from headrace.log.ingest import Ingest, open_ingest
 from headrace.log.open import open_log
 from headrace.log.sources import FRAME, Source, as_source, source_from
-from headrace.looking import explain_session, explain_text
+from headrace.looking import explain_session, explain_text, select_in
 from headrace.model.errors import EngineError, HeadraceError, LogError, SqlError
 from headrace.model.plan import SharedPlan
 from headrace.model.query import QueryPlan, Stream
 from headrace.options import Duration, Options
 from headrace.planner.shared import Member, plan_group
 from headrace.portrait import session_html, session_text
-from headrace.recent import RecentTuples, recent_tuples
 from headrace.results.audit import AuditReport, audit_query
 from headrace.results.newest import Newest, newest_rows
 from headrace.results.view import query_frame
 from headrace.running import EpochInfo, Running, Totals, session_closed
-from headrace.selecting import analyse, opened_tables, read_select
 from headrace.showing import Text
 from headrace.sparks import SparkSessions
 from headrace.statements import execute
@@ -166,7 +163,7 @@ class Session:
         given = as_source(source)
         ingest = self._checked_ingest(stream, given)
         self._sealer.create_stream(stream, given.describe())
-        if self._catalog.knew_stream(stream.name):
+        if self._catalog.stream_ended(stream.name) is not None:
             # what a dropped stream of this name had read is forgotten only now
             ingest = self._checked_ingest(stream, given)
         running.feeds.add(stream.name, ingest)
@@ -286,22 +283,7 @@ class Session:
     def select(self, text: str, *, allow_files: bool = False) -> DataFrame:
         """Spark SQL over results and recent tuples: every query and every stream is a table of its own name."""
         self._check_open()
-        reader = self._reader
-        with self._sparks.lock, active(reader):
-            selecting = read_select(reader, text, allow_files=allow_files)
-            with opened_tables(reader, self._tables(selecting.names())):
-                return analyse(reader, text, selecting, self._catalog.names())
-
-    def _tables(self, names: Iterable[str]) -> Iterator[tuple[str, DataFrame]]:
-        """The queries and streams among some names, as relations."""
-        for name in sorted(names):
-            if self._catalog.has_query(name):
-                yield name, self._results(self._catalog.entry(name))
-            elif self._catalog.has_stream(name):
-                yield name, self._recent(self._catalog.stream(name)).frame(self._reader, self._warehouse.root)
-
-    def _recent(self, stream: Stream) -> RecentTuples:
-        return recent_tuples(stream, self._sealer, self._arrivals)
+        return select_in(self, text, allow_files=allow_files)
 
     # running
 

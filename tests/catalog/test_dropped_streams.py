@@ -60,8 +60,19 @@ def test_a_drop_is_durable_and_older_epochs_know_the_stream(log: Opened) -> None
     assert again.catalog.streams(0) == (PURCHASES,)
     assert again.catalog.stream("purchases", 0) == PURCHASES
     assert again.catalog.entry("spend").last_epoch == 1, "the query ended no later than its stream"
+    last = again.sealer.epoch(1)
+    assert last.closed_us(["purchases"]) == 5 - 10, (
+        "in its last epoch it is known how far its windows had closed"
+    )
     with pytest.raises(CatalogError, match="STREAM_NOT_FOUND"):
-        again.catalog.stream("purchases", 1)
+        again.catalog.stream("purchases", 2)
+
+
+def test_a_stream_that_no_epoch_saw_leaves_nothing(log: Opened) -> None:
+    log.sealer.drop_stream("purchases")
+    log.sealer.create_stream(OTHER)
+    step(log)
+    assert log.catalog.streams() == (OTHER,) == log.catalog.streams(int(log.sealer.latest.id) + 1)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -91,7 +102,7 @@ def test_another_stream_of_the_name_starts_anew(log: Opened, restart: bool) -> N
     assert (part.closed_us, part.watermark_us, part.rows) == (NEVER_US, 90, 1)
     assert log.catalog.stream("purchases") == OTHER
     assert log.catalog.stream("purchases", 0) == PURCHASES
-    assert log.catalog.stream("purchases", int(gone.id) + 1) == OTHER
+    assert log.catalog.stream("purchases", int(gone.id)) == OTHER
     assert [chunk.max_us for chunk in recent_tuples(OTHER, log.sealer, log.arrivals).chunks] == [90]
 
 

@@ -14,6 +14,7 @@ from headrace.cli import tables
 from headrace.cli.main import COMMANDS, cli
 from headrace.health import SourceHealth, SourceState
 from headrace.model.errors import HeadraceWarning, SqlError
+from headrace.notes import with_note
 
 ROWS = pa.table({"country": ["US", None], "spend": [1.5, 20.0]})
 
@@ -263,6 +264,19 @@ def test_explain_by_name_and_all(run, session):
     session.infos = {"spend": Info("spend")}
     assert run("explain", "spend").stdout == "plan of spend\n"
     assert run("explain", "--all").stdout == "the whole plan\n"
+    session.answers = {"EXPLAIN VERBOSE `spend`": "all of it", "EXPLAIN VERBOSE": "lanes"}
+    assert run("explain", "--verbose", "spend").stdout == "all of it\n"
+    assert run("explain", "--verbose", "--all").stdout == "lanes\n"
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+def test_an_empty_table_says_why_beside_its_rows(run, session, form):
+    session.answers = {"SELECT 1": with_note(pa.table({"n": pa.array([], pa.int64())}), "no epoch has run")}
+    result = run("sql", "--format", form, "-e", "SELECT 1")
+    assert result.stderr.splitlines()[-1] == "no epoch has run"
+    assert "no epoch" not in result.stdout
+    session.answers = {"SELECT 1": pa.table({"n": [1]})}
+    assert "no epoch" not in run("sql", "--format", form, "-e", "SELECT 1").stderr
 
 
 @pytest.mark.parametrize("command", ["explain", "audit"])

@@ -163,10 +163,10 @@ class Catalog:
         with self._lock:
             return self._streams.has(name)
 
-    def knew_stream(self, name: str) -> bool:
-        """Whether a stream of that name was dropped."""
+    def stream_ended(self, name: str) -> int | None:
+        """The first epoch without the last stream of that name that was dropped; None when none was."""
         with self._lock:
-            return self._streams.knew(name)
+            return self._streams.ended(name)
 
     def source(self, name: str) -> dict[str, Any] | None:
         """The description of a stream's source; None when it is fed by append."""

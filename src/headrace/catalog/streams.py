@@ -97,9 +97,10 @@ class StreamTable:
                     return stream
         return self._find(name).stream
 
-    def knew(self, name: str) -> bool:
-        """Whether a stream of this name was dropped."""
-        return isinstance(name, str) and name.lower() in {stream.name.lower() for stream, _ in self._former}
+    def ended(self, name: str) -> int | None:
+        """The first epoch without the last stream of this name that was dropped; None when none was."""
+        found = [until for stream, until in self._former if stream.name.lower() == name.lower()]
+        return found[-1] if found else None
 
     def has(self, name: str) -> bool:
         return isinstance(name, str) and name.lower() in self._records

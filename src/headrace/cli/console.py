@@ -52,7 +52,8 @@ def spinner(message: str, *, plain: bool = True) -> Iterator[None]:
 def print_error(error: HeadraceError) -> None:
     where = f" (line {error.span[0]}, column {error.span[1]})" if error.span else ""
     text = Text.assemble((error.code, "bold red"), ": ", error.message, (where, "dim"))
-    for label, value, style in (("detail", error.detail, "default"), ("hint", error.hint, "cyan")):
+    said = (("detail", error.detail, "default"), ("hint", error.hint, "cyan"), ("see", error.page, "dim"))
+    for label, value, style in said:
         if value:
             text.append("\n").append(f"  {label}: ", "dim").append(value, style)
     err().print(text, soft_wrap=True)

@@ -33,18 +33,22 @@ def queries(opener: Opener, warehouse: str, state: str | None) -> None:
 @click.command()
 @warehouse_option()
 @click.option("--all", "everything", is_flag=True, help="Explain the whole shared plan.")
+@click.option("--verbose", is_flag=True, help="In the engine's own words: operators, lanes and families.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.pass_obj
-def explain(opener: Opener, warehouse: str, everything: bool, names: tuple[str, ...]) -> None:
-    """Show how queries run: what they share, and the plain Spark SQL they are equal to."""
+def explain(opener: Opener, warehouse: str, everything: bool, verbose: bool, names: tuple[str, ...]) -> None:
+    """Show how queries run: what they share, their windows, watermark and cost, and the plain Spark SQL they equal."""
     need_names(names, everything)
     with reached(opener, warehouse, read_only=True) as session:
         if everything:
-            click.echo(session.explain())
+            click.echo(session.execute("EXPLAIN VERBOSE") if verbose else session.explain())
             return
         known = session.queries()
-        for name in names:
-            click.echo(session.query(known_query(name, known).name).explain())
+        for name in (known_query(name, known).name for name in names):
+            quoted = f"`{name}`"
+            click.echo(
+                session.execute(f"EXPLAIN VERBOSE {quoted}") if verbose else session.query(name).explain()
+            )
 
 
 @click.command()

@@ -16,6 +16,7 @@ from headrace.cli.opening import reached
 from headrace.cli.options import warehouse_option
 from headrace.cli.prompt import prompt
 from headrace.model.errors import HeadraceError
+from headrace.notes import note_of
 from headrace.service.client import RemoteSession
 
 if TYPE_CHECKING:
@@ -51,12 +52,16 @@ def sql(
 
     \b
     CREATE STREAM ...            a named input: columns, event-time column, watermark delay
+    INSERT INTO purchases VALUES (1, 2.5, '2026-01-01 12:00:00')
     CREATE QUERY spend AS SELECT SUM(price) FROM purchases [RANGE 10 SECONDS]
-    DROP QUERY spend
+    SELECT * FROM spend          the rows a query has delivered so far; why, if there are none
+    SELECT * FROM purchases      the recent rows of a stream
+    DESCRIBE spend
+    EXPLAIN spend
     SHOW STREAMS
     SHOW QUERIES
-    EXPLAIN spend
-    SELECT * FROM spend          the rows a query has delivered so far
+    DROP QUERY spend
+    HELP                         all of them, and the grammar of each
 
     While `headrace run` or `headrace serve` is up, the statements go there. Without one, this command opens the
     warehouse itself, and creates it when a statement writes and there is none. A script stops at its first error.
@@ -125,7 +130,11 @@ def _execute(session: Served, text: str) -> str | pa.Table:
 def _print_result(result: str | pa.Table, form: tables.Format, max_rows: int) -> None:
     if isinstance(result, str):
         click.echo(result)
-    elif form is tables.Format.TABLE:
+        return
+    if form is tables.Format.TABLE:
         console.out().print(tables.render_rows(result, max_rows))
     else:
         click.echo(tables.format_rows(result, form), nl=False)
+    note = note_of(result)
+    if note is not None:  # beside the rows, so that other programs read rows only
+        console.err().print(note, style="dim", soft_wrap=True, markup=False)

@@ -93,20 +93,24 @@ class Sealer:
         return self._seal(max_epoch_rows, even_empty=False)
 
     def drop_stream(self, name: str) -> Stream:
-        """End a stream with the newest sealed epoch; refused while live queries read it.
+        """End a stream with the next epoch; refused while live queries read it.
 
-        Query changes so far are flushed, so that a query whose drop was asked for ends with it. What has arrived for
-        the stream and is in no epoch yet is forgotten.
+        Query changes so far are flushed. So a query whose drop was asked for ends in that epoch too, which says how far
+        its windows had closed. What arrives for the stream later is passed over.
         """
         with self._lock:
             self._catalog.flush()
-            return self._catalog.drop_stream(name, 0 if self._latest is None else self._latest.id + 1)
+            return self._catalog.drop_stream(name, self._next_id() + 1)
+
+    def _next_id(self) -> EpochId:
+        return EpochId(0 if self._latest is None else self._latest.id + 1)
 
     def create_stream(self, stream: Stream, source: Mapping[str, Any] | None = None) -> None:
         """Define a stream. One that takes the name of a dropped one inherits nothing: no watermark and no rows."""
         with self._lock:
-            if not self._catalog.has_stream(stream.name) and self._catalog.knew_stream(stream.name):
-                while self._remembers(stream.name):
+            ended = self._catalog.stream_ended(stream.name)
+            if ended is not None and not self._catalog.has_stream(stream.name):
+                while self._next_id() <= ended or self._remembers(stream.name):
                     self._seal(DEFAULT_MAX_EPOCH_ROWS, even_empty=True)
                 self._arrivals.forget(stream.name)
             self._catalog.create_stream(stream, source)
@@ -123,12 +127,12 @@ class Sealer:
             taken = take(self._arrivals.pending(), self._latest, max_epoch_rows)
             if not changelogs and not taken.parts and not even_empty:
                 return None
-            previous, now = self._latest, self._clock.now()
+            now = self._clock.now()
             epoch = Epoch(
-                id=EpochId(0 if previous is None else previous.id + 1),
+                id=self._next_id(),
                 streams=tuple(
                     self._stream_epoch(stream, taken.parts.get(stream.name), now)
-                    for stream in self._catalog.streams()
+                    for stream in self._catalog.streams(self._next_id())
                 ),
                 changes=tuple(change for log in changelogs for change in log.changes),
                 sealed_at=now,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from headrace.model.pages import page_of
+
 
 class HeadraceError(Exception):
     """Base of all errors. `span` is the (line, column) in the SQL text, 1-based, when there is one."""
@@ -30,7 +32,13 @@ class HeadraceError(Exception):
             lines.append(f"  detail: {self.detail}")
         if self.hint:
             lines.append(f"  hint: {self.hint}")
+        lines.append(f"  see: {self.page}")
         return "\n".join(lines)
+
+    @property
+    def page(self) -> str:
+        """The section of a page in `docs/` that has the answer."""
+        return page_of(self.code, self.phase)
 
 
 class SqlError(HeadraceError):

@@ -22,6 +22,7 @@ from headrace.model.errors import (
     SqlError,
     StorageError,
 )
+from headrace.notes import note_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -187,11 +188,12 @@ def _dicts(rows: Any) -> Any:
 
 
 def table_json(table: pa.Table) -> dict[str, Any]:
-    """Names, types and rows of a table; a row is a list, because two columns may have one name."""
+    """Names, types, rows and note of a table; a row is a list, because two columns may have one name."""
     columns = [column.to_pylist() for column in table.columns]
     return {
         "columns": [{"name": field.name, "type": str(field.type)} for field in table.schema],
         "rows": plain(list(zip(*columns, strict=True))),
+        "note": note_of(table),
     }
 
 

@@ -20,6 +20,7 @@ def check_name(name: str, what: str) -> None:
     ...
     headrace.model.errors.CatalogError: BAD_NAME: the query name '../spend' contains '/'
       hint: use letters, digits, spaces, '_' and '-'
+      see: docs/sql.md#names
     """
     problem = _problem(name)
     if problem:
