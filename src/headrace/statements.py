@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from headrace.notes import with_note
 from headrace.portrait import describe_query, describe_stream
 from headrace.results.view import readable
 from headrace.selecting import select_failed
-from headrace.showing import count
+from headrace.showing import count, show_duration
 from headrace.sources import files
 from headrace.sql.statements import (
     CloseStream,
@@ -171,7 +172,8 @@ def show_streams(session: Session) -> pa.Table:
             "stream": [i.name for i in infos],
             "columns": [", ".join(f"{c.name} {c.type.name}" for c in i.columns) for i in infos],
             "event_time": [i.event_time for i in infos],
-            "watermark": [str(i.watermark) for i in infos],
+            "watermark": [show_duration(i.watermark // timedelta(microseconds=1)) for i in infos],
+            "watermark_at": pa.array([i.watermark_time for i in infos], pa.string()),
             "rows": [i.rows for i in infos],
             "late_rows": [i.late_rows for i in infos],
             "closed": [i.closed for i in infos],
