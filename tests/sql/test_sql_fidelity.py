@@ -41,7 +41,7 @@ def test_a_text_that_we_misread_runs_as_it_is_written() -> None:
     "text",
     [
         "select country, COUNT(*) FROM purchases [RANGE 10 SECONDS] GROUP BY country",
-        "select COUNT(*) FROM purchases GROUP BY session_window(ts, '5 seconds')",
+        "select upper(country) AS u, COUNT(*) FROM purchases GROUP BY session_window(ts, '5 seconds'), u",
         "select nothing FROM purchases",
     ],
 )
@@ -101,7 +101,8 @@ def test_the_log_is_read_by_the_text_that_was_written(text: str, log: str) -> No
 @pytest.mark.parametrize(
     "text",
     [
-        "SELECT COUNT(*) FROM purchases GROUP BY session_window(ts, '5 seconds')",
+        "SELECT upper(country) AS u, COUNT(*) FROM purchases GROUP BY session_window(ts, '5 seconds'), u",
+        "SELECT COUNT(*) FROM (SELECT ts FROM purchases) GROUP BY session_window(ts, '5 seconds')",
         "SELECT struct(*) AS s, window(ts, '10 seconds') AS w FROM purchases GROUP BY ALL",
         "SELECT country, COUNT(*) FROM purchases [RANGE 10 SECONDS] GROUP BY 1",
         "SELECT ROW_NUMBER() OVER (ORDER BY price) AS r FROM purchases [RANGE 10 SECONDS]",
@@ -109,6 +110,19 @@ def test_the_log_is_read_by_the_text_that_was_written(text: str, log: str) -> No
 )
 def test_what_has_no_text_of_its_own_over_the_log_is_rendered(text: str) -> None:
     assert not _plan(text).verbatim
+
+
+def test_sessions_are_made_of_the_texts_of_where_and_keys() -> None:
+    text = (
+        "SELECT session_window.end, COUNT(*) FROM purchases p WHERE p.level  > 3 OR paid "
+        "GROUP BY upper( p.country ), session_window(p.ts, '5 seconds') HAVING COUNT(*)>1"
+    )
+    log = _plan(text).log_sql
+    assert "PARTITION BY upper( p.country ), __headrace_session" in log
+    assert "__headrace_closed AND (p.level  > 3 OR paid)) AS p" in log
+    assert log.endswith(
+        ") p WHERE p.level  > 3 OR paid GROUP BY upper( p.country ), `session_window` HAVING COUNT(*)>1"
+    )
 
 
 def test_a_column_named_window_leaves_no_name_for_the_window() -> None:

@@ -6,39 +6,39 @@ relation of its tuples, once per window that is asked for, with the window as a 
 `window(...)` becomes that column. A CQL query gets what its brackets mean: the edges of the window, and groups within
 windows.
 
-None is returned for what has no such form: sessions, analytic functions in CQL, `*` as an argument of a call, ordinals
-in a CQL query's GROUP BY, outer joins in CQL. Then `log_sql` is a rendering.
+The session of a tuple hangs on WHERE and on the other keys, so these are written a second time, in the relation.
+
+None is returned for what has no such form: sessions over subqueries or by the alias of a key, analytic functions in
+CQL, `*` as an argument of a call, ordinals in a CQL query's GROUP BY, outer joins in CQL. Then `log_sql` is a rendering.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from headrace.model.query import CLOSED_COLUMN, WINDOW_COLUMN, Stream, log_relation
-from headrace.sql.dialect import Token, TokenType
+from headrace.sql.dialect import TokenType
+from headrace.sql.edits import EditedText, NoOriginal, start_of
 from headrace.sql.flatten import find_stream, source_of
 from headrace.sql.functions import function_name
 from headrace.sql.lexer import Lexed
 from headrace.sql.names import quote_name
 from headrace.sql.render import LIVE_WINDOWS, windowed_relation
 from headrace.sql.resolve import is_aggregated
+from headrace.sql.sessions import LIVE_SESSIONS, session_relation
 from headrace.sql.shape import Lifted
-from headrace.sql.templates import LONGEST_HOLE, WINDOW_HOLE, Template, literal_hole, side_hole
+from headrace.sql.templates import LONGEST_HOLE, WINDOW_HOLE, Template, side_hole
 from headrace.sql.windows import WINDOW_FUNCTIONS
 
-_WINDOW = "`window`"
+_WINDOW, _SESSION = "`window`", "`session_window`"
 _BEFORE_STAR = frozenset((TokenType.SELECT, TokenType.DISTINCT, TokenType.ALL, TokenType.COMMA))
 _STAR_OPERANDS = _BEFORE_STAR | {TokenType.DOT, TokenType.L_PAREN}
 _TAIL = frozenset((TokenType.GROUP_BY, TokenType.HAVING))
 _OPENING = frozenset((TokenType.L_PAREN, TokenType.L_BRACKET))
 _CLOSING = frozenset((TokenType.R_PAREN, TokenType.R_BRACKET))
-
-
-class NoOriginal(Exception):
-    """The text cannot be run over the log as it is written."""
 
 
 def original_log(
@@ -55,10 +55,11 @@ def original_log(
     `select` is its tree with CTEs inlined. `windowed` says that only the windows of a run count, otherwise all tuples
     do.
     """
-    if session:
-        return None
-    editor = _Editor(lexed, lifted, streams, windowed)
+    editor = _Editor(EditedText(lexed, lifted), streams, windowed)
     try:
+        if session:
+            editor.sessions(select)
+            return editor.text.template()
         editor.relations(select)
         if lexed.brackets:
             editor.brackets(select)
@@ -66,95 +67,29 @@ def original_log(
             editor.window_calls(select)
     except NoOriginal:
         return None
-    return editor.template()
+    return editor.text.template()
 
 
 @dataclass(slots=True)
 class _Editor:
-    lexed: Lexed
-    lifted: Lifted
+    text: EditedText
     streams: Sequence[Stream]
     windowed: bool
-    edits: dict[tuple[int, int], str] = field(default_factory=dict)
-
-    # places in the text
-
-    def _replace(self, start: int, end: int, text: str) -> None:
-        self.edits[start, end] = text
-
-    def _insert(self, place: int, text: str) -> None:
-        self.edits[place, place] = self.edits.get((place, place), "") + text
-
-    @property
-    def _tokens(self) -> list[Token]:
-        return self.lexed.tokens
-
-    def _index(self, start: int | None) -> int:
-        for index, token in enumerate(self._tokens):
-            if token.start == start:
-                return index
-        raise NoOriginal
-
-    def _closing(self, opening: int) -> int:
-        """The index of the parenthesis that closes the one at `opening`."""
-        depth = 0
-        for index in range(opening, len(self._tokens)):
-            kind = self._tokens[index].token_type
-            depth += (kind in _OPENING) - (kind in _CLOSING)
-            if depth == 0:
-                return index
-        raise NoOriginal
-
-    def _clauses(self, select: exp.Select) -> Iterator[tuple[int, TokenType]]:
-        """(index, kind) of the tokens of a SELECT that are in no parentheses within it, after its first."""
-        depth, first = 0, self._index(_start(select))
-        for index in range(first + 1, len(self._tokens)):
-            kind = self._tokens[index].token_type
-            if kind in _CLOSING and depth == 0:
-                return
-            if depth == 0:
-                yield index, kind
-            depth += (kind in _OPENING) - (kind in _CLOSING)
-
-    def _clause(self, select: exp.Select, *kinds: TokenType) -> int | None:
-        return next((index for index, kind in self._clauses(select) if kind in kinds), None)
-
-    def _end(self, select: exp.Select) -> int:
-        """The place after the last token of a SELECT."""
-        first = self._index(_start(select))
-        depth, last = 0, first
-        for index in range(first, len(self._tokens)):
-            kind = self._tokens[index].token_type
-            if kind in _CLOSING and depth == 0:
-                break
-            depth += (kind in _OPENING) - (kind in _CLOSING)
-            last = index
-        return self._after(last)
-
-    def _after(self, index: int) -> int:
-        """The place after a token, and after the bracket that follows it."""
-        place = self._tokens[index].end + 1
-        return next((b.place[1] for b in self.lexed.brackets if b.after == index + 1), place)
 
     # what is replaced
 
     def relations(self, select: exp.Select) -> None:
         """Every stream's name as the relation of its tuples."""
         known = {str(stream.name): stream for stream in self.streams}
-        for bracket in self.lexed.brackets:
-            self._replace(*bracket.place, "")
+        for bracket in self.text.lexed.brackets:
+            self.text.replace(*bracket.place, "")
         for side, table in enumerate(self._tables(select)):
             stream = find_stream(table, known)
-            start, end = (
-                part.meta.get(key) for part, key in ((table.parts[0], "start"), (table.parts[-1], "end"))
-            )
-            if start is None or end is None:
-                raise NoOriginal
-            hole = side_hole(side) if len(self.lexed.brackets) and self._joined(select) else WINDOW_HOLE
+            hole = side_hole(side) if len(self.text.lexed.brackets) and self._joined(select) else WINDOW_HOLE
             text = self._relation(stream, hole)
             if table.args.get("alias") is None:
                 text += f" AS {quote_name(table.name)}"
-            self._replace(start, end + 1, text)
+            self.text.replace(*_span(table), text)
 
     def _tables(self, select: exp.Select) -> list[exp.Table]:
         """The streams in the query, in the order of the text; a CTE that is used twice has its streams once."""
@@ -172,45 +107,43 @@ class _Editor:
 
     def window_calls(self, select: exp.Select) -> None:
         """Every call of `window(...)` as the column, which subqueries pass on and `*` does not show."""
-        selects = {_start(found): found for found in select.find_all(exp.Select)}
+        selects = {start_of(found): found for found in select.find_all(exp.Select)}
         shown: set[int] = set()
         for found in selects.values():
             if not _calls(found):
                 continue
             for call in _calls(found):
-                first = self._index(call.meta.get("start"))
-                last = self._closing(first + 1)
-                self._replace(self._tokens[first].start, self._tokens[last].end + 1, _WINDOW)
+                self._call(call, _WINDOW)
             inner = _source(found)
             while isinstance(inner, exp.Select):
-                shown.add(_start(inner))
+                shown.add(start_of(inner))
                 inner = _source(inner)
         for start in shown:
             self._pass_on(selects[start])
         self._stars(selects, shown)
 
     def _pass_on(self, select: exp.Select) -> None:
-        place = self._clause(select, TokenType.FROM)
+        place = self.text.clause(select, TokenType.FROM)
         if place is None or select.args.get("distinct") or is_aggregated(select):
             raise NoOriginal
-        self._insert(self._tokens[place].start, f", {_WINDOW} ")
+        self.text.insert(self.text.tokens[place].start, f", {_WINDOW} ")
 
     def _stars(self, selects: Mapping[int, exp.Select], shown: set[int]) -> None:
         """`*` without the column, where what it stands for has it."""
         known: set[int] = set()
         for select in selects.values():
-            stop = self._clause(select, TokenType.FROM)
+            stop = self.text.clause(select, TokenType.FROM)
             visible = [name for source, name in _sources(select) if self._shows(source, shown)]
-            for index, kind in self._clauses(select):
+            for index, kind in self.text.clauses(select):
                 if index == stop:
                     break
                 if kind is TokenType.STAR and self._is_star(index):
                     known.add(index)
                     if self._names_one_of(index, visible):
                         self._except(index)
-        stars = (i for i, token in enumerate(self._tokens) if token.token_type is TokenType.STAR)
+        stars = (i for i, token in enumerate(self.text.tokens) if token.token_type is TokenType.STAR)
         inside = (index for index in stars if self._is_star(index) and index not in known)
-        if any(self._tokens[index - 2].text.lower() != "count" for index in inside):
+        if any(self.text.tokens[index - 2].text.lower() != "count" for index in inside):
             raise NoOriginal
 
     def _shows(self, source: exp.Table | exp.Select | None, shown: set[int]) -> bool:
@@ -218,22 +151,89 @@ class _Editor:
 
     def _is_star(self, index: int) -> bool:
         """Whether the token stands for columns and does not multiply."""
-        return self._tokens[index - 1].token_type in _STAR_OPERANDS
+        return self.text.tokens[index - 1].token_type in _STAR_OPERANDS
 
     def _names_one_of(self, star: int, visible: Sequence[str | None]) -> bool:
-        if self._tokens[star - 1].token_type is not TokenType.DOT:
+        if self.text.tokens[star - 1].token_type is not TokenType.DOT:
             return bool(visible)
-        qualifier = self._tokens[star - 2].text.strip("`").lower()
+        qualifier = self.text.tokens[star - 2].text.strip("`").lower()
         return any(name is not None and name.lower() == qualifier for name in visible)
 
     def _except(self, star: int) -> None:
-        after = self._tokens[star + 1 : star + 3]
+        after = self.text.tokens[star + 1 : star + 3]
         if after and after[0].token_type is TokenType.EXCEPT:
             if len(after) < 2 or after[1].token_type is not TokenType.L_PAREN:
                 raise NoOriginal
-            self._insert(after[1].end + 1, f"{_WINDOW}, ")
+            self.text.insert(after[1].end + 1, f"{_WINDOW}, ")
         else:
-            self._insert(self._tokens[star].end + 1, f" EXCEPT ({_WINDOW})")
+            self.text.insert(self.text.tokens[star].end + 1, f" EXCEPT ({_WINDOW})")
+
+    # sessions
+
+    def sessions(self, select: exp.Select) -> None:
+        """One SELECT over one stream, grouped by sessions: the session of each tuple as a column of the relation."""
+        (table, *others) = self._tables(select)
+        stream = find_stream(table, {str(stream.name): stream for stream in self.streams})
+        taken = {column.name.lower() for column in stream.columns}
+        if (
+            others
+            or len(list(select.find_all(exp.Select))) > 1
+            or "session_window" in taken
+            or self._has_star(select)
+        ):
+            raise NoOriginal
+        if any(function_name(call) == "window_time" for call in select.find_all(exp.Anonymous)):
+            raise NoOriginal  # it wants a column that Spark itself has made of `session_window(...)`
+        keys = self._session_keys(select, _name(table), taken)
+        where, tail = self.text.clause(select, TokenType.WHERE), self.text.clause(select, *_TAIL)
+        stop = self.text.last(select) + 1 if tail is None else tail
+        conditions = [] if where is None else [f"({self.text.written(where + 1, stop)})"]
+        log = log_relation(0)
+        relation = session_relation(stream, log, conditions, keys, alias=quote_name(_name(table)))
+        text = f"(SELECT *, {WINDOW_COLUMN} AS {_SESSION} FROM {relation} WHERE {LIVE_SESSIONS})"
+        if table.args.get("alias") is None:
+            text += f" AS {quote_name(table.name)}"
+        self.text.replace(*_span(table), text)
+        for call in _calls(select):
+            self._call(call, _SESSION)
+        for bracket in self.text.lexed.brackets:
+            self.text.replace(*bracket.place, "")
+            self._edges(select, *(f"{_SESSION}.{edge}" for edge in ("start", "end")))
+            self._group(select, _SESSION)
+
+    def _session_keys(self, select: exp.Select, qualifier: str, taken: set[str]) -> list[str]:
+        """The texts of the keys that are not the session itself; they must be about the stream's columns."""
+        clause = select.args.get("group")
+        place = self.text.clause(select, TokenType.GROUP_BY)
+        if clause is None or place is None:
+            return []
+        if any(value for name, value in clause.args.items() if name != "expressions"):
+            raise NoOriginal
+        having = self.text.clause(select, TokenType.HAVING)
+        stop = self.text.last(select) + 1 if having is None else having
+        commas = [i for i, kind in self.text.clauses(select) if kind is TokenType.COMMA and place < i < stop]
+        edges = zip([place, *commas], [*commas, stop], strict=True)
+        texts = [self.text.written(first + 1, end) for first, end in edges]
+        sessions = {item.alias.lower() for item in select.expressions if _is_session(item.unalias())}
+        if len(texts) != len(clause.expressions):
+            raise NoOriginal
+        keys = []
+        for node, text in zip(clause.expressions, texts, strict=True):
+            columns = list(node.find_all(exp.Column))
+            if _is_session(node) or (isinstance(node, exp.Column) and node.name.lower() in sessions - taken):
+                continue
+            if not columns or any(
+                c.parts[0].name.lower() not in {*taken, qualifier.lower()} for c in columns
+            ):
+                raise NoOriginal
+            keys.append(text)
+        return keys
+
+    def _call(self, call: exp.Anonymous, column: str) -> None:
+        """A call of `window(...)` as a column."""
+        first = self.text.index(call.meta.get("start"))
+        last = self.text.closing(first + 1)
+        self.text.replace(self.text.tokens[first].start, self.text.tokens[last].end + 1, column)
 
     # CQL
 
@@ -246,83 +246,72 @@ class _Editor:
         if joined and (any(map(_is_outer, joined)) or self._has_star(select)):
             raise NoOriginal
         if not joined:
-            self._stars({_start(select): select}, set())
+            self._stars({start_of(select): select}, set())
         end = f"{quote_name(names[0])}.{_WINDOW}.end"
         start = f"{end} - {LONGEST_HOLE}" if joined else f"{quote_name(names[0])}.{_WINDOW}.start"
-        first = self._index(_start(select))
-        while self._tokens[first + 1].token_type in (TokenType.DISTINCT, TokenType.ALL):
-            first += 1
-        self._insert(self._tokens[first].end + 1, f" {start} AS window_start, {end} AS window_end,")
+        self._edges(select, start, end)
         if joined:
             ends = " AND ".join(f"{end} = {quote_name(name)}.{_WINDOW}.end" for name in names[1:])
             self._condition(select, ends)
         if is_aggregated(select):
             self._group(select, end if joined else f"{quote_name(names[0])}.{_WINDOW}")
 
+    def _edges(self, select: exp.Select, start: str, end: str) -> None:
+        """The edges of the window before the select list."""
+        first = self.text.index(start_of(select))
+        while self.text.tokens[first + 1].token_type in (TokenType.DISTINCT, TokenType.ALL):
+            first += 1
+        place = self.text.tokens[first].end + 1
+        self.text.insert(place, f" {start} AS window_start, {end} AS window_end,")
+
     def _joined(self, select: exp.Select) -> list[exp.Join]:
         return list(select.args.get("joins") or ())
 
     def _has_star(self, select: exp.Select) -> bool:
-        stars = (index for index, token in enumerate(self._tokens) if token.token_type is TokenType.STAR)
+        stars = (index for index, token in enumerate(self.text.tokens) if token.token_type is TokenType.STAR)
         return any(
-            self._is_star(index) and self._tokens[index - 2].text.lower() != "count" for index in stars
+            self._is_star(index) and self.text.tokens[index - 2].text.lower() != "count" for index in stars
         )
 
     def _condition(self, select: exp.Select, condition: str) -> None:
         """`condition` in WHERE, before what is there."""
-        where, tail = self._clause(select, TokenType.WHERE), self._clause(select, *_TAIL)
-        stop = self._end(select) if tail is None else self._tokens[tail].start
+        where, tail = self.text.clause(select, TokenType.WHERE), self.text.clause(select, *_TAIL)
+        stop = self.text.after(self.text.last(select)) if tail is None else self.text.tokens[tail].start
         if where is None:
-            self._insert(stop, f" WHERE {condition} ")
+            self.text.insert(stop, f" WHERE {condition} ")
             return
-        self._insert(self._tokens[where].end + 1, f" {condition} AND (")
-        last = (len(self._tokens) if tail is None else tail) - 1
-        self._insert(self._after(last) if tail is None else self._tokens[last].end + 1, ")")
+        self.text.insert(self.text.tokens[where].end + 1, f" {condition} AND (")
+        last = (len(self.text.tokens) if tail is None else tail) - 1
+        self.text.insert(self.text.after(last) if tail is None else self.text.tokens[last].end + 1, ")")
 
     def _group(self, select: exp.Select, key: str) -> None:
         clause = select.args.get("group")
-        having = self._clause(select, TokenType.HAVING)
+        having = self.text.clause(select, TokenType.HAVING)
         if clause is None:
-            stop = self._end(select) if having is None else self._tokens[having].start
-            self._insert(stop, f" GROUP BY {key} ")
+            stop = (
+                self.text.after(self.text.last(select)) if having is None else self.text.tokens[having].start
+            )
+            self.text.insert(stop, f" GROUP BY {key} ")
             return
         other = any(value for name, value in clause.args.items() if name != "expressions")
         if other or any(isinstance(part.unnest(), exp.Literal) for part in clause.expressions):
             raise NoOriginal
-        place = self._clause(select, TokenType.GROUP_BY)
+        place = self.text.clause(select, TokenType.GROUP_BY)
         if place is None:
             raise NoOriginal
-        self._insert(self._tokens[place].end + 1, f" {key},")
-
-    # the result
-
-    def template(self) -> Template:
-        """The text with its edits, and holes for the literals that are lifted out of its shape."""
-        tokens, source = self._tokens, self.lexed.source
-        edits = dict(self.edits)
-        replaced = [place for place in edits if place[0] < place[1]]
-        for token in tokens:
-            slot = self.lifted.slots.get(token.start)
-            if slot in self.lifted.lifted and not any(a <= token.start < b for a, b in replaced):
-                edits[token.start, token.start + len(self.lifted.literals[slot or 0])] = literal_hole(
-                    slot or 0
-                )
-        out, place = [], tokens[0].start
-        for start, end in sorted(edits):
-            out += [source[place:start], edits[start, end]]
-            place = end
-        out.append(
-            source[place : self._after(len(tokens) - 1)] if place <= self._after(len(tokens) - 1) else ""
-        )
-        return Template.of("".join(out))
+        self.text.insert(self.text.tokens[place].end + 1, f" {key},")
 
 
-def _start(select: exp.Select) -> int:
-    """Where its word SELECT is in the text."""
-    start = select.meta.get("select")
-    if not isinstance(start, int):
+def _span(table: exp.Table) -> tuple[int, int]:
+    """Where a table's name begins and ends."""
+    start, end = table.parts[0].meta.get("start"), table.parts[-1].meta.get("end")
+    if start is None or end is None:
         raise NoOriginal
-    return start
+    return start, end + 1
+
+
+def _is_session(node: exp.Expr) -> bool:
+    return function_name(node) in WINDOW_FUNCTIONS
 
 
 def _calls(select: exp.Select) -> list[exp.Anonymous]:

@@ -39,8 +39,13 @@ LIVE_SESSIONS = f"{_edge('end')} > :after AND {_edge('end')} <= :until AND {_edg
 """Only the sessions that a run is asked for."""
 
 
-def session_relation(stream: Stream, relation: str, where: Sequence[str], keys: Sequence[str]) -> str:
-    """The tuples that `where` accepts and that are not late, with their session by `keys` as a hidden column."""
+def session_relation(
+    stream: Stream, relation: str, where: Sequence[str], keys: Sequence[str], alias: str = "t"
+) -> str:
+    """The tuples that `where` accepts and that are not late, with their session by `keys` as a hidden column.
+
+    Both may call the relation `alias`.
+    """
     time = quote_name(stream.event_time)
     by = f"PARTITION BY {', '.join(keys)} " if keys else ""
     latest_first = f"{by}ORDER BY {_MOMENT} DESC"
@@ -52,13 +57,13 @@ def session_relation(stream: Stream, relation: str, where: Sequence[str], keys: 
     )
     reached = f"MIN(GREATEST({_MOMENT}, {CLOSED_COLUMN} + 1)) OVER ({later})"
     breaks = (
-        f"(SELECT *, CASE WHEN {reached} <= {_END} THEN 0 ELSE 1 END AS {_BREAK} FROM {moments} "
+        f"(SELECT *, CASE WHEN {reached} <= {_END} THEN 0 ELSE 1 END AS {_BREAK} FROM {moments} AS {alias} "
         f"WHERE {' AND '.join([f'{_END} > {CLOSED_COLUMN}', *where])})"
     )
-    numbered = f"(SELECT *, SUM({_BREAK}) OVER ({latest_first}) AS {_SESSION} FROM {breaks})"
+    numbered = f"(SELECT *, SUM({_BREAK}) OVER ({latest_first}) AS {_SESSION} FROM {breaks} AS {alias})"
     start = f"MIN({time}) OVER ({of_session})"
     end = f"MAX({time} + INTERVAL {WINDOW_HOLE}) OVER ({of_session})"
-    return f"(SELECT *, named_struct('start', {start}, 'end', {end}) AS {WINDOW_COLUMN} FROM {numbered})"
+    return f"(SELECT *, named_struct('start', {start}, 'end', {end}) AS {WINDOW_COLUMN} FROM {numbered} AS {alias})"
 
 
 def checked_sessions(flat: Flat, *, cql: bool) -> Flat:
