@@ -9,7 +9,8 @@ windows.
 The session of a tuple hangs on WHERE and on the other keys, so these are written a second time, in the relation.
 
 None is returned for what has no such form: sessions over subqueries or by the alias of a key, analytic functions in
-CQL, `*` as an argument of a call, ordinals in a CQL query's GROUP BY, outer joins in CQL. Then `log_sql` is a rendering.
+CQL, `*` as an argument of a call, ordinals in a CQL query's GROUP BY, outer joins in CQL. Then `log_sql` is a
+rendering.
 """
 
 from __future__ import annotations
