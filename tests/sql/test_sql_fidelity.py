@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import pytest
 from sql_fakes import PURCHASES, STREAMS, FakeAnalyzer
+from sql_readings import read_again
 
 from headrace.model.errors import SqlError
-from headrace.model.query import Fallback, QueryPlan, Stream, StreamName
+from headrace.model.query import Fallback, Projection, QueryPlan, Stream, StreamName
 from headrace.model.types import Column, SqlType
 from headrace.model.window import Window
 from headrace.sql import ShapeCache, parse_query
@@ -110,6 +111,17 @@ def test_the_log_is_read_by_the_text_that_was_written(text: str, log: str) -> No
 )
 def test_what_has_no_text_of_its_own_over_the_log_is_rendered(text: str) -> None:
     assert not _plan(text).verbatim
+
+
+def test_shifts_stand_beside_conditions_of_other_queries_as_calls() -> None:
+    """Spark's lexer takes >> for the end of a type once it has seen the word ARRAY, MAP or STRUCT."""
+    text = "SELECT level >> 1 AS a, level >>> 2 << level & 3 AS b FROM purchases"
+    assert isinstance(body := _plan(text).body, Projection)
+    assert [output.sql for output in body.outputs] == [
+        "SHIFTRIGHT(level, 1)",
+        "SHIFTLEFT(SHIFTRIGHTUNSIGNED(level, 2), level) & 3",
+    ]
+    assert read_again(text)[1] == text
 
 
 def test_sessions_are_made_of_the_texts_of_where_and_keys() -> None:

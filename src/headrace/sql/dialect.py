@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from sqlglot import exp
+from sqlglot.dialects.dialect import rename_func
 from sqlglot.dialects.spark import Spark
 from sqlglot.generators.spark import SparkGenerator
 from sqlglot.tokenizer_core import Token, TokenType
@@ -44,9 +45,10 @@ class HeadraceGenerator(SparkGenerator):
     TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {**SparkGenerator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
     TRANSFORMS: ClassVar[dict[type[exp.Expr], Any]] = {
         **SparkGenerator.TRANSFORMS,
-        exp.BitwiseLeftShift: _between("<<"),
-        exp.BitwiseRightShift: _between(">>"),
-        UnsignedShift: _between(">>>"),
+        # after a word such as ARRAY, Spark takes >> for the end of a type: our texts have conditions of several queries
+        exp.BitwiseLeftShift: rename_func("SHIFTLEFT"),
+        exp.BitwiseRightShift: rename_func("SHIFTRIGHT"),
+        UnsignedShift: rename_func("SHIFTRIGHTUNSIGNED"),
         exp.DPipe: _between("||"),
         exp.Div: _between("/"),
         exp.IntDiv: _between("DIV"),
@@ -86,6 +88,17 @@ class HeadraceGenerator(SparkGenerator):
         first, *others = (self.sql(argument) for argument in expression.expressions)
         rest = "".join(mark + text for mark, text in zip(marks, others, strict=True))
         return f"{expression.name}({lead}{first}{rest})"
+
+
+class WrittenGenerator(HeadraceGenerator):
+    """Writes what was read as it was written, for one query alone."""
+
+    TRANSFORMS: ClassVar[dict[type[exp.Expr], Any]] = {
+        **HeadraceGenerator.TRANSFORMS,
+        exp.BitwiseLeftShift: _between("<<"),
+        exp.BitwiseRightShift: _between(">>"),
+        UnsignedShift: _between(">>>"),
+    }
 
 
 class Headrace(Spark):
@@ -174,8 +187,23 @@ def render(node: exp.Expr) -> str:
     return _DIALECT.generator(normalize_functions=False, comments=False).generate(node, copy=False)
 
 
+def render_written(node: exp.Expr) -> str:
+    """As `render`, with nothing in another form than it was read in; for comparing readings."""
+    generator = WrittenGenerator(dialect=_DIALECT, normalize_functions=False, comments=False)
+    return generator.generate(node, copy=False)
+
+
 def is_keyword(name: str) -> bool:
     return name.upper() in _KEYWORDS
 
 
-__all__ = ["HeadraceParser", "Token", "TokenType", "is_keyword", "parse", "render", "tokenize"]
+__all__ = [
+    "HeadraceParser",
+    "Token",
+    "TokenType",
+    "is_keyword",
+    "parse",
+    "render",
+    "render_written",
+    "tokenize",
+]

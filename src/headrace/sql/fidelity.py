@@ -16,7 +16,7 @@ from headrace.model.errors import SqlError
 from headrace.sql import errors
 from headrace.sql.analysis import Analyzer
 from headrace.sql.binding import FallbackShape, Shape
-from headrace.sql.dialect import render
+from headrace.sql.dialect import render_written
 from headrace.sql.lexer import Lexed
 from headrace.sql.original import original_log
 from headrace.sql.shape import Lifted
@@ -25,7 +25,7 @@ from headrace.sql.templates import Template
 
 def render_again(tree: exp.Expr, lifted: Lifted) -> str:
     """The whole text as we read it; `tree` has its literals marked and nothing resolved yet."""
-    return Template.of(render(tree)).fill(lifted.literals, "")
+    return Template.of(render_written(tree)).fill(lifted.literals, "")
 
 
 def faithful(
