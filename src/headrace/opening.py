@@ -24,6 +24,8 @@ def open(
     partitions: int | None = None,
     retention: Duration | None = "7 days",
     log_retention: Duration | None = "1 day",
+    epoch_timeout: Duration | None = "10 minutes",
+    query_timeout: Duration | None = "5 minutes",
     progress: bool | None = None,
     read_only: bool = False,
     rebuild: bool = False,
@@ -46,6 +48,9 @@ def open(
         partitions: Reduce tasks of an epoch; None: as many as Spark has cores.
         retention: How long results are kept after their epoch, e.g. `"7 days"`; None: for ever.
         log_retention: How long tuples are kept after their epoch, if no open window needs them; None: for ever.
+        epoch_timeout: After so long an epoch is stopped, and the query that holds it up is looked for and quarantined.
+            An epoch that is slow through the sum of all queries is then run without a limit. None: never stopped.
+        query_timeout: How long what one query does by itself may take in an epoch; None: no limit.
         progress: Whether `run_available` shows a progress bar; None: on a terminal only.
         read_only: Read what is committed, beside any writer, and change nothing.
         rebuild: Derive all state anew from the log, when state was lost or damaged.
@@ -63,6 +68,8 @@ def open(
             partitions,
             retention,
             log_retention,
+            epoch_timeout,
+            query_timeout,
             progress,
             read_only,
             rebuild,

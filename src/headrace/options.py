@@ -31,6 +31,8 @@ class Options:
     partitions: int | None = None
     retention: Duration | None = "7 days"
     log_retention: Duration | None = "1 day"
+    epoch_timeout: Duration | None = "10 minutes"
+    query_timeout: Duration | None = "5 minutes"
     progress: bool | None = None
     read_only: bool = False
     rebuild: bool = False
@@ -54,7 +56,12 @@ class Options:
             retention_us=_retention("retention", self.retention),
             log_retention_us=_retention("log_retention", self.log_retention),
         )
-        return GroupOptions(self.partitions, upkeep)
+        return GroupOptions(
+            self.partitions,
+            upkeep,
+            _limit("epoch_timeout", self.epoch_timeout),
+            _limit("query_timeout", self.query_timeout),
+        )
 
     @property
     def changelog_seconds(self) -> float:
@@ -63,6 +70,15 @@ class Options:
 
 def _retention(option: str, value: Duration | None) -> int | None:
     return None if value is None else _not_negative(option, sql.parse_duration(value))
+
+
+def _limit(option: str, value: Duration | None) -> float | None:
+    if value is None:
+        return None
+    us = sql.parse_duration(value)
+    if us <= 0:
+        raise EngineError("BAD_OPTION", f"{option} must be longer than nothing", hint="None means no limit")
+    return us / 1e6
 
 
 def _not_negative(option: str, us: int) -> int:

@@ -60,12 +60,32 @@ def epoch_cancelled(epoch: int) -> EngineError:
     )
 
 
-def epoch_failed(epoch: int, error: Exception) -> EngineError:
+def epoch_failed(epoch: int, error: Exception | str) -> EngineError:
     return EngineError(
         "EPOCH_FAILED",
         f"epoch {epoch} could not be run",
-        detail=spark_reason(error),
+        detail=error if isinstance(error, str) else spark_reason(error),
         hint="nothing was committed; fix the cause and run again, the epoch is replayed as it was sealed",
+    )
+
+
+def epoch_unrunnable(epoch: int, reason: str) -> EngineError:
+    return EngineError(
+        "EPOCH_FAILED",
+        f"epoch {epoch} could not be run, and no query is to blame by itself",
+        detail=reason,
+        hint="nothing was committed; give Spark more memory or mend the cause, and run again. "
+        "Dropping queries helps too: a drop takes effect for an epoch that cannot be run",
+    )
+
+
+def spark_stuck(epoch: int) -> EngineError:
+    return EngineError(
+        "SPARK_STUCK",
+        f"Spark does not answer any more: something in epoch {epoch} cannot be interrupted and holds its cores",
+        detail="what was acknowledged is in the warehouse, and what is known of the failure is written down",
+        hint="close this session, end its Spark, and open the warehouse again; the search for the query that is to "
+        "blame goes on from here",
     )
 
 

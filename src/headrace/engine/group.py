@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
@@ -16,45 +16,34 @@ from headrace.catalog.catalog import Catalog
 from headrace.catalog.interrupts import uninterrupted
 from headrace.catalog.queries import QueryEntry
 from headrace.catalog.warehouse import Warehouse
-from headrace.engine.catalyst import chunk_frame, find_failing
-from headrace.engine.errors import epoch_cancelled, epoch_failed, query_caused, spark_reason, was_cancelled
-from headrace.engine.fallback import run_fallback
-from headrace.engine.files import check_chunks, check_segments, find_damaged
-from headrace.engine.finish import find_unfinishable
-from headrace.engine.job import JobResult, run_job, warm_up
+from headrace.engine.attempt import POOL, EpochRunner
+from headrace.engine.errors import spark_gone
+from headrace.engine.failure import EpochTrouble
+from headrace.engine.inquiry import Inquiry
+from headrace.engine.job import JobResult, warm_up
 from headrace.engine.logview import LogIndex
 from headrace.engine.rebuild import rebuild_commit
-from headrace.engine.records import COMMITS, Commit, Metrics, ResultFile, SegmentFile
-from headrace.engine.spark import jobs_of
-from headrace.engine.upkeep import Upkeep, UpkeepOptions, may_hold, plan_path
+from headrace.engine.records import COMMITS, Commit, Metrics, ResultFile
+from headrace.engine.spark import is_gone, jobs_of
+from headrace.engine.upkeep import Upkeep, UpkeepOptions, may_hold
 from headrace.log.seal import Sealer
-from headrace.model.epoch import NEVER_US, Chunk, Epoch
-from headrace.model.errors import HeadraceError, LogError, StorageError
-from headrace.model.plan import ScanPath, SharedPlan
-from headrace.model.predicate import Operand, operands_of
-from headrace.model.query import (
-    Aggregation,
-    Fallback,
-    Join,
-    JoinedRows,
-    Projection,
-    Query,
-    QueryId,
-    Stream,
-    StreamName,
-)
-from headrace.planner.shared import Member, plan_group, query_signature
-
-POOL = "headrace-main"
-"""The FAIR pool that epochs run in."""
+from headrace.model.epoch import NEVER_US, Epoch
+from headrace.model.errors import HeadraceError, StorageError
+from headrace.model.plan import SharedPlan
+from headrace.model.query import Join, JoinedRows, QueryId
+from headrace.planner.shared import query_signature
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOptions:
-    """`partitions` None: as many as the cluster has cores."""
+    """`partitions` None: as many as the cluster has cores. The seconds limit an epoch as a whole, and what a query does
+    by itself; None: no limit.
+    """
 
     partitions: int | None = None
     upkeep: UpkeepOptions = field(default_factory=UpkeepOptions)
+    epoch_seconds: float | None = None
+    query_seconds: float | None = None
 
 
 class Delivered:
@@ -123,6 +112,16 @@ class Group(Delivered):
         self._plan_key: tuple[object, ...] | None = None
         self._plan: SharedPlan | None = None
         self._partitions = self._fixed_partitions()
+        self._runner = EpochRunner(
+            spark,
+            warehouse,
+            catalog,
+            self.index,
+            self._partitions,
+            self._job_group,
+            options.query_seconds,
+        )
+        self._inquiry = Inquiry(self._runner, warehouse, catalog, options.epoch_seconds)
         self._upkeep = Upkeep(warehouse, catalog, sealer, self.index, options.upkeep, clock)
         self._upkeep.sweep(self.commit)
 
@@ -142,20 +141,25 @@ class Group(Delivered):
         entries = self._catalog.active_entries(epoch)
         key = tuple((entry.query.id, entry.slot) for entry in entries)
         if self._plan is None or key != self._plan_key:
-            streams = {stream.name: stream for stream in self._catalog.streams(epoch)}
-            rates = {StreamName(name): rows for name, (rows, _) in self.commit.stream_rows.items()}
-            self._plan = plan_group((Member(e.query, e.slot or 0) for e in entries), streams, rates)
+            self._plan = self._runner.plan(epoch, entries, self.commit)
             self._plan_key = key
         return self._plan
 
     def run_pending(self) -> list[Commit]:
-        """Run every sealed epoch after the cursor."""
+        """Run every sealed epoch after the cursor. EngineError only for what no query is to blame for."""
         done = []
         with self._lock:
             while self.behind > 0:
                 epoch = self._sealer.epoch(self.commit.epoch + 1)
-                with self._jobs(f"headrace epoch {epoch.id}"):
-                    done.append(self._run(epoch))
+                try:
+                    with self._jobs(f"headrace epoch {epoch.id}"):
+                        done.append(self._run(epoch))
+                except HeadraceError:
+                    raise
+                except Exception as error:
+                    if is_gone(self._spark):
+                        raise spark_gone() from error
+                    raise
         return done
 
     def close(self) -> None:
@@ -201,157 +205,42 @@ class Group(Delivered):
                 )
             faults.reach("commit.after")
             before, self.commit = self.commit, commit
+        self._inquiry.settled()
         self._upkeep.after(before, commit)
         faults.reach("upkeep.after")
         return commit
 
     def _deliver(self, epoch: Epoch, attempt: str) -> tuple[JobResult, str, float]:
         """(what the epoch produced, the plan's version, how long planning took); queries that fail are quarantined."""
+        self._quarantine(self._inquiry.known(epoch), epoch)
         while True:
             planned = time.perf_counter()
-            plan = self.plan_for(epoch.id)
-            plan_seconds = time.perf_counter() - planned
-            result, broken = self._attempt(epoch, plan, attempt)
+            try:
+                self._inquiry.check(epoch)
+                plan = self.plan_for(epoch.id)
+                plan_seconds = time.perf_counter() - planned
+                result, broken = self._attempt(epoch, plan, attempt)
+            except EpochTrouble as trouble:
+                self._quarantine(self._inquiry.find(epoch, self.commit, trouble), epoch)
+                continue
             if not broken:
                 return result, plan.version, plan_seconds
-            for id_, error in broken.items():
-                self._catalog.quarantine(QueryId(id_), epoch.id, error)
+            self._quarantine(broken, epoch)
 
     def _attempt(self, epoch: Epoch, plan: SharedPlan, attempt: str) -> tuple[JobResult, dict[int, str]]:
         """(what the epoch produced, the queries that failed in it)."""
-        streams = {str(stream.name): stream for stream in self._catalog.streams(epoch.id)}
-        path = plan_path(plan.version)
-        if plan.operators and not self._warehouse.exists(path):
-            self._warehouse.replace_value(path, "plan", plan)
-        known = {operator.id for operator in plan.operators}
-        live = [s for s in self.commit.segments if s.operator in known and not self._dead(s, plan, epoch)]
-        check_segments(self._warehouse.root, live)
-        check_chunks(self._warehouse.root, _chunks_read(plan, epoch))
-        faults.reach("job.before")
-        try:
-            result = run_job(
-                self._spark, self._warehouse.root, plan, path, epoch, streams, live, self._partitions, attempt
-            )
-        except HeadraceError:
-            raise
-        except Exception as error:
-            broken = self._blame(epoch, plan, error)
-            if broken:
-                return JobResult(), broken
-            raise epoch_failed(epoch.id, error) from error
-        faults.reach("job.after")
-        broken = result.failures or self._unfinishable(epoch, result, streams)
-        return result, broken or self._run_fallbacks(epoch, plan, result, attempt)
+        entries, seconds = self._catalog.active_entries(epoch.id), self._inquiry.seconds(epoch)
+        result, broken = self._runner.run_shared(epoch, plan, entries, self.commit, attempt, seconds)
+        if broken:
+            return result, broken
+        broken = self._runner.run_fallbacks(epoch, plan, result, attempt, self._inquiry.fallback_begins)
+        if broken:
+            self._inquiry.keep(epoch, broken)
+        return result, broken
 
-    def _unfinishable(self, epoch: Epoch, result: JobResult, streams: dict[str, Stream]) -> dict[int, str]:
-        """The queries whose select list or HAVING fails on the rows of this epoch."""
-        entries = self._catalog.active_entries(epoch.id)
-        try:
-            return find_unfinishable(
-                self._spark,
-                self._warehouse.root,
-                streams,
-                entries,
-                epoch,
-                result.results,
-                self.commit.results,
-            )
-        except Exception as error:
-            if was_cancelled(error):
-                raise epoch_cancelled(epoch.id) from error
-            raise epoch_failed(epoch.id, error) from error
-
-    @staticmethod
-    def _dead(segment: SegmentFile, plan: SharedPlan, epoch: Epoch) -> bool:
-        operator = next(o for o in plan.operators if o.id == segment.operator)
-        return segment.last_end_us <= epoch.closed_us(operator.clock)
-
-    def _run_fallbacks(
-        self, epoch: Epoch, plan: SharedPlan, result: JobResult, attempt: str
-    ) -> dict[int, str]:
-        broken: dict[int, str] = {}
-        started = time.perf_counter()
-        for fallback in plan.fallbacks:
-            entry = self._catalog.entry_of(fallback.query)
-            try:
-                files = self._run_fallback(entry, epoch, fallback.signature, attempt)
-            except LogError as error:  # an older chunk that only this query reads again
-                broken[fallback.query] = f"{error.code}: {error.message}"
-                continue
-            except HeadraceError:
-                raise
-            except Exception as error:
-                broken[fallback.query] = spark_reason(error)
-                continue
-            faults.reach("fallback.after")
-            result.results += files
-            rows = sum(file.rows for file in files)
-            if rows:
-                result.rows[fallback.query] = result.rows.get(fallback.query, 0) + rows
-        if plan.fallbacks:
-            result.metrics["fallback_seconds"] = time.perf_counter() - started
-        return broken
-
-    def _run_fallback(
-        self, entry: QueryEntry, epoch: Epoch, signature: str, attempt: str
-    ) -> list[ResultFile]:
-        """Once more when it was not the query's fault; then whatever it is concerns this query only."""
-        streams = [self._catalog.stream(name, epoch.id) for name in entry.query.plan.streams]
-        for last_try in (False, True):
-            try:
-                return run_fallback(
-                    self._spark,
-                    self._warehouse.root,
-                    streams,
-                    self.index,
-                    entry.query,
-                    entry.first_epoch or 0,
-                    epoch,
-                    signature,
-                    attempt,
-                )
-            except HeadraceError:
-                raise
-            except Exception as error:
-                if was_cancelled(error):
-                    raise epoch_cancelled(epoch.id) from error
-                if last_try or query_caused(error):
-                    raise
-                self._need_spark(epoch, error)
-        raise AssertionError("unreachable")
-
-    def _need_spark(self, epoch: Epoch, error: Exception) -> None:
-        """Blame no query when Spark itself is gone."""
-        try:
-            self._spark.range(1).count()
-        except Exception:
-            raise epoch_failed(epoch.id, error) from error
-
-    def _blame(self, epoch: Epoch, plan: SharedPlan, error: Exception) -> dict[int, str]:
-        """After a failed job: the queries whose expressions Spark cannot evaluate over this epoch's tuples."""
-        if was_cancelled(error):
-            raise epoch_cancelled(epoch.id) from error
-        broken: dict[int, str] = {}
-        slow = {read.stream for o in plan.operators for read in o.reads if read.path is ScanPath.CATALYST}
-        for name in slow:
-            part = epoch.of(name)
-            if part is None or not part.chunks:
-                continue
-            stream = self._catalog.stream(name, epoch.id)
-            frame = chunk_frame(self._spark, self._warehouse.root, stream, part.chunks)
-            suspects = {
-                int(entry.query.id): found
-                for entry in self._catalog.active_entries(epoch.id)
-                if (found := _expressions(entry.query, name))
-            }
-            try:
-                broken |= find_failing(frame, suspects, spark_reason)
-            except Exception as other:
-                if was_cancelled(other):
-                    raise epoch_cancelled(epoch.id) from other
-                find_damaged(self._warehouse.root, part.chunks)
-                raise epoch_failed(epoch.id, other) from other
-        return broken
+    def _quarantine(self, broken: dict[int, str], epoch: Epoch) -> None:
+        for id_, error in broken.items():
+            self._catalog.quarantine(QueryId(id_), epoch.id, error)
 
     def _make_commit(
         self,
@@ -414,36 +303,9 @@ class Group(Delivered):
         return counts
 
 
-def _chunks_read(plan: SharedPlan, epoch: Epoch) -> Iterator[Chunk]:
-    read = {read.stream for operator in plan.operators for read in operator.reads}
-    read |= {stream for fallback in plan.fallbacks for stream in fallback.streams}
-    return (chunk for part in epoch.streams if part.stream in read for chunk in part.chunks)
-
-
 def _idle(epoch: Epoch) -> bool:
     """Whether an epoch has no tuples and no time passed in it."""
     return not any(part.chunks or part.watermark_us > part.closed_us for part in epoch.streams)
-
-
-def _expressions(query: Query, stream: str) -> tuple[Operand, ...]:
-    """The expressions of a query that Catalyst evaluates over a stream."""
-    match query.plan.body:
-        case Join() as body:
-            sides = [i for i, side in enumerate(body.sides) if side.stream == stream]
-            found = {carried.operand for carried in body.carried if carried.side in sides}
-            for i in sides:
-                found |= {part for key in body.keys_of(i) for part in key} | operands_of(body.sides[i].where)
-        case _ if query.plan.stream != stream:
-            found = set()
-        case Aggregation() as body:
-            found = {*body.keys, *operands_of(body.where)}
-            for aggregate in body.aggregates:
-                found |= operands_of(aggregate.filter) | ({aggregate.input} if aggregate.input else set())
-        case Projection() as body:
-            found = {*body.outputs, *operands_of(body.where)}
-        case Fallback():
-            found = set()
-    return tuple(operand for operand in found if not operand.plain)
 
 
 def quarantined_in(commit: Commit) -> dict[QueryId, tuple[int, str]]:

@@ -10,6 +10,8 @@ from headrace.model import codec
 COMMITS = "groups/main/commits"
 SEGMENTS = "groups/main/segments"
 PLANS = "groups/main/plans"
+SEARCH = "groups/main/search.json"
+"""What is known of an epoch that fails; there only while one does."""
 RESULTS = "results"
 
 

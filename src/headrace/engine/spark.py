@@ -69,6 +69,23 @@ def running_session() -> SparkSession | None:
     return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
 
 
+BESIDE_THE_DRIVER = {
+    # a task that runs out of memory fails; else Spark would end the process, which is the driver's too
+    "spark.executor.killOnFatalError.depth": "0",
+    "spark.python.daemon.module": "headrace.engine.worker_daemon",
+}
+"""For masters that run tasks in the driver's process, with the packages that this one has."""
+
+
+def is_local(master: str) -> bool:
+    """Whether tasks run in the driver's process.
+
+    >>> is_local("local[2]"), is_local("local"), is_local("local-cluster[2,1,1024]")
+    (True, True, False)
+    """
+    return master == "local" or master.startswith("local[")
+
+
 def start_session(master: str = "local[*]", config: Mapping[str, str] | None = None) -> SparkSession:
     """A session of our own; workers run this interpreter and everything binds to 127.0.0.1."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -76,8 +93,8 @@ def start_session(master: str = "local[*]", config: Mapping[str, str] | None = N
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     builder = SparkSession.builder.master(master).appName("headrace")
-    quiet = {"spark.python.daemon.module": "headrace.engine.worker_daemon"} if _one_machine(master) else {}
-    for key, value in {**LOCAL, **quiet, **(config or {})}.items():
+    beside = BESIDE_THE_DRIVER if is_local(master) else {}
+    for key, value in {**LOCAL, **beside, **(config or {})}.items():
         builder = builder.config(key, value)
     # PySpark logs every failed query to stderr as JSON; ours carry the reason in their state
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
@@ -96,11 +113,6 @@ def is_gone(spark: SparkSession) -> bool:
         return context._jsc is None or bool(context._jsc.sc().isStopped())
     except Exception:  # nobody answers
         return True
-
-
-def _one_machine(master: str) -> bool:
-    """Whether workers run here, with the packages that this process has."""
-    return master == "local" or master.startswith("local[")
 
 
 READING = MEANING

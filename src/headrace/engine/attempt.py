@@ -1,0 +1,279 @@
+"""One epoch run for a set of queries: the shared job, then what runs by itself. Nothing counts before a commit says so.
+
+A query that can be named for a failure is returned as broken. A failure that names nobody is an `EpochTrouble`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from pyspark.sql import SparkSession
+
+from headrace.catalog import faults
+from headrace.catalog.catalog import Catalog
+from headrace.catalog.queries import QueryEntry
+from headrace.catalog.warehouse import Warehouse
+from headrace.engine.catalyst import chunk_frame, find_failing
+from headrace.engine.errors import epoch_cancelled, query_caused, spark_reason, was_cancelled
+from headrace.engine.failure import EpochTrouble, FailureKind, failure_of, out_of_time, spark_died
+from headrace.engine.fallback import run_fallback
+from headrace.engine.files import check_chunks, check_segments, find_damaged
+from headrace.engine.finish import find_unfinishable
+from headrace.engine.job import JobResult, run_job, warm_up
+from headrace.engine.limits import Watch
+from headrace.engine.logview import LogIndex
+from headrace.engine.records import Commit, ResultFile, SegmentFile
+from headrace.engine.spark import is_gone
+from headrace.engine.upkeep import plan_path
+from headrace.model.epoch import Chunk, Epoch
+from headrace.model.errors import HeadraceError, LogError
+from headrace.model.plan import ScanPath, SharedPlan
+from headrace.model.predicate import Operand, operands_of
+from headrace.model.query import Aggregation, Fallback, Join, Projection, Query, StreamName
+from headrace.planner.shared import Member, plan_group
+
+POOL = "headrace-main"
+"""The FAIR pool that epochs run in."""
+
+STUCK_SECONDS = 30.0
+"""A Spark that does not run an empty job in so long will not run anything."""
+
+
+class EpochRunner:
+    """Runs epochs for any set of queries over the state of a commit. `query_seconds` limits a query by itself."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        warehouse: Warehouse,
+        catalog: Catalog,
+        index: LogIndex,
+        partitions: int,
+        job_group: str,
+        query_seconds: float | None = None,
+    ) -> None:
+        self.spark, self.job_group, self.query_seconds = spark, job_group, query_seconds
+        self._warehouse, self._catalog, self._index, self._partitions = warehouse, catalog, index, partitions
+
+    def plan(self, epoch: int, entries: Sequence[QueryEntry], commit: Commit) -> SharedPlan:
+        """The plan of these queries in an epoch."""
+        streams = {stream.name: stream for stream in self._catalog.streams(epoch)}
+        rates = {StreamName(name): rows for name, (rows, _) in commit.stream_rows.items()}
+        try:
+            return plan_group((Member(e.query, e.slot or 0) for e in entries), streams, rates)
+        except HeadraceError:
+            raise
+        except Exception as error:
+            raise EpochTrouble(failure_of(error)) from error
+
+    def run_shared(
+        self,
+        epoch: Epoch,
+        plan: SharedPlan,
+        entries: Sequence[QueryEntry],
+        commit: Commit,
+        attempt: str,
+        seconds: float | None = None,
+    ) -> tuple[JobResult, dict[int, str]]:
+        """(what the shared operators produced, the queries that failed in it), within some seconds."""
+        root, path = self._warehouse.root, plan_path(plan.version)
+        streams = {str(stream.name): stream for stream in self._catalog.streams(epoch.id)}
+        live = [s for s in commit.segments if _alive(s, plan, epoch)]
+        check_segments(root, live)
+        check_chunks(root, _chunks_read(plan, epoch))
+        with Watch(self.spark, self.job_group, seconds) as watch:
+            try:
+                if plan.operators and not self._warehouse.exists(path):
+                    self._warehouse.replace_value(path, "plan", plan)
+                faults.reach("job.before")
+                result = run_job(
+                    self.spark, root, plan, path, epoch, streams, live, self._partitions, attempt
+                )
+                faults.reach("job.after")
+                unfinishable = result.failures or find_unfinishable(
+                    self.spark, root, streams, entries, epoch, result.results, commit.results
+                )
+                return result, unfinishable
+            except HeadraceError:
+                raise
+            except Exception as error:
+                trouble = self._trouble(epoch, watch, error)
+                broken = {}
+                if trouble.failure.kind is FailureKind.ERROR:
+                    broken = self._name(epoch, plan, entries, watch)
+                if broken:
+                    return JobResult(), broken
+                raise trouble from error
+
+    def run_fallbacks(
+        self,
+        epoch: Epoch,
+        plan: SharedPlan,
+        result: JobResult,
+        attempt: str,
+        begins: Callable[[int], None] = lambda query: None,
+    ) -> dict[int, str]:
+        """Add the rows of the queries that run by themselves; those that failed. `begins` is told before each."""
+        broken: dict[int, str] = {}
+        started = time.perf_counter()
+        for fallback in plan.fallbacks:
+            begins(fallback.query)
+            entry = self._catalog.entry_of(fallback.query)
+            try:
+                files = self._run_fallback(entry, epoch, fallback.signature, attempt)
+            except LogError as error:  # an older chunk that only this query reads again
+                broken[fallback.query] = f"{error.code}: {error.message}"
+                continue
+            except EpochTrouble as trouble:
+                if trouble.failure.kind is FailureKind.SPARK:
+                    raise
+                broken[fallback.query] = str(trouble.failure)
+                continue
+            faults.reach("fallback.after")
+            result.results += files
+            rows = sum(file.rows for file in files)
+            if rows:
+                result.rows[fallback.query] = result.rows.get(fallback.query, 0) + rows
+        if plan.fallbacks:
+            result.metrics["fallback_seconds"] = time.perf_counter() - started
+        return broken
+
+    def _run_fallback(
+        self, entry: QueryEntry, epoch: Epoch, signature: str, attempt: str
+    ) -> list[ResultFile]:
+        """Once more when it was not the query's fault; then whatever it is concerns this query only."""
+        streams = [self._catalog.stream(name, epoch.id) for name in entry.query.plan.streams]
+        for last_try in (False, True):
+            with Watch(self.spark, self.job_group, self.query_seconds) as watch:
+                try:
+                    return run_fallback(
+                        self.spark,
+                        self._warehouse.root,
+                        streams,
+                        self._index,
+                        entry.query,
+                        entry.first_epoch or 0,
+                        epoch,
+                        signature,
+                        attempt,
+                    )
+                except HeadraceError:
+                    raise
+                except Exception as error:
+                    trouble = self._trouble(epoch, watch, error)
+                    if last_try or watch.expired or query_caused(error) or is_gone(self.spark):
+                        raise trouble from error
+        raise AssertionError("unreachable")
+
+    def _trouble(self, epoch: Epoch, watch: Watch, error: Exception) -> EpochTrouble:
+        """What an exception means; EPOCH_CANCELLED when somebody wanted it."""
+        if watch.expired and watch.seconds is not None:
+            return EpochTrouble(out_of_time(watch.seconds))
+        if was_cancelled(error):
+            raise epoch_cancelled(epoch.id) from error
+        if isinstance(error, EpochTrouble):
+            return error
+        return EpochTrouble(spark_died() if is_gone(self.spark) else failure_of(error))
+
+    def _name(
+        self, epoch: Epoch, plan: SharedPlan, entries: Sequence[QueryEntry], watch: Watch
+    ) -> dict[int, str]:
+        """After a failed job: the queries whose expressions Spark cannot evaluate over this epoch's tuples."""
+        broken: dict[int, str] = {}
+        slow = {read.stream for o in plan.operators for read in o.reads if read.path is ScanPath.CATALYST}
+        for name in slow:
+            part = epoch.of(name)
+            if part is None or not part.chunks:
+                continue
+            frame = chunk_frame(self.spark, self._warehouse.root, self._catalog.stream(name, epoch.id), part.chunks)
+            suspects = {
+                int(entry.query.id): found
+                for entry in entries
+                if (found := expressions_of(entry.query, name))
+            }
+            try:
+                broken |= find_failing(frame, suspects, spark_reason)
+            except Exception as other:
+                trouble = self._trouble(epoch, watch, other)
+                find_damaged(self._warehouse.root, part.chunks)
+                raise trouble from other
+        return broken
+
+    # what a search needs
+
+    def take_thread(self, epoch: Epoch) -> None:
+        """Let this thread's jobs be the epoch's: one that was cut off from Spark has lost what it was."""
+        context = self.spark.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", POOL)
+        context.setJobGroup(self.job_group, f"headrace epoch {epoch.id}, which failed")
+        sessions = SparkSession._get_j_spark_session_class(self.spark._jvm)
+        sessions.setActiveSession(self.spark._jsparkSession)
+
+    def check_without_queries(self, epoch: Epoch) -> None:
+        """EpochTrouble or HeadraceError when the epoch fails although nobody asks anything of it."""
+        with Watch(self.spark, self.job_group, STUCK_SECONDS) as watch:
+            try:
+                warm_up(self.spark, self._partitions)
+            except Exception as error:
+                raise self._trouble(epoch, watch, error) from error
+        with Watch(self.spark, self.job_group, self.query_seconds) as watch:
+            for part in epoch.streams:
+                find_damaged(self._warehouse.root, part.chunks)
+                if not part.chunks:
+                    continue
+                stream = self._catalog.stream(part.stream, epoch.id)
+                try:
+                    chunk_frame(self.spark, self._warehouse.root, stream, part.chunks).write.format(
+                        "noop"
+                    ).mode("overwrite").save()
+                except Exception as error:
+                    raise self._trouble(epoch, watch, error) from error
+
+    def answers(self) -> bool:
+        """Whether Spark still runs jobs: tasks that cannot be interrupted may hold all of its cores."""
+        with Watch(self.spark, self.job_group, STUCK_SECONDS):
+            try:
+                return bool(self.spark.sparkContext.parallelize([1], 1).count())
+            except Exception:
+                return False
+
+    def discard(self, result: JobResult, commit: Commit) -> None:
+        """Remove what a trial wrote."""
+        kept = set(commit.files())
+        for path in (*(file.path for file in result.results), *(file.path for file in result.segments)):
+            if path not in kept:
+                self._warehouse.delete(path)
+
+
+def _alive(segment: SegmentFile, plan: SharedPlan, epoch: Epoch) -> bool:
+    """Whether an operator of the plan still needs a segment."""
+    operator = next((o for o in plan.operators if o.id == segment.operator), None)
+    return operator is not None and segment.last_end_us > epoch.closed_us(operator.clock)
+
+
+def _chunks_read(plan: SharedPlan, epoch: Epoch) -> Iterator[Chunk]:
+    read = {read.stream for operator in plan.operators for read in operator.reads}
+    read |= {stream for fallback in plan.fallbacks for stream in fallback.streams}
+    return (chunk for part in epoch.streams if part.stream in read for chunk in part.chunks)
+
+
+def expressions_of(query: Query, stream: str) -> tuple[Operand, ...]:
+    """The expressions of a query that Catalyst evaluates over a stream."""
+    match query.plan.body:
+        case Join() as body:
+            sides = [i for i, side in enumerate(body.sides) if side.stream == stream]
+            found = {carried.operand for carried in body.carried if carried.side in sides}
+            for i in sides:
+                found |= {part for key in body.keys_of(i) for part in key} | operands_of(body.sides[i].where)
+        case _ if query.plan.stream != stream:
+            found = set()
+        case Aggregation() as body:
+            found = {*body.keys, *operands_of(body.where)}
+            for aggregate in body.aggregates:
+                found |= operands_of(aggregate.filter) | ({aggregate.input} if aggregate.input else set())
+        case Projection() as body:
+            found = {*body.outputs, *operands_of(body.where)}
+        case Fallback():
+            found = set()
+    return tuple(operand for operand in found if not operand.plain)

@@ -1,0 +1,86 @@
+"""What kind of failure an epoch met, from the exception alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from headrace.engine.errors import spark_reason
+
+
+class FailureKind(Enum):
+    """Why an epoch, or a trial of one, did not end well. The value is how a person says it."""
+
+    ERROR = "it failed"
+    MACHINE = "no fault of any query"
+    MEMORY = "out of memory"
+    WORKER = "lost worker"
+    SPARK = "Spark died"
+    TIME = "time limit"
+
+
+_MACHINE = (
+    "No space left on device",
+    "Disk quota exceeded",
+    "Read-only file system",
+    "Input/output error",
+    "Permission denied",
+    "Too many open files",
+)
+_MEMORY = ("OutOfMemoryError", "MemoryError", "OUT_OF_MEMORY", "Cannot allocate memory", "NegativeArraySize")
+_WORKER = (
+    "Python worker exited unexpectedly",
+    "Python worker failed",
+    "ExecutorLostFailure",
+    "Lost executor",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failure: its kind and one line about it."""
+
+    kind: FailureKind
+    reason: str
+
+    @property
+    def by_resources(self) -> bool:
+        """Whether it may be the sum of many queries that are each in order: too much memory or time together."""
+        return self.kind in (FailureKind.MEMORY, FailureKind.WORKER, FailureKind.SPARK, FailureKind.TIME)
+
+    def __str__(self) -> str:
+        return self.reason if self.kind is FailureKind.ERROR else f"{self.kind.value}: {self.reason}"
+
+
+class EpochTrouble(Exception):
+    """An epoch could not be run, and the failure names no query. Never leaves the engine."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What an exception of Spark, py4j or Python says.
+
+    >>> failure_of(RuntimeError("Job aborted: java.lang.OutOfMemoryError: Java heap space")).kind
+    <FailureKind.MEMORY: 'out of memory'>
+    >>> failure_of(UnicodeEncodeError("utf-8", chr(0xD800), 0, 1, "surrogates not allowed")).kind
+    <FailureKind.ERROR: 'it failed'>
+    """
+    text = f"{type(error).__name__}: {error}"
+    marked = ((FailureKind.MACHINE, _MACHINE), (FailureKind.MEMORY, _MEMORY), (FailureKind.WORKER, _WORKER))
+    for kind, marks in marked:
+        found = [line.strip() for line in text.splitlines() if any(mark in line for mark in marks)]
+        if found:
+            return Failure(kind, found[0][:300])
+    reason = spark_reason(error) if isinstance(error, Exception) else text
+    return Failure(FailureKind.ERROR, reason or type(error).__name__)
+
+
+def out_of_time(seconds: float) -> Failure:
+    return Failure(FailureKind.TIME, f"it did not end within {seconds:,.0f} s")
+
+
+def spark_died() -> Failure:
+    return Failure(FailureKind.SPARK, "the process of Spark ended or stopped answering while it ran")

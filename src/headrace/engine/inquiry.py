@@ -1,0 +1,206 @@
+"""What a group does when an epoch fails and the failure names no query: leave out, try again, search, or give up.
+
+    failure ──▶ try the epoch again, once
+            ──▶ a drop was asked for? leave that query out
+            ──▶ does it fail without any query? then no query is to blame: raise
+            ──▶ search (`culprit`): trials of the epoch with some of the queries, which write nothing that counts
+            ──▶ quarantine the culprit, and run the epoch without it
+
+What the search knows is a record in the warehouse, written only when an epoch is in trouble and removed by its commit.
+It outlives Spark and this process: whoever opens the warehouse next goes on with it.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+
+from headrace.catalog.catalog import Catalog
+from headrace.catalog.queries import QueryEntry
+from headrace.catalog.warehouse import Warehouse
+from headrace.engine.attempt import EpochRunner, expressions_of
+from headrace.engine.culprit import AT_ONCE, Search, begin, by_suspicion, find_culprit
+from headrace.engine.errors import epoch_failed, epoch_unrunnable, spark_gone, spark_stuck
+from headrace.engine.failure import EpochTrouble, Failure, FailureKind, spark_died
+from headrace.engine.records import SEARCH, Commit
+from headrace.engine.spark import is_gone, is_stopped
+from headrace.model.epoch import Epoch
+from headrace.model.errors import StorageError
+from headrace.model.query import Aggregation, Fallback, Join, QueryId
+
+Broken = dict[int, str]
+
+
+class Inquiry:
+    """The trouble of the epoch that a group is to run next. Costs nothing while there is none."""
+
+    def __init__(
+        self, runner: EpochRunner, warehouse: Warehouse, catalog: Catalog, epoch_seconds: float | None
+    ) -> None:
+        self._runner, self._warehouse, self._catalog = runner, warehouse, catalog
+        self._epoch_seconds = epoch_seconds
+        self._good_seconds = 0.0
+        self._tried_again = self._unlimited = -1
+        self._search: Search | None = None
+        if warehouse.exists(SEARCH):
+            try:
+                self._search = warehouse.read_value(SEARCH, "search")
+            except StorageError:  # torn, or of another version: what it knew is found out again
+                warehouse.delete(SEARCH)
+
+    # before an epoch
+
+    def seconds(self, epoch: Epoch) -> float | None:
+        """How long the epoch may take; None when it was found to be slow through nobody's fault."""
+        return None if epoch.id == self._unlimited else self._epoch_seconds
+
+    def known(self, epoch: Epoch) -> Broken:
+        """The culprits that a former process found in this epoch."""
+        search = self._of(epoch)
+        found = {int(query): reason for query, reason in search.culprits.items()}
+        if search.fallback is not None:
+            found[search.fallback] = _verdict(spark_died(), epoch)
+        return found
+
+    def check(self, epoch: Epoch) -> None:
+        """EpochTrouble when the epoch brought Spark down so often that it is not run as a whole again."""
+        search = self._of(epoch)
+        if search.trying is not None or search.deaths >= AT_ONCE:
+            raise EpochTrouble(search.failure if search.reason else spark_died())
+
+    def fallback_begins(self, query: int) -> None:
+        """Note who runs by itself, if there was trouble before."""
+        if self._search is not None:
+            self._note(replace(self._search, fallback=query))
+
+    # after an epoch
+
+    def settled(self) -> None:
+        """The epoch was committed: what was known of it is no longer needed."""
+        if self._search is not None:
+            self._search = None
+            self._warehouse.delete(SEARCH)
+
+    def keep(self, epoch: Epoch, broken: Broken) -> None:
+        """Remember culprits that may have left Spark unable to run the epoch again."""
+        search = self._of(epoch)
+        named = {str(query): reason for query, reason in broken.items()}
+        self._note(replace(search, culprits={**search.culprits, **named}, fallback=None))
+
+    def find(self, epoch: Epoch, commit: Commit, trouble: EpochTrouble) -> Broken:
+        """The queries to go on without; none: try again. HeadraceError when no query is to blame."""
+        search, failure = self._of(epoch), trouble.failure
+        if not is_gone(self._runner.spark):
+            self._runner.take_thread(epoch)
+        entries = self._catalog.active_entries(epoch.id)
+        resumed = search.trying is not None or search.deaths >= AT_ONCE
+        if failure.kind is FailureKind.SPARK and not resumed:
+            if not is_stopped(self._runner.spark):
+                self._note(replace(search, deaths=search.deaths + 1))
+            raise spark_gone() from trouble
+        if failure.kind is FailureKind.MACHINE:
+            raise epoch_failed(epoch.id, failure.reason) from trouble
+        if not resumed and failure.kind is not FailureKind.TIME and self._tried_again != epoch.id:
+            self._tried_again = int(epoch.id)
+            return {}
+        dropped = [entry for entry in entries if entry.dropping]
+        if dropped:
+            if resumed:
+                self._note(Search(int(epoch.id), culprits=search.culprits))
+            return {int(e.query.id): f"dropped before epoch {epoch.id} was run: {failure}" for e in dropped}
+        if failure.kind is FailureKind.TIME and not resumed and not self._runner.answers():
+            self._note(replace(search, deaths=AT_ONCE, kind=failure.kind.name, reason=failure.reason))
+            raise spark_stuck(epoch.id) from trouble
+        return self._find(epoch, commit, search, failure, entries)
+
+    def _find(
+        self,
+        epoch: Epoch,
+        commit: Commit,
+        search: Search,
+        failure: Failure,
+        entries: Sequence[QueryEntry],
+    ) -> Broken:
+        try:
+            self._runner.check_without_queries(epoch)
+        except EpochTrouble as trouble:
+            raise self._nobody(epoch, trouble) from trouble
+        shared = [entry for entry in entries if not isinstance(entry.query.plan.body, Fallback)]
+        if not shared:
+            self._note(replace(search, deaths=0, trying=None))
+            return {}
+        order, likely = by_suspicion((int(e.query.id), _suspicion(e, epoch)) for e in shared)
+        search, guilty = find_culprit(
+            begin(search, order, failure),
+            lambda ids: self._fails(epoch, commit, ids),
+            self._note,
+            likely,
+            spark_died(),
+        )
+        if guilty:
+            culprit = search.order[search.good]
+            found = {**search.culprits, str(culprit): _verdict(search.failure, epoch)}
+            self._note(replace(search, culprits=found, deaths=0, trying=None))
+            return {culprit: found[str(culprit)]}
+        self._note(Search(int(epoch.id), culprits=search.culprits))
+        if search.failure.kind is FailureKind.TIME:
+            self._unlimited = int(epoch.id)
+            return {}
+        raise epoch_unrunnable(epoch.id, str(search.failure))
+
+    def _fails(self, epoch: Epoch, commit: Commit, ids: Sequence[int]) -> Failure | None:
+        """One trial; queries that it can name do not make it fail, because an epoch goes on without them."""
+        entries = [self._catalog.entry_of(QueryId(id_)) for id_ in ids]
+        seconds = self._runner.query_seconds
+        if seconds is not None:
+            seconds += 2 * self._good_seconds
+        started = time.monotonic()
+        try:
+            while entries:
+                plan = self._runner.plan(int(epoch.id), entries, commit)
+                attempt = f"trial{uuid.uuid4().hex[:8]}"
+                result, broken = self._runner.run_shared(epoch, plan, entries, commit, attempt, seconds)
+                self._runner.discard(result, commit)
+                if not broken:
+                    break
+                entries = [entry for entry in entries if entry.query.id not in broken]
+        except EpochTrouble as trouble:
+            if trouble.failure.kind is FailureKind.SPARK:
+                raise spark_gone() from trouble
+            if trouble.failure.kind is FailureKind.TIME and not self._runner.answers():
+                raise spark_stuck(epoch.id) from trouble
+            self._runner.take_thread(epoch)
+            return trouble.failure
+        self._good_seconds = time.monotonic() - started
+        return None
+
+    def _nobody(self, epoch: Epoch, trouble: EpochTrouble) -> Exception:
+        match trouble.failure.kind:
+            case FailureKind.SPARK:
+                return spark_gone()
+            case FailureKind.TIME:
+                return spark_stuck(epoch.id)
+        return epoch_unrunnable(epoch.id, str(trouble.failure))
+
+    def _of(self, epoch: Epoch) -> Search:
+        if self._search is not None and self._search.epoch == epoch.id:
+            return self._search
+        return Search(int(epoch.id))
+
+    def _note(self, search: Search) -> None:
+        self._search = search
+        self._warehouse.replace_value(SEARCH, "search", search)
+
+
+def _suspicion(entry: QueryEntry, epoch: Epoch) -> int:
+    """How likely a query is the culprit: in its first epoch, and with expressions that Spark evaluates for it."""
+    body = entry.query.plan.body
+    risky = any(expressions_of(entry.query, stream) for stream in entry.query.plan.streams)
+    fragile = body.fragile if isinstance(body, Aggregation) else isinstance(body, Join)
+    return 2 * (entry.first_epoch == epoch.id) + (risky or fragile)
+
+
+def _verdict(failure: Failure, epoch: Epoch) -> str:
+    return f"{failure} (epoch {epoch.id} runs without this query, and not with it)"

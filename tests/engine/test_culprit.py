@@ -1,0 +1,107 @@
+"""The search for the query that makes an epoch fail: trials are played by functions, no JVM."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.engine.culprit import Search, begin, by_suspicion, find_culprit
+from headrace.engine.failure import Failure, FailureKind, failure_of
+from headrace.model import codec
+
+ERROR = Failure(FailureKind.ERROR, "boom")
+MEMORY = Failure(FailureKind.MEMORY, "OutOfMemoryError")
+DIED = Failure(FailureKind.SPARK, "died")
+
+
+class Died(Exception):
+    """A trial took Spark with it."""
+
+
+def everybody(row: list[int], bad: set[int], failure: Failure = ERROR) -> tuple[list[int], int]:
+    """All culprits of a row, as an epoch finds them: quarantine one, try the rest, search on. And the trials."""
+    search, found, trials = Search(1), list[int](), 0
+
+    def fails(ids: tuple[int, ...]) -> Failure | None:
+        nonlocal trials
+        trials += 1
+        return failure if bad & set(ids) else None
+
+    while (left := [q for q in row if q not in found]) and fails(tuple(left)):
+        search, guilty = find_culprit(begin(search, left, failure), fails, lambda _: None)
+        assert guilty
+        culprit = search.order[search.good]
+        search = replace(search, culprits={**search.culprits, str(culprit): "x"})
+        found.append(culprit)
+    return found, trials
+
+
+@given(st.sets(st.integers(0, 200), min_size=1), st.data())
+def test_exactly_the_bad_ones_are_found_in_few_trials(row: set[int], data: st.DataObject) -> None:
+    bad = data.draw(st.sets(st.sampled_from(sorted(row)), min_size=1, max_size=4))
+    for failure in (ERROR, MEMORY):
+        found, trials = everybody(sorted(row), bad, failure)
+        assert set(found) == bad
+        assert trials <= len(bad) * (len(row).bit_length() + 3) + 1
+
+
+def test_a_failure_by_the_sum_of_all_blames_nobody() -> None:
+    """Three queries fit into memory, four do not."""
+    row = begin(Search(1), range(8), MEMORY)
+    _, guilty = find_culprit(row, lambda ids: MEMORY if len(ids) > 3 else None, lambda _: None)
+    assert not guilty
+
+
+def test_queries_that_fail_only_together_lose_the_one_that_came_last() -> None:
+    row = begin(Search(1), range(8), ERROR)
+    found, guilty = find_culprit(row, lambda ids: ERROR if {2, 5} <= set(ids) else None, lambda _: None)
+    assert guilty and found.order[found.good] == 5
+
+
+def test_the_likely_ones_are_left_out_first() -> None:
+    tried: list[tuple[int, ...]] = []
+
+    def fails(ids: tuple[int, ...]) -> Failure | None:
+        tried.append(ids)
+        return ERROR if 99 in ids else None
+
+    order, likely = by_suspicion([(99, 1), *((i, 0) for i in range(98))])
+    found, _ = find_culprit(begin(Search(1), order, ERROR), fails, lambda _: None, likely)
+    assert found.order[found.good] == 99
+    assert tried == [tuple(range(98))], "one trial, without the only new one"
+
+
+@pytest.mark.parametrize("failure", [ERROR, DIED], ids=["error", "by resources"])
+@given(culprit=st.integers(0, 30))
+def test_a_search_goes_on_where_the_last_process_died(failure: Failure, culprit: int) -> None:
+    """Every trial with the culprit kills the process; the next one reads what was written down before it."""
+    row = tuple(range(31))
+    kept = codec.to_json(begin(Search(1), row, failure))
+    for _lives in range(10):
+
+        def note(search: Search) -> None:
+            nonlocal kept
+            kept = codec.to_json(search)
+
+        def fails(ids: tuple[int, ...]) -> Failure | None:
+            if culprit in ids:
+                raise Died
+            return None
+
+        try:
+            found, guilty = find_culprit(begin(codec.from_json(kept), row, failure), fails, note, died=DIED)
+        except Died:
+            continue
+        assert guilty and found.order[found.good] == culprit
+        return
+    raise AssertionError("ten lives were not enough")
+
+
+def test_failures_are_told_apart() -> None:
+    lost = RuntimeError("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n at x")
+    assert failure_of(lost).kind is FailureKind.WORKER
+    assert failure_of(MemoryError()).kind is FailureKind.MEMORY
+    assert str(failure_of(ValueError("no"))) == "no"

@@ -1,0 +1,262 @@
+"""What a group does when an epoch fails: the runner is a fake, the record is real, no JVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.catalog.queries import QueryEntry, QueryState
+from headrace.catalog.warehouse import Warehouse
+from headrace.engine.failure import EpochTrouble, Failure, FailureKind, spark_died
+from headrace.engine.inquiry import Inquiry
+from headrace.engine.job import JobResult
+from headrace.engine.records import NOTHING, SEARCH
+from headrace.model.epoch import Epoch
+from headrace.model.errors import EngineError
+from headrace.model.query import EpochId, Query, QueryId
+from log_samples import PLAN
+
+ERROR = Failure(FailureKind.ERROR, "'utf-8' codec can't encode character")
+EPOCH = Epoch(EpochId(3), ())
+
+
+class Gone:
+    """The Spark context of a process that died."""
+
+    _jsc = property(lambda self: self)
+
+    def sc(self) -> Any:
+        raise ConnectionRefusedError
+
+
+class There(Gone):
+    def sc(self) -> Any:
+        return SimpleNamespace(isStopped=lambda: False)
+
+
+@dataclass
+class FakeRunner:
+    """Plays trials: `bad` queries make an epoch fail in some way, `base` makes it fail without any query."""
+
+    bad: dict[int, Failure] = field(default_factory=dict)
+    base: Failure | None = None
+    stuck: bool = False
+    query_seconds: float | None = 60.0
+    trials: list[list[int]] = field(default_factory=list)
+    spark: Any = field(default_factory=lambda: SimpleNamespace(sparkContext=There()))
+
+    def take_thread(self, epoch: Epoch) -> None: ...
+
+    def answers(self) -> bool:
+        return not self.stuck
+
+    def check_without_queries(self, epoch: Epoch) -> None:
+        if self.base is not None:
+            raise EpochTrouble(self.base)
+
+    def plan(self, epoch: int, entries: Any, commit: Any) -> Any:
+        return None
+
+    def run_shared(self, epoch: Any, plan: Any, entries: Any, *_: Any) -> tuple[JobResult, dict[int, str]]:
+        ids = [int(entry.query.id) for entry in entries]
+        self.trials.append(ids)
+        for id_ in ids:
+            if id_ in self.bad:
+                raise EpochTrouble(self.bad[id_])
+        return JobResult(), {}
+
+    def discard(self, result: Any, commit: Any) -> None: ...
+
+
+class FakeCatalog:
+    """Active queries by id; those that were quarantined are out."""
+
+    def __init__(self, count: int, *, dropping: tuple[int, ...] = ()) -> None:
+        self.entries = {
+            i: QueryEntry(
+                Query(QueryId(i), f"q{i}", PLAN),
+                QueryState.ACTIVE,
+                i,
+                EpochId(3 if i == count else 0),
+                dropping=i in dropping,
+            )
+            for i in range(1, count + 1)
+        }
+
+    def active_entries(self, epoch: int) -> tuple[QueryEntry, ...]:
+        return tuple(self.entries.values())
+
+    def entry_of(self, id_: int) -> QueryEntry:
+        return self.entries[id_]
+
+
+def opened(path: Path, runner: FakeRunner, catalog: FakeCatalog) -> Inquiry:
+    return Inquiry(runner, Warehouse(path), catalog, 600.0)  # type: ignore[arg-type]
+
+
+def run(inquiry: Inquiry, runner: FakeRunner, catalog: FakeCatalog) -> dict[int, str]:
+    """The loop of a group over one epoch: everybody who is left out before it runs, with the reason."""
+    out = inquiry.known(EPOCH)
+    for _ in range(100):
+        for id_ in out:
+            catalog.entries.pop(id_, None)
+        try:
+            inquiry.check(EPOCH)
+            runner.run_shared(EPOCH, None, catalog.active_entries(3))
+            inquiry.settled()
+            return out
+        except EpochTrouble as trouble:
+            out |= inquiry.find(EPOCH, NOTHING, trouble)
+    raise AssertionError("it goes on for ever")
+
+
+@pytest.mark.parametrize(
+    "kind", [FailureKind.ERROR, FailureKind.MEMORY, FailureKind.WORKER, FailureKind.TIME]
+)
+def test_the_culprits_are_quarantined_with_the_reason_and_the_epoch_runs(
+    tmp_path: Path, kind: FailureKind
+) -> None:
+    runner = FakeRunner({2: Failure(kind, "why"), 7: Failure(kind, "why")})
+    catalog = FakeCatalog(9)
+    out = run(opened(tmp_path, runner, catalog), runner, catalog)
+    assert out.keys() == {2, 7}
+    for reason in out.values():
+        assert "why" in reason and "epoch 3 runs without this query" in reason
+    assert not Warehouse(tmp_path).exists(SEARCH), "nothing is left of the trouble"
+
+
+def test_what_fails_once_is_tried_again(tmp_path: Path) -> None:
+    runner, catalog = FakeRunner(), FakeCatalog(3)
+    assert opened(tmp_path, runner, catalog).find(EPOCH, NOTHING, EpochTrouble(ERROR)) == {}
+    assert runner.trials == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (ERROR, "EPOCH_FAILED"),
+        (Failure(FailureKind.TIME, "slow"), "SPARK_STUCK"),
+        (spark_died(), "SPARK_GONE"),
+    ],
+)
+def test_what_fails_without_any_query_is_no_querys_fault(tmp_path: Path, failure: Failure, code: str) -> None:
+    runner, catalog = FakeRunner({1: ERROR}, base=failure), FakeCatalog(3)
+    with pytest.raises(EngineError) as caught:
+        run(opened(tmp_path, runner, catalog), runner, catalog)
+    assert caught.value.code == code and caught.value.hint
+
+
+def test_a_full_disk_is_no_querys_fault(tmp_path: Path) -> None:
+    runner = FakeRunner({1: Failure(FailureKind.MACHINE, "No space left on device")})
+    catalog = FakeCatalog(3)
+    with pytest.raises(EngineError) as caught:
+        run(opened(tmp_path, runner, catalog), runner, catalog)
+    assert caught.value.code == "EPOCH_FAILED" and "No space left" in str(caught.value)
+    assert len(runner.trials) == 1, "nobody was tried"
+
+
+def test_memory_that_all_use_together_is_no_querys_fault(tmp_path: Path) -> None:
+    class Together(FakeRunner):
+        def run_shared(
+            self, epoch: Any, plan: Any, entries: Any, *_: Any
+        ) -> tuple[JobResult, dict[int, str]]:
+            if len(entries) > 3:
+                raise EpochTrouble(Failure(FailureKind.MEMORY, "OutOfMemoryError"))
+            return JobResult(), {}
+
+    runner, catalog = Together(), FakeCatalog(6)
+    inquiry = opened(tmp_path, runner, catalog)
+    with pytest.raises(EngineError) as caught:
+        run(inquiry, runner, catalog)
+    assert "no query is to blame" in str(caught.value) and "drop" in str(caught.value.hint)
+    for id_ in (1, 2, 3):
+        entry = catalog.entries[id_]
+        catalog.entries[id_] = QueryEntry(
+            entry.query, entry.state, entry.slot, entry.first_epoch, dropping=True
+        )
+    out = run(inquiry, runner, catalog)
+    assert out.keys() == {1, 2, 3}, "a drop takes effect for an epoch that cannot be run"
+    assert all(reason.startswith("dropped before epoch 3") for reason in out.values())
+
+
+def test_an_epoch_that_is_slow_by_the_sum_of_all_runs_without_a_limit(tmp_path: Path) -> None:
+    slow = Failure(FailureKind.TIME, "it did not end")
+
+    class Slow(FakeRunner):
+        def run_shared(
+            self, epoch: Any, plan: Any, entries: Any, *_: Any
+        ) -> tuple[JobResult, dict[int, str]]:
+            if len(entries) > 3 and inquiry.seconds(EPOCH) is not None:
+                raise EpochTrouble(slow)
+            return JobResult(), {}
+
+    runner, catalog = Slow(), FakeCatalog(6)
+    inquiry = opened(tmp_path, runner, catalog)
+    assert run(inquiry, runner, catalog) == {}
+    assert inquiry.seconds(EPOCH) is None and inquiry.seconds(Epoch(EpochId(4), ())) == 600.0
+
+
+def test_the_query_that_was_dropped_is_left_out_before_anybody_is_searched(tmp_path: Path) -> None:
+    runner, catalog = FakeRunner({2: ERROR}), FakeCatalog(4, dropping=(2,))
+    out = run(opened(tmp_path, runner, catalog), runner, catalog)
+    assert out.keys() == {2} and out[2].startswith("dropped before epoch 3 was run: 'utf-8'")
+    assert runner.trials == [[1, 2, 3, 4], [1, 2, 3, 4], [1, 3, 4]]
+
+
+def test_when_spark_dies_again_and_again_the_next_process_searches_and_ends(tmp_path: Path) -> None:
+    """Each death is a process: it notes what it was doing, and the next one goes on from there."""
+    codes: list[str] = []
+    for _life in range(12):
+        runner, catalog = FakeRunner({5: spark_died()}), FakeCatalog(9)
+        try:
+            out = run(opened(tmp_path, runner, catalog), runner, catalog)
+            break
+        except EngineError as error:
+            codes.append(error.code)
+    assert out.keys() == {5} and "Spark died" in out[5]
+    assert set(codes) == {"SPARK_GONE"} and 3 <= len(codes) <= 8, codes
+
+
+def test_a_new_query_that_kills_spark_costs_two_lives_and_its_trial(tmp_path: Path) -> None:
+    for _life in range(3):
+        runner, catalog = FakeRunner({9: spark_died()}), FakeCatalog(9)
+        with pytest.raises(EngineError):
+            run(opened(tmp_path, runner, catalog), runner, catalog)
+    runner, catalog = FakeRunner({9: spark_died()}), FakeCatalog(9)
+    assert run(opened(tmp_path, runner, catalog), runner, catalog).keys() == {9}
+
+
+def test_spark_that_is_stuck_is_told_and_the_next_process_searches_at_once(tmp_path: Path) -> None:
+    hang = Failure(FailureKind.TIME, "it did not end within 60 s")
+    runner, catalog = FakeRunner({9: hang}, stuck=True), FakeCatalog(9)
+    with pytest.raises(EngineError) as caught:
+        run(opened(tmp_path, runner, catalog), runner, catalog)
+    assert caught.value.code == "SPARK_STUCK"
+    runner = FakeRunner({9: hang})
+    assert run(opened(tmp_path, runner, FakeCatalog(9)), runner, FakeCatalog(9)).keys() == {9}
+    assert runner.trials[0] == list(range(1, 9)), "it began with everybody but the new one"
+
+
+def test_a_query_that_runs_by_itself_and_kills_spark_is_found(tmp_path: Path) -> None:
+    runner, catalog = FakeRunner(), FakeCatalog(2)
+    inquiry = opened(tmp_path, runner, catalog)
+    inquiry.fallback_begins(2)
+    assert not Warehouse(tmp_path).exists(SEARCH), "nothing is written while all is well"
+    with pytest.raises(EngineError):
+        inquiry.find(EPOCH, NOTHING, EpochTrouble(spark_died()))
+    inquiry = opened(tmp_path, runner, catalog)
+    assert inquiry.known(EPOCH) == {}
+    inquiry.check(EPOCH)
+    inquiry.fallback_begins(1)
+    inquiry.fallback_begins(2)
+    assert opened(tmp_path, runner, catalog).known(EPOCH).keys() == {2}
+
+
+def test_a_torn_record_is_forgotten(tmp_path: Path) -> None:
+    Warehouse(tmp_path).replace(SEARCH, b"{")
+    assert opened(tmp_path, FakeRunner(), FakeCatalog(1)).known(EPOCH) == {}
+    assert not Warehouse(tmp_path).exists(SEARCH)

@@ -1,0 +1,76 @@
+"""An epoch that fails for whatever reason finds the query that is to blame, and everybody else goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from session_samples import info, rows, sale, with_sales
+
+from headrace.catalog.queries import QueryState
+from headrace.engine import attempt
+from headrace.engine.records import SEARCH
+
+pytestmark = pytest.mark.spark
+
+Open = Callable[..., Any]
+
+HUGE = "SELECT id FROM sales WHERE length(repeat(country, level * 300000000)) > 5"
+"""Two letters times 300 million times the level: more than any heap here from level 3 on."""
+
+SLOW = (
+    "SELECT id FROM sales WHERE aggregate(sequence(1, 20000 * level), 0L, "
+    "(a, x) -> (a + aggregate(sequence(1, 20000), 0L, (b, y) -> (b + y) % 7)) % 11) >= 0"
+)
+"""Half a billion steps per level and tuple, which nothing interrupts."""
+
+
+def test_memory_planning_and_time_each_find_their_culprit(
+    open_session: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    epoch 0: all is well
+    epoch 1: `huge` runs out of memory; `odd` cannot be planned any more
+    epoch 2: `slow` holds the epoch up
+    """
+    hr = with_sales(open_session(epoch_timeout="8 seconds", query_timeout="6 seconds"))
+    good = [hr.create_query(f"SELECT id FROM sales WHERE level >= {n}") for n in range(4)]
+    for name, text in {"huge": HUGE, "odd": "SELECT id FROM sales WHERE price > 7"}.items():
+        hr.create_query(text, name=name)
+    hr.append("sales", [sale(1, 0)])
+    hr.run_available()
+    assert [i.error for i in hr.queries()] == [None] * 6
+
+    planned = attempt.plan_group
+
+    def plan(members: Any, *rest: Any) -> Any:
+        members = list(members)
+        if any(member.query.name == "odd" for member in members):
+            raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
+        return planned(members, *rest)
+
+    monkeypatch.setattr(attempt, "plan_group", plan)
+    hr.create_query("SELECT id + 1 AS n FROM sales", name="new")
+    hr.append("sales", [sale(2, 3)])
+    hr.run_available()
+    errors = {i.name: i.error for i in hr.queries() if i.error}
+    assert errors.keys() == {"huge", "odd"}
+    assert errors["huge"].startswith("out of memory: ") and "surrogates not allowed" in errors["odd"]
+    assert all("epoch 1 runs without this query" in error for error in errors.values())
+    assert info(hr, "huge").state is QueryState.QUARANTINED
+
+    hr.create_query(SLOW, name="slow")
+    hr.append("sales", [sale(3, 4)])
+    hr.run_available()
+    assert info(hr, "slow").error.startswith("time limit: it did not end within 6 s"), info(hr, "slow")
+    assert {i.name for i in hr.queries() if i.error} == {"huge", "odd", "slow"}
+    assert not hr._warehouse.exists(SEARCH)
+    assert [rows(query) for query in good] == [[(1,), (2,), (3,)], *[[(2,), (3,)]] * 3]
+    assert rows(hr.query("new")) == [(3,), (4,)] and hr.query("new").audit().ok
+    report = hr.query("slow").audit()
+    assert not report.ok and "time limit" in str(report), "it never had an epoch"
+
+    hr.close()
+    hr = open_session()
+    assert {i.name for i in hr.queries() if i.error} == {"huge", "odd", "slow"}, "quarantine is durable"
