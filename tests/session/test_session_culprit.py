@@ -61,7 +61,7 @@ def test_memory_planning_and_time_each_find_their_culprit(
     assert info(hr, "huge").state is QueryState.QUARANTINED
 
     hr.create_query(SLOW, name="slow")
-    hr.append("sales", [sale(3, 4)])
+    hr.append("sales", [sale(3, 3)])
     hr.run_available()
     assert info(hr, "slow").error.startswith("time limit: it did not end within 6 s"), info(hr, "slow")
     assert {i.name for i in hr.queries() if i.error} == {"huge", "odd", "slow"}

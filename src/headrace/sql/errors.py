@@ -37,6 +37,15 @@ def text_too_long(size: int, limit: int) -> SqlError:
     )
 
 
+def too_big(name: str, made: float, limit: int, span: Span) -> SqlError:
+    return SqlError(
+        "VALUE_TOO_BIG",
+        f"{name}() would make a value of {made:,.0f} parts, more than the {limit:,} that one call may make",
+        span=span,
+        hint="ask for a smaller one: each tuple would need that much memory",
+    )
+
+
 def syntax(what: str, span: Span = None) -> SqlError:
     return SqlError("SYNTAX", what, span=span, hint="the language is Spark SQL; HELP lists the statements")
 

@@ -37,6 +37,7 @@ from headrace.sql.resolve import Flat, enclosed, window_edges
 from headrace.sql.safety import cannot_raise
 from headrace.sql.sessions import checked_sessions, no_session_rows
 from headrace.sql.shape import Lifted, lift
+from headrace.sql.sizes import refuse_huge
 from headrace.sql.templates import Template, literal_hole
 from headrace.sql.windows import has_window, is_window_column, render_window_arguments, window_column
 
@@ -52,6 +53,7 @@ def parse_query(
     """
     cache = analyzer if isinstance(analyzer, ShapeCache) else ShapeCache(analyzer)
     lexed = lex(text)
+    refuse_huge(lexed.tokens)
     lifted = lift(lexed)
     key = (timezone, lifted.key)
     shape = cache.find(key, streams)
