@@ -24,6 +24,7 @@ from headrace.engine.spark import (
     active,
 )
 from headrace.engine.upkeep import may_hold
+from headrace.engine.workers import equip_workers
 from headrace.guard import guarding
 from headrace.handles import QueryHandle
 from headrace.health import Health
@@ -98,6 +99,7 @@ class Session:
         if self._warehouse.read_only:
             self._checkup = self._look_after(None)
             return
+        equip_workers(self._sparks.jobs, self._warehouse.root)
         group = Group(self._sparks.jobs, self._warehouse, self._catalog, self._sealer, commit, options.group)
         self._group = group
         if options.rebuild:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from headrace import sql
 from headrace.engine.analyzer import SparkAnalyzer
 from headrace.engine.spark import AUDITING, EPOCH_JOBS, READING, child_session, running_session, start_session
+from headrace.engine.workers import refuse_connect
 
 
 class SparkSessions:
@@ -26,6 +27,7 @@ class SparkSessions:
         """The session that was given; else the running one; else one that is started, and ended by `stop`."""
         with self.lock:
             found = self._given or running_session()
+            refuse_connect(found)
             self._ours = found is None
             return found or start_session(self._master, self._config)
 

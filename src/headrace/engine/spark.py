@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import secrets
+import shutil
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from weakref import WeakKeyDictionary
 
 from pyspark import SparkContext
@@ -86,15 +91,43 @@ def is_local(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
+@cache
+def _socket_folder() -> str:
+    """A folder that only the owner of this process may enter, for the sockets between Spark and its Python workers:
+    whoever reaches one of these needs no secret.
+    """
+    folder, pid = tempfile.mkdtemp(prefix="headrace-sockets-"), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == pid:  # not in a forked child
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
+
+
+def private_settings(master: str) -> dict[str, str]:
+    """Settings of a session of our own on this machine that keep other people on it out.
+
+    Spark makes the secret itself where tasks run in the driver, and asks for one where they do not.
+    """
+    if not master.startswith("local"):
+        return {}
+    settings = {"spark.authenticate": "true", "spark.python.unix.domain.socket.dir": _socket_folder()}
+    if master.startswith("local-cluster"):
+        settings["spark.authenticate.secret"] = secrets.token_hex(32)
+    return settings
+
+
 def start_session(master: str = "local[*]", config: Mapping[str, str] | None = None) -> SparkSession:
     """A session of our own; workers run this interpreter and everything binds to 127.0.0.1."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    builder = SparkSession.builder.master(master).appName("headrace")
+    builder = SparkSession.builder.master(master).appName("headrace").config("spark.api.mode", "classic")
     beside = BESIDE_THE_DRIVER if is_local(master) else {}
-    for key, value in {**LOCAL, **beside, **(config or {})}.items():
+    for key, value in {**LOCAL, **beside, **private_settings(master), **(config or {})}.items():
         builder = builder.config(key, value)
     # PySpark logs every failed query to stderr as JSON; ours carry the reason in their state
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)

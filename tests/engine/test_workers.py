@@ -1,0 +1,107 @@
+"""What workers of a cluster lack, and Spark Connect: fakes stand for Spark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import headrace
+from headrace.engine.spark import private_settings
+from headrace.engine.workers import equip_workers, package_zip
+from headrace.model.errors import EngineError
+from headrace.sparks import SparkSessions
+
+
+class FakeContext:
+    """A cluster whose workers answer with what `answer` gives; `taken` are the files that were shipped to them."""
+
+    def __init__(self, answer: Any, master: str = "spark://host:7077") -> None:
+        self.answer, self.master, self.defaultParallelism = answer, master, 2
+        self.taken: list[str] = []
+
+    def parallelize(self, questions: list[str], tasks: int) -> FakeContext:
+        self.questions = questions
+        return self
+
+    def map(self, function: Any) -> FakeContext:
+        return self
+
+    def collect(self) -> list[Any]:
+        return [self.answer(self, question) for question in self.questions]
+
+    def addPyFile(self, path: str) -> None:
+        self.taken.append(path)
+
+
+def spark(context: FakeContext) -> Any:
+    return SimpleNamespace(sparkContext=context)
+
+
+def test_workers_like_the_driver_lack_nothing(tmp_path: Path) -> None:
+    (tmp_path / "format.json").write_text("{}")
+    context = FakeContext(lambda _, question: eval(question))
+    equip_workers(spark(context), tmp_path)
+    assert context.taken == [] and len(context.questions) == 2
+
+
+def test_nobody_is_asked_on_a_local_master(tmp_path: Path) -> None:
+    equip_workers(spark(FakeContext(None, "local[2]")), tmp_path)
+
+
+def test_the_package_is_shipped_where_it_is_missing(tmp_path: Path) -> None:
+    def answer(context: FakeContext, question: str) -> Any:
+        python = ".".join(map(str, sys.version_info[:2]))
+        return (python, [], True, headrace.__version__ if context.taken else None)
+
+    context = FakeContext(answer)
+    equip_workers(spark(context), tmp_path)
+    (shipped,) = context.taken
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import headrace.engine.tasks; print(headrace.__file__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, shipped], capture_output=True, text=True, check=True, env={}
+    )
+    assert done.stdout.startswith(shipped)
+
+
+@pytest.mark.parametrize(
+    ("answer", "lacking"),
+    [
+        (("2.7", [], True, None), "Python"),
+        ((None, ["pyarrow"], True, None), "pyarrow"),
+        ((None, [], False, headrace.__version__), "shared with the driver"),
+        ((None, [], True, "0.0.1"), "the package headrace"),
+    ],
+)
+def test_what_workers_lack_is_told(tmp_path: Path, answer: tuple[Any, ...], lacking: str) -> None:
+    python = answer[0] or ".".join(map(str, sys.version_info[:2]))
+    context = FakeContext(lambda *_: (python, *answer[1:]))
+    with pytest.raises(EngineError) as caught:
+        equip_workers(spark(context), tmp_path)
+    assert caught.value.code == "WORKERS_LACK" and lacking in caught.value.message
+    assert "docs/clusters.md" in (caught.value.hint or "")
+
+
+def test_spark_connect_is_refused_in_our_words() -> None:
+    connect: Any = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    with pytest.raises(EngineError) as caught:
+        SparkSessions(connect, "local[1]", None).main  # noqa: B018
+    assert caught.value.code == "SPARK_CONNECT"
+
+
+def test_sessions_of_our_own_keep_others_on_the_machine_out() -> None:
+    here = private_settings("local[2]")
+    assert here["spark.authenticate"] == "true"
+    assert Path(here["spark.python.unix.domain.socket.dir"]).stat().st_mode & 0o077 == 0
+    assert len(private_settings("local-cluster[2,1,1024]")["spark.authenticate.secret"]) == 64
+    assert private_settings("spark://host:7077") == {}
+
+
+def test_the_zip_has_the_package(tmp_path: Path) -> None:
+    assert package_zip(tmp_path).stat().st_size < 2_000_000
