@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.model.errors import HeadraceError, HeadraceWarning
+from headrace.model.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from headrace.handles import QueryHandle
     from headrace.opening import open
     from headrace.session import Session
 
-__version__ = "0.1.0"
-__all__ = ["HeadraceError", "HeadraceWarning", "QueryHandle", "Session", "open"]
+__all__ = ["HeadraceError", "HeadraceWarning", "QueryHandle", "Session", "__version__", "open"]
 
 
 def __getattr__(name: str) -> Any:

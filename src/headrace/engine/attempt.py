@@ -186,7 +186,9 @@ class EpochRunner:
             part = epoch.of(name)
             if part is None or not part.chunks:
                 continue
-            frame = chunk_frame(self.spark, self._warehouse.root, self._catalog.stream(name, epoch.id), part.chunks)
+            frame = chunk_frame(
+                self.spark, self._warehouse.root, self._catalog.stream(name, epoch.id), part.chunks
+            )
             suspects = {
                 int(entry.query.id): found
                 for entry in entries

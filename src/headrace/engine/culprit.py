@@ -87,6 +87,8 @@ def find_culprit(
         if search.alone:
             return search.failed(search.bad, died), True
         search = search.failed(search.trying, died)
+    if search.good >= search.bad:  # a row that ran a moment ago: this failure is of another kind
+        return search, False
     while search.bad - search.good > 1:
         middle = (search.good + search.bad) // 2
         if search.good < len(search.order) - likely < search.bad:

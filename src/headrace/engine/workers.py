@@ -14,28 +14,23 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-import headrace
 from headrace.engine.errors import spark_reason
+from headrace.engine.spark import is_local
 from headrace.model.errors import EngineError
+from headrace.model.version import VERSION
 
 _LOOK = """
 (
     '.'.join(map(str, __import__('sys').version_info[:2])),
     [name for name in ('pyarrow', 'numpy', 'sqlglot') if __import__('importlib.util').util.find_spec(name) is None],
     __import__('os').path.exists({marker!r}),
-    __import__('headrace').__version__ if __import__('importlib.util').util.find_spec('headrace') else None,
+    __import__('headrace.model.version').model.version.VERSION
+    if __import__('importlib.util').util.find_spec('headrace')
+    and __import__('importlib.util').util.find_spec('headrace.model.version')
+    else None,
 )
 """
 """What a worker tells of itself, as an expression: a function of ours could not be loaded where we are missing."""
-
-
-def is_local(master: str) -> bool:
-    """Whether tasks run in the driver's process.
-
-    >>> is_local("local[2]"), is_local("local"), is_local("local-cluster[2,1,1024]")
-    (True, True, False)
-    """
-    return master == "local" or master.startswith("local[")
 
 
 def refuse_connect(spark: object) -> None:
@@ -80,14 +75,14 @@ def look(context: SparkContext, root: Path) -> str | None:
             return f"the Python packages {', '.join(missing)}"
         if not sees_warehouse:
             return f"the directory {root}, which must be shared with the driver under the same path"
-        if version != headrace.__version__:
+        if version != VERSION:
             return None
     return ""
 
 
 def package_zip(folder: Path) -> Path:
     """This package as a zip file that workers can import from."""
-    package = Path(headrace.__file__).parent
+    package = Path(__file__).parents[1]
     target = folder / "headrace.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(package.rglob("*")):
