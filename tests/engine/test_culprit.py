@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.errors import PySparkException
 
 from headrace.engine.culprit import Search, begin, by_suspicion, find_culprit
+from headrace.engine.errors import was_cancelled
 from headrace.engine.failure import Failure, FailureKind, failure_of
 from headrace.model import codec
 
@@ -112,3 +114,32 @@ def test_failures_are_told_apart() -> None:
     assert failure_of(lost).kind is FailureKind.WORKER
     assert failure_of(MemoryError()).kind is FailureKind.MEMORY
     assert str(failure_of(ValueError("no"))) == "no"
+    full = OSError(28, "No space left on device")
+    assert failure_of(full).kind is FailureKind.MACHINE
+
+
+class Refused(PySparkException):
+    """An exception as Spark gives it for an expression that fails; its text holds the value."""
+
+    def __init__(self, value: str) -> None:
+        super().__init__(f"[CAST_INVALID_INPUT] The value '{value}' cannot be cast")
+
+    def getCondition(self) -> str:
+        return "CAST_INVALID_INPUT"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "OSError: No space left on device",
+        "SparkException: [SPARK_JOB_CANCELLED]",
+        "java.lang.OutOfMemoryError",
+    ],
+)
+def test_what_tuples_say_is_not_taken_for_a_failure(value: str) -> None:
+    error = Refused(value)
+    assert failure_of(error).kind is FailureKind.ERROR
+    assert not was_cancelled(error)
+    assert was_cancelled(
+        RuntimeError("org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 1 cancelled")
+    )

@@ -126,3 +126,21 @@ def test_window_edges_are_audited_too(open_session: Open, tmp_path: Path) -> Non
     report = hr.query("q").audit()
     assert report.missing == ({"window_start": at(0), "window_end": at(10), "n": 1},)
     assert report.unexpected == ({"window_start": at(10), "window_end": at(20), "n": 1},)
+
+
+def test_what_is_left_of_terms_that_cancel_is_no_difference(open_session: Open, tmp_path: Path) -> None:
+    """The four tuples have a correlation of 0; another order of adding them gives -1.8e-17."""
+    session = with_sales(open_session())
+    text = "SELECT {} AS c FROM sales GROUP BY window(ts, '10 seconds')"
+    session.create_query(text.format("corr(level, price)"), name="corr")
+    session.create_query(text.format("max(price - 2)"), name="greatest")
+    session.append(
+        "sales", [sale(1, -1, 1.0), sale(2, 1, 1.0), sale(3, -1, -1.0), sale(4, 1, -1.0), sale(30)]
+    )
+    session.run_available()
+    path = result_path(session, tmp_path, "corr")
+    (column,) = (f.name for f in pq.read_schema(path) if f.type == pa.float64())
+    for value, ok in ((-1.8e-17, True), (1e-6, False)):
+        rewrite(path, lambda table, value=value: set_value(table, column, 0, value))
+        assert session.query("corr").audit().ok is ok, value
+    assert session.query("greatest").audit().ok

@@ -32,8 +32,14 @@ def spark_reason(error: Exception) -> str:
 
 
 def was_cancelled(error: Exception) -> bool:
-    """Whether somebody cancelled the job: Ctrl-C, or `cancelJobGroup`."""
-    return "[SPARK_JOB_CANCELLED]" in str(error)
+    """Whether somebody cancelled the job: Ctrl-C, or `cancelJobGroup`. A tuple that merely says so does not."""
+    condition = error.getCondition() if isinstance(error, PySparkException) else None
+    if condition is not None and condition.startswith("SPARK_JOB_CANCELLED"):
+        return True
+    text = str(error)
+    if condition not in (None, "PYTHON_EXCEPTION") and text.startswith(f"[{condition}]"):
+        return False
+    return text.startswith("[SPARK_JOB_CANCELLED]") or "SparkException: [SPARK_JOB_CANCELLED]" in text
 
 
 def query_caused(error: Exception) -> bool:

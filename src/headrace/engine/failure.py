@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 
-from headrace.engine.errors import spark_reason
+from headrace.engine.errors import query_caused, spark_reason
 
 
 class FailureKind(Enum):
@@ -19,13 +20,10 @@ class FailureKind(Enum):
     TIME = "time limit"
 
 
-_MACHINE = (
-    "No space left on device",
-    "Disk quota exceeded",
-    "Read-only file system",
-    "Input/output error",
-    "Permission denied",
-    "Too many open files",
+_MACHINE = re.compile(
+    r"(?:OSError|IOException|PermissionError|FileSystemException|FileNotFoundException)\b.*"
+    r"(?:No space left on device|Disk quota exceeded|Read-only file system|Input/output error"
+    r"|Permission denied|Too many open files)"
 )
 _MEMORY = ("OutOfMemoryError", "MemoryError", "OUT_OF_MEMORY", "Cannot allocate memory", "NegativeArraySize")
 _WORKER = (
@@ -69,13 +67,16 @@ def failure_of(error: BaseException) -> Failure:
     <FailureKind.ERROR: 'it failed'>
     """
     text = f"{type(error).__name__}: {error}"
-    marked = ((FailureKind.MACHINE, _MACHINE), (FailureKind.MEMORY, _MEMORY), (FailureKind.WORKER, _WORKER))
-    for kind, marks in marked:
-        found = [line.strip() for line in text.splitlines() if any(mark in line for mark in marks)]
-        if found:
-            return Failure(kind, found[0][:300])
-    reason = spark_reason(error) if isinstance(error, Exception) else text
-    return Failure(FailureKind.ERROR, reason or type(error).__name__)
+    reason = (spark_reason(error) if isinstance(error, Exception) else text) or type(error).__name__
+    if isinstance(error, Exception) and query_caused(error) and error.getCondition() != "PYTHON_EXCEPTION":  # type: ignore[attr-defined]
+        return Failure(FailureKind.ERROR, reason)  # its text may hold tuples, which may say anything
+    lines = [line.strip()[:300] for line in text.splitlines()]
+    for kind, marks in ((FailureKind.MEMORY, _MEMORY), (FailureKind.WORKER, _WORKER)):
+        if found := [line for line in lines if any(mark in line for mark in marks)]:
+            return Failure(kind, found[0])
+    if found := [line for line in lines if _MACHINE.search(line)]:
+        return Failure(FailureKind.MACHINE, found[0])
+    return Failure(FailureKind.ERROR, reason)
 
 
 def out_of_time(seconds: float) -> Failure:
