@@ -25,13 +25,10 @@ _MACHINE = re.compile(
     r"(?:No space left on device|Disk quota exceeded|Read-only file system|Input/output error"
     r"|Permission denied|Too many open files)"
 )
-_MEMORY = ("OutOfMemoryError", "MemoryError", "OUT_OF_MEMORY", "Cannot allocate memory", "NegativeArraySize")
-_WORKER = (
-    "Python worker exited unexpectedly",
-    "Python worker failed",
-    "ExecutorLostFailure",
-    "Lost executor",
+_MEMORY = re.compile(
+    r"[\w.$]*(?:OutOfMemoryError|MemoryError|OUT_OF_MEMORY|NegativeArraySizeException).*|Cannot allocate memory.*"
 )
+_WORKER = re.compile(r"(?:Python worker (?:exited unexpectedly|failed)|ExecutorLostFailure|Lost executor).*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +58,8 @@ class EpochTrouble(Exception):
 def failure_of(error: BaseException) -> Failure:
     """What an exception of Spark, py4j or Python says.
 
-    >>> failure_of(RuntimeError("Job aborted: java.lang.OutOfMemoryError: Java heap space")).kind
-    <FailureKind.MEMORY: 'out of memory'>
+    >>> failure_of(RuntimeError("Job aborted: java.lang.OutOfMemoryError: Java heap space"))
+    Failure(kind=<FailureKind.MEMORY: 'out of memory'>, reason='java.lang.OutOfMemoryError: Java heap space')
     >>> failure_of(UnicodeEncodeError("utf-8", chr(0xD800), 0, 1, "surrogates not allowed")).kind
     <FailureKind.ERROR: 'it failed'>
     """
@@ -70,12 +67,10 @@ def failure_of(error: BaseException) -> Failure:
     reason = (spark_reason(error) if isinstance(error, Exception) else text) or type(error).__name__
     if isinstance(error, Exception) and query_caused(error) and error.getCondition() != "PYTHON_EXCEPTION":  # type: ignore[attr-defined]
         return Failure(FailureKind.ERROR, reason)  # its text may hold tuples, which may say anything
-    lines = [line.strip()[:300] for line in text.splitlines()]
-    for kind, marks in ((FailureKind.MEMORY, _MEMORY), (FailureKind.WORKER, _WORKER)):
-        if found := [line for line in lines if any(mark in line for mark in marks)]:
-            return Failure(kind, found[0])
-    if found := [line for line in lines if _MACHINE.search(line)]:
-        return Failure(FailureKind.MACHINE, found[0])
+    marks = ((FailureKind.MEMORY, _MEMORY), (FailureKind.WORKER, _WORKER), (FailureKind.MACHINE, _MACHINE))
+    for kind, mark in marks:
+        if found := mark.search(text):
+            return Failure(kind, found.group().strip()[:300])
     return Failure(FailureKind.ERROR, reason)
 
 

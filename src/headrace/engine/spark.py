@@ -131,7 +131,10 @@ def start_session(master: str = "local[*]", config: Mapping[str, str] | None = N
         builder = builder.config(key, value)
     # PySpark logs every failed query to stderr as JSON; ours carry the reason in their state
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    # when Spark dies, the server of its accumulators would print a traceback; whoever asks for rows is told anyway
+    session.sparkContext._accumulatorServer.handle_error = lambda request, address: None  # type: ignore
+    return session
 
 
 def is_stopped(spark: SparkSession) -> bool:
