@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pyspark.errors import PySparkException
 
 from headrace.model.errors import CatalogError, EngineError, HeadraceError, LogError, SqlError, StorageError
@@ -18,17 +20,22 @@ def reported_error(fields: dict[str, str | None]) -> HeadraceError:
 
 
 def spark_reason(error: Exception) -> str:
-    """One line that says what Spark says: its error condition and message, without stack traces."""
+    """One line that says what Spark says: its error condition and message, without stack traces.
+
+    >>> spark_reason(RuntimeError("An error occurred while calling o1.save.\\n: java.io.IOException: broken\\n\\tat x"))
+    'java.io.IOException: broken'
+    """
     condition = getattr(error, "getCondition", lambda: None)()
     text = str(error).strip()
     if condition == "PYTHON_EXCEPTION":
         return text.splitlines()[-1][:500]
-    marker = "[" + condition + "]" if condition else "["
-    at = text.find(marker)
-    if at < 0:
-        at = 0
-    line = text[at:].split("SQLSTATE")[0].strip().splitlines()
-    return line[0][:500] if line else type(error).__name__
+    found = re.search(rf"\[{re.escape(condition)}\]" if condition else r"\[[A-Z][A-Z0-9_.]+\]", text)
+    lines = text[found.start() if found else 0 :].split("SQLSTATE")[0].strip().splitlines()
+    if found is None and len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        lines = [
+            lines[1].lstrip(": ").split(" executor driver): ")[-1]
+        ]  # py4j's own line; the exception follows
+    return lines[0][:500] if lines else type(error).__name__
 
 
 def was_cancelled(error: Exception) -> bool:
