@@ -71,10 +71,9 @@ def _number(tokens: Sequence[Token]) -> float | None:
     sign = 1.0
     if tokens and tokens[0].token_type is TokenType.DASH:
         sign, tokens = -1.0, tokens[1:]
-    typed = len(tokens) > 1 and tokens[1].token_type is TokenType.DCOLON  # how 5L is read
-    if not tokens or tokens[0].token_type is not TokenType.NUMBER or not (typed or len(tokens) == 1):
+    if len(tokens) != 1 or tokens[0].token_type is not TokenType.NUMBER:
         return None
     try:
-        return sign * float(tokens[0].text)
+        return sign * float(tokens[0].text.upper().rstrip("LSYFDB"))
     except ValueError:
         return None
