@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from headrace.catalog.catalog import Catalog
+from headrace.engine.errors import spark_gone
 from headrace.engine.group import Group
 from headrace.engine.records import Commit, Metrics
-from headrace.engine.spark import active
+from headrace.engine.spark import active, is_gone
 from headrace.feeding import Feed, Feeds
 from headrace.health import RunState
 from headrace.log.arrivals import Arrivals
@@ -211,7 +212,7 @@ class Running:
                     self._run_sealed()
                 self.retry.passed()
         except Exception as error:
-            self.retry.failed(error)
+            self.retry.failed(spark_gone() if is_gone(self.group.spark) else error)
 
     def _run_sealed(self) -> None:
         """Seal and run until nothing is pending or somebody wants to stop.

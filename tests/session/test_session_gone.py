@@ -17,7 +17,7 @@ from headrace.model.errors import EngineError
 Open = Callable[..., Any]
 
 SCRIPT = """
-import os, signal, sys
+import os, signal, sys, time
 sys.path.insert(0, {tests!r})
 import headrace
 from headrace.model.errors import HeadraceError
@@ -57,8 +57,12 @@ if {kill}:
     columns = hr.streams()[0].columns
     frame = hr.spark.range(1).selectExpr(*(f"CAST(NULL AS {{c.type.ddl}}) AS {{c.name}}" for c in columns))
     ways["append"] = lambda: hr.append("sales", frame)
+    hr.start(interval="50 milliseconds")
     os.kill(hr.spark._sc._gateway.proc.pid, signal.SIGKILL)
     hr.spark._sc._gateway.proc.wait()
+    while "SPARK_GONE" not in (hr.health().error or ""):
+        time.sleep(0.05)
+    hr.stop()
 else:
     hr.spark.stop()
 print({{name: code(way) for name, way in ways.items()}}, flush=True)
