@@ -74,6 +74,18 @@ class StreamLine:
 
 
 @dataclass
+class Status:
+    name: str
+    state: QueryState = QueryState.ACTIVE
+    rows: int = 0
+    reasons: tuple[str, ...] = ("no epoch has run",)
+
+    @property
+    def why(self) -> str:
+        return "; ".join(self.reasons)
+
+
+@dataclass
 class Newest:
     rows: pa.Table
     epoch: int
@@ -91,6 +103,9 @@ class Handle:
 
     def to_pandas(self) -> pd.DataFrame:
         return pd.DataFrame({"country": ["US", "JP"], "spend": [12.5, 3.25]})
+
+    def status(self) -> Status:
+        return Status(self.info.name)
 
     def newest(self, limit: int, after: int | None) -> Newest:
         """The rows that the test has set up for each epoch after `after`."""
@@ -118,6 +133,7 @@ class FakeSession:
     closed: int = 0
     running: bool = False
     read_only: bool | None = None
+    warmed: FakeSession | None = None
     epoch: int = -1
     delivered: dict[int, pa.Table] = field(default_factory=dict)
     stream_lines: list[StreamLine] = field(default_factory=list)
@@ -125,8 +141,15 @@ class FakeSession:
 
     @contextmanager
     def open(self, warehouse: str, *, read_only: bool = False) -> Iterator[FakeSession]:
-        """An `Opener`: the directory becomes a warehouse, as a real session would make it."""
+        """An `Opener`: the directory becomes a warehouse, as a real session would make it.
+
+        What the demo warms up on is another session, and of no interest afterwards.
+        """
         Warehouse(warehouse)
+        if "headrace-warm-up-" in warehouse:
+            self.warmed = FakeSession()
+            yield self.warmed
+            return
         self.opened += 1
         self.read_only = read_only
         try:

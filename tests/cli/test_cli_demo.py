@@ -1,6 +1,8 @@
 """The demo's script and screen, with a session without Spark and a clock that only moves when asked."""
 
 import io
+import tempfile
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -8,7 +10,15 @@ from rich.console import Console
 from cli_fakes import FakeClock, FakeSession, Info, Report
 from headrace.catalog.lock import WriterLock
 from headrace.catalog.warehouse import Warehouse
-from headrace.cli.demo import MARKER, DemoOptions, choose_sample, plan_visits, prepare_directory, run_demo
+from headrace.cli.demo import (
+    MARKER,
+    WARM_S,
+    DemoOptions,
+    choose_sample,
+    plan_visits,
+    prepare_directory,
+    run_demo,
+)
 from headrace.cli.live import LiveView, PlainView, Snapshot, render_line
 from headrace.model.errors import StorageError
 
@@ -39,6 +49,18 @@ def test_every_query_comes_and_the_leaving_ones_go(session, tmp_path, capsys):
     assert session.calls[0] == ("create_stream", "purchases")
     assert session.calls[-1] == ("run_available", "")
     assert session.closed == 1
+
+
+def test_the_clock_starts_when_all_is_warm(session, tmp_path, capsys):
+    clock = FakeClock()
+    play(session, tmp_path / "w", clock=clock)
+    assert session.warmed is not None
+    warm = {call for call, _ in session.warmed.calls}
+    assert {"create_stream", "create_query", "drop_query", "run_available"} <= warm
+    assert sum(table.num_rows for table in session.warmed.appended) > 1_000
+    first = session.appended[0]["ts"].to_pylist()[0]
+    assert first.timestamp() >= clock.began + WARM_S
+    assert not list(Path(tempfile.gettempdir()).glob("headrace-warm-up-*"))
 
 
 def test_purchases_keep_the_rate(session, tmp_path):
@@ -78,7 +100,7 @@ def test_a_refused_query_is_shown_and_the_rest_goes_on(tmp_path, capsys):
 
 
 def test_ctrl_c_skips_to_the_summary(session, tmp_path, capsys):
-    assert play(session, tmp_path / "w", clock=FakeClock(stop_at=4)) is True
+    assert play(session, tmp_path / "w", clock=FakeClock(stop_at=WARM_S + 4)) is True
     assert 0 < len(session.infos) < SHORT.queries
     assert not session.running
     shown = capsys.readouterr().out

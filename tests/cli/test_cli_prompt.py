@@ -90,10 +90,11 @@ class Terminal:
         tests = str(Path(__file__).parents[1])
         self.pid, self.master = pty.fork()
         if self.pid == 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # who runs the tests may ignore it
             os.environ.update(XDG_STATE_HOME=str(home), TERM="dumb", COLUMNS="200", INPUTRC=os.devnull)
             code = PROGRAM.format(tests=tests, warehouse=warehouse)
             os.execv(sys.executable, [sys.executable, "-c", code])
-        self.seen = ""
+        self.seen = self.all = ""
 
     def type(self, keys: str) -> None:
         os.write(self.master, keys.encode())
@@ -109,10 +110,11 @@ class Terminal:
         while words not in self.seen:
             ready, _, _ = select.select([self.master], [], [], 1.0)
             if ready:
-                self.seen += os.read(self.master, 4096).decode()
+                text = os.read(self.master, 4096).decode()
+                self.seen, self.all = self.seen + text, self.all + text
             else:
                 self.type(press)
-            assert time.monotonic() < deadline, self.seen
+            assert time.monotonic() < deadline, f"{words!r} did not come after:\n{self.all}"
         shown, _, self.seen = self.seen.partition(words)
         return shown
 
@@ -152,6 +154,7 @@ def test_a_session_at_the_prompt(terminal, tmp_path):
     first.until("headrace> ")
 
     first.type("SELECT half a li")
+    first.until("half a li")
     first.until("headrace> ", press="\x03")  # Ctrl-C clears the line, and does not leave
     first.type("SELECT 1;\n")
     assert "half" not in first.until("ran <SELECT 1>")
@@ -159,6 +162,7 @@ def test_a_session_at_the_prompt(terminal, tmp_path):
 
     first.type("SELECT 1\n+ 2")
     first.until("...> ")
+    first.until("+ 2")
     first.until("headrace> ", press="\x03")  # ... nor do lines before it come back
 
     first.type("sho\tque\t;\n")

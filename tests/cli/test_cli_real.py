@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -45,7 +47,8 @@ def headrace_command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[
 
 def quiet(stderr: str) -> bool:
     """Whether only we said something, and nothing of Spark's chatter came through."""
-    return all(line.startswith("Starting Spark") for line in stderr.splitlines())
+    ours = ("Starting Spark", "Warming up", "Nobody runs")
+    return all(line.startswith(ours) for line in stderr.splitlines())
 
 
 def feed(session: Any) -> None:
@@ -156,3 +159,77 @@ def test_the_demo_plays_and_audits_clean(tmp_path: Path) -> None:
     name = next(word for word in done.stdout.split() if word.endswith(":") and "_" in word).rstrip(":")
     audited = invoke("audit", name, *where)
     assert audited.exit_code == 0, audited.output
+
+
+def put_json(folder: Path, name: str, seconds: range) -> None:
+    """A file of sales, moved into the folder when it is whole."""
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    lines = [
+        json.dumps({"id": s, "country": ("DE", "FR")[s % 2], "ts": (noon + timedelta(seconds=s)).isoformat()})
+        for s in seconds
+    ]
+    (folder.parent / name).write_text("\n".join(lines) + "\n")
+    (folder.parent / name).rename(folder / name)
+
+
+def test_two_terminals_and_a_folder_of_json_files(tmp_path: Path) -> None:
+    """What the first page of docs/command-line.md promises: live rows from the command line alone."""
+    folder, where = tmp_path / "sales", ("--warehouse", str(tmp_path / "w"))
+    folder.mkdir()
+    program = str(Path(sys.executable).with_name("headrace"))
+    running = subprocess.Popen(
+        [program, "run", *where], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    watching = None
+    try:
+        wait_until(lambda: (tmp_path / "w" / "service.json").exists(), running)
+        source = f"{CREATE_STREAM} WITH (path='{folder}', format='json')"
+        made = invoke("sql", *where, "-e", source, "-e", CREATE_QUERY)
+        assert made.exit_code == 0, made.output
+        assert "Nobody runs" not in made.stderr
+        put_json(folder, "1.json", range(15))
+        listed = wait_until(lambda: rows_shown(where) >= 2, running)
+        assert listed
+
+        watching = subprocess.Popen(
+            [program, "watch", "per_country", *where, "--format", "json"], stdout=subprocess.PIPE, text=True
+        )
+        assert watching.stdout is not None
+        first = sorted(json.loads(watching.stdout.readline())["country"] for _ in range(2))
+        put_json(folder, "2.json", range(15, 35))
+        later = [json.loads(watching.stdout.readline()) for _ in range(4)]
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(30) == 0
+        assert first == ["DE", "FR"] and {row["n"] for row in later} == {5}
+
+        audited = invoke("audit", "per_country", *where)
+        assert audited.exit_code == 0 and "equal" in audited.stdout, audited.output
+        other = invoke("sql", *where, "-e", "CREATE QUERY q AS SELECT cuntry FROM sales")
+        assert other.exit_code == 2 and "did you mean `country`?" in other.stderr
+        assert invoke("sql", *where, "-e", "DROP QUERY per_country").exit_code == 0
+        running.send_signal(signal.SIGTERM)
+        said, _ = running.communicate(timeout=60)
+    finally:
+        for process in (running, watching):
+            if process is not None:
+                process.kill()
+    assert running.returncode == 0, said
+    assert "Created the warehouse" in said and "Stopped after epoch" in said
+    assert "Traceback" not in said and "WARN" not in said
+    assert rows_shown(where) == 6, "without the service the warehouse is read"
+
+
+def rows_shown(where: tuple[str, str]) -> int:
+    """The rows of the one query, as `headrace queries` lists them."""
+    listed = invoke("queries", *where)
+    assert listed.exit_code == 0, listed.output
+    return int(listed.stdout.splitlines()[1].split()[4])
+
+
+def wait_until(condition: Callable[[], bool], running: subprocess.Popen[str]) -> bool:
+    deadline = time.monotonic() + 90
+    while not condition():
+        assert running.poll() is None, running.communicate()[0]
+        assert time.monotonic() < deadline, "it takes too long"
+        time.sleep(0.2)
+    return True

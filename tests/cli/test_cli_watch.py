@@ -120,6 +120,13 @@ def test_the_newest_rows_stay_in_the_picture(fed, session):
     assert "FR" in shown and "JP" in shown and "DE" not in shown
 
 
+def test_an_empty_picture_says_why(fed, session):
+    session.delivered = {}
+    tail = Tail("spend", 2)
+    tail.look(session)
+    assert "no epoch has run" in drawn(render_tail(tail))
+
+
 def test_an_unknown_query_is_refused_with_a_hint(fed, warehouse):
     session, _ = fed
     with pytest.raises(CatalogError) as caught, Looks(session.open, warehouse) as looks:

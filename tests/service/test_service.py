@@ -19,6 +19,7 @@ import pytest
 from cli_fakes import Column, Report, StreamLine
 from headrace.health import Health, Problem, RunState, SetAside, SourceHealth, SourceState
 from headrace.model.errors import CatalogError, EngineError, SqlError
+from headrace.notes import note_of, with_note
 from headrace.service import endpoint
 from headrace.service.client import connect
 from headrace.service.endpoint import Endpoint
@@ -68,6 +69,23 @@ def test_people_with_curl_get_json(service, session):
     assert status == 200
     assert [column["name"] for column in found["columns"]] == ["n", "price", "tags", "ratio"]
     assert found["rows"] == [[1, "1.50", ["a"], "nan"], [None, None, [], 0.1]]
+
+
+def test_notes_and_reasons_travel(remote, service, session):
+    session.answers["SELECT 1"] = with_note(ROWS.slice(0, 0), "no epoch has run")
+    assert note_of(remote.execute("SELECT 1")) == "no epoch has run"
+    _, found = ask(service, "/v1/statements", method="POST", body='{"statement": "SELECT 1"}')
+    assert (found["note"], found["rows"]) == ("no epoch has run", [])
+    assert remote.query("spend").status().why == "no epoch has run"
+
+
+def test_newest_rows_say_where_to_go_on(remote, session):
+    session.epoch, session.delivered = 4, {3: ROWS.slice(0, 1), 4: ROWS.slice(1, 1)}
+    both = remote.query("spend").newest(10, None)
+    assert (both.rows.num_rows, both.epoch) == (2, 4)
+    assert both.rows.schema == ROWS.schema
+    assert remote.query("spend").newest(10, 3).rows["tags"].to_pylist() == [[]]
+    assert remote.query("spend").newest(1, None).rows.num_rows == 1
 
 
 def test_queries_streams_metrics_and_plans(remote, session):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -28,6 +31,7 @@ from headrace.workloads import gaming
 TICK_S = 0.25
 APPEND_EVERY_S = 0.5
 MARKER = ".headrace-demo"
+WARM_S, WARM_QUERIES, WARM_PREFIX = 8, 60, "headrace-warm-up-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +171,7 @@ def run_demo(opener: Opener, warehouse: str, options: DemoOptions, clock: Clock 
     directory = prepare_directory(warehouse)
     with opened(opener, warehouse) as session:
         (directory / MARKER).write_text("`headrace demo` empties this directory when it starts again.\n")
-        with consoles.spinner("Starting Spark's workers"):
-            session.warm_up()
+        warm_up(opener, session, options, clock)
         screen.print(
             f"Playing {options.seconds} s: {options.rate:,} purchases/s and {options.queries:,} ad-hoc "
             f"queries of {len(gaming.TEAMS)} teams that come and go.",
@@ -185,6 +188,39 @@ def run_demo(opener: Opener, warehouse: str, options: DemoOptions, clock: Clock 
         audits = _audit_sample(session, screen, choose_sample(infos, options.audits, options.seed))
         _print_summary(session, screen, warehouse, infos, audits)
         return all(report.ok for _, report in audits) and not _quarantined(infos) and not last.errors
+
+
+def warm_up(opener: Opener, session: Session, options: DemoOptions, clock: Clock) -> None:
+    """Play a few seconds on a warehouse that is thrown away, before the clock of the demo starts.
+
+    The first epochs wait for Python's workers and for the JVM to compile what they run. That happens once per start,
+    and says nothing about how long a query waits for its rows.
+    """
+    with consoles.spinner("Starting Spark's workers"):
+        session.warm_up()
+    short = replace(options, seconds=WARM_S, queries=min(options.queries, WARM_QUERIES))
+    with (
+        consoles.spinner(f"Warming up on a warehouse that is thrown away (about {2 * WARM_S} s)"),
+        tempfile.TemporaryDirectory(prefix=WARM_PREFIX) as directory,
+        opener(directory) as trial,
+        stop_signals(clock.stopped),
+    ):
+        Demo(trial, short, clock).play(Unseen())
+
+
+class Unseen:
+    """A view that shows nothing."""
+
+    def show(self, snapshot: Snapshot) -> None:
+        return None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
 
 
 def prepare_directory(warehouse: str) -> Path:

@@ -73,6 +73,10 @@ def sql(
     found = None if script is None else statements.split_statements(script)
     if found == ():
         raise click.UsageError("there is no statement to run")
+    if found is not None and all(statements.is_help(statement.text) for statement in found):
+        for statement in found:
+            click.echo(statements.help_for(statement.text))
+        return
     writes = found is None or not all(statements.only_reads(statement.text) for statement in found)
     with reached(opener, warehouse, read_only=not writes) as session:
         if found is None:

@@ -65,6 +65,21 @@ def only_reads(statement: str) -> bool:
     return bool(tokens) and tokens[0].text.upper() in READS
 
 
+def is_help(statement: str) -> bool:
+    """Whether a statement asks for help, which needs no warehouse."""
+    tokens = _tokens(statement)
+    return bool(tokens) and tokens[0].text.upper() == "HELP"
+
+
+def help_for(statement: str) -> str:
+    from headrace.sql import help_text, parse_statement
+    from headrace.sql.statements import Help
+
+    parsed = parse_statement(statement)
+    assert isinstance(parsed, Help)
+    return help_text(parsed.topic)
+
+
 def read_prompt(
     read: Callable[[str], str], run: Callable[[str], None], cleared: Callable[[], None] = lambda: None
 ) -> None:

@@ -146,6 +146,7 @@ class Tail:
         found = handle.newest(self._limit, self.epoch)
         self.epoch = found.epoch
         self.rows = found.rows if self.rows is None else _end(self.rows, found.rows, self._limit)
+        self.why_empty = None if self.rows.num_rows else handle.status().why
         return found.rows
 
 

@@ -94,6 +94,10 @@ def _add_work(app: FastAPI, session: Served, threads: _Threads, on_statement: Ca
     async def explain(name: str) -> Any:
         return {"text": await threads.run(lambda: session.query(name).explain())}
 
+    @app.get("/v1/queries/{name:path}/status")
+    async def status(name: str) -> Any:
+        return await threads.run(lambda: wire.picked(wire.Status, session.query(name).status()))
+
     @app.get("/v1/queries/{name:path}/rows")
     async def rows(
         name: str, request: Request, limit: Limit = 100, after: Annotated[int | None, Query()] = None

@@ -128,6 +128,9 @@ class RemoteQuery:
     def explain(self) -> str:
         return str(self._session.get(f"{self._path}/explain", None)["text"])
 
+    def status(self) -> wire.Status:
+        return wire.build(wire.Status, self._session.get(f"{self._path}/status"))
+
     def newest(self, limit: int, after: int | None) -> wire.Newest:
         asked = f"limit={limit}" if after is None else f"limit={limit}&after={after}"
         return wire.newest_from(self._session.send("GET", f"{self._path}/rows?{asked}").body)

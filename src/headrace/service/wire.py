@@ -106,6 +106,20 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True)
+class Status:
+    """`QueryStatus` after a journey."""
+
+    name: str
+    state: str
+    rows: int
+    reasons: tuple[str, ...]
+
+    @property
+    def why(self) -> str:
+        return "; ".join(self.reasons)
+
+
+@dataclass(frozen=True, slots=True)
 class Newest:
     """`rows` were delivered up to and including `epoch`."""
 
@@ -190,7 +204,9 @@ def _dicts(rows: Any) -> Any:
 def table_json(table: pa.Table) -> dict[str, Any]:
     """Names, types, rows and note of a table; a row is a list, because two columns may have one name."""
     columns = [column.to_pylist() for column in table.columns]
+    note = (table.schema.metadata or {}).get(NOTE)
     return {
+        **({} if note is None else {"note": note.decode()}),
         "columns": [{"name": field.name, "type": str(field.type)} for field in table.schema],
         "rows": plain(list(zip(*columns, strict=True))),
         "note": note_of(table),
@@ -206,7 +222,7 @@ def table_bytes(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-EPOCH = b"headrace.epoch"
+EPOCH, NOTE = b"headrace.epoch", b"headrace.note"
 
 
 def with_epoch(found: Any) -> pa.Table:
