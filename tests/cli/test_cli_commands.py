@@ -109,11 +109,6 @@ def test_sql_prints_csv_and_json(run, session):
     assert [json.loads(line) for line in lines] == ROWS.to_pylist()
 
 
-def test_sql_prints_the_note_of_a_table_below_it(run, session):
-    session.answers["SELECT 1"] = with_note(pa.table({"n": pa.array([], pa.int64())}), "no epoch has run")
-    assert run("sql", "-e", "SELECT 1").stdout.splitlines()[-2:] == ["(0 rows)", "no epoch has run"]
-
-
 def test_help_needs_no_warehouse(run, session, tmp_path):
     result = run("sql", "-e", "help", "--warehouse", str(tmp_path / "none"))
     assert result.exit_code == 0, result.output

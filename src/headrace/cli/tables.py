@@ -18,8 +18,6 @@ from headrace.cli.face import AuditReport, QueryInfo
 Rows = tuple[tuple[str, ...], list[tuple[Any, ...]]]
 """Column names and rows, whatever they came as."""
 
-NOTE = b"headrace.note"
-
 STATE_STYLES = {"active": "green", "pending": "yellow", "dropped": "dim", "quarantined": "red"}
 
 
@@ -68,15 +66,7 @@ def _rows_of_list(items: Sequence[Any]) -> Rows:
 
 def render_rows(data: Any, max_rows: int) -> RenderableType:
     """A table of at most `max_rows` rows, with a line that says how many there are."""
-    shown = _render(*rows_of(data, max_rows), len(data))
-    note = note_of(data)
-    return shown if note is None else Group(shown, Text(note, "dim"))
-
-
-def note_of(data: Any) -> str | None:
-    """The sentence that a session put into the metadata of an Arrow table, such as why it is empty."""
-    found = (getattr(getattr(data, "schema", None), "metadata", None) or {}).get(NOTE)
-    return None if found is None else found.decode()
+    return _render(*rows_of(data, max_rows), len(data))
 
 
 def _render(names: tuple[str, ...], rows: list[tuple[Any, ...]], total: int) -> RenderableType:
