@@ -204,9 +204,7 @@ def _dicts(rows: Any) -> Any:
 def table_json(table: pa.Table) -> dict[str, Any]:
     """Names, types, rows and note of a table; a row is a list, because two columns may have one name."""
     columns = [column.to_pylist() for column in table.columns]
-    note = (table.schema.metadata or {}).get(NOTE)
     return {
-        **({} if note is None else {"note": note.decode()}),
         "columns": [{"name": field.name, "type": str(field.type)} for field in table.schema],
         "rows": plain(list(zip(*columns, strict=True))),
         "note": note_of(table),
@@ -222,7 +220,7 @@ def table_bytes(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-EPOCH, NOTE = b"headrace.epoch", b"headrace.note"
+EPOCH = b"headrace.epoch"
 
 
 def with_epoch(found: Any) -> pa.Table:
