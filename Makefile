@@ -32,6 +32,8 @@ $(STAMP): pyproject.toml
 		echo "Creating $(VENV) with $(PYTHON)"; "$(PYTHON)" -m venv --clear $(VENV); fi
 	@echo "Installing Headrace into $(VENV) (the first time downloads about 500 MB, most of it Spark)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@echo "Compiling the kernels"
+	@$(BIN)/python -c 'import headrace.operators.compiled.matches'
 	@touch $@
 
 java:

@@ -3,7 +3,8 @@
     .venv/bin/pytest bench/kernels --benchmark-autosave          # keep a run
     .venv/bin/pytest bench/kernels --benchmark-compare           # and compare with it
 
-AStream's tuples, 250,000 of them as one task gets them, 1,000 keys, 1 and 1,000 mixed aggregation queries.
+AStream's tuples, 250,000 of them as one task gets them, 1,000 keys, 1 and 1,000 mixed aggregation queries, whose
+predicates have one to three conjuncts.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pytest
 
 from headrace.model.epoch import NEVER_US
 from headrace.model.plan import AggregationOperator
-from headrace.model.predicate import TRUE, Compare, Op, Operand
+from headrace.model.predicate import TRUE, Compare, Op, Operand, conjunction
 from headrace.model.query import (
     Aggregate,
     AggregateFunction,
@@ -54,15 +55,16 @@ STREAM = Stream(
 
 def as_query(found: astream.AggregationQuery, number: int) -> Query:
     """What the parser makes of the query's text, without Spark."""
-    ((field, operator, value),) = found.predicates
     function = AggregateFunction(found.aggregate.lower())
     aggregate = Aggregate(
         function, Operand(f"field{found.field}", BIGINT), TRUE, DOUBLE if found.aggregate == "AVG" else BIGINT
     )
-    where = Compare(Operand(f"field{field}", BIGINT), Op(operator), value)
+    where = conjunction(
+        *(Compare(Operand(f"field{field}", BIGINT), Op(op), value) for field, op, value in found.predicates)
+    )
     window = Window(found.range_s * 1_000_000, found.slide_s * 1_000_000)
     body = Aggregation(window, where, (Operand("key", BIGINT),), (aggregate,), (), None)
-    return Query(QueryId(number), f"q{number}", QueryPlan("", STREAM.name, body, (), "", ""))
+    return Query(QueryId(number), f"q{number}", QueryPlan("", (STREAM.name,), body, (), "", ""))
 
 
 @dataclass
@@ -79,9 +81,14 @@ class Case:
     watermark_us: int
 
 
-def make_case(queries: int) -> Case:
+def make_members(queries: int, columns: int = 1) -> list[Member]:
     rng = Random(1)
-    members = [Member(as_query(astream.aggregation(rng, mixed=True), n + 1), n) for n in range(queries)]
+    found = [astream.aggregation(rng, mixed=True, columns=columns) for _ in range(queries)]
+    return [Member(as_query(query, n + 1), n) for n, query in enumerate(found)]
+
+
+def make_case(queries: int, columns: int) -> Case:
+    members = make_members(queries, columns)
     (operator,) = plan_group(members, {STREAM.name: STREAM}).operators
     assert isinstance(operator, AggregationOperator)
     logic, segments, marks = AggregationLogic(operator), [], [NEVER_US]
@@ -101,17 +108,20 @@ def make_case(queries: int) -> Case:
     return Case(operator, logic, columns, tuples, blobs, segments[0], marks[1], marks[2])
 
 
-@pytest.fixture(scope="module", params=[1, 1_000], ids=["1 query", "1,000 queries"])
+@pytest.fixture(
+    scope="module",
+    params=[(1, 1), (1_000, 1), (1_000, 2), (1_000, 3)],
+    ids=["1 query", "1,000 queries", "1,000 of 2 conjuncts", "1,000 of 3 conjuncts"],
+)
 def case(request: pytest.FixtureRequest) -> Case:
-    return make_case(request.param)
+    return make_case(*request.param)
 
 
 Benchmark = Callable[..., Any]
 
 
 def test_plan(benchmark: Benchmark) -> None:
-    rng = Random(1)
-    members = [Member(as_query(astream.aggregation(rng, mixed=True), n + 1), n) for n in range(1_000)]
+    members = make_members(1_000)
     benchmark(lambda: plan_group(members, {STREAM.name: STREAM}))
 
 

@@ -34,6 +34,7 @@ from headrace.operators.bundle import pack_bundle, read_bundle
 from headrace.operators.prepared import AggregationLogic
 from headrace.operators.segment import Segment, segment_from, segment_items
 from headrace.operators.tuples import combine_tuples, prepare_tuples, receive_tuples, ship_tuples
+from headrace.optimizer import membership
 from headrace.planner.shared import Member, plan_group
 
 STREAM = Stream(
@@ -169,6 +170,8 @@ def test_matches_slow_evaluator_in_small_blocks(seed: int, monkeypatch: pytest.M
     monkeypatch.setattr(cells, "DENSE_CELLS", 2)
     monkeypatch.setattr(cells, "MEMBER_ELEMENTS", 50)
     monkeypatch.setattr(folding, "BLOCK_ELEMENTS", random.Random(seed).choice([8, 200]))
+    monkeypatch.setattr(membership, "GRID_ELEMENTS", random.Random(seed).choice([32, 800]))
+    monkeypatch.setattr(membership, "GRID_PER_TUPLE", 1)
     monkeypatch.setattr(aggregation, "BLOCK_ELEMENTS", 100)
     monkeypatch.setattr(grid, "DENSE_SLICES", 4)
     check_against_slow_evaluator(seed)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 import numpy as np
 
 from headrace.model.plan import Family, OperandIndex
 from headrace.model.predicate import Predicate
+from headrace.operators.bitrows import BitRows, by_operand
 from headrace.operators.encode import Bools, Ints
 from headrace.operators.regions import Regions, Truth, region_count
 
@@ -37,17 +39,33 @@ class Cells:
 
 
 class FamilyIndex:
-    """Membership of one family, computed once per plan where the cells are few enough to enumerate."""
+    """Membership of one family, computed once per plan where the cells are few enough to enumerate.
+
+    `bits` are the positions that queries have in bit rows, if not their positions in the family.
+    """
 
     def __init__(
-        self, family: Family, indexes: Sequence[OperandIndex], predicates: Sequence[Predicate]
+        self,
+        family: Family,
+        indexes: Sequence[OperandIndex],
+        predicates: Sequence[Predicate],
+        bits: Ints | None = None,
     ) -> None:
-        self._operands = family.operands
+        self._bits = bits
+        self.operands = family.operands
         self._indexes = tuple(indexes[i] for i in family.operands)
         self._predicates = [predicates[c] for c in family.columns]
         self._radices = [region_count(index) for index in self._indexes]
         self._size = prod(self._radices)
         self._static: tuple[Ints, Bools] | None = None
+
+    @cached_property
+    def bit_rows(self) -> BitRows | None:
+        """The family's bit rows; None when it has no operand, or a predicate that is no conjunction by operand."""
+        parts = [by_operand(predicate) for predicate in self._predicates]
+        known = [part for part in parts if part is not None]
+        fits = self._indexes and len(known) == len(parts) > 0
+        return BitRows(self._indexes, known, self._bits) if fits else None
 
     @property
     def static(self) -> bool:
@@ -65,7 +83,7 @@ class FamilyIndex:
 
     def locate(self, regions: Sequence[Regions], rows: int) -> Cells:
         """Cells of `rows` tuples, given the operator's regions per operand."""
-        mine = [regions[operand] for operand in self._operands]
+        mine = [regions[operand] for operand in self.operands]
         codes = _mixed_radix(mine, self._radices, rows)
         if self.static:
             if self._static is None:
@@ -83,6 +101,16 @@ class FamilyIndex:
         if not self._predicates:
             return merge_cells(np.zeros((count, 0), bool))
         return merge_cells(np.stack([truth.of(p) for p in self._predicates], axis=1))
+
+
+def split_family(family: Family, predicates: Sequence[Predicate]) -> list[Family]:
+    """The queries that can have bit rows, and the others, as families of their own."""
+    fit = [by_operand(predicates[column]) is not None for column in family.columns]
+    halves = [
+        tuple(c for c, fits in zip(family.columns, fit, strict=True) if fits is side)
+        for side in (True, False)
+    ]
+    return [Family(family.operands, columns) for columns in halves if columns]
 
 
 def _mixed_radix(regions: Sequence[Regions], radices: Sequence[int], rows: int) -> Ints:

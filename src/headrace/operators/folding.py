@@ -8,15 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.model.plan import LaneKind
+from headrace.operators.bitrows import Matches, ordered_by_row
 from headrace.operators.cells import Cells
 from headrace.operators.encode import Array, Ints
 from headrace.operators.lanes import CountLogic, IntSumLogic, LaneLogic, Parts
 from headrace.operators.prepared import AggregationLogic, SharedFold
+from headrace.operators.regions import Regions
 from headrace.operators.sums import SliceSums
 from headrace.operators.tuples import Tuples
+from headrace.optimizer.membership import CellWork, FamilyBatch, Membership, decide_membership, is_sparse
 
 BLOCK_ELEMENTS = 1 << 24
 """Keys are worked off in blocks so that no array of partials has more elements than about this."""
+
+
+SAMPLE = 512
+"""So many tuples tell about how many queries of a family match one."""
 
 
 @dataclass(slots=True)
@@ -72,10 +79,12 @@ def fold_block(logic: AggregationLogic, block: KeyBlock) -> Folded | None:
     ]
     nobody = [r[:0] for r in regions]
     members = [family.locate(nobody, 0) if family.static else None for family in logic.families]
+    by_bits = [_by_bits(logic, f, cells, regions, len(present)) for f, cells in enumerate(members)]
     lanes: list[Parts | SliceSums | None] = []
     for i, one in enumerate(logic.lanes):
         mine = [parts for m in set(logic.operator.lanes[i].measures) if (parts := inputs[m]) is not None]
-        needed = _sums_rows(logic, i, members, inputs, len(row), size) if len(present) == size else None
+        grid = len(present) == size and not any(by_bits)
+        needed = _sums_rows(logic, i, members, inputs, len(row), size) if grid else None
         if not mine:
             lanes.append(None)
         elif needed is not None:
@@ -83,7 +92,12 @@ def fold_block(logic: AggregationLogic, block: KeyBlock) -> Folded | None:
             lanes.append(SliceSums(len(logic.ids[i]), needed, len(starts), block.count, most))
         else:
             lanes.append(one.zeros((len(logic.ids[i]), len(present))))
+    order = ordered_by_row(row, len(present)) if any(by_bits) else None
     for f, family in enumerate(logic.families):
+        if by_bits[f]:
+            assert order is not None
+            _update_matches(logic, f, regions, *order, inputs, lanes)
+            continue
         for part, cells in family.blocks(regions, len(row)):
             some = [parts and {name: values[part] for name, values in parts.items()} for parts in inputs]
             _fold_family(logic, f, cells, row[part], len(present), some, lanes, first=part.start == 0)
@@ -93,6 +107,55 @@ def fold_block(logic: AggregationLogic, block: KeyBlock) -> Folded | None:
     row_slices = present // block.count
     bounds = np.searchsorted(row_slices, np.arange(len(starts) + 1))
     return Folded(row_slices, present % block.count, bounds, starts, lanes, len(present) == size)
+
+
+def _by_bits(
+    logic: AggregationLogic, family: int, members: Cells | None, regions: Sequence[Regions], rows: int
+) -> bool:
+    """Whether the tuples of a family are worked off by bit rows; `members` is None where cells cannot be enumerated."""
+    index, tuples, work = logic.families[family], len(regions[0]) if regions else 0, None
+    if members is not None:
+        shares = range(len(logic.shares)) if members.count else ()
+        folds = [logic.fold_for(family, share, members) for share in shares]
+        scattered = sum(len(fold.scattered) for shared in folds for *_, fold in shared.folds)
+        work = CellWork(max((shared.count for shared in folds), default=0), scattered)
+        if len(index.operands) < 2 and not is_sparse(work.cells, rows, tuples):
+            return False  # regions of one operand are in order, so cells are runs, and nothing beats them
+    if tuples == 0 or index.bit_rows is None:
+        return False
+    kept, matching = (
+        logic.keepers_of(family),
+        index.bit_rows.matching([regions[o][:: max(1, tuples // SAMPLE)] for o in index.operands]),
+    )
+    updates = float(sum(matching[k.entries >= 0].sum() for k in kept))
+    batch = FamilyBatch(
+        tuples, rows, len(kept), index.bit_rows.table.shape[1] * len(index.operands), updates, work
+    )
+    return decide_membership(batch) is Membership.BIT_ROWS
+
+
+def _update_matches(
+    logic: AggregationLogic,
+    family: int,
+    regions: Sequence[Regions],
+    order: Ints,
+    bounds: Ints,
+    inputs: Sequence[Parts | None],
+    lanes: Sequence[Parts | SliceSums | None],
+) -> None:
+    """Let every tuple update the partials of the queries that it matches."""
+    index = logic.families[family]
+    rows = index.bit_rows
+    assert rows is not None
+    codes = rows.codes([regions[operand] for operand in index.operands])
+    for kept in logic.keepers_of(family):
+        parts, into = inputs[kept.measure], lanes[kept.lane]
+        if parts is None:
+            continue
+        assert into is not None and not isinstance(into, SliceSums)
+        matches = Matches(codes, rows.table, kept.mask, kept.entries, order, bounds)
+        into.update(shadow(into, parts))
+        logic.measures[kept.measure].update(into, shadow(parts, into), matches)
 
 
 def _sums_rows(
@@ -115,7 +178,7 @@ def _sums_rows(
         for share in range(len(logic.shares)) if cells.count else ():
             shared = logic.fold_for(f, share, cells)
             mine = [fold for m, i, _, fold in shared.folds if i == lane and inputs[m] is not None]
-            if mine and _too_sparse(shared, tuples, rows):
+            if mine and is_sparse(shared.count, rows, tuples):
                 return None
             needed += sum(SliceSums.rows_for(fold) for fold in mine)
     return needed if needed * rows <= 4 * BLOCK_ELEMENTS else None
@@ -124,11 +187,6 @@ def _sums_rows(
 def _most(values: Ints) -> int:
     """No sum of some of these is further from 0."""
     return max(int(values.max(initial=0)), -int(values.min(initial=0))) * len(values)
-
-
-def _too_sparse(shared: SharedFold, tuples: int, rows: int) -> bool:
-    """Whether cells times rows is so much more than there are tuples that a grid of it does not pay."""
-    return (shared.count + 1) * rows > max(4 * BLOCK_ELEMENTS, 8 * tuples)
 
 
 def _occupied(flat: Ints, size: int) -> tuple[Ints, Ints]:
@@ -165,7 +223,7 @@ def _fold_family(
             continue
         ids = shared.lookup[cells.ids]
         size = (shared.count + 1) * rows
-        if _too_sparse(shared, len(ids), rows):
+        if is_sparse(shared.count, rows, len(ids)):
             _fold_sparse(logic, shared, ids, row, rows, inputs, lanes, first)
             continue
         ids *= rows

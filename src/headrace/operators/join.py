@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headrace.model.plan import JoinMember
+from headrace.operators.bitrows import WORD
 from headrace.operators.bundle import Blob, Item, read_bundle
 from headrace.operators.encode import Array, Ints
 from headrace.operators.join_block import JoinedBlock, holds_across
@@ -26,7 +27,6 @@ from headrace.operators.join_side import Part, Side
 from headrace.operators.join_state import JoinSegment, build_segment, read_input
 from headrace.operators.join_tuples import meta_of, together
 from headrace.operators.join_windows import Containment, Moments
-from headrace.operators.selection import WORD
 
 Consume = Callable[[int, JoinedBlock], None]
 """Takes joined rows of a chain, by its number in the operator."""

@@ -15,6 +15,7 @@ from headrace.model.plan import GroupingOperator
 from headrace.model.predicate import Operand
 from headrace.model.window import Window
 from headrace.operators import join_partners
+from headrace.operators.bitrows import WORD
 from headrace.operators.encode import Array, Ints
 from headrace.operators.join_block import JoinedBlock
 from headrace.operators.join_logic import JoinLogic
@@ -22,7 +23,6 @@ from headrace.operators.join_partners import candidates
 from headrace.operators.keys import Keys, encode_keys
 from headrace.operators.lanes import Parts
 from headrace.operators.regions import Regions, regions_of
-from headrace.operators.selection import WORD
 from headrace.operators.slices import fine_slices
 from headrace.operators.tuples import Tuples, combine_tuples, lift_measures, merge_tuples
 from headrace.planner.groupings import QUERY

@@ -11,12 +11,13 @@ from headrace.model.plan import AcrossMembers, JoinedQuery, JoinMember, JoinOper
 from headrace.model.predicate import Operand
 from headrace.model.types import Kind
 from headrace.model.window import Window
+from headrace.operators.bitrows import WORD
 from headrace.operators.cells import Cells, FamilyIndex
 from headrace.operators.encode import Array
 from headrace.operators.join_keys import keys_are_exact
 from headrace.operators.join_windows import PairWindows
 from headrace.operators.regions import regions_of
-from headrace.operators.selection import WORD, pack_sets
+from headrace.operators.selection import pack_sets
 from headrace.operators.tuples import Columns
 
 

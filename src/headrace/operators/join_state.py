@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.catalog.changelogs import changelog_set, words
+from headrace.operators.bitrows import WORD
 from headrace.operators.bundle import Item
 from headrace.operators.encode import Array, narrow
 from headrace.operators.join_keys import KeyTable
 from headrace.operators.join_logic import InputLogic, JoinLogic, Words
 from headrace.operators.join_rows import Body, KeyedRows, body_from, body_items, last_end, merge_keyed
-from headrace.operators.selection import WORD
 
 VERSION = 2
 

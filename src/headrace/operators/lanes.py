@@ -11,6 +11,8 @@ import numpy as np
 
 from headrace.model.plan import LaneKind
 from headrace.model.types import Kind, SqlType
+from headrace.operators.bitrows import Matches, as_given
+from headrace.operators.compiled.matches import add_values, keep_extremes, merge_moments_of
 from headrace.operators.encode import Array, Ints, Physical, to_ordered
 from headrace.operators.folds import (
     Fold,
@@ -46,6 +48,9 @@ class LaneLogic(Protocol):
 
     def fold(self, parts: Parts, fold: Fold) -> Parts:
         """Combine each column's cells."""
+
+    def update(self, into: Parts, parts: Parts, matches: Matches) -> None:
+        """Combine each tuple's partial into those of the queries it matches, in place; both have the same parts."""
 
     def combine(self, left: Parts, right: Parts) -> Parts:
         """Combine partials pairwise."""
@@ -105,6 +110,10 @@ class CountLogic:
     def fold(self, parts: Parts, fold: Fold) -> Parts:
         return {"v": fold_ints(parts["v"], fold)}
 
+    def update(self, into: Parts, parts: Parts, matches: Matches) -> None:
+        for name, part in parts.items():
+            add_values(*matches.arguments, as_given(part), into[name])
+
     def combine(self, left: Parts, right: Parts) -> Parts:
         return {"v": left["v"] + right["v"]}
 
@@ -144,6 +153,10 @@ class IntSumLogic:
             folded["f"] = fold_floats(parts["f"], fold)
         return folded
 
+    def update(self, into: Parts, parts: Parts, matches: Matches) -> None:
+        for name, part in parts.items():
+            add_values(*matches.arguments, as_given(part), into[name])
+
     def combine(self, left: Parts, right: Parts) -> Parts:
         with np.errstate(over="ignore"):
             parts: Parts = {"v": left["v"] + right["v"]}
@@ -181,6 +194,10 @@ class FloatSumLogic:
     def fold(self, parts: Parts, fold: Fold) -> Parts:
         return {"v": fold_floats(parts["v"], fold)}
 
+    def update(self, into: Parts, parts: Parts, matches: Matches) -> None:
+        for name, part in parts.items():
+            add_values(*matches.arguments, as_given(part), into[name])
+
     def combine(self, left: Parts, right: Parts) -> Parts:
         return {"v": left["v"] + right["v"]}
 
@@ -215,6 +232,10 @@ class ExtremeLogic:
 
     def fold(self, parts: Parts, fold: Fold) -> Parts:
         return {"v": fold_extremes(parts["v"], fold, self._ufunc, self._nothing)}
+
+    def update(self, into: Parts, parts: Parts, matches: Matches) -> None:
+        least = self._ufunc is np.minimum
+        keep_extremes(*matches.arguments, as_given(parts["v"]), into["v"], least)
 
     def combine(self, left: Parts, right: Parts) -> Parts:
         return {"v": self._ufunc(left["v"], right["v"])}
@@ -258,6 +279,10 @@ class MomentsLogic:
 
     def fold(self, parts: Parts, fold: Fold) -> Parts:
         return _moments(*fold_moments((parts["n"], parts["v"], parts["q"]), fold))
+
+    def update(self, into: Parts, parts: Parts, matches: Matches) -> None:
+        n, v, q = (as_given(parts[name]) for name in ("n", "v", "q"))
+        merge_moments_of(*matches.arguments, n, v, q, into["n"], into["v"], into["q"])
 
     def combine(self, left: Parts, right: Parts) -> Parts:
         both = {name: np.stack([left[name], right[name]]) for name in left}

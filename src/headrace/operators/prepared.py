@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from headrace.model.plan import AggregationOperator, Measure, Output
-from headrace.operators.cells import Cells, FamilyIndex, merge_cells
+from headrace.operators.cells import Cells, FamilyIndex, merge_cells, split_family
 from headrace.operators.encode import Array, Ints
 from headrace.operators.folds import Fold
 from headrace.operators.lanes import LaneLogic
@@ -26,7 +26,8 @@ class AggregationLogic:
         self.names = [lane.name for lane in operator.lanes]
         self.ids = [np.array(lane.ids, np.int64) for lane in operator.lanes]
         predicates = [column.predicate for column in operator.columns]
-        self.families = [FamilyIndex(f, operator.operands, predicates) for f in operator.families]
+        self._families = [part for f in operator.families for part in split_family(f, predicates)]
+        self.families = [FamilyIndex(f, operator.operands, predicates) for f in self._families]
         windows = np.array([column.window for column in operator.columns], np.int64)
         bounds = np.searchsorted(windows, np.arange(len(operator.windows) + 1))
         self._columns = [np.array(lane.columns, np.int64) for lane in operator.lanes]
@@ -34,6 +35,7 @@ class AggregationLogic:
         self._of_measure = [np.array(lane.measures, np.int64) for lane in operator.lanes]
         self.shares = _shares(operator)
         self._folds: dict[tuple[int, int], SharedFold] = {}
+        self._keepers: dict[int, list[Keepers]] = {}
         ready: list[list[ReadyOutput]] = [[] for _ in operator.windows]
         for output in operator.outputs:
             ready[output.window].append(self._ready(output))
@@ -64,17 +66,38 @@ class AggregationLogic:
     def fold_for(self, family: int, share: int, cells: Cells) -> SharedFold:
         """How a family's cells fold into the entries of one input; kept while the membership stays."""
         if (family, share) not in self._folds or not cells.static:
-            columns = np.array(self.operator.families[family].columns, np.int64)
-            self._folds[family, share] = self._plan_fold(columns, self.shares[share], cells.member)
+            self._folds[family, share] = self._plan_fold(family, self.shares[share], cells.member)
         return self._folds[family, share]
 
-    def _plan_fold(self, columns: Ints, measures: Sequence[int], member: Array) -> SharedFold:
+    def keepers_of(self, family: int) -> list[Keepers]:
+        """Which queries of a family with bit rows keep what; worked out once."""
+        if family not in self._keepers:
+            self._keepers[family] = [
+                Keepers(measure, lane, *self._keeping(family, mine, at))
+                for measure, lane, mine, at in self._kept_by(family, range(len(self.operator.measures)))
+            ]
+        return self._keepers[family]
+
+    def _keeping(self, family: int, mine: Ints, at: Ints) -> tuple[Ints, Ints]:
+        rows = self.families[family].bit_rows
+        assert rows is not None
+        entries = np.full(rows.columns, -1, np.int64)
+        entries[at] = mine
+        return rows.mask(at), entries
+
+    def _kept_by(self, family: int, measures: Iterable[int]) -> list[tuple[int, int, Ints, Ints]]:
+        """(measure, lane, entries of the lane, their positions among the family's columns) of what is kept."""
+        columns = np.array(self._families[family].columns, np.int64)
         found = []
         for measure in measures:
             for lane, of_measure in enumerate(self._of_measure):
                 mine = np.flatnonzero((of_measure == measure) & np.isin(self._columns[lane], columns))
                 if len(mine):
                     found.append((measure, lane, mine, np.searchsorted(columns, self._columns[lane][mine])))
+        return found
+
+    def _plan_fold(self, family: int, measures: Sequence[int], member: Array) -> SharedFold:
+        found = self._kept_by(family, measures)
         used = np.unique(np.concatenate([at for *_, at in found])) if found else np.empty(0, np.int64)
         lookup, merged = merge_cells(member[:, used])
         folds = [(m, lane, mine, Fold(merged[:, np.searchsorted(used, at)])) for m, lane, mine, at in found]
@@ -93,6 +116,16 @@ class SharedFold:
     lookup: Ints
     count: int
     folds: list[tuple[int, int, Ints, Fold]]
+
+
+@dataclass(frozen=True, slots=True)
+class Keepers:
+    """The queries of a family that keep one measure in one lane: as bits, and each with its entry there (-1: none)."""
+
+    measure: int
+    lane: int
+    mask: Ints
+    entries: Ints
 
 
 def _shares(operator: AggregationOperator) -> list[list[int]]:

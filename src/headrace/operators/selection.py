@@ -6,12 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.plan import SelectionOperator
-from headrace.operators.cells import FamilyIndex
+from headrace.operators.bitrows import WORD, count_bits
+from headrace.operators.cells import FamilyIndex, split_family
 from headrace.operators.regions import regions_of
 from headrace.operators.tuples import Columns
 from headrace.planner.signatures import output_column
-
-WORD = 64
 
 
 class SelectionLogic:
@@ -19,8 +18,13 @@ class SelectionLogic:
 
     def __init__(self, operator: SelectionOperator) -> None:
         self.operator = operator
-        self._families = [FamilyIndex(f, operator.operands, operator.predicates) for f in operator.families]
-        self._slots = [np.array([operator.slots[c] for c in f.columns]) for f in operator.families]
+        families = [part for f in operator.families for part in split_family(f, operator.predicates)]
+        self._columns = [np.array(f.columns) for f in families]
+        self._slots = [np.array(operator.slots)[columns] for columns in self._columns]
+        self._families = [
+            FamilyIndex(f, operator.operands, operator.predicates, slots)
+            for f, slots in zip(families, self._slots, strict=True)
+        ]
         self._words = max(operator.slots, default=0) // WORD + 1
         self._nobody = np.zeros((self._words, 1), np.uint64)
 
@@ -30,12 +34,17 @@ class SelectionLogic:
         regions = [regions_of(columns[index.operand], index) for index in operator.operands]
         sets = np.zeros((self._words, rows), np.uint64)
         counts = np.zeros(len(operator.queries), np.int64)
-        for family, index, slots in zip(operator.families, self._families, self._slots, strict=True):
+        for queries, index, slots in zip(self._columns, self._families, self._slots, strict=True):
+            if not index.static and index.bit_rows is not None:
+                found = index.bit_rows.words([regions[operand] for operand in index.operands])
+                sets[: found.shape[1]] |= found.T
+                counts[queries] += count_bits(found)[slots]
+                continue
             for block, cells in index.blocks(regions, rows):
                 words = np.append(pack_sets(cells.member, slots, self._words), self._nobody, axis=1)
                 sets[:, block] |= words[:, cells.ids]
                 sizes = np.bincount(cells.ids[cells.ids >= 0], minlength=cells.count)
-                counts[list(family.columns)] += sizes @ cells.member
+                counts[queries] += sizes @ cells.member
         accepted = np.flatnonzero(sets.any(axis=0))
         taken = pa.array(accepted)
         data = {output_column(o): columns[o].take(taken) for o in operator.outputs}

@@ -1,0 +1,50 @@
+"""How kernels are compiled: ahead of their first call, and kept on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from numba import njit, types
+from numba.extending import intrinsic
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def given(dtype: Any, dimensions: int = 1) -> Any:
+    """The type of an array that a kernel only reads: tuples come from messages and files that cannot be written."""
+    return types.Array(dtype, dimensions, "C", readonly=True)
+
+
+def made(dtype: Any, dimensions: int = 1) -> Any:
+    """The type of an array that a kernel writes."""
+    return types.Array(dtype, dimensions, "C")
+
+
+def compiled(*signatures: tuple[Any, ...]) -> Callable[[F], F]:
+    """Compile a function for exactly these lists of argument types when its module is imported.
+
+    The machine code is kept beside the source (or in the user's cache), so only the first import after an installation
+    compiles, and no epoch ever waits for a compiler. Where neither place can be written, each process compiles anew.
+    """
+
+    wanted = [types.void(*arguments) for arguments in signatures]
+
+    def compile_(function: F) -> F:
+        try:
+            return cast(F, njit(wanted, cache=True, nogil=True)(function))
+        except RuntimeError:  # numba found no directory that it may write to
+            return cast(F, njit(wanted, nogil=True)(function))
+
+    return compile_
+
+
+def _trailing_zeros(typing_context: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], context.get_constant(types.boolean, True))
+
+    return types.uint64(types.uint64), generate
+
+
+trailing_zeros: Any = intrinsic(_trailing_zeros)
+"""The position of the lowest set bit of a word that is not 0: one instruction, for compiled code only."""

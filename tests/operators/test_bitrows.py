@@ -1,0 +1,207 @@
+"""Bit rows and the compiled kernels on them against plain loops, and against cells on the same tuples."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from test_aggregation import OPERANDS, STREAM, random_aggregate, random_predicate, random_value
+
+from headrace.model.plan import AggregationOperator, OperandIndex, SelectionOperator
+from headrace.model.predicate import And, Predicate, operands_of
+from headrace.model.query import Aggregation, Projection, Query, QueryId, QueryPlan
+from headrace.model.window import Window
+from headrace.operators import cells, folding
+from headrace.operators.bitrows import BitRows, Matches, by_operand, ordered_by_row
+from headrace.operators.compiled.matches import add_values, keep_extremes, merge_moments_of
+from headrace.operators.lanes import Parts
+from headrace.operators.prepared import AggregationLogic
+from headrace.operators.regions import Truth, region_count
+from headrace.operators.selection import SelectionLogic
+from headrace.operators.sums import SliceSums
+from headrace.operators.tuples import prepare_tuples
+from headrace.optimizer.membership import Membership
+from headrace.planner.predicates import index_operands
+from headrace.planner.shared import Member, plan_group
+
+
+def random_family(rng: random.Random) -> tuple[list[OperandIndex], list[Predicate]]:
+    """Indexes of all operands, and predicates that have bit rows, from one to more than a word of them."""
+    predicates: list[Predicate] = []
+    while len(predicates) < rng.choice([1, 5, 63, 64, 65, 130]):
+        parts = tuple(random_predicate(rng, 1) for _ in range(rng.randint(1, 3)))
+        predicate = parts[0] if len(parts) == 1 else And(parts)
+        if operands_of(predicate) and by_operand(predicate) is not None:
+            predicates.append(predicate)
+    return list(index_operands(predicates)), predicates
+
+
+def random_tuples(rng: np.random.Generator, indexes: list[OperandIndex], tuples: int) -> list[np.ndarray]:
+    return [rng.integers(0, region_count(index), tuples).astype(np.uint16) for index in indexes]
+
+
+def wanted_by(
+    indexes: list[OperandIndex], predicates: list[Predicate], regions: list[np.ndarray]
+) -> np.ndarray:
+    """member[tuple, query], by Kleene logic over each tuple's regions."""
+    truth = Truth(tuple(indexes), tuple(regions), len(regions[0]))
+    return np.stack([truth.of(p) for p in predicates], axis=1)
+
+
+def frozen(values: np.ndarray) -> np.ndarray:
+    """The values as they come out of a message: not writable, and not where an 8-byte number likes to be."""
+    raw = np.frombuffer(b"x" + values.tobytes(), np.uint8)[1:]
+    return raw.view(values.dtype)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_kernels_equal_loops(seed: int) -> None:
+    print(f"seed {seed}")
+    rng, numbers = random.Random(seed), np.random.default_rng(seed)
+    indexes, predicates = random_family(rng)
+    tuples, rows = rng.choice([0, 1, 2, 300]), rng.choice([1, 7, 8, 9, 40])
+    regions = random_tuples(numbers, indexes, tuples)
+    parts = [by_operand(p) for p in predicates]
+    bits = BitRows(indexes, [part for part in parts if part is not None])
+    member = wanted_by(indexes, predicates, regions)
+    row = numbers.integers(0, rows, tuples)
+    kept = np.flatnonzero(numbers.random(len(predicates)) < 0.7)
+    entries = np.full(len(predicates), -1, np.int64)
+    entries[kept] = numbers.permutation(len(kept))
+    matches = Matches(bits.codes(regions), bits.table, bits.mask(kept), entries, *ordered_by_row(row, rows))
+    pairs = [(t, q) for t in range(tuples) for q in kept if member[t, q]]
+    if tuples:
+        assert np.allclose(bits.matching(regions), member.mean(axis=0))
+
+    ints = numbers.integers(-(2**63), 2**63 - 1, tuples)
+    floats = numbers.choice([math.nan, math.inf, -0.0, 0.0, 1e300, -1e300, 0.1, 2.5], tuples)
+    sums, totals = np.zeros((len(kept), rows), np.int64), np.zeros((len(kept), rows))
+    add_values(*matches.arguments, frozen(ints).copy(), sums)
+    add_values(*matches.arguments, floats, totals)
+    least, most = np.full((len(kept), rows), 2**63 - 1), np.full((len(kept), rows), -(2**63))
+    keep_extremes(*matches.arguments, ints, least, True)
+    keep_extremes(*matches.arguments, ints, most, False)
+    held: dict[tuple[int, int], list[int]] = {}
+    for t, q in pairs:
+        held.setdefault((int(entries[q]), int(row[t])), []).append(t)
+    for entry in range(len(kept)):
+        for r in range(rows):
+            mine = held.get((entry, r), [])
+            assert int(sums[entry, r]) == (sum(int(ints[t]) for t in mine) + 2**63) % 2**64 - 2**63
+            assert int(least[entry, r]) == min((int(ints[t]) for t in mine), default=2**63 - 1)
+            assert int(most[entry, r]) == max((int(ints[t]) for t in mine), default=-(2**63))
+            exact = sum(float(floats[t]) for t in mine)
+            assert np.isclose(totals[entry, r], exact, rtol=1e-12, atol=1e286, equal_nan=True)
+    check_moments(matches, held, numbers, tuples, (len(kept), rows))
+
+
+def check_moments(
+    matches: Matches,
+    held: dict[tuple[int, int], list[int]],
+    rng: np.random.Generator,
+    tuples: int,
+    shape: tuple[int, int],
+) -> None:
+    counts = rng.integers(0, 4, tuples)
+    means = rng.choice([1.0, 1.0, -3.5, 1e8, math.inf], tuples, p=[0.3, 0.3, 0.2, 0.19, 0.01])
+    spreads = np.where(counts > 1, rng.random(tuples), 0.0)
+    n, v, q = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape)
+    merge_moments_of(*matches.arguments, counts, means, spreads, n, v, q)
+    for (entry, r), mine in held.items():
+        known = [t for t in mine if counts[t]]
+        total = sum(int(counts[t]) for t in known)
+        assert n[entry, r] == total
+        if not known:
+            continue
+        mean = math.fsum(counts[t] * means[t] for t in known) / total
+        spread = sum(spreads[t] + counts[t] * (means[t] - mean) ** 2 for t in known)
+        if math.isfinite(mean):
+            assert math.isclose(v[entry, r], mean, rel_tol=1e-9, abs_tol=1e-6)
+            assert math.isclose(q[entry, r], spread, rel_tol=1e-6, abs_tol=1e-2)
+        else:
+            assert math.isnan(q[entry, r])
+        if len({means[t] for t in known}) == 1 and math.isfinite(mean):
+            assert math.isclose(q[entry, r], sum(spreads[t] for t in known), rel_tol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5000])
+def test_rows_are_ordered_as_numpy_orders_them(rows: int) -> None:
+    row = np.random.default_rng(rows).integers(0, 70, rows)
+    order, bounds = ordered_by_row(frozen(row), 70)
+    assert order.tolist() == np.argsort(row, kind="stable").tolist()
+    assert bounds.tolist() == np.searchsorted(np.sort(row), np.arange(71)).tolist()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_cells_and_bit_rows_give_the_same_partials(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decision between them is about time only."""
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    (operator,) = plan_group(
+        [Member(random_query(rng, n), n) for n in range(80)], {STREAM.name: STREAM}
+    ).operators
+    assert isinstance(operator, AggregationOperator)
+    rows = [
+        {name: random_value(rng, name) for name in OPERANDS} | {"ts": rng.randint(0, 60)} for _ in range(400)
+    ]
+    table = pa.Table.from_pylist(rows, schema=pa.schema([(c.name, c.type.arrow) for c in STREAM.columns]))
+    tuples = prepare_tuples(operator, {o: table.column(o.sql) for o in operator.scanned}, -(2**63))
+    assert tuples is not None
+    block = folding.KeyBlock(0, tuples.keys.count, tuples, tuples.keys.ids, slice(None))
+    found = []
+    for choice in Membership:
+        monkeypatch.setattr(folding, "decide_membership", lambda batch, choice=choice: choice)
+        monkeypatch.setattr(folding, "is_sparse", lambda *_, choice=choice: choice is Membership.BIT_ROWS)
+        folded = folding.fold_block(AggregationLogic(operator), block)
+        assert folded is not None
+        found.append(folded.lanes)
+    compare_lanes(operator, *found)
+
+
+def compare_lanes(
+    operator: AggregationOperator,
+    grid: list[Parts | SliceSums | None],
+    bits: list[Parts | SliceSums | None],
+) -> None:
+    compared = 0
+    for one, other in zip(grid, bits, strict=True):
+        assert (one is None) == (other is None)
+        if isinstance(one, dict) and isinstance(other, dict):
+            assert one.keys() == other.keys()
+            occupied = one["n"] > 0 if "n" in one else np.ones_like(one["v"], bool)
+            for name in one:
+                assert np.allclose(one[name][occupied], other[name][occupied], 1e-9, 1e-6, equal_nan=True)
+            compared += 1
+    assert compared
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_selections_by_cells_and_by_bit_rows_are_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    members = []
+    for number in range(1, 140):
+        where = And(tuple(random_predicate(rng, 1) for _ in range(rng.randint(1, 3))))
+        plan = QueryPlan("", (STREAM.name,), Projection(where, (OPERANDS["i"],)), (), "", "")
+        members.append(Member(Query(QueryId(number), f"q{number}", plan), 3 * number))
+    (operator,) = plan_group(members, {STREAM.name: STREAM}).operators
+    assert isinstance(operator, SelectionOperator)
+    rows = [{name: random_value(rng, name) for name in OPERANDS} | {"ts": 1} for _ in range(200)]
+    table = pa.Table.from_pylist(rows, schema=pa.schema([(c.name, c.type.arrow) for c in STREAM.columns]))
+    columns = {o: table.column(o.sql) for o in operator.scanned}
+    found = []
+    for most in (2, 10**9):
+        monkeypatch.setattr(cells, "DENSE_CELLS", most)
+        accepted, counts = SelectionLogic(operator).select(columns, 200, 7)
+        found.append((accepted.to_pylist(), counts.tolist()))
+    assert found[0] == found[1] and sum(found[0][1]) > 0
+
+
+def random_query(rng: random.Random, number: int) -> Query:
+    where = And(tuple(random_predicate(rng, 2) for _ in range(rng.randint(1, 3))))
+    aggregates = tuple(random_aggregate(rng) for _ in range(2))
+    body = Aggregation(Window(20, rng.choice([5, 10, 20])), where, (OPERANDS["k"],), aggregates, (), None)
+    return Query(QueryId(number), f"q{number}", QueryPlan("", (STREAM.name,), body, (), "", ""))
