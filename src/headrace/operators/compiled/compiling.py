@@ -1,4 +1,9 @@
-"""How kernels are compiled: ahead of their first call, and kept on disk."""
+"""How kernels are compiled: ahead of their first call, and kept on disk.
+
+The rule: a kernel is compiled when its loop depends on the data (walk the set bits of a word, merge runs), and stays
+numpy where numpy runs at the speed of memory. Every kernel has a plain reference in `tests/operators`, which is its
+oracle and no second product. `docs/decisions/0024-compiled-kernels.md` says what was weighed.
+"""
 
 from __future__ import annotations
 
