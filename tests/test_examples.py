@@ -53,7 +53,7 @@ def test_the_readme_s_queries_are_queries(open_session: Callable[..., Any]) -> N
         "ads", "userID BIGINT, campaign STRING, ts TIMESTAMP", event_time="ts", watermark="1 second"
     )
     texts = snippets("sql")
-    assert len(texts) >= 4
+    assert len(texts) >= 2
     for text in texts:
         assert isinstance(parse_statement(text), Select)
         explained = hr.explain(text)
@@ -69,7 +69,7 @@ def test_the_readme_s_calls_exist() -> None:
                 called.add((node.value.id, node.attr))
     faces = {"hr": Session, "q": QueryHandle, "spend": QueryHandle}
     ours = {(name, attribute) for name, attribute in called if name in faces}
-    assert len(ours) > 15
+    assert len(ours) > 12
     assert [pair for pair in sorted(ours) if not hasattr(faces[pair[0]], pair[1])] == []
 
 
