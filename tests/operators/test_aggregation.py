@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from brute import canonical, windows_of
@@ -174,6 +175,7 @@ def test_matches_slow_evaluator_in_small_blocks(seed: int, monkeypatch: pytest.M
     monkeypatch.setattr(membership, "GRID_PER_TUPLE", 1)
     monkeypatch.setattr(aggregation, "BLOCK_ELEMENTS", 100)
     monkeypatch.setattr(grid, "DENSE_SLICES", 4)
+    monkeypatch.setattr(grid, "BLOCK_ELEMENTS", random.Random(seed).choice([3, 40]))
     check_against_slow_evaluator(seed)
 
 
@@ -258,6 +260,40 @@ def test_stored_partials_count_once(
             found |= {row[1]: row[2] for row in result_rows(result, lambda _: body)}
         closed = watermark
     assert found == windows_of(body, played, 0, len(played))
+
+
+def test_a_day_that_slides_by_a_second_is_run_in_slices() -> None:
+    """86,400 windows hold each tuple: what is kept and computed grows with slices and result rows, not with pairs."""
+    second, rng = 1_000_000, random.Random(3)
+    window = Window(86_400 * second, second)
+    aggregates = tuple(
+        Aggregate(function, OPERANDS["i"], TRUE, SqlType("bigint"))
+        for function in (AggregateFunction.SUM, AggregateFunction.MAX)
+    )
+    body = Aggregation(window, TRUE, (), aggregates, (), None)
+    member = Member(Query(QueryId(1), "q", QueryPlan("", (STREAM.name,), body, (), "", "")), 0)
+    (operator,) = plan_group([member], {STREAM.name: STREAM}).operators
+    assert isinstance(operator, AggregationOperator)
+    times = np.sort(np.array([rng.randrange(3_600 * second) for _ in range(3_000)])) + 10**15
+    values = np.array([rng.randrange(1_000) for _ in times])
+    schema = pa.schema([(c.name, c.type.arrow) for c in STREAM.columns])
+    state: dict[tuple[str, int], list[Segment]] = {}
+    closed, found = NEVER_US, list[pa.Table]()
+    for part in range(0, len(times), 1_000):
+        here = slice(part, part + 1_000)
+        rows = [{"ts": int(t), "i": int(i)} for t, i in zip(times[here], values[here], strict=True)]
+        watermark = FOREVER_US if part == 2_000 else int(times[here][-1])
+        table = pa.Table.from_pylist(rows, schema=schema)
+        found += run_epoch(operator, [table], state, closed, watermark, AbsorbAll(1))
+        closed = watermark
+    rows = sorted(row for table in found for row in zip(*(c.to_pylist() for c in table.columns), strict=True))
+    ends = np.array([row[1].timestamp() for row in rows]) * second
+    assert len(rows) == len(set(ends)) == (times[-1] // second - times[0] // second) + 86_400
+    lows, highs = np.searchsorted(times, [ends - window.range_us, ends])
+    sums = np.append(0, np.cumsum(values))
+    assert [row[2] for row in rows] == (sums[highs] - sums[lows]).tolist()
+    sample = range(0, len(rows), 997)
+    assert [rows[at][3] for at in sample] == [values[lows[at] : highs[at]].max() for at in sample]
 
 
 class AbsorbAll(random.Random):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.model.plan import LaneKind
 from headrace.model.types import SqlType
+from headrace.operators import lanes
 from headrace.operators.encode import Physical, from_ordered, to_ordered
 from headrace.operators.folds import Fold
 from headrace.operators.lanes import LaneLogic, Parts, logic_for
@@ -164,3 +165,34 @@ def test_total_runs_and_combine_agree(
     for other in (by_runs, one_by_one):
         for name, part in at_once.items():
             assert np.allclose(other[name], part, rtol=1e-12, atol=1e-9, equal_nan=True), name
+
+
+@pytest.mark.parametrize(
+    ("kind", "type_"),
+    [
+        (LaneKind.SUM, DOUBLE),
+        (LaneKind.SUM, BIGINT),
+        (LaneKind.MIN, DOUBLE),
+        (LaneKind.MAX, BIGINT),
+        (LaneKind.MOMENTS, DOUBLE),
+    ],
+)
+def test_many_overlapping_ranges_are_what_each_is_alone(
+    kind: LaneKind, type_: SqlType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, one = np.random.default_rng(5), logic_for(kind, type_)
+    values = [None if rng.random() < 0.2 else int(rng.integers(-(2**40), 2**40)) for _ in range(2 * 300 * 3)]
+    values[7] = -0.0 if type_ == DOUBLE else 2**62  # the sum of a range that holds nothing else
+    flat = one.lift(physical(values, type_), len(values))
+    parts = {name: part.reshape(2, 300, 3) for name, part in flat.items()}
+    lows = np.sort(rng.integers(0, 300, 400))
+    highs = np.minimum(lows + rng.integers(0, 200, 400), 300)
+    lows[:2], highs[:2] = 2, (3, 2)
+    found = []
+    for many in (10**9, 1):
+        monkeypatch.setattr(lanes, "MANY_RANGES", many)
+        found.append(lanes.each_range(one, parts, lows, highs))
+    for name, alone in found[0].items():
+        np.testing.assert_allclose(found[1][name], alone, rtol=1e-9, atol=1e-3)
+        if alone.dtype == np.float64:
+            assert (np.signbit(found[1][name]) == np.signbit(alone)).all()

@@ -77,6 +77,30 @@ SESSIONS = [
     "SELECT COUNT(*) AS n, percentile(level, 0.5) AS m FROM purchases [session gap 1 second] AS p HAVING n > 1",
 ]
 
+DENSE = [
+    "SELECT country, window.start, COUNT(*) AS n, MAX(price) AS m FROM purchases WHERE level > 1 GROUP BY country, window(ts, '10 seconds', '100 milliseconds')",
+    "SELECT window, COUNT(DISTINCT userID) AS n FROM purchases GROUP BY window(ts, '7 seconds', '70 milliseconds', '-30 milliseconds')",
+    "SELECT window(ts, '7 seconds', '90 milliseconds', '40 milliseconds') AS w, price FROM purchases WHERE level = 3",
+    "SELECT country, price FROM purchases [RANGE 10 SECONDS SLIDE 100 MILLISECONDS] WHERE price > 20",
+]
+"""More windows hold a tuple than Spark plans projections for in good time."""
+
+LANGUAGE = [
+    "SELECT window_time(w) AS t, w.end, n FROM (SELECT window(ts, '10 seconds', '5 seconds') AS w, COUNT(*) AS n FROM purchases GROUP BY 1) WHERE window_time(w) > '2024-01-01 00:00:14'",
+    "SELECT window_time(window(ts, '10 seconds')) AS t, COUNT(*) AS n, SUM(price) AS s FROM purchases GROUP BY window_time(window(ts, '10 seconds'))",
+    "SELECT window_time(w), c FROM (SELECT session_window(ts, '500 milliseconds') AS w, country AS c, COUNT(*) AS n FROM purchases GROUP BY 1, 2)",
+    "SELECT userID, window_time(window(ts, '20 seconds', '10 seconds')) AS t FROM purchases WHERE level = 2",
+    "SELECT country, level, COUNT(*) AS n FROM purchases [RANGE 20 SECONDS] GROUP BY country, level WITH ROLLUP",
+    "SELECT country, level, COUNT(*) AS n FROM purchases [RANGE 20 SECONDS] GROUP BY ROLLUP (1, 2)",
+    "SELECT country AS c, COUNT(*) AS n FROM purchases [RANGE 20 SECONDS] GROUP BY c, level WITH CUBE HAVING n > 2",
+    "SELECT country, window.start, COUNT(*) AS n FROM purchases GROUP BY country, window(ts, '30 seconds') GROUPING SETS ((country, window), (window))",
+    "SELECT r, COUNT(*) AS n FROM (SELECT country, RANK() OVER (ORDER BY price) AS r FROM purchases [RANGE 30 SECONDS]) GROUP BY 1",
+    "SELECT variant_get(parse_json('{\"a\": 3}'), '$.a', 'int') + level AS v FROM purchases",
+    "SELECT hex(aes_encrypt(raw, '0000111122223333', 'ECB')) AS e, size(arrays_zip(array(level), array(level))) AS z FROM purchases",
+    "SELECT country FROM purchases WHERE country <> 'today' AND country < 'now'",
+]
+"""What was refused for the wrong reason, or taken and not run, once."""
+
 _L, _R, _T, _U = (
     "(SELECT *, window(ts, '10 seconds', '5 seconds') AS w FROM {}) AS {}".format(*of)
     for of in (("purchases", "l"), ("returns", "r"), ("purchases", "t"), ("returns", "u"))
@@ -104,6 +128,12 @@ JOINS = [
     f"SELECT r.country FROM {_L} JOIN {_R} ON {_SAME} GROUP BY r.country, l.w HAVING SUM(l.price) / 0 > 3",
     f"SELECT l.price FROM {_L} LEFT JOIN {_R} ON {_SAME}",
     f"SELECT l.price FROM {_L} JOIN {_R} ON l.w = r.w",
+    f"SELECT window_time(l.w) AS t, COUNT(*) AS n FROM {_L} JOIN {_R} ON {_SAME} GROUP BY l.w, window_time(l.w)",
+    f"SELECT window_time(l.w) AS t, window_time(r.w) AS u, l.price FROM {_L} FULL JOIN {_R} ON {_SAME} AND l.level = r.level + 2",
+    "SELECT userID, w.start, level, price FROM (SELECT userID, level, window(ts, '20 seconds') AS w FROM purchases) AS l NATURAL JOIN (SELECT userID, price, window(ts, '20 seconds') AS w FROM returns) AS r",
+    "SELECT w.start, userID, COUNT(r.price) AS n FROM (SELECT userID, window(ts, '20 seconds') AS w FROM purchases WHERE level = 1) AS l RIGHT JOIN (SELECT userID, price, window(ts, '20 seconds') AS w FROM returns) AS r USING (userID, w) GROUP BY w, userID",
+    f"SELECT coalesce(l.w, r.w) AS w, COUNT(l.price) AS a, COUNT(r.price) AS b FROM {_L} FULL JOIN {_R} ON {_SAME} AND l.level = r.level + 2 GROUP BY coalesce(l.w, r.w)",
+    "SELECT l.price, r.level FROM (SELECT *, window(ts, '7 seconds', '100 milliseconds') AS w FROM purchases WHERE level = 1) AS l LEFT JOIN (SELECT *, window(ts, '7 seconds', '100 milliseconds') AS w FROM returns WHERE level = 2) AS r ON l.w = r.w AND l.userID = r.userID",
     "SELECT COUNT(*) AS n FROM purchases [RANGE 10 SECONDS SLIDE 5 SECONDS] AS l, returns [RANGE 5 SECONDS SLIDE 5 SECONDS] AS r WHERE l.userID = r.userID",
     f"SELECT l.price, t.level FROM {_L} JOIN {_R} ON {_SAME} JOIN {_T} ON t.w = r.w AND t.country = r.country WHERE l.price > 3",
     f"SELECT r.price FROM {_R}, {_L}, {_T}, {_U} WHERE {_SAME} AND t.w = r.w AND u.w = r.w AND r.country = t.country AND r.level = u.level AND r.gemPackID = u.gemPackID",
@@ -115,11 +145,20 @@ JOINS = [
 ]
 """Over `purchases` and `returns`."""
 
+STAR_JOINS = [
+    "SELECT * FROM (SELECT userID, level, window(ts, '20 seconds') AS w FROM purchases) AS l NATURAL JOIN (SELECT userID, price, window(ts, '20 seconds') AS w FROM returns) AS r",
+    "SELECT *, l.w AS lw, r.userID AS ru FROM (SELECT userID, level, window(ts, '20 seconds') AS w FROM purchases WHERE level > 4) AS l NATURAL FULL JOIN (SELECT userID, price, window(ts, '20 seconds') AS w FROM returns WHERE price > 40) AS r",
+    "SELECT * FROM (SELECT userID, country, window(ts, '30 seconds') AS w FROM purchases WHERE paid) AS l NATURAL LEFT JOIN (SELECT userID, level, window(ts, '30 seconds') AS w FROM returns WHERE level > 5) AS r NATURAL JOIN (SELECT country, price, window(ts, '30 seconds') AS w FROM purchases WHERE price > 50) AS t",
+]
+"""What `*` stands for only Spark can say."""
+
 THEMES = {
     "aggregations": AGGREGATIONS,
     "cql": CQL,
+    "dense": DENSE,
     "fallbacks": FALLBACKS,
     "folded": FOLDED,
+    "language": LANGUAGE,
     "projections": PROJECTIONS,
     "sessions": SESSIONS,
 }

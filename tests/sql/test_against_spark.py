@@ -7,12 +7,13 @@ import datetime as dt
 import math
 import random
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
-from sql_cases import JOINS, THEMES
+from sql_cases import JOINS, STAR_JOINS, THEMES
 from sql_fakes import PURCHASES, STREAMS
 
 from headrace.engine.analyzer import SparkAnalyzer
@@ -117,7 +118,7 @@ def test_text_log_and_plan_agree(query: str, spark: Any, data: Any, cache: Shape
         assert _bag(other) == expected
 
 
-@pytest.mark.parametrize("query", JOINS)
+@pytest.mark.parametrize("query", [*JOINS, *STAR_JOINS])
 def test_text_log_and_plan_of_a_join_agree(query: str, spark: Any, data: Any, cache: ShapeCache) -> None:
     plan = parse_query(query, STREAMS, cache)
     plain = spark.sql(plan.plain_sql)
@@ -408,6 +409,22 @@ def test_function_lists_match_spark(spark: Any) -> None:
             groups[info.get().getGroup()].add(info.get().getName())
     assert groups["agg_funcs"] - AGGREGATES == set()
     assert groups["generator_funcs"] - GENERATORS == set()
+
+
+def test_dense_windows_of_times_without_a_zone(spark: Any, data: Any, cache: ShapeCache) -> None:
+    stream = replace(PURCHASES, name=StreamName("purchases"), event_time="seen")
+    query = "SELECT window, COUNT(DISTINCT level) AS n FROM purchases GROUP BY window(seen, '5 seconds', '50 milliseconds')"
+    plan = parse_query(query, {"purchases": stream}, cache)
+    log = spark.sql(plan.log_sql, args=LIMITS)
+    assert log.schema.simpleString() == spark.sql(query).schema.simpleString()
+    assert _bag(log) == _bag(spark.sql(query))
+    some = {
+        "after": 1_704_067_210_000_000,
+        "until": 1_704_067_211_000_000,
+    }  # a second of 2024-01-01, of 20 window ends
+    ends = {row["window"]["end"] for row in spark.sql(plan.log_sql, args=some).collect()}
+    assert len(ends) == 20
+    assert ends == {row["window"]["end"] for row in log.collect()} & ends
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from sql_fakes import STREAMS, FakeAnalyzer
 
@@ -261,7 +263,8 @@ REFUSED = [
         "UNSUPPORTED",
         "DISTINCT in a subquery",
     ),
-    (f"SELECT COUNT(*) FROM purchases {WINDOW}, country WITH CUBE", "UNSUPPORTED", "WITH CUBE"),
+    (f"SELECT COUNT(*) FROM purchases {WINDOW}, country WITH CUBE", "NO_WINDOW", "CUBE also groups"),
+    (f"SELECT COUNT(*) FROM purchases {WINDOW}, 1 WITH ROLLUP", "NO_WINDOW", "ROLLUP also groups"),
     *[
         (f"SELECT COUNT(*) FROM purchases GROUP BY {sets}", "NO_WINDOW", f"{sets.split(' (')[0]} also groups")
         for sets in (
@@ -371,3 +374,55 @@ def test_bad_window_is_refused_on_a_known_shape_too() -> None:
         parse_query(
             "SELECT COUNT(*) FROM purchases GROUP BY window(ts, '5 seconds', '6 seconds')", STREAMS, cache
         )
+
+
+@pytest.mark.parametrize(
+    ("text", "per_tuple"),
+    [
+        (
+            "SELECT COUNT(*) FROM purchases GROUP BY window(ts, '1000 days', '1 microsecond')",
+            "86,400,000,000,000",
+        ),
+        ("SELECT COUNT(*) FROM purchases [RANGE 2 DAYS SLIDE 1 SECOND]", "172,800"),
+        ("SELECT price, window(ts, '1 day', '1 second') AS w FROM purchases", "86,400"),
+        (
+            "SELECT l.price FROM purchases [RANGE 1 DAY SLIDE 1 SECOND] AS l, returns AS r WHERE l.level = r.level",
+            "86,400",
+        ),
+    ],
+)
+def test_a_window_that_is_too_dense_is_refused_at_once(text: str, per_tuple: str) -> None:
+    start = time.monotonic()
+    with pytest.raises(SqlError) as caught:
+        parse_query(text, STREAMS, FakeAnalyzer())
+    assert time.monotonic() - start < 0.5
+    assert caught.value.code == "WINDOW_TOO_DENSE"
+    assert per_tuple in caught.value.message
+    assert "slide by" in (caught.value.hint or "")
+
+
+def test_a_dense_window_is_too_dense_on_a_known_shape_too() -> None:
+    cache = ShapeCache(FakeAnalyzer())
+    text = "SELECT COUNT(*) FROM purchases GROUP BY window(ts, '1 day', '{}')"
+    parse_query(text.format("1 second"), STREAMS, cache)
+    with pytest.raises(SqlError, match="WINDOW_TOO_DENSE"):
+        parse_query(text.format("1 millisecond"), STREAMS, cache)
+
+
+def test_spark_is_asked_about_a_window_that_tumbles() -> None:
+    """It plans one projection per window of a tuple: 8,640 of them take 7 s to analyse."""
+    for text in (
+        "SELECT window(ts, '1 day', '1 second', '0 seconds') AS w, COUNT(*) FROM purchases WHERE level % 2 = 1 GROUP BY w",
+        "SELECT COUNT(*) FROM purchases [RANGE 1 DAY SLIDE 1 SECOND] WHERE level > 3",
+        "SELECT COUNT(*) FROM purchases WHERE level > 3 GROUP BY window(ts, 86400000000, 1000000, -1)",
+        "SELECT l.price FROM (SELECT *, window(ts, '1 hour', '1 second') AS w FROM purchases) AS l "
+        "JOIN (SELECT *, window(ts, '1 hour', '1 second') AS w FROM purchases) AS r ON l.w = r.w AND l.level = r.level",
+    ):
+        analyzer = FakeAnalyzer()
+        plan = parse_query(text, STREAMS, analyzer)
+        assert (
+            plan.window is not None and "second" in plan.plain_sql.lower()
+        ) or "86400000000" in plan.plain_sql
+        for asked in analyzer.asked:
+            assert "1 day" not in asked and "1 hour" not in asked and "86400000000" not in asked
+        assert "sequence(" in plan.log_sql and " window(" not in plan.log_sql

@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import convert_exception
 from pyspark.sql import SparkSession
 
+from headrace.engine.repeatable import check_repeatable
 from headrace.engine.spark import MEANING, active, child_session
 from headrace.model.errors import SqlError, did_you_mean
 from headrace.model.query import Stream
@@ -50,7 +51,9 @@ class SparkAnalyzer:
         try:
             for stream in streams:
                 self._show(stream)
-            fields = self._spark.sql(sql).schema.fields
+            frame = self._spark.sql(sql)
+            fields = frame.schema.fields
+            check_repeatable(frame, sql)
         except PySparkException as error:
             raise translate(error, streams) from None
         return tuple(Column(field.name, SqlType(field.dataType.simpleString())) for field in fields)

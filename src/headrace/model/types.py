@@ -200,14 +200,18 @@ class SqlType:
 
         >>> SqlType("interval month").travels, SqlType("array<interval month>").travels
         (True, False)
-        >>> SqlType("struct<interval:int>").travels
-        True
+        >>> SqlType("struct<interval:int>").travels, SqlType("struct<variant:variant>").travels
+        (True, False)
         """
         return self.kind in (Kind.MONTHS, Kind.TIME) or not _HOMELESS.search(self.name)
 
 
-_HOMELESS = re.compile(r"\binterval\b(?! (day|hour|minute|second)|:)|\btime\(\d")
-"""What travels by itself only, as a number, and not inside of another type; and intervals of months and days."""
+_HOMELESS = re.compile(
+    r"\binterval\b(?! (day|hour|minute|second)|:)|\btime\(\d|\b(?:variant|geometry|geography)\b(?!:)"
+)
+"""What travels by itself only, as a number, and not inside of another type; intervals of months and days; and what no
+file of ours has a type for.
+"""
 
 _INTERVAL = re.compile(r"interval (?:(year|day|hour|minute) to )?(year|month|day|hour|minute|second)")
 _TIME = re.compile(r"time\(([0-6])\)")

@@ -33,6 +33,15 @@ class Window:
         return self.slide_us == self.range_us
 
     @property
+    def per_tuple(self) -> int:
+        """How many windows hold one tuple, at most.
+
+        >>> Window(10, 5).per_tuple, Window(11, 5).per_tuple
+        (2, 3)
+        """
+        return -(-self.range_us // self.slide_us)
+
+    @property
     def remainder_us(self) -> int:
         """Where, after each start, an earlier window ends; 0 when ends fall on starts."""
         return self.range_us % self.slide_us

@@ -71,12 +71,12 @@ def reduce_aggregation(
         key_rows = keys.slice(block.first, block.count)
         for w, window in enumerate(logic.operator.windows):
             fresh, closing = window_step(logic, w, block, folded, sources, closed_us, watermark_us)
-            for ready in () if closing is None else logic.tables[w]:
-                assert closing is not None
-                lowered = lower_table(logic.operator, ready, closing, key_rows, words)
-                reduced.note(lowered)
-                if lowered.table is not None and lowered.table.num_rows:
-                    emit(ready.signature, lowered.table, list(lowered.rows), lowered.latest_us)
+            for closed in closing:
+                for ready in logic.tables[w]:
+                    lowered = lower_table(logic.operator, ready, closed, key_rows, words)
+                    reduced.note(lowered)
+                    if lowered.table is not None and lowered.table.num_rows:
+                        emit(ready.signature, lowered.table, list(lowered.rows), lowered.latest_us)
             rest = live_rows(logic, w, window, fresh, block)
             if rest is not None:
                 gathered.setdefault(w, []).append(rest)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from headrace.model.window import Window
 from headrace.operators.encode import Array, Ints
-from headrace.operators.folding import Folded, KeyBlock, accumulate_at, shadow
+from headrace.operators.folding import BLOCK_ELEMENTS, Folded, KeyBlock, accumulate_at, shadow
 from headrace.operators.lanes import LaneLogic, Parts, each_range
 from headrace.operators.lower import Closed
 from headrace.operators.prepared import AggregationLogic
@@ -70,8 +70,11 @@ def window_step(
     sources: Sequence[Source],
     closed_us: int,
     watermark_us: int,
-) -> tuple[Grid | None, Closed | None]:
-    """(new and absorbed partials that later epochs need, the windows that closed) for one window and block of keys."""
+) -> tuple[Grid | None, Iterator[Closed]]:
+    """(new and absorbed partials that later epochs need, the windows that closed) for one window and block of keys.
+
+    Windows that closed come a few at a time: a tuple may be in 100,000 of them, and their partials fit the budget.
+    """
     window = logic.operator.windows[w]
     mine = [stored for source in sources if (stored := _Stored.of(source, window, block)) is not None]
     fresh = None if folded is None else _Fresh(logic, w, window, folded, closed_us, block.count)
@@ -91,7 +94,7 @@ def window_step(
         for stored in absorbed:
             _add_stored(logic, w, rest, stored, block)
     if len(closing) == 0:
-        return rest, None
+        return rest, iter(())
     old = None
     needed = np.unique(np.concatenate([np.empty(0, np.int64), *(stored.slices for stored in mine)]))
     needed = needed[(needed >= closing[0]) & (needed < closing[-1] + window.range_us)]
@@ -99,7 +102,13 @@ def window_step(
         old = Grid(needed, [None] * len(logic.lanes))
         for stored in mine:
             _add_stored(logic, w, old, stored, block)
-    return rest, _close(logic, w, window, closing, fresh, old, block.count)
+    widest = max(
+        columns.stop - columns.start
+        for columns in (logic.window_entries(i, w) for i in range(len(logic.lanes)))
+    )
+    few = max(1, BLOCK_ELEMENTS // max(1, widest * block.count))
+    parts = (closing[i : i + few] for i in range(0, len(closing), few))
+    return rest, (_close(logic, w, window, part, fresh, old, block.count) for part in parts)
 
 
 class _Fresh:

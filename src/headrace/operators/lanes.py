@@ -66,9 +66,15 @@ class LaneLogic(Protocol):
 
 
 def each_range(one: LaneLogic, parts: Parts, lows: Ints, highs: Ints) -> Parts:
-    """`ranges` one after the other: right for every lane, and needed where partials cannot be subtracted."""
+    """`ranges` for every lane, also where partials cannot be subtracted: one after the other, or many at once."""
     first = next(iter(parts.values()))
     found = one.zeros((first.shape[0], len(lows), first.shape[2]))
+    for name in parts.keys() - found.keys():
+        found[name] = np.zeros(found["v"].shape)
+    sizes = highs - lows
+    steps = int(sizes.max(initial=0)).bit_length()
+    if len(lows) > MANY_RANGES and int(sizes.sum()) > steps * (first.shape[1] + len(lows)):
+        return _by_doubling(one, parts, found, lows, sizes)
     for i, (low, high) in enumerate(zip(lows.tolist(), highs.tolist(), strict=True)):
         if high - low == 1:
             piece = {name: part[:, low] for name, part in parts.items()}
@@ -77,8 +83,32 @@ def each_range(one: LaneLogic, parts: Parts, lows: Ints, highs: Ints) -> Parts:
         else:
             continue
         for name, part in piece.items():
-            found.setdefault(name, np.zeros(found["v"].shape))[:, i] = part
+            found[name][:, i] = part
     return found
+
+
+MANY_RANGES = 32
+"""From so many ranges on, each costs the logarithm of its length: dense windows overlap almost entirely."""
+
+
+def _by_doubling(one: LaneLogic, parts: Parts, found: Parts, lows: Ints, sizes: Ints) -> Parts:
+    """Put every range together from runs of 1, 2, 4, ... slices, each run made of two of half its length."""
+    runs, length, at = parts, 1, lows.copy()
+    while True:
+        begun = (sizes & (length - 1)) > 0
+        for more in (False, True):  # the first run of a range is taken as it is: 0.0 + -0.0 would be 0.0
+            here = np.flatnonzero((sizes & length > 0) & (begun == more))
+            pieces = {name: part[:, at[here]] for name, part in runs.items()}
+            if more:
+                pieces = one.combine({name: part[:, here] for name, part in found.items()}, pieces)
+            for name, part in pieces.items():
+                found[name][:, here] = part
+            at[here] += length
+        if not (sizes >= 2 * length).any():
+            return found
+        half = {name: part[:, length:] for name, part in runs.items()}
+        runs = one.combine({name: part[:, :-length] for name, part in runs.items()}, half)
+        length *= 2
 
 
 def int_ranges(part: Ints, lows: Ints, highs: Ints) -> Ints:

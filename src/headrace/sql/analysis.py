@@ -31,9 +31,12 @@ def check_types(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     """The columns, if results can hold them; raises SqlError that names the first that cannot be."""
     for column in columns:
         if not column.type.travels:
+            variant = "variant" in column.type.name
             raise errors.unsupported(
                 f"the column {column.name} is of type {column.type.name}, which no result can hold",
-                hint="CAST it to STRING",
+                hint="take values out of it with variant_get(), or CAST it to STRING"
+                if variant
+                else "CAST it to STRING",
             )
         if column.type.twin_field is not None:
             raise errors.unsupported(

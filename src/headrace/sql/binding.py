@@ -33,7 +33,14 @@ from headrace.sql.dialect import render
 from headrace.sql.lexer import Lexed
 from headrace.sql.predicates import Compiler
 from headrace.sql.templates import Template
-from headrace.sql.windows import WindowCall, render_window_arguments
+from headrace.sql.windows import (
+    MAX_COPIES_PER_TUPLE,
+    MAX_EXPANDED,
+    WindowCall,
+    check_density,
+    render_window_arguments,
+    window_copies,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +135,9 @@ class Shape:
     `calls` are its `window(...)` calls, `slides` says that their window may slide, `windowed` that results come per
     window, `ordered` is WHERE with its conjuncts in order (see `conjuncts`), `plain` is None when the text itself is
     plain Spark SQL. `stream` is what expressions are over and `streams` what the query reads: the same but for joins,
-    of which `brackets` holds the number of each side's CQL window (None: the window of the calls).
+    of which `brackets` holds the number of each side's CQL window (None: the window of the calls) and `timed` each
+    side's stream. `log` may be the query's own text (`verbatim`); then `rendered` is our rendering of it, which runs
+    when windows are too dense for Spark's own (None: there is none, because we misread the text).
     """
 
     stream: Stream
@@ -144,11 +153,14 @@ class Shape:
     streams: tuple[Stream, ...] = ()
     brackets: tuple[int | None, ...] = ()
     verbatim: bool = False
+    timed: tuple[Stream, ...] = ()
+    rendered: Template | None = None
     texts: dict[int, Template] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         if not self.streams:
             object.__setattr__(self, "streams", (self.stream,))
+            object.__setattr__(self, "timed", (self.stream,))
 
     def text_of(self, node: exp.Expr) -> Template:
         """`node` rendered, once per shape."""
@@ -162,7 +174,8 @@ def bind(shape: Shape, lexed: Lexed, literals: tuple[str, ...], timezone: str) -
     """The plan of the query that `shape` and `literals` make; raises SqlError for an impossible window."""
     sides = side_windows(shape.brackets, shape.calls, lexed, literals) if shape.brackets else ()
     window = max(sides, key=lambda w: w.range_us) if sides else _window(shape, lexed, literals)
-    arguments, holes = "" if window is None else render_window_arguments(window), side_holes(sides)
+    arguments = "" if window is None else render_window_arguments(window)
+    holes = side_holes(sides) | _copies(shape, sides or (window,))
 
     def fill(template: Template) -> str:
         return template.fill(literals, arguments, holes)
@@ -170,15 +183,42 @@ def bind(shape: Shape, lexed: Lexed, literals: tuple[str, ...], timezone: str) -
     def compiler(stream: Stream) -> Compiler:
         return Compiler(stream, literals, timezone, lambda node: fill(shape.text_of(node)))
 
+    log, verbatim = _log(shape, sides or (window,))
     return QueryPlan(
         text=lexed.source,
         streams=tuple(stream.name for stream in shape.streams),
         body=_body(shape, window if shape.windowed else None, sides, compiler, fill),
         columns=shape.columns,
         plain_sql=lexed.text if shape.plain is None else fill(shape.plain),
-        log_sql=fill(shape.log),
-        verbatim=shape.verbatim,
+        log_sql=fill(log),
+        verbatim=verbatim,
     )
+
+
+def _log(shape: Shape, windows: Sequence[AnyWindow | None]) -> tuple[Template, bool]:
+    """The text over the log, and whether it is the query's own."""
+    if not shape.verbatim:
+        return shape.log, False
+    for window in windows:
+        if isinstance(window, Window) and window.per_tuple > MAX_EXPANDED:
+            if shape.rendered is None:
+                check_density(window, MAX_EXPANDED, "a query that runs as it was written")
+            assert shape.rendered is not None
+            return shape.rendered, False
+    return shape.log, True
+
+
+def _copies(shape: Shape, windows: Sequence[AnyWindow | None]) -> dict[str, str]:
+    """What gives each tuple of the log its windows, by side; raises SqlError where these would be too many."""
+    holes = {}
+    for side, (stream, window) in enumerate(zip(shape.timed, windows, strict=True)):
+        if isinstance(window, Window):
+            if shape.brackets or not shape.windowed:
+                what = "a join" if shape.brackets else "a query that shows tuples with their windows"
+                check_density(window, MAX_COPIES_PER_TUPLE, what)
+            holes[f"live{side}"] = window_copies(window, stream, live=True)
+            holes[f"all{side}"] = window_copies(window, stream, live=False)
+    return holes
 
 
 def _window(shape: Shape, lexed: Lexed, literals: tuple[str, ...]) -> AnyWindow | None:

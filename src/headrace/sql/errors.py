@@ -136,6 +136,15 @@ def join_without_equal_windows(relation: str | None) -> SqlError:
     )
 
 
+def window_may_be_null(side: str) -> SqlError:
+    return SqlError(
+        "NO_WINDOW",
+        f"the window of `{side}` is NULL in rows of the outer join without a tuple of `{side}`, and the group of these "
+        "never ends",
+        hint="group by the window of the side that every row has, or by coalesce() of the windows of all sides",
+    )
+
+
 def join_of_windows() -> SqlError:
     return SqlError(
         "TWO_WINDOWS",
@@ -209,6 +218,14 @@ def bad_window(what: str) -> SqlError:
         "BAD_WINDOW",
         what,
         hint="a window needs 0 < slide <= range, such as window(ts, '10 seconds', '5 seconds')",
+    )
+
+
+def window_too_dense(window: str, per_tuple: int, limit: int, what: str, least: str) -> SqlError:
+    return SqlError(
+        "WINDOW_TOO_DENSE",
+        f"{window} puts each tuple into {per_tuple:,} windows; {what} may have {limit:,}",
+        hint=f"slide by {least} or more, or shorten the range",
     )
 
 

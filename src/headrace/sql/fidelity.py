@@ -39,7 +39,7 @@ def faithful(
     log = original_log(select, lexed, lifted, shape.streams, windowed=shape.windowed, session=session)
     difference = _difference(lexed, rendered, analyzer)
     if difference is None:
-        return shape if log is None else replace(shape, log=log, verbatim=True)
+        return shape if log is None else replace(shape, log=log, verbatim=True, rendered=shape.log)
     if log is None or lexed.brackets:
         raise errors.misread(difference)
     reason = "Headrace does not read this text as Spark does"

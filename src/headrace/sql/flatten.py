@@ -214,7 +214,7 @@ def _over_aggregation(select: exp.Select, inner: Flat, resolver: Resolver) -> Fl
 def _aggregation(select: exp.Select, inner: Flat, resolver: Resolver, cql: bool) -> Flat:
     where = (*inner.where, *_where(select, resolver))
     items = tuple(output_items(select, resolver))
-    group, grouping_sets = _group(select, items, resolver)
+    group, grouping_sets = group_keys(select, items, resolver)
     having = select.args.get("having")
     conditions = () if having is None else (_truth(_having(having.this, group, resolver)),)
     if cql and any(is_window_column(key) for key in group):
@@ -224,22 +224,31 @@ def _aggregation(select: exp.Select, inner: Flat, resolver: Resolver, cql: bool)
     )
 
 
-def _group(
+def group_keys(
     select: exp.Select, items: tuple[Item, ...], resolver: Resolver
 ) -> tuple[tuple[exp.Expr, ...], bool]:
+    """The resolved keys of GROUP BY, and whether there are more sets of them than one."""
     clause = select.args.get("group")
     if clause is None:
         return (), False
     if clause.args.get("all"):
         return _all_keys(items), False
-    if any(clause.args.get(kind) for kind in ("cube", "rollup", "grouping_sets", "totals")):
-        raise errors.unsupported(
-            "GROUP BY keys WITH CUBE, WITH ROLLUP or GROUPING SETS is not available",
-            hint=f"write GROUP BY window({resolver.stream.event_time}, ...), CUBE (the other keys), "
-            "or ROLLUP or GROUPING SETS in its place",
-        )
-    sets = any(isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets) for node in clause.expressions)
-    return tuple(_key(node, items, resolver) for node in clause.expressions), sets
+    if clause.args.get("totals"):
+        raise errors.unsupported("GROUP BY ... WITH TOTALS is not available", hint="write ROLLUP (...)")
+    elements = _elements(clause)
+    if clause.args.get("grouping_sets"):
+        for node in clause.expressions:
+            _key(node, items, resolver)  # only says what the sets are made of, and which window
+    sets = any(isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets) for node in elements)
+    return tuple(_key(node, items, resolver) for node in elements), sets
+
+
+def _elements(clause: exp.Group) -> list[exp.Expr]:
+    """What stands after GROUP BY, with Hive's way of writing sets as Spark's: `a, b WITH ROLLUP` is `ROLLUP (a, b)`."""
+    for kind, node in (("rollup", exp.Rollup), ("cube", exp.Cube)):
+        if clause.args.get(kind):
+            return [node(expressions=[key.copy() for key in clause.expressions])]
+    return list(clause.args.get("grouping_sets") or clause.expressions)
 
 
 def _all_keys(items: tuple[Item, ...]) -> tuple[exp.Expr, ...]:
@@ -249,7 +258,12 @@ def _all_keys(items: tuple[Item, ...]) -> tuple[exp.Expr, ...]:
 
 
 def _key(node: exp.Expr, items: tuple[Item, ...], resolver: Resolver) -> exp.Expr:
-    """A grouping key: an ordinal, a column, the alias of a select item, or any expression."""
+    """A grouping key: an ordinal, a column, the alias of a select item, any expression, or sets of these."""
+    if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Tuple):
+        inner = [_key(part, items, resolver) for part in node.expressions]
+        return type(node)(expressions=inner)
+    if isinstance(node, exp.Paren) and isinstance(node.parent, exp.Rollup | exp.Cube | exp.GroupingSets):
+        return exp.Paren(this=_key(node.this, items, resolver))
     if isinstance(node, exp.Literal) and str(node.this).isdigit():
         position = int(node.this)
         if not 1 <= position <= len(items):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from sqlglot import exp
@@ -14,20 +14,28 @@ from headrace.model.types import Column, SqlType
 from headrace.sql import errors
 from headrace.sql.aggregates import NotShared
 from headrace.sql.analysis import check_types
-from headrace.sql.binding import BodyShape, FallbackShape, Shape, side_holes, side_windows
+from headrace.sql.binding import BodyShape, FallbackShape, Shape, side_windows
 from headrace.sql.cache import ShapeCache
 from headrace.sql.conjuncts import conjuncts
 from headrace.sql.flatten import flatten, source_of
 from headrace.sql.join_body import plan_join
-from headrace.sql.joins import MAX_SIDES, column_names, is_same_window, join_origin
+from headrace.sql.joins import (
+    MAX_SIDES,
+    JoinOrigin,
+    column_names,
+    join_origin,
+)
 from headrace.sql.layers import render_layers
-from headrace.sql.lexer import Lexed, cut_tokens, where_tokens
+from headrace.sql.lexer import Lexed, edited, where_tokens
 from headrace.sql.names import quote_name
 from headrace.sql.render import render_joined
-from headrace.sql.resolve import Flat, is_aggregated, window_edges
+from headrace.sql.resolve import Flat, Item, is_aggregated, window_edges
 from headrace.sql.shape import Lifted
+from headrace.sql.side_windows import is_same_window, merged_windows
 from headrace.sql.templates import Template
-from headrace.sql.windows import has_window, window_column
+from headrace.sql.windows import STAND_IN, has_window, stand_ins, window_column
+
+_STAND_INS = {"longest": "INTERVAL '1' SECOND"} | {f"w{side}": STAND_IN for side in range(MAX_SIDES)}
 
 
 def build_join(
@@ -61,7 +69,9 @@ class _JoinBuild:
     def shape(self, select: exp.Select, bottom: exp.Select) -> Shape:
         origin = join_origin(bottom, self.streams, self._bracket, self._opaque_types, cql=self.cql)
         self.origin, self.brackets = origin, tuple(side.bracket for side in origin.sides)
-        self.holes = side_holes(side_windows(self.brackets, origin.calls, self.lexed, self.literals))
+        side_windows(
+            self.brackets, origin.calls, self.lexed, self.literals
+        )  # raises when they do not go together
         logged, plainly = (
             origin.relation(log_relation, live=True),
             origin.relation(self._stream_name, live=False),
@@ -93,6 +103,7 @@ class _JoinBuild:
             log=log,
             streams=self.origin.streams,
             brackets=self.brackets,
+            timed=tuple(side.stream for side in self.origin.sides),
         )
 
     def _stream_name(self, stream: int) -> str:
@@ -120,6 +131,8 @@ class _JoinBuild:
         flat = flatten(select, self.origin.stream, cql=self.cql, origin=self.origin)
         if flat.calls:
             raise errors.two_windows()
+        if self.origin.outer:
+            flat = _with_merged_windows(flat, self.origin)
         where = (part for node in flat.where for part in conjuncts(node))
         flat = replace(
             flat, where=tuple(node for node in where if not is_same_window(node)), calls=self.origin.calls
@@ -128,26 +141,30 @@ class _JoinBuild:
             group = None if flat.group is None else (window_column(), *flat.group)
             return replace(flat, items=(*window_edges(), *flat.items), group=group)
         if flat.group is not None and not any(map(has_window, flat.group)):
+            for name in (c.name for key in flat.group for c in key.find_all(exp.Column)):
+                if (side := self.origin.side_of(name)) is not None and name == side.window:
+                    raise errors.window_may_be_null(side.qualifier or str(side.stream.name))
             raise errors.no_window("GROUP BY", self.origin.stream.event_time)
         return flat
 
     # types
 
     def _fill(self, template: Template) -> str:
-        return template.fill(self.literals, "", self.holes)
+        """A text to analyse, whatever the windows."""
+        return template.fill(self.literals, "", _STAND_INS)
 
     def _opaque_types(self, text: str, stream: Stream) -> tuple[Column, ...]:
-        """The types of an aggregation that is joined, whatever its window."""
-        holes = {f"w{side}": "'1 second'" for side in range(MAX_SIDES)}
-        return self.analyzer.schema(Template.of(text).fill(self.literals, "", holes), stream)
+        """The types of an aggregation that is joined."""
+        return self.analyzer.schema(self._fill(Template.of(text)), stream)
 
     def _columns(self, flat: Flat, plainly: str) -> tuple[Column, ...]:
         where = where_tokens(self.lexed)
-        text = self._fill(Template.of(plainly)) if self.cql else self.lexed.text
+        edits = stand_ins(self.origin.calls, self.literals)
+        text = self._fill(Template.of(plainly)) if self.cql else edited(self.lexed, edits, None)
         if where is None or not all(map(self._tells_no_types, flat.where)):
             found = self._schema(text)
         else:
-            bare = cut_tokens(self.lexed, where)
+            bare = edited(self.lexed, edits, where)
             if self.cql:
                 relation = self.origin.relation(self._stream_name, live=False)
                 without = render_joined(replace(flat, where=()), [item.name for item in flat.items], relation)
@@ -210,6 +227,19 @@ class _JoinBuild:
             return plan_join(flat, self.origin, self._types_of, self.literals, self.timezone)
         except NotShared as reason:
             return FallbackShape(str(reason))
+
+
+def _with_merged_windows(flat: Flat, origin: JoinOrigin) -> Flat:
+    def merged(nodes: Iterable[exp.Expr]) -> tuple[exp.Expr, ...]:
+        return tuple(merged_windows(node, len(origin.sides)) for node in nodes)
+
+    return replace(
+        flat,
+        items=tuple(Item(item.name, merged_windows(item.node, len(origin.sides))) for item in flat.items),
+        where=merged(flat.where),
+        group=None if flat.group is None else merged(flat.group),
+        having=merged(flat.having),
+    )
 
 
 def _needs_layers(select: exp.Select, bottom: exp.Select) -> bool:

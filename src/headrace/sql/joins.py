@@ -18,10 +18,11 @@ from headrace.sql.conjuncts import conjuncts
 from headrace.sql.dialect import render
 from headrace.sql.flatten import Origin, find_stream, flatten, innermost, relation_of
 from headrace.sql.names import quote_name
-from headrace.sql.render import LIVE_WINDOWS, render_flat, windowed_relation
+from headrace.sql.render import LIVE_WINDOWS, render_flat, windowed_log, windowed_relation
 from headrace.sql.resolve import Flat, Item, Resolver, Scope, column, enclosed, stream_scope
+from headrace.sql.side_windows import Links, is_of_window, is_same_window, one_window, one_window_scope
 from headrace.sql.templates import LONGEST_HOLE, side_hole
-from headrace.sql.windows import WindowCall, is_window_column, window_column, window_edge
+from headrace.sql.windows import WindowCall, is_window_column, window_column
 
 MAX_SIDES = 6
 
@@ -56,6 +57,12 @@ class Side:
     @property
     def window(self) -> str:
         return f"{WINDOW_COLUMN}{self.number}"
+
+    def windowed(self, relation: str, *, live: bool) -> str:
+        """The tuples of `relation`, the stream or (`live`) its log, once per window that contains them."""
+        if live:
+            return windowed_log(relation, self.number)
+        return windowed_relation(self.stream, relation, hole=side_hole(self.number))
 
     def over_join(self, node: exp.Expr) -> exp.Expr:
         """An expression over the side's stream as one over the joined relation."""
@@ -113,18 +120,17 @@ class JoinOrigin(Origin):
         return f"(SELECT *, {whole} AS {WINDOW_COLUMN} FROM {text})"
 
     def _side(self, side: Side, names: Callable[[int], str], live: bool) -> str:
-        relation = names(side.source)
+        windowed = side.windowed(names(side.source), live=live)
         if side.opaque:
             items = (*side.flat.items, Item(side.window, window_column()))
             flat = replace(side.flat, items=items)
             columns = [*(side.name(f"c{i}") for i in range(len(side.flat.items))), side.window]
-            return f"({render_flat(flat, columns, relation, side_hole(side.number), live=live)})"
+            return f"({render_flat(flat, columns, windowed, live=live)})"
         shown = [f"{quote_name(c.name)} AS {quote_name(side.name(c.name))}" for c in side.stream.columns]
         shown.append(f"{WINDOW_COLUMN} AS {side.window}")
         conditions = [LIVE_WINDOWS] if live else []
         conditions += [f"({render(node)})" for node in side.flat.where if self.outer]
         clause = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        windowed = windowed_relation(side.stream, relation, hole=side_hole(side.number))
         return f"(SELECT {', '.join(shown)} FROM {windowed} AS t{clause})"
 
 
@@ -183,13 +189,13 @@ class _Reader:
         where: tuple[exp.Expr, ...] = ()
         if not outer:
             where = tuple(
-                _one_window(node, None)
+                one_window(node, None)
                 for side in sides
                 for node in (*map(side.over_join, () if side.opaque else side.flat.where), *side.on)
             )
-            scope = _one_window_scope(scope, None)
+            scope = one_window_scope(scope, None)
         else:
-            scope = _one_window_scope(scope, _preserved(sides))
+            scope = one_window_scope(scope, _preserved(sides))
         where = tuple(node for node in where if not is_same_window(node))
         return JoinOrigin(
             self.select, stream, scope, where, tuple(sides), tuple(sources.values()), outer, tuple(calls)
@@ -235,11 +241,13 @@ class _Reader:
         if not any(is_window_column(key) for key in side.flat.group or ()):
             raise errors.no_window("GROUP BY", side.stream.event_time)
         names = [f"c{i}" for i in range(len(side.flat.items))]
-        text = render_flat(side.flat, names, quote_name(side.stream.name), side_hole(side.number), live=False)
+        text = render_flat(
+            side.flat, names, side.windowed(quote_name(side.stream.name), live=False), live=False
+        )
         types = self.types_of(text, side.stream)
         columns = [Column(side.name(n), c.type) for n, c in zip(names, types, strict=True)]
         items = [
-            Item(item.name, side.over_join(item.node) if _is_of_window(item.node) else column(c.name))
+            Item(item.name, side.over_join(item.node) if is_of_window(item.node) else column(c.name))
             for item, c in zip(side.flat.items, columns, strict=True)
         ]
         return columns, Scope(side.qualifier, tuple(items))
@@ -249,27 +257,25 @@ class _Reader:
     ) -> tuple[list[Side], Scope]:
         """The sides with what ON and USING say, and the scope without the columns that USING merges."""
         resolved: list[Side] = []
-        links = _Links(len(sides))
+        links = Links(len(sides))
+        visible = scope.parts[0].items
         for side, join in zip(sides, joins, strict=True):
             on: list[exp.Expr] = []
-            if join is not None and join.args.get("on") is not None:
-                seen = _scope_of(scope.parts[: side.number + 1])
-                on += conjuncts(Resolver(stream, seen, [], False).resolve(join.args["on"]))
-            merged: list[Item] = []
-            for name in (join.args.get("using") or ()) if join is not None else ():
-                left, right = _using(name.name, scope.parts[: side.number], scope.parts[side.number])
-                on.append(exp.EQ(this=enclosed(left.node), expression=enclosed(right.node)))
-                merged.append(left)
-                scope = replace(
-                    scope, items=tuple(i for i in scope.items if i is not right and i is not left)
-                )
-                if side.kind != "INNER":
-                    raise errors.unsupported("USING in an outer join is not available", hint="write ON")
-            scope = replace(scope, items=(*merged, *scope.items))  # * has them first
+            if join is not None:
+                right = scope.parts[side.number]
+                if join.args.get("on") is not None:
+                    seen = Scope(None, (*visible, *right.items), scope.parts[: side.number + 1])
+                    on += conjuncts(Resolver(stream, seen, [], False).resolve(join.args["on"]))
+                pairs = [_using(name, visible, right) for name in _common_names(join, visible, right)]
+                on += [exp.EQ(this=enclosed(l.node), expression=enclosed(r.node)) for l, r in pairs]
+                merged = [_merged(side.kind, *pair) for pair in pairs]
+                apart = [i for i in (*visible, *right.items) if not any(i in pair for pair in pairs)]
+                visible = (*merged, *apart)  # * has what USING and NATURAL merge first
             links.add(on)
             resolved.append(replace(side, on=tuple(on)))
             if not self.cql and side.kind != "INNER" and not links.joined(side.number):
                 raise errors.join_without_equal_windows(side.qualifier)
+        scope = replace(scope, items=visible)
         clause = self.select.args.get("where")
         if clause is not None and all(side.kind == "INNER" for side in sides):
             links.add(conjuncts(Resolver(stream, scope, [], False).resolve(clause.this)))
@@ -278,74 +284,6 @@ class _Reader:
                 if not links.joined(side.number):
                     raise errors.join_without_equal_windows(side.qualifier)
         return resolved, scope
-
-
-class _Links:
-    """Which sides the conditions say to be in the same window."""
-
-    def __init__(self, count: int) -> None:
-        self._group = list(range(count))
-
-    def add(self, nodes: list[exp.Expr]) -> None:
-        for node in nodes:
-            pair = _equal_windows(node)
-            if pair is not None:
-                old, new = self._group[pair[0]], self._group[pair[1]]
-                self._group = [new if group == old else group for group in self._group]
-
-    def joined(self, number: int) -> bool:
-        return self._group[number] == self._group[0]
-
-
-def _equal_windows(node: exp.Expr) -> tuple[int, int] | None:
-    """The sides of which `node` says that their windows are equal."""
-    if not isinstance(node, exp.EQ | exp.NullSafeEQ):
-        return None
-    left, right = node.this.unnest(), node.expression.unnest()
-    if isinstance(left, exp.Dot) and isinstance(right, exp.Dot):
-        edges = (left.expression.name.lower(), right.expression.name.lower())
-        if edges not in (("start", "start"), ("end", "end")):
-            return None
-        left, right = left.this.unnest(), right.this.unnest()
-    numbers = (_window_number(left), _window_number(right))
-    return None if None in numbers else numbers  # type: ignore[return-value]
-
-
-def _window_number(node: exp.Expr) -> int | None:
-    if isinstance(node, exp.Column) and node.name.startswith(WINDOW_COLUMN) and node.name != WINDOW_COLUMN:
-        return int(node.name.removeprefix(WINDOW_COLUMN))
-    return None
-
-
-def _is_of_window(node: exp.Expr) -> bool:
-    return is_window_column(node.unnest()) or window_edge(node.unnest()) is not None
-
-
-def is_same_window(node: exp.Expr) -> bool:
-    """Whether `node` compares the query's window, or an edge of it, with itself."""
-    inner = node.unnest()
-    if not isinstance(inner, exp.EQ | exp.NullSafeEQ):
-        return False
-    left, right = inner.this.unnest(), inner.expression.unnest()
-    return _is_of_window(left) and left == right
-
-
-def _one_window(node: exp.Expr, sides: frozenset[int] | None) -> exp.Expr:
-    """The windows of these sides (None: of all) as the one window of the join."""
-
-    def step(found: exp.Expr) -> exp.Expr:
-        number = _window_number(found)
-        return window_column() if number is not None and (sides is None or number in sides) else found
-
-    return node.copy().transform(step, copy=False)
-
-
-def _one_window_scope(scope: Scope, sides: frozenset[int] | None) -> Scope:
-    def item(found: Item) -> Item:
-        return Item(found.name, _one_window(found.node, sides))
-
-    parts = tuple(replace(part, items=tuple(map(item, part.items))) for part in scope.parts)
-    return Scope(None, tuple(map(item, scope.items)), parts)
 
 
 def _preserved(sides: list[Side]) -> frozenset[int]:
@@ -362,19 +300,33 @@ def _preserved(sides: list[Side]) -> frozenset[int]:
     return frozenset(kept)
 
 
-def _scope_of(parts: tuple[Scope, ...]) -> Scope:
-    return Scope(None, tuple(item for part in parts for item in part.items), parts)
+def _common_names(join: exp.Join, left: tuple[Item, ...], right: Scope) -> list[str]:
+    """The columns that USING names, or that NATURAL finds on both sides."""
+    if str(join.args.get("method") or "").upper() != "NATURAL":
+        return [name.name for name in join.args.get("using") or ()]
+    return [item.name for item in left if item.name is not None and right.find(item.name)]
 
 
-def _using(name: str, left: tuple[Scope, ...], right: Scope) -> tuple[Item, Item]:
-    lefts = [item for part in left for item in part.find(name)]
-    rights = right.find(name)
+def _using(name: str, left: tuple[Item, ...], right: Scope) -> tuple[Item, Item]:
+    lefts, rights = Scope(None, left).find(name), right.find(name)
     for found in (lefts, rights):
         if not found:
             raise errors.unknown_column(name, right.names())
-    if len(rights) > 1:
-        raise errors.ambiguous_column(name)
+        if len(found) > 1:
+            raise errors.ambiguous_column(name)
     return lefts[0], rights[0]
+
+
+def _merged(kind: str, left: Item, right: Item) -> Item:
+    """The column that two are merged to: of the side that is always there, else the one that is not NULL."""
+    match kind:
+        case "RIGHT":
+            return Item(left.name, right.node)
+        case "FULL":
+            both = [left.node.copy(), right.node.copy()]
+            return Item(left.name, exp.Anonymous(this="coalesce", expressions=both))
+        case _:
+            return left
 
 
 def _refuse_twins(sides: list[Side]) -> None:
@@ -389,7 +341,7 @@ def _refuse_twins(sides: list[Side]) -> None:
 def _kind(join: exp.Join) -> str:
     """INNER, LEFT, RIGHT or FULL; raises SqlError for any other join."""
     method, kind, side = (str(join.args.get(key) or "").upper() for key in ("method", "kind", "side"))
-    if method:
+    if method and method != "NATURAL":
         raise errors.unsupported(f"{method} JOIN is not available", hint="write JOIN ... ON")
     if kind in ("SEMI", "ANTI"):
         raise errors.unsupported(

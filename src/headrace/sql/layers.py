@@ -13,9 +13,9 @@ from sqlglot import exp
 from headrace.model.query import WINDOW_COLUMN, Stream
 from headrace.sql import errors
 from headrace.sql.dialect import render
-from headrace.sql.flatten import Origin, source_of
+from headrace.sql.flatten import Origin, group_keys, source_of
 from headrace.sql.names import quote_name
-from headrace.sql.render import LIVE_WINDOWS, windowed_relation
+from headrace.sql.render import LIVE_WINDOWS, windowed_log, windowed_relation
 from headrace.sql.resolve import Item, Resolver, Scope, column, is_aggregated, output_items, stream_scope
 from headrace.sql.windows import window_column
 
@@ -59,14 +59,15 @@ def _layer(
         source_text, conditions = f"({inner.text}) AS t", []
     else:
         scope = stream_scope(stream, source.qualifier or stream.name)
-        source_text = f"{windowed_relation(stream, relation)} AS t"
+        windowed = windowed_log(relation) if live else windowed_relation(stream, relation)
+        source_text = f"{windowed} AS t"
         conditions = [LIVE_WINDOWS] if live else []
     resolver = Resolver(stream, scope, [], False)
     items = tuple(output_items(select, resolver))
     where = select.args.get("where")
     if where is not None:
         conditions.append(f"({_text(resolver, where.this)})")
-    tail = _tail(select, resolver)
+    tail = _tail(select, resolver, items)
     if resolver.calls:
         raise errors.two_windows()
     word = "SELECT DISTINCT" if select.args.get("distinct") else "SELECT"
@@ -75,18 +76,12 @@ def _layer(
     return _Layer(f"{word} {shown} FROM {source_text}{clause}{tail}", items)
 
 
-def _tail(select: exp.Select, resolver: Resolver) -> str:
+def _tail(select: exp.Select, resolver: Resolver, items: tuple[Item, ...]) -> str:
     """GROUP BY with the window in front, and HAVING."""
     if not is_aggregated(select):
         return ""
-    group, having = select.args.get("group"), select.args.get("having")
-    if (
-        group is not None
-        and set(group.args) - {"expressions"}
-        and any(value for key, value in group.args.items() if key != "expressions")
-    ):
-        raise errors.unsupported("this form of GROUP BY is not available", hint="name the keys")
-    keys = [WINDOW_COLUMN, *(_text(resolver, key) for key in (group.expressions if group else ()))]
+    having = select.args.get("having")
+    keys = [WINDOW_COLUMN, *(render(_within_window(key)) for key in group_keys(select, items, resolver)[0])]
     tail = f" GROUP BY {', '.join(keys)}"
     return tail if having is None else f"{tail} HAVING {_text(resolver, having.this)}"
 

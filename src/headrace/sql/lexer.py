@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot.errors import TokenError
@@ -95,17 +96,25 @@ def where_tokens(lexed: Lexed) -> slice | None:
     return None if start is None else slice(start, stop)
 
 
-def cut_tokens(lexed: Lexed, cut: slice) -> str:
-    """The text without some of its tokens.
+def edited(lexed: Lexed, edits: Mapping[int, tuple[int, str]], cut: slice | None) -> str:
+    """The text without some of its tokens, and with other text in place of (length, text) at places of the source.
 
-    >>> lexed = lex("SELECT a FROM s WHERE b > (1) GROUP BY a")
-    >>> cut_tokens(lexed, where_tokens(lexed))
-    'SELECT a FROM s GROUP BY a'
+    >>> lexed = lex("SELECT a FROM s WHERE b > 1 GROUP BY a")
+    >>> edited(lexed, {7: (1, "xyz"), 26: (1, "2")}, where_tokens(lexed))
+    'SELECT xyz FROM s GROUP BY a'
     """
     tokens, source = lexed.tokens, lexed.source
-    head = source[tokens[0].start : tokens[cut.start].start]
-    tail = source[tokens[cut.stop].start : tokens[-1].end + 1] if cut.stop < len(tokens) else ""
-    return (head + tail).strip()
+    end = tokens[-1].end + 1
+    places = dict(edits)
+    if cut is not None:
+        low, high = tokens[cut.start].start, tokens[cut.stop].start if cut.stop < len(tokens) else end
+        places = {at: edit for at, edit in edits.items() if not low <= at < high}
+        places[low] = (high - low, "")
+    pieces, at = [], tokens[0].start
+    for place, (length, text) in sorted(places.items()):
+        pieces += [source[at:place], text]
+        at = place + length
+    return "".join([*pieces, source[at:end]]).strip()
 
 
 def statement_tokens(source: str) -> list[Token]:

@@ -15,6 +15,8 @@ from sqlglot import exp
 MAX_EXACT_DIGITS = 18
 """Decimal literals with more digits are left to Spark, whose wider types may round."""
 
+_MOMENTS = frozenset(("now", "today", "tomorrow", "yesterday"))
+
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
@@ -152,6 +154,16 @@ def is_simple_string(raw: str) -> bool:
     (True, True, False)
     """
     return len(raw) >= 2 and "\\" not in raw
+
+
+def names_a_moment(raw: str) -> bool:
+    """Whether a quoted string may mean the moment at which Spark reads it, if it is made a date or a timestamp.
+
+    >>> names_a_moment("' Now'"), names_a_moment("'today UTC'"), names_a_moment("'nowhere'"), names_a_moment("'epoch'")
+    (True, True, False, False)
+    """
+    word = raw[1:-1].split(maxsplit=1)[:1]
+    return bool(word) and word[0].lower() in _MOMENTS
 
 
 def is_strict_literal(type_name: str, text: str) -> bool:

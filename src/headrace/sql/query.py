@@ -27,7 +27,7 @@ from headrace.sql.functions import is_aggregate
 from headrace.sql.having import filter_keys_early
 from headrace.sql.join_query import build_join
 from headrace.sql.layers import needs_layers, render_layers
-from headrace.sql.lexer import Lexed, cut_tokens, lex, where_tokens
+from headrace.sql.lexer import Lexed, edited, lex, where_tokens
 from headrace.sql.literals import mark_literals
 from headrace.sql.names import quote_name
 from headrace.sql.predicates import Compiler
@@ -39,7 +39,7 @@ from headrace.sql.sessions import checked_sessions, no_session_rows
 from headrace.sql.shape import Lifted, lift
 from headrace.sql.sizes import refuse_huge
 from headrace.sql.templates import Template, literal_hole
-from headrace.sql.windows import has_window, is_window_column, render_window_arguments, window_column
+from headrace.sql.windows import STAND_IN, has_window, is_window_column, stand_ins, window_column
 
 _QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN, TokenType.VALUES)
 
@@ -166,6 +166,8 @@ class _Build:
         self.compiler = Compiler(stream, self.literals, timezone, render)
 
     def shape(self, select: exp.Select) -> Shape:
+        if self.lexed.cql is not None:
+            self.lexed.cql.window()  # raises for an impossible one before Spark is asked
         if self.lexed.cql is not None and needs_layers(select):
             if self.lexed.cql.session:
                 raise no_session_rows()
@@ -236,20 +238,22 @@ class _Build:
         """The query's columns. A WHERE of atoms alone has no say in them, so texts that differ only in predicates and
         lifted literals share one analysis. (Of `WHERE NULL` and `WHERE (word)`, Spark has its own opinion.)
         """
-        text = self.lexed.text if plain is None else self._fill(plain)
+        edits = stand_ins(flat.calls, self.literals)
         where = where_tokens(self.lexed)
         words = (exp.Column, exp.Null, exp.Boolean)
         plainly = all(self.compiler.only_atoms(n) and not isinstance(n.unnest(), words) for n in flat.where)
         if where is None or not plainly:
-            return self._schema(text)
-        bare = cut_tokens(self.lexed, where) if plain is None else render_plain(replace(flat, where=()))
-        sql = bare if plain is None else self._fill(Template.of(bare))
+            return self._schema(edited(self.lexed, edits, None) if plain is None else self._fill(plain))
+        if plain is None:
+            sql = edited(self.lexed, edits, where)
+        else:
+            sql = self._fill(Template.of(render_plain(replace(flat, where=()))))
         key = self.key[: 1 + where.start] + self.key[1 + where.stop :]
         return self.analyzer.schema_like(key, sql, self.stream)
 
     def _fill(self, template: Template) -> str:
-        cql = self.lexed.cql
-        return template.fill(self.literals, "" if cql is None else render_window_arguments(cql.window()))
+        """A text to analyse, with some window of the kind that the query has."""
+        return template.fill(self.literals, STAND_IN)
 
     def _schema(self, sql: str) -> tuple[Column, ...]:
         return self.analyzer.schema(sql, self.stream)

@@ -8,6 +8,7 @@ from headrace.model.errors import SqlError
 from headrace.sql import errors
 from headrace.sql.dialect import HeadraceParser, render
 from headrace.sql.functions import GENERATORS, NONDETERMINISTIC, function_name
+from headrace.sql.literals import names_a_moment
 
 _CLOCKS = tuple(set(HeadraceParser.NO_PAREN_FUNCTIONS.values()))
 
@@ -80,6 +81,8 @@ def _problem(node: exp.Expr, analytic: bool) -> SqlError | None:
             return errors.unsupported("the WINDOW clause is not available", hint="write it inside OVER (...)")
         case exp.Anonymous():
             return _function_problem(node)
+        case exp.Cast() if _names_a_moment(node):
+            return errors.nondeterministic(render(node), span_of_node(node))
         case exp.Column() | exp.Identifier() if node.name.lower().startswith("__headrace"):
             return errors.reserved_column(node.name)
     if isinstance(node, _CLOCKS):
@@ -116,6 +119,8 @@ def _function_problem(node: exp.Anonymous) -> SqlError | None:
     name = function_name(node) or ""
     if name in NONDETERMINISTIC or (name == "unix_timestamp" and not node.expressions):
         return errors.nondeterministic(f"{name}()", span_of_node(node))
+    if name == "aes_encrypt" and not _is_repeatable_cipher(node.expressions):
+        return errors.nondeterministic("aes_encrypt() with an IV of its own", span_of_node(node))
     if name in GENERATORS:
         return errors.unsupported(
             f"{name}() makes many rows of one",
@@ -123,6 +128,33 @@ def _function_problem(node: exp.Anonymous) -> SqlError | None:
             span=span_of_node(node),
         )
     return None
+
+
+def _is_repeatable_cipher(arguments: list[exp.Expr]) -> bool:
+    """Whether `aes_encrypt(text, key, mode, padding, iv, ...)` takes no random IV: in ECB mode, or with a constant one.
+
+    An IV from a column may be empty in some tuple, and Spark makes a random one then.
+    """
+    mode = _constant_text(arguments[2]) if len(arguments) > 2 else None
+    if mode is not None and mode.upper() == "ECB":
+        return True
+    if len(arguments) < 5 or arguments[4].find(exp.Column) is not None:
+        return False
+    return _constant_text(arguments[4]) != "" and not isinstance(arguments[4].unnest(), exp.Null)
+
+
+def _names_a_moment(node: exp.Cast) -> bool:
+    """Whether `node` is `TIMESTAMP 'now'` or `CAST('today' AS DATE)`."""
+    inner = node.this.unnest()
+    moment = isinstance(inner, exp.Literal) and inner.meta.get("string") and names_a_moment(str(inner.this))
+    return bool(moment) and node.to.this in (*exp.DataType.TEMPORAL_TYPES, exp.DType.DATE)
+
+
+def _constant_text(node: exp.Expr) -> str | None:
+    inner = node.unnest()
+    if not isinstance(inner, exp.Literal) or not inner.meta.get("string"):
+        return None
+    return str(inner.this)[1:-1]
 
 
 def span_of_node(node: exp.Expr) -> tuple[int, int] | None:

@@ -11,7 +11,7 @@ from headrace.sql.dialect import render
 from headrace.sql.names import quote_name
 from headrace.sql.resolve import Flat, Item
 from headrace.sql.sessions import LIVE_SESSIONS, session_relation
-from headrace.sql.templates import WINDOW_HOLE
+from headrace.sql.templates import WINDOW_HOLE, copies_hole
 from headrace.sql.windows import is_window_column
 
 _END = f"unix_micros(CAST({WINDOW_COLUMN}.end AS TIMESTAMP))"
@@ -24,7 +24,15 @@ def windowed_relation(
     stream: Stream, relation: str, function: str = "window", hole: str = WINDOW_HOLE
 ) -> str:
     """The stream's tuples, once per window that contains them, with the window as a hidden column."""
-    call = f"{function}({quote_name(stream.event_time)}, {hole})"
+    return _with_window(f"{function}({quote_name(stream.event_time)}, {hole})", relation)
+
+
+def windowed_log(relation: str, side: int = 0, *, live: bool = True) -> str:
+    """The log's tuples, once per window that contains them; with `live` perhaps without windows LIVE_WINDOWS drops."""
+    return _with_window(copies_hole(side, live=live), relation)
+
+
+def _with_window(call: str, relation: str) -> str:
     return f"(SELECT *, {call} AS {WINDOW_COLUMN} FROM {relation})"
 
 
@@ -38,16 +46,16 @@ def render_log(flat: Flat, names: Sequence[str], *, windowed: bool) -> str:
     conditions = [LIVE_WINDOWS] if windowed else []
     conditions += _conditions(flat.where)
     uses_window = windowed or flat.uses_window
-    relation = f"{windowed_relation(flat.stream, LOG_RELATION)} AS t" if uses_window else LOG_RELATION
+    relation = f"{windowed_log(LOG_RELATION, live=windowed)} AS t" if uses_window else LOG_RELATION
     return _select([_aliased(item.node, name) for item, name in zip(flat.items, names, strict=True)],
                    relation, conditions, flat)  # fmt: skip
 
 
-def render_flat(flat: Flat, names: Sequence[str], relation: str, hole: str, *, live: bool) -> str:
-    """A windowed aggregation over `relation`, with the window's arguments in a hole of its own."""
+def render_flat(flat: Flat, names: Sequence[str], windowed: str, *, live: bool) -> str:
+    """A windowed aggregation over a relation that has the window."""
     conditions = [*([LIVE_WINDOWS] if live else []), *_conditions(flat.where)]
     items = [_aliased(item.node, name) for item, name in zip(flat.items, names, strict=True)]
-    return _select(items, f"{windowed_relation(flat.stream, relation, hole=hole)} AS t", conditions, flat)
+    return _select(items, f"{windowed} AS t", conditions, flat)
 
 
 def render_joined(flat: Flat, names: Sequence[str | None], relation: str) -> str:

@@ -11,13 +11,20 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from headrace.model.query import Stream
-from headrace.model.types import SqlType
+from headrace.model.query import WINDOW_COLUMN, Stream
+from headrace.model.types import Kind, SqlType
 from headrace.sql import errors
 from headrace.sql.dialect import render
 from headrace.sql.functions import function_name, is_aggregate
 from headrace.sql.refusals import span_of_node
-from headrace.sql.windows import WINDOW_FUNCTIONS, WindowCall, is_window_column, window_call, window_column
+from headrace.sql.windows import (
+    WINDOW_FUNCTIONS,
+    WindowCall,
+    is_window_column,
+    window_call,
+    window_column,
+    window_time,
+)
 from headrace.sql.written import free_of_capture, identifier, struct_fields, zipped_arrays
 
 _ATOMIC = (exp.Column, exp.Literal, exp.Anonymous, exp.Paren, exp.Null, exp.Boolean, exp.Dot, exp.Cast)
@@ -131,6 +138,11 @@ class Resolver:
     def _call(self, node: exp.Anonymous) -> exp.Expr:
         """A call with `*` among its arguments written out and fields named as Spark names them; changes `node`."""
         name, arguments = function_name(node), list(node.expressions)
+        if name == "window_time" and len(arguments) == 1:
+            window = self.resolve(arguments[0]).unnest()
+            if isinstance(window, exp.Column) and window.name.startswith(WINDOW_COLUMN):
+                times = (c.type.kind for c in self.stream.columns if c.name == self.stream.event_time)
+                return window_time(window, next(times, Kind.TIMESTAMP))
         for distinct in (a for a in arguments if isinstance(a, exp.Distinct)):
             spread = [found for argument in distinct.expressions for found in self._spread(argument)]
             distinct.set("expressions", spread)

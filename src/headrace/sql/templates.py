@@ -18,6 +18,11 @@ LONGEST_HOLE = f"{HOLE}longest{HOLE}"
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
+def copies_hole(side: int, *, live: bool) -> str:
+    """Stands for what gives each tuple of one side its windows; see `windows.window_copies`."""
+    return f"{HOLE}{'live' if live else 'all'}{side}{HOLE}"
+
+
 def side_hole(side: int) -> str:
     """Stands for the duration arguments of the window of one side of a join."""
     return f"{HOLE}w{side}{HOLE}"

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-from headrace.model.query import WINDOW_COLUMN
+from headrace.model.query import CLOSED_COLUMN, WINDOW_COLUMN, Stream
+from headrace.model.types import Kind
 from headrace.model.window import AnyWindow, SessionWindow, Window
 from headrace.sql import errors
 from headrace.sql.dialect import render
 from headrace.sql.durations import parse_spark_duration, render_duration
 from headrace.sql.functions import function_name
 from headrace.sql.literals import read_number, read_string
+from headrace.sql.names import quote_name
 from headrace.sql.templates import Template
 
 WINDOW_FUNCTIONS = ("window", "session_window")
+
+MAX_WINDOWS_PER_TUPLE = 100_000
+"""Aggregations keep slices and make a row per window that closes: a day that slides by a second has 86,400 of them."""
+
+MAX_COPIES_PER_TUPLE = 10_000
+"""Joins, and queries that show tuples with their windows, make a row per tuple and window."""
+
+MAX_EXPANDED = 64
+"""Spark plans one projection per window that a tuple is in, so that 8,640 of them take 7 s to analyse. Where there are
+more than this, `window_copies` makes the windows of the log.
+"""
+
+STAND_IN = "'1 second'"
+"""The arguments of `window(...)` where only types and names are asked for: they do not depend on the durations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +79,55 @@ def checked_window(range_us: int, slide_us: int, offset_us: int) -> Window:
         raise errors.bad_window(
             f"the start {_shown(offset_us)} is not shorter than the slide {_shown(slide_us)}"
         )
-    return Window(range_us, slide_us, offset_us)
+    window = Window(range_us, slide_us, offset_us)
+    check_density(window, MAX_WINDOWS_PER_TUPLE, "an aggregation")
+    return window
+
+
+def check_density(window: Window, limit: int, what: str) -> None:
+    """Raise SqlError when `window` has each tuple in more windows than `what` may have."""
+    if window.per_tuple > limit:
+        shown = f"a window of {render_duration(window.range_us)} every {render_duration(window.slide_us)}"
+        least = render_duration(-(-window.range_us // limit))
+        raise errors.window_too_dense(shown, window.per_tuple, limit, what, least)
+
+
+def stand_ins(calls: Sequence[WindowCall], literals: tuple[str, ...]) -> dict[int, tuple[int, str]]:
+    """Edits that make every `window(...)` of a text tumble: (length, new text) by the place in the source."""
+    edits: dict[int, tuple[int, str]] = {}
+    for call in calls:
+        for place, argument in enumerate(() if call.session else call.arguments):
+            literal = argument.find(exp.Literal)
+            if literal is None:
+                continue
+            raw = literals[literal.meta["slot"]]
+            words = ("1000000", "0") if not literal.meta["string"] else (STAND_IN, "'0 seconds'")
+            edits[literal.meta["start"]] = (len(raw), words[place > 1])
+    return edits
+
+
+def window_copies(window: Window, stream: Stream, *, live: bool) -> str:
+    """SQL that gives a tuple of the log each window it is in; with `live` only what LIVE_WINDOWS may keep.
+
+    This is Spark's own `window(...)` but for dense windows, of which it would make a plan without end.
+    """
+    time = quote_name(stream.event_time)
+    if window.per_tuple <= MAX_EXPANDED:
+        return f"window({time}, {render_window_arguments(window)})"
+    range_us, slide, offset = (f"{us}L" for us in (window.range_us, window.slide_us, window.offset_us))
+    moment = f"unix_micros(CAST({time} AS TIMESTAMP))"
+    after = f"GREATEST({moment}, {CLOSED_COLUMN}, :after)" if live else moment
+    last = f"LEAST({moment}, try_subtract(:until, {range_us}))" if live else moment
+    low = f"{after} - {range_us} + 1"
+    first, final = f"{low} + pmod({offset} - ({low}), {slide})", f"{last} - pmod({last} - {offset}, {slide})"
+    edges = []
+    for edge, us in (("start", "s"), ("end", f"s + {range_us}")):
+        moved = f"timestamp_micros({us})"
+        ntz = stream.column(stream.event_time).type.kind is Kind.TIMESTAMP_NTZ
+        edges.append(f"'{edge}', {f'CAST({moved} AS TIMESTAMP_NTZ)' if ntz else moved}")
+    some = f"{time} IS NOT NULL AND {first} <= {final}"
+    starts = f"CASE WHEN {some} THEN sequence({first}, {final}, {slide}) ELSE array() END"
+    return f"explode(transform({starts}, s -> named_struct({', '.join(edges)})))"
 
 
 def checked_session(gap_us: int) -> SessionWindow:
@@ -105,6 +170,26 @@ def window_edge(node: exp.Expr) -> str | None:
     return None
 
 
+def window_time(window: exp.Expr, kind: Kind) -> exp.Expr:
+    """What Spark's `window_time(window)` is: the last microsecond that is in the window.
+
+    Spark tells its windows from other structs by metadata, which no struct of ours has.
+    """
+    end = exp.Dot(this=window, expression=exp.to_identifier("end"))
+    minus = exp.Neg(this=exp.Literal.number(1))
+    moment = exp.Anonymous(this="timestampadd", expressions=[exp.Var(this="MICROSECOND"), minus, end])
+    moment.meta["harmless"] = kind
+    return moment
+
+
+def is_window_time(node: exp.Expr) -> bool:
+    match node:
+        case exp.Anonymous(expressions=[exp.Var(name="MICROSECOND"), _, end]):
+            return function_name(node) == "timestampadd" and window_edge(end) == "end"
+        case _:
+            return False
+
+
 def has_window(key: exp.Expr) -> bool:
     """Whether each row of a group by `key` is of one window."""
     match key:
@@ -115,7 +200,7 @@ def has_window(key: exp.Expr) -> bool:
         case exp.Paren():
             return has_window(key.this)
         case _:
-            return is_window_column(key) or window_edge(key) is not None
+            return is_window_column(key) or window_edge(key) is not None or is_window_time(key)
 
 
 def _duration(node: exp.Expr, literals: tuple[str, ...]) -> int:
