@@ -37,6 +37,7 @@ def define_stream(
         raise CatalogError(
             "NO_EVENT_TIME", f"stream `{name}` has no event time", hint="name a TIMESTAMP column"
         )
+    sql.check_text(schema)
     try:
         with active(spark):
             parsed = StructType.fromDDL(schema)

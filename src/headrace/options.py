@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -41,11 +42,25 @@ class Options:
     def __post_init__(self) -> None:
         self.group  # noqa: B018 - the durations are read, so that bad ones are refused now
         self.changelog_seconds  # noqa: B018
-        counts = (self.max_epoch_rows, self.changelog_count, self.partitions)
-        if any(count is not None and count < 1 for count in counts):
+        for name in ("max_epoch_rows", "changelog_count", "partitions"):
+            count = getattr(self, name)
+            if count is not None and (type(count) is not int or count < 1):
+                raise EngineError("BAD_OPTION", f"{name} is {count!r}", hint="give an integer of at least 1")
+        for name in ("read_only", "rebuild", "progress"):
+            if getattr(self, name) not in (True, False, None):
+                raise EngineError(
+                    "BAD_OPTION", f"{name} is {getattr(self, name)!r}", hint="give True or False"
+                )
+        if not isinstance(self.master, str):
             raise EngineError(
-                "BAD_OPTION", "max_epoch_rows, changelog_count and partitions must be at least 1"
+                "BAD_OPTION", f"master is {self.master!r}", hint="give text such as 'local[*,4]'"
             )
+        if self.config is not None and not isinstance(self.config, Mapping):
+            raise EngineError(
+                "BAD_OPTION", f"config is {self.config!r}", hint="give a dict of Spark's settings"
+            )
+        if self.spark is not None and not hasattr(self.spark, "sparkContext"):
+            raise EngineError("BAD_OPTION", f"spark is {self.spark!r}", hint="give a SparkSession")
         if self.read_only and self.rebuild:
             raise EngineError("BAD_OPTION", "rebuild=True writes", hint="open without read_only")
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.engine.errors import spark_reason
 from headrace.engine.parsed import Parsed, read_parse
 from headrace.model.errors import SqlError, did_you_mean
-from headrace.sql import quote_name
+from headrace.sql import check_text, quote_name
 
 FILES = "spark.sql.runSQLOnFiles"
 """Whether Spark takes `parquet.path` in FROM for a file."""
@@ -50,6 +50,7 @@ class Selecting:
 
 def read_select(spark: SparkSession, text: str, *, allow_files: bool) -> Selecting:
     """Look at a SELECT text without running it; SqlError when it is none, or would reach out of the warehouse."""
+    check_text(text)
     body = text.rstrip().rstrip(";")
     try:
         # only a query can stand in FROM; anything else Spark would run at once

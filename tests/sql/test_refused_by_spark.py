@@ -39,9 +39,7 @@ def test_what_differs_each_time_is_refused(spark: Any, cache: ShapeCache) -> Non
         ):
             assert _code(text, cache) == "NONDETERMINISTIC", text
     parse_query("SELECT price FROM purchases WHERE ts > '2024-01-01'", STREAMS, cache)
-    assert (
-        _code("SELECT price FROM purchases WHERE ts > 'now'", cache) == "NONDETERMINISTIC"
-    )
+    assert _code("SELECT price FROM purchases WHERE ts > 'now'", cache) == "NONDETERMINISTIC"
 
 
 def _code(text: str, cache: ShapeCache) -> str | None:

@@ -308,7 +308,13 @@ def local_directory(root: str | Path) -> Path:
     >>> str(local_directory("file:///tmp/a%20b"))
     '/tmp/a b'
     """
-    text = str(root)
+    if not isinstance(root, str | os.PathLike):
+        raise StorageError("WAREHOUSE_URI", f"a {type(root).__name__} is no path", hint="give a path")
+    text = os.fsdecode(root)
+    if "\0" in text:
+        raise StorageError(
+            "WAREHOUSE_URI", f"the path {text!r} contains a NUL character", hint="give another path"
+        )
     parts = urlsplit(text)
     if parts.scheme == "file":
         text = unquote(parts.path)

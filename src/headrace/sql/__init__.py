@@ -4,6 +4,7 @@ from headrace.sql.analysis import Analyzer
 from headrace.sql.cache import ShapeCache
 from headrace.sql.durations import parse_duration
 from headrace.sql.help import help_text
+from headrace.sql.lexer import check_text
 from headrace.sql.names import check_name, quote_name
 from headrace.sql.query import parse_query
 from headrace.sql.statements import (
@@ -42,6 +43,7 @@ __all__ = [
     "ShowStreams",
     "Statement",
     "check_name",
+    "check_text",
     "help_text",
     "parse_duration",
     "parse_query",

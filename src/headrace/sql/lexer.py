@@ -122,13 +122,18 @@ def statement_tokens(source: str) -> list[Token]:
     return _one_statement(_tokens(source))
 
 
-def _tokens(source: str) -> list[Token]:
+def check_text(source: str) -> int:
+    """How many bytes `source` has as UTF-8; raises SqlError when it is no text, or holds half a character."""
     if not isinstance(source, str):
         raise errors.not_text(source)
     try:
-        size = len(source) if source.isascii() else len(source.encode())
+        return len(source) if source.isascii() else len(source.encode())
     except UnicodeEncodeError as error:
         raise errors.half_character(source, error.start) from None
+
+
+def _tokens(source: str) -> list[Token]:
+    size = check_text(source)
     if size > MAX_TEXT_BYTES:
         raise errors.text_too_long(size, MAX_TEXT_BYTES)
     if "\x00" in source:
