@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 
 Open = Callable[..., Any]
 
-DAY = "window(ts, '1 day', '1 second')"
+DAY, HOUR = "window(ts, '1 day', '1 second')", "window(ts, '1 hour', '1 second')"
 WINDOWED = "(SELECT *, window(ts, '10 seconds') AS w FROM sales)"
 
 
@@ -28,24 +28,24 @@ def test_a_day_that_slides_by_a_second(open_session: Open) -> None:
     dense = hr.create_query(
         f"SELECT window.end AS e, SUM(price) AS s, MAX(level) AS m FROM sales GROUP BY {DAY}"
     )
-    unshared = hr.create_query(f"SELECT COUNT(DISTINCT country) AS n FROM sales GROUP BY {DAY}, level")
+    unshared = hr.create_query(f"SELECT COUNT(DISTINCT level) AS n FROM sales GROUP BY {HOUR}")
     assert time.monotonic() - start < 5  # a machine shared by many; milliseconds beside Spark's analysis
     start = time.monotonic()
     with pytest.raises(HeadraceError, match="WINDOW_TOO_DENSE"):
         hr.create_query("SELECT COUNT(*) FROM sales GROUP BY window(ts, '1000 days', '1 microsecond')")
     assert time.monotonic() - start < 1
-    hr.append("sales", [sale(second / 2, second % 3, 0.5) for second in range(100)])
+    hr.append("sales", [sale(second, second % 3, 0.5) for second in range(30)])
     hr.run_available()
-    assert len(rows(dense)) == 49
+    assert len(rows(dense)) == 29
     hr.append("sales", [sale(90, 7, 2.0)])
     hr.run_available()
-    assert rows(dense)[-1] == (at(90), 50.0, 2)
+    assert max(rows(dense)) == (at(90), 15.0, 2)
     hr.append("sales", [sale(100)])
     hr.close_stream("sales")
     hr.run_available()
     assert len(rows(dense)) == 86_400 + 100
-    assert rows(dense)[-1] == (at(86_500), 1.0, 1)
-    assert unshared.results().count() > 86_400
+    assert max(rows(dense)) == (at(86_500), 1.0, 1)
+    assert unshared.results().count() == 3_600 + 100
     for query in (dense, unshared):
         assert query.audit().ok
 
@@ -70,10 +70,12 @@ def test_window_time_of_groups_and_joins(open_session: Open) -> None:
     hr.append("sales", [sale(22), sale(60)])
     hr.run_available()
     last = timedelta(microseconds=1)
-    assert [row[0] for row in rows(queries["grouped"])] == [at(s) - last for s in (5, 10, 15, 20, 25, 30)]
+    assert sorted(row[0] for row in rows(queries["grouped"])) == [
+        at(s) - last for s in (5, 10, 15, 20, 25, 30)
+    ]
     assert rows(queries["filtered"]) == []
-    assert rows(queries["keyed"]) == [(at(s) - last, n) for s, n in ((10, 2.0), (20, 1.0), (30, 1.0))]
-    assert rows(queries["joined"])[0] == (at(10) - last, 1)
+    assert sorted(rows(queries["keyed"])) == [(at(s) - last, n) for s, n in ((10, 2.0), (20, 1.0), (30, 1.0))]
+    assert min(rows(queries["joined"])) == (at(10) - last, 1)
     assert (at(10) - last, None, 3) in rows(queries["outer"])
     for name, query in queries.items():
         assert rows(query) or name == "filtered", name
