@@ -98,6 +98,9 @@ LANGUAGE = [
     "SELECT variant_get(parse_json('{\"a\": 3}'), '$.a', 'int') + level AS v FROM purchases",
     "SELECT hex(aes_encrypt(raw, '0000111122223333', 'ECB')) AS e, size(arrays_zip(array(level), array(level))) AS z FROM purchases",
     "SELECT country FROM purchases WHERE country <> 'today' AND country < 'now'",
+    "SELECT dateadd(HOUR, level, ts) AS a, timestampadd(MICROSECOND, -1, ts) AS b, date_add(born, 1) AS c, dateadd(month, 2, born) AS d FROM purchases",
+    "SELECT datediff(MONTH, born, ts) AS m, COUNT(*) AS n FROM purchases WHERE timestampdiff(SECOND, '2024-01-01', ts) > 5 GROUP BY 1, window(ts, '20 seconds')",
+    "SELECT SUM(level >>> 1) AS s, MAX(1 + level >>> 1 & 3) AS m FROM purchases WHERE level >>> 1 > 0 GROUP BY window(ts, '20 seconds')",
 ]
 """What was refused for the wrong reason, or taken and not run, once."""
 

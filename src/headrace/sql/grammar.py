@@ -74,6 +74,27 @@ _WORDED_FUNCTIONS = {
 }
 """Calls in which a word may stand for each comma."""
 
+_UNIT_FUNCTIONS = frozenset(
+    ("DATEADD", "DATE_ADD", "TIMESTAMPADD", "DATEDIFF", "DATE_DIFF", "TIMEDIFF", "TIMESTAMPDIFF")
+)
+"""Calls whose first of three arguments is a unit of time, which is no column."""
+
+_UNITS = frozenset(
+    (
+        "YEAR",
+        "QUARTER",
+        "MONTH",
+        "WEEK",
+        "DAY",
+        "DAYOFYEAR",
+        "HOUR",
+        "MINUTE",
+        "SECOND",
+        "MILLISECOND",
+        "MICROSECOND",
+    )
+)
+
 
 class UnsignedShift(exp.Expression, exp.Binary):
     """`a >>> b`"""
@@ -106,6 +127,7 @@ class HeadraceParser(SparkParser):
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         **{name: SparkParser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST")},
         **{name: lambda self: self._parse_worded_call() for name in _WORDED_FUNCTIONS},
+        **{name: lambda self: self._parse_unit_call() for name in _UNIT_FUNCTIONS},
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         "CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]
@@ -329,6 +351,19 @@ class HeadraceParser(SparkParser):
         return None
 
     # calls
+
+    def _parse_unit_call(self) -> exp.Anonymous:
+        """`dateadd(HOUR, 1, ts)`, and `dateadd(day, 1)` of a column `day`."""
+        name, start, word = self._tokens[self._index - 2].text, self._index, self._curr
+        unit = word.text.upper() in _UNITS and word.token_type is not TokenType.IDENTIFIER
+        if unit and self._next.token_type is TokenType.COMMA:
+            self._advance(2)
+            rest = self._parse_function_args(alias=True)
+            if len(rest) == 2:
+                return self.expression(exp.Anonymous(this=name, expressions=[exp.Var(this=word.text), *rest]))
+            self._retreat(start)
+        arguments = self._parse_function_args(alias=True)
+        return self.expression(exp.Anonymous(this=name, expressions=arguments))
 
     def _parse_worded_call(self) -> exp.Anonymous:
         """`substring(s FROM 1 FOR 2)`, and `substring(s, 1, 2)`; the words are kept for writing it again."""

@@ -296,7 +296,9 @@ class _Editor:
             return
         other = any(value for name, value in clause.args.items() if name != "expressions")
         sets = (exp.Rollup, exp.Cube, exp.GroupingSets)
-        keys = [key for part in clause.expressions for key in (part.walk() if isinstance(part, sets) else [part])]
+        keys = [
+            key for part in clause.expressions for key in (part.walk() if isinstance(part, sets) else [part])
+        ]
         if other or any(isinstance(key.unnest(), exp.Literal) for key in keys):
             raise NoOriginal
         place = self.text.clause(select, TokenType.GROUP_BY)
