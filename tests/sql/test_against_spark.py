@@ -33,7 +33,7 @@ from headrace.model.query import (
 )
 from headrace.model.types import Column, Kind, SqlType
 from headrace.model.window import SessionWindow
-from headrace.sql import ShapeCache, parse_query
+from headrace.sql import ShapeCache, binding, parse_query, windows
 from headrace.sql.functions import AGGREGATES, GENERATORS
 from headrace.sql.names import quote_name
 from headrace.sql.windows import render_window_arguments
@@ -103,7 +103,9 @@ def _plain(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_text_log_and_plan_agree(query: str, spark: Any, data: Any, cache: ShapeCache) -> None:
+def test_text_log_and_plan_agree(
+    query: str, spark: Any, data: Any, cache: ShapeCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The text as plain Spark, the text over the log, and the plan's own parts give the same rows."""
     plan = parse_query(query, STREAMS, cache)
     plain = spark.sql(plan.plain_sql)
@@ -113,13 +115,17 @@ def test_text_log_and_plan_agree(query: str, spark: Any, data: Any, cache: Shape
     log = spark.sql(plan.log_sql, args=LIMITS) if plan.window is not None else spark.sql(plan.log_sql)
     expected = _bag(plain)
     assert sum(expected.values()) > 0
+    if plan.window is not None:
+        assert _bag(_rendered(query, spark, cache, monkeypatch)) == expected
     for other in (log, *_as_planned(spark, plan.body)):
         assert [f.dataType for f in other.schema.fields] == [f.dataType for f in plain.schema.fields]
         assert _bag(other) == expected
 
 
 @pytest.mark.parametrize("query", [*JOINS, *STAR_JOINS])
-def test_text_log_and_plan_of_a_join_agree(query: str, spark: Any, data: Any, cache: ShapeCache) -> None:
+def test_text_log_and_plan_of_a_join_agree(
+    query: str, spark: Any, data: Any, cache: ShapeCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = parse_query(query, STREAMS, cache)
     plain = spark.sql(plan.plain_sql)
     try:
@@ -129,9 +135,17 @@ def test_text_log_and_plan_of_a_join_agree(query: str, spark: Any, data: Any, ca
         assert isinstance(plan.body, Fallback) or (isinstance(plan.body, Join) and plan.body.then.fragile)
         return
     assert sum(expected.values()) > 0
+    assert _bag(_rendered(query, spark, cache, monkeypatch)) == expected
     for other in (spark.sql(plan.log_sql, args=LIMITS), *_as_planned(spark, plan.body)):
         assert [f.dataType for f in other.schema.fields] == [f.dataType for f in plain.schema.fields]
         assert _bag(other) == expected
+
+
+def _rendered(query: str, spark: Any, cache: ShapeCache, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The rendering over the log, with the windows of each tuple made as those of dense windows are."""
+    for module in (binding, windows):
+        monkeypatch.setattr(module, "MAX_EXPANDED", 0)
+    return spark.sql(parse_query(query, STREAMS, cache).log_sql, args=LIMITS)
 
 
 def _join_sql(body: Join, then: JoinedRows) -> str:

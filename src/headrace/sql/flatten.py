@@ -232,6 +232,8 @@ def group_keys(
     if clause is None:
         return (), False
     if clause.args.get("all"):
+        if clause.expressions:
+            raise errors.syntax("GROUP BY ALL has no other keys")
         return _all_keys(items), False
     if clause.args.get("totals"):
         raise errors.unsupported("GROUP BY ... WITH TOTALS is not available", hint="write ROLLUP (...)")
