@@ -12,6 +12,8 @@ from headrace.model.query import Fallback, Projection, QueryPlan, Stream, Stream
 from headrace.model.types import Column, SqlType
 from headrace.model.window import Window
 from headrace.sql import ShapeCache, parse_query
+from headrace.sql.lexer import lex
+from headrace.sql.shape import lift
 
 
 class _Differing(FakeAnalyzer):
@@ -111,6 +113,32 @@ def test_the_log_is_read_by_the_text_that_was_written(text: str, log: str) -> No
 )
 def test_what_has_no_text_of_its_own_over_the_log_is_rendered(text: str) -> None:
     assert not _plan(text).verbatim
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("X'10'", "10"),
+        ("X'10'", "'10'"),
+        ("r'level'", "level"),
+        ("r'level'", "'level'"),
+        ("`level`", "'level'"),
+        ("level >> 1", "level > > 1"),
+        ("level >>> 1", "level >> > 1"),
+        ("level << 1", "level < < 1"),
+        ("'a' 'b'", "'a''b'"),
+        ("1Y", "1S"),
+        ("128Y", "1Y"),
+        ("1.5D", "1.5F"),
+        ("INTERVAL 1 DAY 2 HOURS", "INTERVAL 1 DAY 3 HOURS"),
+        ("TIME '10:00:00'", "TIME 'no'"),
+        ("1e400", "1e4"),
+    ],
+)
+def test_texts_that_spark_reads_differently_have_different_shapes(left: str, right: str) -> None:
+    for text in ("SELECT {} AS e FROM purchases", "SELECT level FROM purchases WHERE level > {}"):
+        keys = {lift(lex(text.format(part))).key for part in (left, right)}
+        assert len(keys) == 2, (text, left, right)
 
 
 def test_shifts_stand_beside_conditions_of_other_queries_as_calls() -> None:

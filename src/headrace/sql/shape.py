@@ -52,6 +52,8 @@ _BEFORE_GROUPING = frozenset(
 _OF_INTERVAL = frozenset((TokenType.NUMBER, TokenType.STRING, TokenType.DASH, TokenType.PLUS))
 """What an interval's literal has between its units; Spark reads the values itself."""
 
+_SHIFTS = frozenset((TokenType.LT, TokenType.GT))
+
 _BEFORE_SUBQUERY = frozenset((TokenType.FROM, TokenType.JOIN, TokenType.ALIAS))
 
 _TYPED = {
@@ -134,7 +136,7 @@ def lift(lexed: Lexed) -> Lifted:
             literals.append(raw)
             key.append(raw if mark is None else mark)
         else:
-            key.append(source[token.start : token.end + 1] if kind is TokenType.IDENTIFIER else token.text)
+            key.append(_word(token, previous, source))
             if kind in _CLAUSES:
                 place = _Place(kind, place.free)
             elif kind in _OPENING:
@@ -146,6 +148,19 @@ def lift(lexed: Lexed) -> Lifted:
             interval = kind is TokenType.INTERVAL or (interval and token.text.lower() in INTERVAL_UNITS)
         previous = token
     return Lifted(tuple(key), tuple(literals), frozenset(lifted), slots)
+
+
+def _word(token: Token, previous: Token | None, source: str) -> str:
+    """What a token that is no literal leaves in the key: its text, unless that hides how it is written.
+
+    `X'10'` is not the number 10, `` `a b` `` is one word, `r'k'` is no column, and `> >` is no shift.
+    """
+    written = source[token.start : token.end + 1]
+    if token.token_type in _SHIFTS and previous is not None and previous.token_type is token.token_type:
+        return written if previous.end + 1 == token.start else f" {written}"
+    return (
+        token.text if len(written) == len(token.text) and written.upper() == token.text.upper() else written
+    )
 
 
 def _mark(kind: TokenType, raw: str, previous: Token | None, cast: bool) -> str | None:
