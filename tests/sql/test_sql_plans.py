@@ -36,6 +36,8 @@ def _where(text: str, timezone: str = "UTC") -> str:
         ("3 < price", "price > 3.0"),
         ("level >= 3.5", "level > 3"),
         ("level < -3.5", "level <= -4"),
+        ("level < +3.5 AND level > - -1Y", "(level <= 3 and level > 1)"),
+        ("weight > 0.1F AND amount < 1.50BD", "(weight > 0.10000000149011612 and amount < 150)"),
         ("level = 3.5", "(level < 0 and level > 0)"),
         ("level <> 3", "not level = 3"),
         ("level < 3000000000", "(level <= 0 or level > 0)"),

@@ -12,6 +12,8 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from headrace.sql.grammar import Plus
+
 MAX_EXACT_DIGITS = 18
 """Decimal literals with more digits are left to Spark, whose wider types may round."""
 
@@ -83,6 +85,8 @@ def read_literal(node: exp.Expr, literals: tuple[str, ...]) -> Literal | None:
             return _cast_floating(number, exp.DType.FLOAT)
         case exp.Neg():
             return _negated(read_literal(node.this, literals))
+        case Plus():
+            return _negated(_negated(read_literal(node.this, literals)))
         case exp.Cast():
             return _cast(read_literal(node.this, literals), node.to)
         case _:
