@@ -11,6 +11,7 @@ import pytest
 
 from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.catalog.warehouse import Warehouse
+from headrace.engine.errors import epoch_cancelled
 from headrace.engine.failure import EpochTrouble, Failure, FailureKind, spark_died
 from headrace.engine.inquiry import Inquiry
 from headrace.engine.job import JobResult
@@ -260,3 +261,22 @@ def test_a_torn_record_is_forgotten(tmp_path: Path) -> None:
     Warehouse(tmp_path).replace(SEARCH, b"{")
     assert opened(tmp_path, FakeRunner(), FakeCatalog(1)).known(EPOCH) == {}
     assert not Warehouse(tmp_path).exists(SEARCH)
+
+
+def test_a_trial_that_somebody_stops_is_not_taken_for_a_failure(tmp_path: Path) -> None:
+    class Stopped(FakeRunner):
+        def run_shared(
+            self, epoch: Any, plan: Any, entries: Any, *_: Any
+        ) -> tuple[JobResult, dict[int, str]]:
+            if len(entries) < 9:
+                raise epoch_cancelled(3)
+            raise EpochTrouble(ERROR)
+
+    runner, catalog = Stopped(), FakeCatalog(9)
+    with pytest.raises(EngineError) as caught:
+        run(opened(tmp_path, runner, catalog), runner, catalog)
+    assert caught.value.code == "EPOCH_CANCELLED"
+    again = FakeRunner({9: ERROR})
+    assert run(opened(tmp_path, again, catalog), again, catalog).keys() == {9}, (
+        "nobody else was blamed for it"
+    )

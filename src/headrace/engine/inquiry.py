@@ -27,7 +27,7 @@ from headrace.engine.failure import EpochTrouble, Failure, FailureKind, spark_di
 from headrace.engine.records import SEARCH, Commit
 from headrace.engine.spark import is_gone, is_stopped
 from headrace.model.epoch import Epoch
-from headrace.model.errors import StorageError
+from headrace.model.errors import HeadraceError, StorageError
 from headrace.model.query import Aggregation, Fallback, Join, QueryId
 
 Broken = dict[int, str]
@@ -132,13 +132,18 @@ class Inquiry:
             self._note(replace(search, deaths=0, trying=None))
             return {}
         order, likely = by_suspicion((int(e.query.id), _suspicion(e, epoch)) for e in shared)
-        search, guilty = find_culprit(
-            begin(search, order, failure),
-            lambda ids: self._fails(epoch, commit, ids),
-            self._note,
-            likely,
-            spark_died(),
-        )
+        search = begin(search, order, failure)
+        try:
+            search, guilty = find_culprit(
+                search, lambda ids: self._fails(epoch, commit, ids), self._note, likely, spark_died()
+            )
+        except HeadraceError as error:
+            if error.code not in (
+                "SPARK_GONE",
+                "SPARK_STUCK",
+            ):  # stopped by somebody: that says nothing of the trial
+                self._note(replace(self._of(epoch), trying=None, alone=False, deaths=AT_ONCE))
+            raise
         if guilty:
             culprit = search.order[search.good]
             found = {**search.culprits, str(culprit): _verdict(search.failure, epoch)}
