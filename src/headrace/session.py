@@ -350,7 +350,7 @@ class Session:
 
     def _newest(self, entry: QueryEntry, limit: int, after: int | None) -> Newest:
         self._check_open()
-        streams = {str(name): self._catalog.stream(name) for name in entry.query.plan.streams}
+        streams = {str(s.name): s for s in self._streams_of(entry)}
         root = self._warehouse.root
         with active(self._reader):
             return newest_rows(self._reader, root, streams, entry, self._group, self._sealer, limit, after)

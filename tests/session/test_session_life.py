@@ -209,7 +209,7 @@ def test_explain_says_how_it_runs_with_whom_and_what_it_equals(open_session: Ope
         "cost       the last epoch took",
     ):
         assert line in explained, explained
-    assert "about 2 tuples; such queries have taken" in alone.explain(), alone.explain()
+    assert "about 4 tuples; such queries have taken" in alone.explain(), alone.explain()
     assert "<pre>" in explained._repr_html_() and repr(explained) == explained
     assert {i.name: i.shared for i in hr.queries()} == {"one": True, "two": True, "alone": False, "cql": True}
 
