@@ -94,6 +94,12 @@ class Checkup:
             text = f"rows of query `{query}` may be missing: {problem.about}: {problem.message}"
             warnings.warn(text, HeadraceWarning, stacklevel=4)
 
+    def warn_detached(self, stream: Stream) -> None:
+        """Warn somebody who closes a stream whose source cannot be asked for the rest."""
+        if self._state(stream) is SourceState.DETACHED:
+            text = f"stream `{stream.name}` is closed without its source: what came since it was attached is not read"
+            warnings.warn(text, HeadraceWarning, stacklevel=3)
+
     @contextmanager
     def news(self) -> Iterator[None]:
         """Warn of what is set aside or found odd in the block."""

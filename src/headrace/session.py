@@ -209,6 +209,7 @@ class Session:
         """
         running, stream = self._runs(), self._catalog.stream(name)
         if drain:
+            self._checkup.warn_detached(stream)
             with self._checkup.news():
                 running.drain(stream)
         running.feeds.remove(stream.name)

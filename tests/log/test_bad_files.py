@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,12 @@ from headrace import sources
 from headrace.catalog import faults
 from headrace.log import books, folder
 from headrace.log.books import FolderBooks
+from headrace.log.chunks import write_chunk
 from headrace.log.convert import to_table
 from headrace.log.folder import FolderIngest
+from headrace.log.reading import FileReader
 from headrace.log.unattended import Unattended
+from headrace.model.epoch import Chunk
 from headrace.model.errors import LogError
 from headrace.model.query import Stream, StreamName
 from headrace.model.types import Column, SqlType
@@ -129,6 +134,91 @@ def test_a_file_that_is_being_written_is_tried_again_before_it_is_set_aside(
     clock.time += 1
     ingest.tick()
     assert (asides(ingest), ingest.report().files_waiting) == (["never.parquet"], 0)
+
+
+class FakeReader(FileReader):
+    """Stands in for Spark: reads texts that say how many rows they have, and fails as the text says."""
+
+    def __init__(self, log: Opened, ingest: FolderIngest) -> None:
+        here: Any = self
+        super().__init__(here, log.warehouse, log.arrivals, PURCHASES, ingest._source)
+        self.log, self.alive, self.taken = log, True, list[str]()
+        ingest._reader = self
+
+    def range(self, n: int) -> FakeReader:
+        return self
+
+    def count(self) -> int:
+        if not self.alive:
+            raise ConnectionRefusedError
+        return 1
+
+    def _written(self, paths: Sequence[str]) -> list[Chunk]:
+        texts = [Path(path).read_text() for path in paths]
+        for text in texts:
+            if not text.isdigit():
+                error = LogError("SPARK_FAILED", "the source failed", detail=text)
+                error.__cause__ = RuntimeError(text)
+                raise error
+        self.taken += [Path(path).name for path in paths]
+        directory = self.log.warehouse.stream_dir("purchases")
+        table = to_table(rows_at(*range(sum(map(int, texts)))), PURCHASES)
+        return [write_chunk(self.log.warehouse.root, directory, table, "ts", self.log.arrivals.next_number)]
+
+
+def json_ingest(
+    log: Opened, landing: Path, clock: FakeClock, **texts: str
+) -> tuple[FolderIngest, FakeReader]:
+    for name, text in texts.items():
+        put_bad(landing, f"{name}.json", text.encode())
+    ingest = ingest_of(log, landing, clock, format="json")
+    ingest.start()
+    return ingest, FakeReader(log, ingest)
+
+
+def test_files_are_blamed_for_what_spark_says_of_them(log: Opened, landing: Path) -> None:
+    failure = "Job aborted: [FAILED_READ_FILE.NO_HINT] Encountered error"
+    ingest, spark = json_ingest(log, landing, FakeClock(), a="1", b="2", c=failure, d="3", e="4")
+    ingest.tick()
+    assert sorted(spark.taken) == ["a.json", "b.json", "d.json", "e.json"]
+    assert asides(ingest) == ["c.json"]
+    assert sum(chunk.rows for a in log.arrivals.pending() for chunk in a.chunks) == 10
+    assert len(list(log.warehouse.path("log/purchases").glob("*.parquet"))) == len(arrived(log))
+
+
+def test_what_may_pass_blames_no_file_until_it_has_failed_often(log: Opened, landing: Path) -> None:
+    """An error of no known cause is retried; if Spark works and only one file fails again and again, it is the file."""
+    ingest, spark = json_ingest(log, landing, FakeClock(), a="1", b="java.lang.Exception: something")
+    for _ in range(folder.SUSPICIOUS_AFTER):
+        with pytest.raises(LogError, match="something"):
+            ingest.tick()
+    assert (arrived(log), asides(ingest)) == ([], [])
+    spark.alive = False
+    with pytest.raises(LogError, match="something"):
+        ingest.tick()
+    spark.alive = True
+    ingest.tick()
+    assert (spark.taken, asides(ingest)) == (["a.json"], ["b.json"])
+    for text in ("java.io.IOException: No space left on device", "[SPARK_JOB_CANCELLED] Job 3 cancelled"):
+        put_bad(landing, "c.json", text.encode())
+        for _ in range(folder.SUSPICIOUS_AFTER + 2):
+            with suppress(LogError):
+                ingest.tick()
+        assert asides(ingest) == ["b.json"]
+
+
+def test_texts_are_left_alone_while_somebody_writes_them(log: Opened, landing: Path) -> None:
+    clock = FakeClock(1000.0)
+    ingest, spark = json_ingest(log, landing, clock, a="1")
+    put_bad(landing, "b.json", b"2", written_at=999.5)
+    ingest.tick()
+    assert (spark.taken, ingest.report().files_waiting) == (["a.json"], 1)
+    clock.time = 1000.6
+    ingest.tick()
+    assert spark.taken == ["a.json", "b.json"]
+    put_bad(landing, "c.json", b"2", written_at=1000.5)
+    ingest.run_available()
+    assert spark.taken[-1] == "c.json", "who asks for everything gets it"
 
 
 def test_a_source_may_stop_instead(log: Opened, landing: Path) -> None:
@@ -259,6 +349,7 @@ import sys
 from log_samples import PURCHASES, open_log
 from headrace import sources
 from headrace.log.folder import FolderIngest
+from headrace.log.reading import FileReader
 log = open_log(sys.argv[1])
 FolderIngest(None, log.warehouse, log.arrivals, PURCHASES, sources.files(sys.argv[2])).run_available()
 """

@@ -1,8 +1,9 @@
 """Folder ingest: files of a local directory, taken as they appear; Parquet without Spark where it fits as it is.
 
 A file that cannot be read is set aside, or stops the source, as the source says; one that was written a moment ago is
-tried again first, because somebody may still be writing it. Structured Streaming would need half a second per batch to
-tell which files are new, and would fail as a whole.
+tried again first, because somebody may still be writing it. Texts of JSON and CSV are readable while they are being
+written, so the background leaves them alone until nobody has written to them for a moment. Structured Streaming would
+need half a second per batch to tell which files are new, and would fail as a whole.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 SETTLE_SECONDS = 5.0
 """A file that cannot be read and was written to so recently may still be being written."""
+
+QUIET_SECONDS = 1.0
+"""For so long after a JSON or CSV file was written to, the background leaves it alone: more may come."""
 
 MAX_FILES = 1000
 """So many files become one batch at most."""
@@ -170,6 +174,8 @@ class FolderIngest:
         new = self._books.new(found)
         self._waiting = len(new)
         self._note_changed(found)
+        if patient and self._source.format is not FileFormat.PARQUET:
+            new = [file for file in new if not self._younger(file, QUIET_SECONDS)]
         for start in range(0, len(new), MAX_FILES):
             self._waiting -= self._take(new[start : start + MAX_FILES], patient)
             self._books.tidy(found)
@@ -181,7 +187,7 @@ class FolderIngest:
             file.path: look_at(file.path) or file for file in files
         }  # somebody may have written to it since
         reading = self._reading(list(now))
-        young = [path for path in reading.bad if patient and self._young(now[path])]
+        young = [path for path in reading.bad if patient and self._younger(now[path], SETTLE_SECONDS)]
         bad = [now[path] for path in reading.bad if path not in young]
         try:
             self._set_aside(bad, reading)
@@ -201,8 +207,8 @@ class FolderIngest:
         self._failures = 0
         return found
 
-    def _young(self, file: Found) -> bool:
-        return 0 <= self._clock.now() - file.written_at < SETTLE_SECONDS
+    def _younger(self, file: Found, seconds: float) -> bool:
+        return 0 <= self._clock.now() - file.written_at < seconds
 
     def _set_aside(self, bad: Sequence[Found], reading: Reading) -> None:
         if not bad:

@@ -132,7 +132,7 @@ class FileReader:
             raise spark_error(error, f"the source of stream `{self.stream.name}` failed") from error
 
     def _spark_works(self, error: LogError) -> bool:
-        if error.code != "SPARK_FAILED" or job_cancelled(error):
+        if error.code != "SPARK_FAILED" or job_cancelled(error) or _exhausted(error):
             return False
         try:
             return bool(self.spark.range(1).count() == 1)
@@ -157,12 +157,14 @@ def may_pass(error: LogError) -> bool:
         return False
     text = str(error.__cause__ or error.detail)
     found = _CONDITION.search(text)
-    return found is None or found.group(1).startswith(_NOBODYS_FAULT) or "No space left" in text
+    return found is None or found.group(1).startswith(_NOBODYS_FAULT)
 
 
 def _exhausted(error: BaseException) -> bool:
     """Whether the machine has run out of something: space, open files, memory."""
-    return any(isinstance(e, OSError) and e.errno in _EXHAUSTED for e in (error, error.__cause__))
+    chain = (error, error.__cause__)
+    told = any(text in str(e) for e in chain for text in ("No space left on device", "Too many open files"))
+    return told or any(isinstance(e, OSError) and e.errno in _EXHAUSTED for e in chain)
 
 
 def reason_of(error: LogError) -> str:
