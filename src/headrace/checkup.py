@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -24,6 +26,9 @@ from headrace.model.query import Stream
 from headrace.running import Running
 
 RUN = "the run"
+
+_PACKAGE = os.path.dirname(__file__)
+_CONTEXTLIB = contextlib.__file__
 
 
 @dataclass(slots=True)
@@ -92,13 +97,13 @@ class Checkup:
         """Warn somebody who reads results that input is missing from them."""
         for problem in self.trouble(streams):
             text = f"rows of query `{query}` may be missing: {problem.about}: {problem.message}"
-            warnings.warn(text, HeadraceWarning, stacklevel=4)
+            warn(text)
 
     def warn_detached(self, stream: Stream) -> None:
         """Warn somebody who closes a stream whose source cannot be asked for the rest."""
         if self._state(stream) is SourceState.DETACHED:
             text = f"stream `{stream.name}` is closed without its source: what came since it was attached is not read"
-            warnings.warn(text, HeadraceWarning, stacklevel=3)
+            warn(text)
 
     @contextmanager
     def news(self) -> Iterator[None]:
@@ -113,7 +118,7 @@ class Checkup:
                 found = [aside_text([file.path for file in mine], mine[-1].reason)] if mine else []
                 found += self._odd(stream, odd.get(stream.name, Oddities()))
                 for text in found:
-                    warnings.warn(f"stream `{stream.name}`: {text}", HeadraceWarning, stacklevel=5)
+                    warn(f"stream `{stream.name}`: {text}")
 
     def _aside(self) -> list[SetAside]:
         feeds = {} if self.running is None else self.running.feeds.all()
@@ -211,6 +216,14 @@ class Checkup:
             f"{counted(ahead, 'tuple')} dated more than {bound} ahead of the clock{newest}: that does not move the "
             "watermark. If the dates are right, create the stream with max_ahead=None"
         )
+
+
+def warn(text: str) -> None:
+    """Warn where somebody called us, however deep we are in our own code."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((_PACKAGE, _CONTEXTLIB)):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, HeadraceWarning, stacklevel=level)
 
 
 def in_a_line(error: HeadraceError) -> str:

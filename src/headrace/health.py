@@ -54,6 +54,16 @@ class SourceHealth:
             return f"{_counted(self.files_aside, 'file')} set aside"
         return self.error
 
+    @property
+    def odd(self) -> str:
+        """The tuples that somebody should know of; empty without any."""
+        counts = (
+            (self.null_times, "row", " without event time"),
+            (self.corrupt_records, "corrupt record", ""),
+            (self.ahead_rows, "row", " dated too far ahead"),
+        )
+        return ", ".join(f"{_counted(number, thing)}{rest}" for number, thing, rest in counts if number)
+
     def __str__(self) -> str:
         """One line: what was taken, what waits, what was set aside, and what is odd.
 
@@ -65,13 +75,7 @@ class SourceHealth:
             parts = [f"{_counted(self.rows_taken, 'row')} and {_counted(self.files_taken, 'file')} taken"]
             parts.append(f"{_counted(self.files_waiting, 'file')} waiting")
             parts.append(f"{_counted(self.files_aside, 'file')} set aside")
-        if self.null_times:
-            parts.append(f"{_counted(self.null_times, 'row')} without event time")
-        if self.corrupt_records:
-            parts.append(f"{_counted(self.corrupt_records, 'corrupt record')}")
-        if self.ahead_rows:
-            parts.append(f"{_counted(self.ahead_rows, 'row')} dated too far ahead")
-        return f"stream {self.stream}: {', '.join(parts)}"
+        return f"stream {self.stream}: {', '.join([*parts, *([self.odd] if self.odd else [])])}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,12 +179,8 @@ def show_streams(session: Session) -> pa.Table:
             "closed": [i.closed for i in infos],
             "source": [i.source.state.value for i in infos],
             "problem": pa.array([i.source.problem for i in infos], pa.string()),
-            "files_taken": [i.source.files_taken for i in infos],
             "files_waiting": [i.source.files_waiting for i in infos],
-            "files_aside": [i.source.files_aside for i in infos],
-            "null_times": [i.source.null_times for i in infos],
-            "corrupt_records": [i.source.corrupt_records for i in infos],
-            "ahead_rows": [i.source.ahead_rows for i in infos],
+            "odd": [i.source.odd for i in infos],
         }
     )
 

@@ -83,7 +83,7 @@ def test_a_bad_file_is_set_aside_and_the_others_are_taken(log: Opened, landing: 
     assert arrived(log) == ["a.parquet", "c.parquet"]
     report = ingest.report()
     assert (report.files_taken, report.files_waiting, len(report.aside)) == (2, 0, 2)
-    assert "b.parquet is torn or not Parquet" in report.aside[0].reason
+    assert "the file is torn or not Parquet" in report.aside[0].reason
     assert "\n" not in report.aside[0].reason
 
 

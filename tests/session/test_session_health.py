@@ -128,9 +128,9 @@ def test_a_bad_file_is_set_aside_and_told_everywhere(open_session: Open, tmp_pat
     assert stream_info(hr, "s").source == source
     troubles = {info.name: info.trouble for info in hr.queries()}
     assert "readme.txt" in troubles["q"] and troubles["f"] is None
-    assert hr.execute("SHOW STREAMS").select(["stream", "source", "files_aside"]).to_pylist() == [
-        {"stream": "s", "source": "reading", "files_aside": 1},
-        {"stream": "fed", "source": "fed by append", "files_aside": 0},
+    assert hr.execute("SHOW STREAMS").select(["stream", "source", "problem"]).to_pylist() == [
+        {"stream": "s", "source": "reading", "problem": "1 file set aside"},
+        {"stream": "fed", "source": "fed by append", "problem": None},
     ]
     assert "readme.txt" in hr.execute("SHOW QUERIES").to_pylist()[0]["trouble"]
     report = query.audit()

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from textwrap import shorten
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -18,6 +19,7 @@ from headrace.cli.face import AuditReport, QueryInfo
 Rows = tuple[tuple[str, ...], list[tuple[Any, ...]]]
 """Column names and rows, whatever they came as."""
 
+SHOWN_ERROR = 160
 STATE_STYLES = {"active": "green", "pending": "yellow", "dropped": "dim", "quarantined": "red"}
 
 
@@ -136,7 +138,11 @@ def render_queries(infos: Sequence[QueryInfo]) -> RenderableType:
             Text(info.stream),
             "" if info.first_epoch is None else str(info.first_epoch),
             f"{info.rows:,}",
-            Text(str(info.error or info.trouble or "").partition("\n")[0]),
+            Text(
+                shorten(
+                    str(info.error or info.trouble or "").partition("\n")[0], SHOWN_ERROR, placeholder=" ..."
+                )
+            ),
         )
     states = [state_name(info.state) for info in infos]
     parts = [f"{states.count(state):,} {state}" for state in dict.fromkeys(states)]

@@ -80,7 +80,7 @@ class FileReader:
             elif may_pass(error):
                 raise
             else:
-                found.bad[path] = reason_of(error)
+                found.bad[path] = reason_of(error, path)
         except (pa.ArrowException, OSError, ValueError) as error:
             if _exhausted(error):
                 raise
@@ -113,7 +113,7 @@ class FileReader:
                 raise
             if len(paths) == 1:
                 if os.path.exists(paths[0]):
-                    found.bad[paths[0]] = reason_of(error)
+                    found.bad[paths[0]] = reason_of(error, paths[0])
                 else:
                     found.gone.append(paths[0])
                 return
@@ -167,7 +167,8 @@ def _exhausted(error: BaseException) -> bool:
     return told or any(isinstance(e, OSError) and e.errno in _EXHAUSTED for e in chain)
 
 
-def reason_of(error: LogError) -> str:
-    """One line for a list of files that were set aside."""
+def reason_of(error: LogError, path: str) -> str:
+    """One line for a list of files that were set aside, which names the file already."""
     parts = [part for part in (error.message if error.code != "SPARK_FAILED" else None, error.detail) if part]
-    return "; ".join(" ".join(part.split()) for part in parts)[:500]
+    text = "; ".join(" ".join(part.split()) for part in parts)
+    return text.replace(path, "the file")[:500]

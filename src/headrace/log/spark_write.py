@@ -67,7 +67,8 @@ def write_dataframe(
         for chunk in chunks:
             warehouse.delete(chunk.path)
         where = "rows are counted within one Arrow batch of one Spark partition"
-        raise LogError(failure["code"], failure["message"], detail=where, hint=failure["hint"])
+        detail = where if failure["code"].startswith("APPEND") else failure["detail"]
+        raise LogError(failure["code"], failure["message"], detail=detail, hint=failure["hint"])
     return chunks
 
 
@@ -132,7 +133,8 @@ def _writer(
                 chunk, corrupt = dataclasses.replace(chunk, corrupt=corrupt), 0
                 yield _report(part, number, chunk=dataclasses.asdict(chunk))
         except LogError as error:
-            failure = {"code": error.code, "message": error.message, "hint": error.hint}
+            fields = ("code", "message", "detail", "hint")
+            failure = {name: getattr(error, name) for name in fields}
             yield _report(part, -1, error=failure)
 
     return write
