@@ -175,7 +175,7 @@ class Checkup:
             yield from self._of_source(stream, reports[stream.name])
             for text in self._odd(stream, self.opened.get(stream.name, Oddities())):
                 yield Problem(f"stream `{stream.name}`", text, None, 0.0)
-        for entry in self.catalog.entries():
+        for entry in self.catalog.current():
             if entry.error is not None and entry.live:
                 about = f"query `{entry.query.name}`"
                 yield Problem(about, f"it is quarantined: {entry.error}", "drop it", entry.requested_at)

@@ -34,7 +34,7 @@ class FactFinder:
             name=entry.query.name,
             state=entry.state,
             streams=tuple(self._stream(name, entry) for name in plan.streams),
-            rows=commit.rows.get(str(entry.query.id), 0),
+            rows=self.group.stored_rows(entry),
             window=plan.window,
             first_epoch=entry.first_epoch,
             last_epoch=entry.last_epoch,

@@ -17,6 +17,7 @@ from headrace.model.types import Column
 from headrace.notes import NOTE
 from headrace.portrait import query_html, query_text, with_portrait
 from headrace.results.audit import AuditReport
+from headrace.results.direct import as_pandas
 from headrace.results.newest import Newest
 from headrace.results.view import readable
 from headrace.sharing import Sharing
@@ -73,7 +74,14 @@ class QueryHandle:
         return with_portrait(self._session._results(self._entry()), self)
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows delivered so far; intervals of months as text, because Python has no type for them."""
+        """All rows delivered so far; intervals of months as text, because Python has no type for them.
+
+        Moments come as pandas has them, or in microseconds when one of them does not fit into nanoseconds.
+        """
+        found = self._session._direct(self._entry())
+        return self._collected() if found is None else self._noted(found)
+
+    def _collected(self) -> pd.DataFrame:
         frame = readable(self.results())
         try:
             with warnings.catch_warnings():
@@ -81,7 +89,12 @@ class QueryHandle:
                 warnings.filterwarnings("ignore", "toPandas attempted Arrow", UserWarning)
                 # plain frames of values are what pandas 3 and PySpark 4.3 do agree about, and what the tests compare
                 warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-                return self._noted(frame.toPandas())
+                try:
+                    return self._noted(frame.toPandas())
+                except Exception as error:
+                    if "out of bounds" not in str(error):
+                        raise
+                    return self._noted(as_pandas(frame.toArrow(), frame.columns))
         except Exception as error:
             raise self._unreadable(error) from error
 
@@ -120,7 +133,7 @@ class QueryHandle:
     def metrics(self) -> QueryMetrics:
         entry = self._entry()
         latency = None if entry.active_at is None else max(0.0, entry.active_at - entry.requested_at)
-        rows = self._session._group.commit.rows.get(str(entry.query.id), 0)
+        rows = self._session._counts.of([entry])[int(entry.query.id)]
         return QueryMetrics(rows, latency, entry.first_epoch, entry.last_epoch)
 
     def audit(self) -> AuditReport:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -24,7 +25,9 @@ from headrace.showing import Listing, html_table, show_duration, show_seconds, s
 class QueryInfo:
     """One line of `hr.queries()`: dropped queries are listed too, because their results stay.
 
-    `error` is why it was quarantined; `trouble` says what keeps input from it now.
+    `rows` are those that a reader gets. Epochs count them, except where HAVING, a join's windows or expiry make a
+    difference: these are counted when `queries` is called, each result file once (see `results.counting`). `error` is
+    why it was quarantined; `trouble` says what keeps input from it now.
     """
 
     name: str
@@ -202,9 +205,10 @@ def stream_infos(
     return infos
 
 
-def query_infos(catalog: Catalog, group: Delivered, checkup: Checkup) -> list[QueryInfo]:
-    """Every query, oldest first, with its state, and its error when it was quarantined."""
-    rows = group.commit.rows
+def query_infos(
+    entries: Iterable[QueryEntry], rows: Mapping[int, int], catalog: Catalog, checkup: Checkup
+) -> list[QueryInfo]:
+    """These queries with their states, their errors when they were quarantined, and the rows that were counted."""
     troubles: dict[str, list[Problem]] = {str(s.name): checkup.of_source(s) for s in catalog.streams()}
     run = checkup.of_run()
 
@@ -220,13 +224,13 @@ def query_infos(catalog: Catalog, group: Delivered, checkup: Checkup) -> list[Qu
             entry.query.plan.text,
             entry.first_epoch,
             entry.last_epoch,
-            rows.get(str(entry.query.id), 0),
+            rows[int(entry.query.id)],
             entry.error,
             entry.slot,
             not isinstance(entry.query.plan.body, Fallback),
             trouble(entry),
         )
-        for entry in catalog.entries()
+        for entry in entries
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -31,7 +32,7 @@ def fact_finder(session: Session) -> FactFinder:
 def sharing_in(session: Session, entry: QueryEntry) -> Sharing:
     if not isinstance(entry.query.plan.body, Fallback):
         return Sharing(shared=True)  # without a look at all the others
-    return sharing_of(entry.query.plan, session._group, session.recent_epochs(), session._catalog.entries())
+    return sharing_of(entry.query.plan, session._group, session.recent_epochs(), session._catalog.current())
 
 
 def explain_entry(session: Session, entry: QueryEntry, *, verbose: bool) -> Text:
@@ -61,7 +62,7 @@ def explain_session(session: Session, *, verbose: bool) -> Text:
     plan = session._current_plan()
     if verbose:
         return Text(explain_plan(plan))
-    names = {int(entry.query.id): entry.query.name for entry in session._catalog.entries()}
+    names = {int(entry.query.id): entry.query.name for entry in session._catalog.current()}
     return Text(summarize_plan(plan, names, cost_lines(None, session._group.commit)))
 
 
@@ -86,7 +87,8 @@ def _tables(session: Session, names: Iterable[str]) -> Iterator[tuple[str, DataF
 
 
 def status_in(session: Session, entry: QueryEntry) -> QueryStatus:
-    return status_of(fact_finder(session).query(entry))
+    rows = session._counts.of([entry])[int(entry.query.id)]
+    return status_of(replace(fact_finder(session).query(entry), rows=rows))
 
 
 def why_empty_entry(session: Session, entry: QueryEntry) -> str:

@@ -37,7 +37,7 @@ def session_html(session: Session) -> str:
 def _contents(session: Session) -> str:
     if session._closed:
         return "closed"
-    live = sum(entry.live for entry in session._catalog.entries())
+    live = sum(entry.live for entry in session._catalog.current())
     epoch = session._group.commit.epoch
     ran = "no epoch has run" if epoch < 0 else f"last epoch {epoch}"
     kind = ", to read" if session._warehouse.read_only else ""

@@ -51,6 +51,8 @@ from headrace.options import Duration, Options
 from headrace.planner.shared import Member, plan_group
 from headrace.portrait import session_html, session_text
 from headrace.results.audit import AuditReport, audit_query
+from headrace.results.counting import RowCounts
+from headrace.results.direct import direct_frame
 from headrace.results.newest import Newest, newest_rows
 from headrace.results.view import query_frame
 from headrace.running import EpochInfo, Running, Totals, session_closed
@@ -59,7 +61,7 @@ from headrace.sparks import SparkSessions
 from headrace.statements import execute
 
 if TYPE_CHECKING:
-    pass
+    import pandas as pd
 
 
 @guarding(lambda session: session, free=frozenset({"close"}))
@@ -95,6 +97,9 @@ class Session:
         )
         self._catalog, self._arrivals, self._sealer = log.catalog, log.arrivals, log.sealer
         self._group = Delivered(self._catalog, self._sealer, commit)
+        self._counts = RowCounts(
+            self._warehouse.root, lambda: self._group, self._streams_by_name, lambda: self._reader
+        )
         self._running: Running | None = None
         if self._warehouse.read_only:
             self._checkup = self._look_after(None)
@@ -259,7 +264,8 @@ class Session:
 
     def queries(self) -> list[QueryInfo]:
         """Every query, oldest first, with its state, and its error when it was quarantined."""
-        return query_infos(self._catalog, self._group, self._checkup)
+        entries = self._catalog.entries()
+        return query_infos(entries, self._counts.of(entries), self._catalog, self._checkup)
 
     def explain(self, text: str | None = None, *, verbose: bool = False) -> Text:
         """The shared plan of all queries that are or will be active; or how one text would run.
@@ -271,7 +277,7 @@ class Session:
         return explain_session(self, verbose=verbose)
 
     def _current_plan(self) -> SharedPlan:
-        entries = [e for e in self._catalog.entries() if e.live and e.error is None]
+        entries = [e for e in self._catalog.current() if e.live and e.error is None]
         streams = {stream.name: stream for stream in self._catalog.streams()}
         return plan_group((Member(e.query, e.slot or 0) for e in entries), streams)
 
@@ -331,10 +337,13 @@ class Session:
         """The streams that a query reads as they were when it began; they may have been dropped since."""
         return [self._catalog.stream(name, entry.first_epoch) for name in entry.query.plan.streams]
 
+    def _streams_by_name(self, entry: QueryEntry) -> dict[str, Stream]:
+        return {str(stream.name): stream for stream in self._streams_of(entry)}
+
     def _results(self, entry: QueryEntry) -> DataFrame:
         self._check_open()
         self._checkup.warn_reader(entry.query.name, entry.query.plan.streams)
-        streams = {str(s.name): s for s in self._streams_of(entry)}
+        streams = self._streams_by_name(entry)
         until_us, files = self._group.closed_until(entry), self._group.results(entry)
         after_us = self._group.whole_after(entry)
         check_results(self._warehouse.root, files)
@@ -355,6 +364,16 @@ class Session:
         root = self._warehouse.root
         with active(self._reader):
             return newest_rows(self._reader, root, streams, entry, self._group, self._sealer, limit, after)
+
+    def _direct(self, entry: QueryEntry) -> pd.DataFrame | None:
+        """All rows of a query without a Spark job; None when Spark has to finish them."""
+        self._check_open()
+        files = self._group.results(entry)
+        check_results(self._warehouse.root, files)
+        found = direct_frame(self._warehouse.root, entry, files)
+        if found is not None:
+            self._checkup.warn_reader(entry.query.name, entry.query.plan.streams)
+        return found
 
     def _audit(self, entry: QueryEntry) -> AuditReport:
         self._check_open()

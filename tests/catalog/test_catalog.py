@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.catalog.catalog import CHANGELOG, Catalog
+from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryState
+from headrace.catalog.snapshot import CHANGELOG
 from headrace.catalog.warehouse import Warehouse
 from headrace.model.epoch import Create, Drop
 from headrace.model.errors import CatalogError, StorageError
@@ -311,11 +312,12 @@ def test_a_checkpoint_replaces_changelogs(log: Opened, sealed: bool) -> None:
 def test_ids_are_never_reused_even_when_all_is_forgotten(log: Opened) -> None:
     query = log.catalog.request_create("a", PLAN)
     step(log)
-    with pytest.raises(CatalogError, match="is not dropped"):
-        log.catalog.forget(query.id)
+    with pytest.raises(CatalogError, match="is not archived"):
+        log.catalog.forget([query.id])
     log.catalog.request_drop("a")
     step(log)
-    log.catalog.forget(query.id)
+    log.catalog.archive(log.catalog.applied_epoch, {}, {})
+    log.catalog.forget([query.id])
     log.catalog.checkpoint()
     again = reopened(log).catalog
     assert again.entries() == ()

@@ -115,7 +115,7 @@ def outlive(opens: Callable[[], Any], play: Callable[[Any], None], dies: Dies) -
                 play(hr)
             return hr, lives
         except faults.Crash:
-            hr._warehouse._lock._file.close()
+            hr._warehouse._lock._forget()
 
 
 def delivered(hr: Any) -> dict[str, Counter[tuple[Any, ...]]]:

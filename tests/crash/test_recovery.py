@@ -48,16 +48,17 @@ def test_pending_changes_and_arrivals_survive_a_close(spark: Any, warehouse: Pat
             assert hr.query(name).audit().ok
 
 
-def test_requests_that_were_not_flushed_die_with_the_process(spark: Any, warehouse: Path) -> None:
-    """create_query returns at once: it is durable with the changelog, and half a changelog cannot be."""
+def test_what_was_acknowledged_outlives_the_process(spark: Any, warehouse: Path) -> None:
+    """Requests are on disk when `create_query` and `drop_query` return, though no changelog holds them yet."""
     hr = headrace.open(warehouse, spark=spark, progress=False)
     hr.create_query(QUERIES["late"], name="late")
-    hr._warehouse._lock._file.close()
+    hr.drop_query("users")
+    hr._warehouse._lock._forget()
     with headrace.open(warehouse, spark=spark, progress=False) as hr:
-        assert [info.name for info in hr.queries()] == ["spend", "high", "users"]
-        hr.create_query(QUERIES["late"], name="late")
+        assert [info.name for info in hr.queries()] == ["spend", "high", "users", "late"]
         hr.append("purchases", batch(3))
         hr.run_available()
+        assert hr.query("users").state is QueryState.DROPPED
         assert hr.query("late").audit().ok
 
 

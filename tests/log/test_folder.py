@@ -15,7 +15,7 @@ from headrace.catalog import faults
 from headrace.log import books
 from headrace.log.convert import to_table
 from headrace.log.folder import FolderIngest, watches
-from headrace.model.errors import LogError
+from headrace.model.errors import LogError, StorageError
 from log_samples import PURCHASES, Opened, open_log, rows_at, run_script
 
 
@@ -184,3 +184,17 @@ def test_a_killed_ingest_goes_on(log: Opened, landing: Path, point: str) -> None
     ingest_of(again, landing).run_available()
     assert sorted(arrived(again)) == ["a.parquet", "b.parquet"]
     again.close()
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_missing_record_of_a_batch_is_named(log: Opened, landing: Path, number: int) -> None:
+    """Without it, the files of that batch would be taken again."""
+    ingest = ingest_of(log, landing)
+    for name in ("a.parquet", "b.parquet", "c.parquet"):
+        put(landing, name, 1)
+        ingest.run_available()
+    record = log.warehouse.path(f"log/purchases/files/{number:012d}.json")
+    record.unlink()
+    with pytest.raises(StorageError) as raised:
+        ingest_of(log, landing)
+    assert str(record) in raised.value.message

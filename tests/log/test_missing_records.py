@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,3 +149,20 @@ def test_what_the_system_says_is_told_in_our_words(tmp_path: Path) -> None:
         with pytest.raises(StorageError) as raised:
             call()
         assert "x" * 300 in raised.value.message
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [],
+        {"$": "StreamRecord", "stream": {"$": "Stream", "name": "purchases"}, "source": None},
+        {"$": "StreamRecord", "stream": 5, "source": None},
+        {"$": "Chunk", "path": "a", "rows": 1, "bytes": 1, "min_us": 0, "max_us": 0},
+    ],
+)
+def test_a_stream_record_that_holds_something_else_is_named(root: Path, value: Any) -> None:
+    path = root / "catalog/streams/000000000000.json"
+    path.write_text(json.dumps({"format": "stream", "version": 1, "value": value}))
+    with pytest.raises(StorageError) as raised:
+        open_log(root)
+    assert str(path) in raised.value.message

@@ -10,47 +10,23 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from headrace.catalog import faults
+from headrace.catalog.archive import Archive, Archived
 from headrace.catalog.clock import Clock, SystemClock
 from headrace.catalog.interrupts import uninterrupted
 from headrace.catalog.queries import QueryEntry, QueryState, QueryTable
 from headrace.catalog.requests import REQUESTS, Request, RequestLog, read_requests
+from headrace.catalog.snapshot import CHANGELOG, SNAPSHOT, Changelog, Snapshot
 from headrace.catalog.streams import StreamTable
 from headrace.catalog.warehouse import Warehouse
-from headrace.model import codec
 from headrace.model.epoch import Change, Create, Drop, Epoch
 from headrace.model.errors import CatalogError, StorageError, did_you_mean
 from headrace.model.query import EpochId, Query, QueryId, QueryPlan, Stream
 from headrace.sql.names import quote_name
-
-CHANGELOG = "catalog/changelog"
-SNAPSHOT = "catalog/snapshot.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Changelog:
-    """One durable batch of changes, in the order they were asked for."""
-
-    number: int
-    changes: tuple[Change, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """Everything that epochs up to `epoch` and changelogs up to `changelog` made."""
-
-    epoch: int
-    changelog: int
-    next_id: int
-    entries: tuple[QueryEntry, ...]
-
-
-codec.register(Changelog, Snapshot)
 
 
 class Catalog:
@@ -77,7 +53,8 @@ class Catalog:
         start = Snapshot(-1, -1, 1, ())
         if self._warehouse.exists(SNAPSHOT):
             start = self._warehouse.read_value(SNAPSHOT, "catalog-snapshot")
-        self._queries = QueryTable(start.entries)
+        self._archive = Archive(self._warehouse, start.archives)
+        self._queries = QueryTable(entry for entry in start.entries if not self._put_away(entry))
         self._applied, self._snapshot = start.epoch, start
         self._next_id, self._last_changelog = start.next_id, start.changelog
         self._flushed: list[Changelog] = []
@@ -90,6 +67,10 @@ class Catalog:
                 for change in request.changes:
                     self._requests.append(change)
                     self._note(change)
+
+    def _put_away(self, entry: QueryEntry) -> bool:
+        """Whether an entry is in the archive: a crash may have left it in the snapshot too, or in epochs after it."""
+        return entry.state is QueryState.DROPPED and entry.query.id in self._archive
 
     def _changelogs_after(self, start: Snapshot) -> list[int]:
         try:
@@ -116,7 +97,7 @@ class Catalog:
         match change:
             case Create(query, requested_at):
                 self._next_id = max(self._next_id, query.id + 1)
-                if self._queries.get(query.id) is None:
+                if self._queries.get(query.id) is None and query.id not in self._archive:
                     self._queries.add(QueryEntry(query, requested_at=requested_at))
             case Drop(query_id):
                 entry = self._queries.get(query_id)
@@ -128,7 +109,7 @@ class Catalog:
     def create_stream(self, stream: Stream, source: Mapping[str, Any] | None = None) -> None:
         """Define a stream durably; `source` describes where it comes from, None when it is fed by append."""
         with uninterrupted(), self._lock:
-            taken = self._queries.newest(stream.name)
+            taken = self._newest(stream.name)
             if taken is not None:
                 raise _name_taken("stream", stream.name, f"there is a {_lively(taken)} of that name")
             self._streams.create(stream, source)
@@ -187,7 +168,7 @@ class Catalog:
             name = name or self._free_name(query_id)
             if self._streams.has(name):
                 raise _name_taken("query", name, "there is a stream of that name")
-            present, now = self._queries.newest(name), self._clock.now()
+            present, now = self._newest(name), self._clock.now()
             query = Query(query_id, name, plan)
             if present is None or not present.live:
                 self._request(Create(query, now))
@@ -212,7 +193,7 @@ class Catalog:
 
     def _free_name(self, query_id: QueryId) -> str:
         number = int(query_id)
-        while self._queries.newest(f"q{number}") is not None or self._streams.has(f"q{number}"):
+        while self._newest(f"q{number}") is not None or self._streams.has(f"q{number}"):
             number += 1
         return f"q{number}"
 
@@ -300,6 +281,10 @@ class Catalog:
                 if isinstance(change, Create):
                     self._next_id = max(self._next_id, change.query.id + 1)
             self._queries.apply(epoch)
+            for change in epoch.changes:
+                entry = self._queries.get(change.id) if isinstance(change, Drop) else None
+                if entry is not None and self._put_away(entry):
+                    self._queries.remove(entry.query.id)
             self._applied = int(epoch.id)
             self._flushed = [log for log in self._flushed if log.number > epoch.last_changelog]
             self._last_changelog = max(self._last_changelog, epoch.last_changelog)
@@ -318,12 +303,13 @@ class Catalog:
                 for entry in self._queries.entries()
                 if entry.state is not QueryState.PENDING
             )
-            snapshot = Snapshot(self._applied, covered, self._next_id, entries)
+            snapshot = Snapshot(self._applied, covered, self._next_id, entries, self._archive.numbers)
             if snapshot != self._snapshot:
                 faults.reach("snapshot.before")
                 self._warehouse.replace_value(SNAPSHOT, "catalog-snapshot", snapshot)
                 faults.reach("snapshot.after")
                 self._snapshot = snapshot
+                self._archive.tidy()
             for number in self._warehouse.records(CHANGELOG):
                 if number <= covered:
                     self._warehouse.delete_record(CHANGELOG, number)
@@ -340,16 +326,22 @@ class Catalog:
     # looking
 
     def entries(self) -> tuple[QueryEntry, ...]:
-        """Every query that was not forgotten, oldest first."""
+        """Every query that was not forgotten, oldest first; archived ones are read from disk."""
+        with self._lock:
+            archived = [one.entry for one in self._archive.all()]
+            return tuple(sorted([*archived, *self._queries.entries()], key=lambda entry: entry.query.id))
+
+    def current(self) -> tuple[QueryEntry, ...]:
+        """The queries that are live, and those that were dropped a moment ago, oldest first."""
         with self._lock:
             return self._queries.entries()
 
     def entry(self, name: str) -> QueryEntry:
         """The newest query of that name, in any case of letters."""
         with self._lock:
-            found = self._queries.newest(name)
+            found = self._newest(name)
             if found is None:
-                known = [entry.query.name for entry in self._queries.entries()]
+                known = {entry.query.name for entry in self._queries.entries()}
                 raise CatalogError(
                     "QUERY_NOT_FOUND", f"there is no query `{name}`", hint=did_you_mean(name, known)
                 )
@@ -359,25 +351,36 @@ class Catalog:
         """Every name of a stream or a query, each once."""
         with self._lock:
             streams = [str(stream.name) for stream in self._streams.all()]
-            return sorted({*streams, *(entry.query.name for entry in self._queries.entries())})
+            dropped = self._archive.names()
+            return sorted({*streams, *dropped, *(entry.query.name for entry in self._queries.entries())})
 
     def has_query(self, name: str) -> bool:
         """Whether a query of that name is listed, live or dropped."""
         with self._lock:
-            return self._queries.newest(name) is not None
+            return self._newest(name) is not None
 
     def has_live(self, name: str) -> bool:
         """Whether a query holds that name."""
         with self._lock:
-            found = self._queries.newest(name)
+            found = self._newest(name)
             return found is not None and found.live
+
+    def _newest(self, name: str) -> QueryEntry | None:
+        """The youngest query of that name, archived or not."""
+        found, archived = self._queries.newest(name), self._archive.newest(name)
+        if archived is None or (found is not None and found.query.id > archived):
+            return found
+        return self.entry_of(QueryId(archived))
 
     def entry_of(self, query_id: QueryId) -> QueryEntry:
         with self._lock:
             found = self._queries.get(query_id)
-            if found is None:
+            if found is not None:
+                return found
+            archived = self._archive.get(query_id)
+            if archived is None:
                 raise CatalogError("QUERY_NOT_FOUND", f"there is no query with id {query_id}")
-            return found
+            return archived.entry
 
     def query(self, name: str) -> Query:
         """The newest query of that name."""
@@ -388,12 +391,49 @@ class Catalog:
         with self._lock:
             return tuple(entry for entry in self._queries.entries() if entry.active_in(epoch))
 
-    def forget(self, query_id: QueryId) -> None:
-        """Stop listing a dropped query, when its results are gone too. Durable with the next checkpoint."""
+    # dropped queries
+
+    def archive(self, epoch: int, rows: Mapping[str, int], ended: Mapping[str, int]) -> None:
+        """Put away the queries that were dropped by `epoch`, which is committed, with what its commit says of them.
+
+        Then no commit and no snapshot needs to hold them. Durable with the next checkpoint.
+        """
         with self._lock:
-            if self.entry_of(query_id).state is not QueryState.DROPPED:
-                raise CatalogError("QUERY_LIVE", f"query {query_id} is not dropped", hint="drop it first")
-            self._queries.remove(query_id)
+            dropped = [
+                entry
+                for entry in self._queries.entries()
+                if entry.state is QueryState.DROPPED
+                and entry.last_epoch is not None
+                and entry.last_epoch <= epoch
+            ]
+            new = [
+                Archived(entry, rows.get(str(entry.query.id), 0), ended.get(str(entry.query.id)))
+                for entry in dropped
+                if entry.query.id not in self._archive
+            ]
+            if new:
+                self._archive.add(new)
+            for entry in dropped:
+                self._queries.remove(entry.query.id)
+
+    def archived(self, query_id: QueryId) -> Archived | None:
+        """What is known of a query that was put away."""
+        with self._lock:
+            return self._archive.get(query_id)
+
+    def archived_lifetimes(self) -> list[tuple[int, int, int]]:
+        """(id, first epoch, last epoch) of the queries that were put away."""
+        with self._lock:
+            return list(self._archive.lifetimes())
+
+    def forget(self, ids: Iterable[int]) -> None:
+        """Stop listing archived queries, when their results are gone too. Durable with the next checkpoint."""
+        with self._lock:
+            wanted = set(ids)
+            if missing := [id_ for id_ in wanted if id_ not in self._archive]:
+                raise CatalogError("QUERY_LIVE", f"query {missing[0]} is not archived", hint="drop it first")
+            if wanted:
+                self._archive.forget(wanted)
 
 
 def _reads(entry: QueryEntry, stream: Stream) -> bool:

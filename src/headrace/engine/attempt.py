@@ -81,7 +81,7 @@ class EpochRunner:
         streams = {str(stream.name): stream for stream in self._catalog.streams(epoch.id)}
         live = [s for s in commit.segments if _alive(s, plan, epoch)]
         check_segments(root, live)
-        check_chunks(root, _chunks_read(plan, epoch))
+        check_chunks(root, _chunks_read(plan, epoch), content=False)
         with Watch(self.spark, self.job_group, seconds) as watch:
             try:
                 if plan.operators and not self._warehouse.exists(path):
@@ -101,6 +101,7 @@ class EpochRunner:
                 trouble = self._trouble(epoch, watch, error)
                 broken = {}
                 if trouble.failure.kind is FailureKind.ERROR:
+                    check_chunks(root, _chunks_read(plan, epoch))  # before any query is blamed
                     broken = self._name(epoch, plan, entries, watch)
                 if broken:
                     return JobResult(), broken

@@ -13,6 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.catalog import faults
+from headrace.catalog.checksums import written
+from headrace.catalog.private import create_file
 from headrace.engine.files import check_chunks
 from headrace.engine.logview import LogIndex, log_frame
 from headrace.engine.records import RESULTS, ResultFile
@@ -111,6 +113,12 @@ def _in_microseconds(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch if schema == batch.schema else batch.cast(schema)
 
 
+def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    create_file(path)
+    runs = ["query", "epoch"]
+    return pq.ParquetWriter(path, schema, compression=CODEC, use_dictionary=runs, write_statistics=["query"])
+
+
 def _writer(
     root: str, prefix: str, like: ResultFile
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -122,22 +130,16 @@ def _writer(
         context = TaskContext.get()
         rel = f"{prefix}-{context.taskAttemptId() if context else 0}.parquet"
         path, rows, writer = Path(root, rel), 0, None
-        path.parent.mkdir(parents=True, exist_ok=True)
         for batch in map(_in_microseconds, batches):
             if batch.num_rows:
-                writer = writer or pq.ParquetWriter(
-                    path,
-                    batch.schema,
-                    compression=CODEC,
-                    use_dictionary=["query", "epoch"],
-                    write_statistics=["query"],
-                )
+                writer = writer or _open_writer(path, batch.schema)
                 writer.write_batch(batch)
                 rows += batch.num_rows
         if writer is not None:
             writer.close()
             faults.reach_task("task.fallback")
-            fields = asdict(like) | {"path": rel, "rows": rows, "bytes": path.stat().st_size}
+            size, crc = written(path)
+            fields = asdict(like) | {"path": rel, "rows": rows, "bytes": size, "checksum": crc}
             yield pa.RecordBatch.from_pydict({"report": [json.dumps(fields)]}, schema=REPORT)
 
     return write

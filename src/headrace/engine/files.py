@@ -1,7 +1,8 @@
-"""Files that commits and epochs name: are they there, and as long as they were written?
+"""Files that commits and epochs name: are they there, and are they what was written?
 
-Spark reads an emptied Parquet file as no rows and reports a missing one as a page of Java; a look at the directory
-before a job gives the person a message that names the file.
+Spark reads an emptied Parquet file as no rows, a changed one as other rows, and reports a missing one as a page of
+Java. So whoever reads a file looks at its checksum first: the driver for results and for what Spark itself reads,
+tasks for the chunks and segments that they read. A process looks at each file once (see `catalog.checksums`).
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.catalog.checksums import amiss
 from headrace.engine.records import ResultFile, SegmentFile
 from headrace.model.epoch import Chunk
 from headrace.model.errors import EngineError, LogError, StorageError
 
+SEGMENT_DAMAGED = "SEGMENT_DAMAGED"
+
 
 def check_results(root: Path, files: Iterable[ResultFile]) -> None:
-    """StorageError naming the first result file that is missing or has another length. One look-up per file."""
+    """StorageError naming the first result file that is missing or not what was written."""
     for file in files:
-        if found := _amiss(root / file.path, file.bytes):
+        if found := amiss(root / file.path, file.bytes, file.checksum):
             raise StorageError(
                 "RESULT_DAMAGED",
                 f"result file {root / file.path} is {found}",
@@ -30,26 +34,35 @@ def check_results(root: Path, files: Iterable[ResultFile]) -> None:
 
 
 def check_segments(root: Path, files: Iterable[SegmentFile]) -> None:
-    """EngineError naming the first segment that is missing or has another length."""
+    """EngineError naming the first segment that is missing or has another length; tasks look at the content."""
     for file in files:
-        if found := _amiss(root / file.path, file.bytes):
+        if found := amiss(root / file.path, file.bytes, None):
             raise segment_damaged(root / file.path, found)
 
 
-def check_chunks(root: Path, chunks: Iterable[Chunk]) -> None:
-    """LogError naming the first chunk that is missing or not the file that was sealed."""
+def check_chunks(root: Path, chunks: Iterable[Chunk], *, content: bool = True) -> None:
+    """LogError naming the first chunk that is missing or not the file that was sealed.
+
+    Without `content` only its length counts: tasks look at the rest.
+    """
     for chunk in chunks:
-        if found := _amiss(root / chunk.path, chunk.bytes):
-            raise LogError(
-                "CHUNK_DAMAGED",
-                f"chunk {root / chunk.path} is {found}",
-                hint="restore the file; the log is what everything is rebuilt from",
-            )
+        check_chunk(root, chunk.path, chunk.bytes, chunk.checksum if content else None)
+
+
+def check_chunk(root: Path, path: str, size: int, checksum: int | None) -> None:
+    """LogError when a chunk is not the file that was sealed."""
+    if found := amiss(root / path, size, checksum):
+        raise LogError(
+            "CHUNK_DAMAGED",
+            f"chunk {root / path} is {found}",
+            hint="restore the file; the log is what everything is rebuilt from",
+        )
 
 
 def find_damaged(root: Path, chunks: Iterable[Chunk]) -> None:
     """LogError naming the first chunk that cannot be read to its end. Reads all of them: only after a failure."""
     for chunk in chunks:
+        check_chunk(root, chunk.path, chunk.bytes, chunk.checksum)
         try:
             with pq.ParquetFile(root / chunk.path) as file:
                 for group in range(file.num_row_groups):
@@ -65,15 +78,7 @@ def find_damaged(root: Path, chunks: Iterable[Chunk]) -> None:
 
 def segment_damaged(path: Path, found: str) -> EngineError:
     return EngineError(
-        "SEGMENT_DAMAGED",
+        SEGMENT_DAMAGED,
         f"segment {path} is {found}",
         hint="open the warehouse with rebuild=True to rebuild the state from the log",
     )
-
-
-def _amiss(path: Path, size: int) -> str | None:
-    try:
-        found = path.stat().st_size
-    except OSError:
-        return "missing"
-    return None if found == size else f"damaged: it has {found} bytes instead of {size}"

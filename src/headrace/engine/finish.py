@@ -70,6 +70,29 @@ def finish_rows(frame: DataFrame, body: Aggregation) -> DataFrame:
     return frame.select(*(F.expr(text).alias(f"c{i}") for i, text in enumerate(body.finish)))
 
 
+def accepted_rows(
+    spark: SparkSession,
+    root: Path,
+    stream: Stream,
+    bodies: dict[int, Aggregation],
+    files: Sequence[ResultFile],
+) -> DataFrame:
+    """`(file, query, n)`: how many rows of each file, by name, the HAVING of their own query accepts.
+
+    The queries are by id; they have one table, and windows over one stream.
+    """
+    ways: dict[str, list[int]] = defaultdict(list)
+    ranges: dict[str, list[int]] = defaultdict(list)
+    for id_, body in bodies.items():
+        ways["true" if body.having is None else body.having].append(id_)
+        if isinstance(body.window, Window):
+            ranges[f"{body.window.range_us}L"].append(id_)
+    rows = stored_rows(spark, root, next(iter(bodies.values())), files)
+    rows = rows.withColumn("file", F.col("_metadata.file_name")).where(F.col("query").isin(list(bodies)))
+    framed = with_window(rows, _began(_by_query(ranges)) if ranges else "window_start", stream)
+    return framed.groupBy("file", "query").agg(F.count_if(F.expr(_by_query(ways))).alias("n"))
+
+
 def find_unfinishable(
     spark: SparkSession,
     root: Path,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import uuid
@@ -19,6 +20,7 @@ from headrace.catalog.warehouse import Warehouse
 from headrace.engine.attempt import POOL, EpochRunner
 from headrace.engine.errors import spark_gone
 from headrace.engine.failure import EpochTrouble
+from headrace.engine.files import SEGMENT_DAMAGED
 from headrace.engine.inquiry import Inquiry
 from headrace.engine.job import JobResult, warm_up
 from headrace.engine.logview import LogIndex
@@ -28,10 +30,12 @@ from headrace.engine.spark import is_gone, jobs_of
 from headrace.engine.upkeep import Upkeep, UpkeepOptions, may_hold
 from headrace.log.seal import Sealer
 from headrace.model.epoch import NEVER_US, Epoch
-from headrace.model.errors import HeadraceError, StorageError
+from headrace.model.errors import EngineError, HeadraceError, StorageError
 from headrace.model.plan import SharedPlan
 from headrace.model.query import Join, JoinedRows, QueryId
 from headrace.planner.shared import query_signature
+
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +79,16 @@ class Delivered:
     def closed_until(self, entry: QueryEntry) -> int:
         """The watermark up to which the windows of a query have closed."""
         ended = self.commit.ended.get(str(entry.query.id))
+        if ended is None and (archived := self._catalog.archived(entry.query.id)) is not None:
+            ended = archived.ended_us
         if ended is not None or self.commit.epoch < 0:
             return NEVER_US if ended is None else ended
         return self._sealer.epoch(self.commit.epoch).watermark_us(entry.query.plan.streams)
+
+    def stored_rows(self, entry: QueryEntry) -> int:
+        """How many rows epochs have stored for a query. Readers may get fewer, or of joined rows more."""
+        archived = self._catalog.archived(entry.query.id)
+        return self.commit.rows.get(str(entry.query.id), 0) if archived is None else archived.rows
 
     def results(self, entry: QueryEntry) -> list[ResultFile]:
         """The files that may hold rows of a query."""
@@ -177,11 +188,19 @@ class Group(Delivered):
     def rebuild(self) -> None:
         """Derive the state anew from the log, and let it count in place of the segments of the last commit."""
         with self._lock, self._jobs(f"headrace rebuilds the state after epoch {self.commit.epoch}"):
-            commit = rebuild_commit(
-                self._spark, self._warehouse, self._catalog, self._sealer, self.commit, self._partitions
-            )
-            before, self.commit = self.commit, commit
-            self._upkeep.discard(before, commit)
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        commit = rebuild_commit(
+            self._spark, self._warehouse, self._catalog, self._sealer, self.commit, self._partitions
+        )
+        before, self.commit = self.commit, commit
+        self._upkeep.discard(before, commit)
+
+    def _mend(self, error: EngineError) -> None:
+        """After damaged state was found: the log has what it was made of. Says so where warnings are shown."""
+        _LOGGER.warning("%s; the state is rebuilt from the log", error.message)
+        self._rebuild()
 
     def _jobs(self, description: str) -> AbstractContextManager[None]:
         return jobs_of(self._spark.sparkContext, self._job_group, description, POOL)
@@ -211,8 +230,12 @@ class Group(Delivered):
         return commit
 
     def _deliver(self, epoch: Epoch, attempt: str) -> tuple[JobResult, str, float]:
-        """(what the epoch produced, the plan's version, how long planning took); queries that fail are quarantined."""
+        """(what the epoch produced, the plan's version, how long planning took); queries that fail are quarantined.
+
+        State that turns out to be damaged is made anew from the log, once.
+        """
         self._quarantine(self._inquiry.known(epoch), epoch)
+        rebuilt = False
         while True:
             planned = time.perf_counter()
             try:
@@ -220,6 +243,12 @@ class Group(Delivered):
                 plan = self.plan_for(epoch.id)
                 plan_seconds = time.perf_counter() - planned
                 result, broken = self._attempt(epoch, plan, attempt)
+            except EngineError as error:
+                if error.code != SEGMENT_DAMAGED or rebuilt:
+                    raise
+                self._mend(error)
+                rebuilt = True
+                continue
             except EpochTrouble as trouble:
                 self._quarantine(self._inquiry.find(epoch, self.commit, trouble), epoch)
                 continue
@@ -251,7 +280,7 @@ class Group(Delivered):
         plan_seconds: float,
     ) -> Commit:
         now = self._clock()
-        entries = {int(entry.query.id): entry for entry in self._catalog.entries()}
+        entries = {int(entry.query.id): entry for entry in self._catalog.current()}
         rows = {q: n for q, n in self.commit.rows.items() if int(q) in entries}
         for query, count in result.rows.items():
             rows[str(query)] = rows.get(str(query), 0) + count

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from headrace.catalog.private import create_file
+
 HANDOVER = "groups/main/handover"
 
 LARGE_BYTES = 1 << 18
@@ -28,7 +30,7 @@ def hand_over(root: str, large_bytes: int, partition: int, operator: str, blob: 
         return partition, ("tuples", operator, blob)
     rel = f"{HANDOVER}/{operator}-p{partition}-{uuid.uuid4().hex}"
     path = Path(root, rel)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    create_file(path)
     path.write_bytes(blob)
     return partition, ("file", operator, json.dumps([rel, len(blob)]).encode())
 

@@ -43,6 +43,10 @@ TASK_ROWS = 1 << 15
 """A map task is worth starting for about this many rows."""
 
 
+Piece = tuple[str, list[int] | None, tuple[int, int | None] | None]
+"""What a map task reads: the path of a chunk, row groups (None: all), and its size and checksum if it is to look."""
+
+
 @dataclass(slots=True)
 class JobResult:
     """What the tasks reported."""
@@ -107,6 +111,7 @@ def run_job(
             work += _scans(spark, root, task, name, chunks)
         slow = [read for read in reads if read.stream == name and read.path is ScanPath.CATALYST]
         if chunks and slow:
+            work += [(chunk.rows // 8, _check(root, chunk)) for chunk in chunks]
             operands = list(dict.fromkeys(operand for read in slow for operand in read.scanned))
             frame = chunk_frame(spark, root, streams[name], chunks)
             scans.append(scan_catalyst(frame, task, name, operands))
@@ -207,7 +212,7 @@ def _scans(
     spark: SparkSession, root: Path, task: EpochTask, stream: str, chunks: Sequence[Chunk]
 ) -> list[tuple[int, dict[str, Any]]]:
     """(rows, scan spec) for each map task of a stream: pieces of chunks, spread evenly."""
-    pieces: list[tuple[int, tuple[str, list[int] | None]]] = []
+    pieces: list[tuple[int, Piece]] = []
     for chunk in chunks:
         pieces += _pieces(root, chunk)
     rows = sum(count for count, _ in pieces)
@@ -223,15 +228,22 @@ def _scans(
     ]
 
 
-def _pieces(root: Path, chunk: Chunk) -> list[tuple[int, tuple[str, list[int] | None]]]:
+def _check(root: Path, chunk: Chunk) -> dict[str, Any]:
+    """A look at a chunk that Spark reads by itself."""
+    return {"kind": "check", "root": str(root), "chunk": asdict(chunk)}
+
+
+def _pieces(root: Path, chunk: Chunk) -> list[tuple[int, Piece]]:
+    """(rows, piece) for each; the task with the first piece of a chunk looks whether the whole file is sound."""
+    whole = (chunk.bytes, chunk.checksum)
     if chunk.rows <= SPLIT_ROWS:
-        return [(chunk.rows, (chunk.path, None))]
+        return [(chunk.rows, (chunk.path, None, whole))]
     try:
         metadata = pq.read_metadata(root / chunk.path)
     except (OSError, pa.ArrowInvalid):
-        return [(chunk.rows, (chunk.path, None))]  # the task that reads it says what is wrong
+        return [(chunk.rows, (chunk.path, None, whole))]  # the task that reads it says what is wrong
     groups = range(metadata.num_row_groups)
-    return [(metadata.row_group(i).num_rows, (chunk.path, [i])) for i in groups]
+    return [(metadata.row_group(i).num_rows, (chunk.path, [i], whole if i == 0 else None)) for i in groups]
 
 
 def _loads(work: Sequence[tuple[int, dict[str, Any]]], cores: int) -> list[str]:

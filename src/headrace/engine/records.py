@@ -25,6 +25,7 @@ class SegmentFile:
     bytes: int
     level: int
     last_end_us: int
+    checksum: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,8 @@ class ResultFile:
     """A live result file with the epochs, and the queries, its rows are of.
 
     `max_us` is the latest window end in it (None: its rows have no window). `written_at` is when its youngest rows
-    were committed, in seconds since 1970.
+    were committed, in seconds since 1970. `checksum` is the CRC-32 of the file, here and for segments; None when it was
+    written before there were checksums.
     """
 
     signature: str
@@ -46,6 +48,7 @@ class ResultFile:
     max_us: int | None
     level: int = 0
     written_at: float = 0.0
+    checksum: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,22 @@ from headrace.engine.records import COMMITS, NOTHING, Commit
 from headrace.log.epochs import EpochLog
 from headrace.model.errors import StorageError
 
-_UNREADABLE = ("FILE_TORN", "FILE_FOREIGN")
+_UNREADABLE = ("FILE_TORN", "FILE_FOREIGN", "FILE_DAMAGED")
+_GO_BACK = (
+    "restore it from a copy of the warehouse, or open with rebuild=True to go back to the commit before it"
+)
 
 
 def last_commit(warehouse: Warehouse) -> Commit:
-    """The newest commit of the group, or the empty one; StorageError naming it when it is damaged."""
+    """The newest commit of the group, or the empty one; StorageError naming it when it is damaged or missing."""
     numbers = warehouse.records(COMMITS)
+    if (mark := warehouse.mark(COMMITS)) > max([*numbers[-1:], -1]):
+        raise StorageError(
+            "COMMIT_MISSING",
+            f"{warehouse.path(record_name(COMMITS, mark))} is missing",
+            detail=f"epoch {mark} was committed",
+            hint=_GO_BACK if numbers else "restore groups/main/commits from a copy of the warehouse",
+        )
     if not numbers:
         return NOTHING
     try:
@@ -23,13 +33,12 @@ def last_commit(warehouse: Warehouse) -> Commit:
     except StorageError as error:
         if error.code not in _UNREADABLE or len(numbers) < 2:
             raise
-        hint = "restore it from a copy of the warehouse, or open with rebuild=True to go back to the commit before it"
-        raise StorageError(error.code, error.message, detail=error.detail, hint=hint) from error
+        raise StorageError(error.code, error.message, detail=error.detail, hint=_GO_BACK) from error
     return commit
 
 
 def last_whole_commit(warehouse: Warehouse) -> Commit:
-    """The newest commit that can be read; torn ones after it are set aside (`.torn`), and their epochs run again.
+    """The newest commit that can be read; damaged ones after it are set aside (`.torn`), and their epochs run again.
 
     StorageError when that would lose rows: the older commit's result files must all be there.
     """
@@ -42,8 +51,9 @@ def last_whole_commit(warehouse: Warehouse) -> Commit:
                 raise
             torn.append(number)
             continue
-        if torn:
+        if torn or number < warehouse.mark(COMMITS):
             check_results(warehouse.root, commit.results)
+            warehouse.go_back(COMMITS, number)
         for bad in torn:
             path = warehouse.path(record_name(COMMITS, bad))
             os.replace(path, path.with_suffix(".json.torn"))

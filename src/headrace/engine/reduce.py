@@ -16,6 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.catalog import faults
+from headrace.catalog.checksums import amiss, written
+from headrace.catalog.private import create_file
+from headrace.engine.files import segment_damaged
 from headrace.engine.handover import Shipped, hand_over, take_over
 from headrace.engine.records import SegmentFile
 from headrace.engine.result_files import ResultWriter
@@ -28,7 +31,7 @@ from headrace.engine.tasks import (
     prepared_plan,
     report_of,
 )
-from headrace.model.errors import EngineError, HeadraceError
+from headrace.model.errors import HeadraceError
 from headrace.model.plan import GroupingOperator, JoinOperator, Operator, SessionOperator
 from headrace.operators.aggregation import Emit, reduce_aggregation
 from headrace.operators.bundle import Blob, Item, read_bundle, write_bundle
@@ -272,10 +275,11 @@ class _Partition:
     def _write(self, operator: Operator, items: Items, level: int, last_end_us: int) -> SegmentFile:
         rel = f"groups/main/segments/{attempt_name(self.task, f'{operator.id}-p{self.number}')}.arrow"
         path = Path(self.task.root, rel)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        create_file(path)
         with pa.OSFile(str(path), "wb") as sink:
             write_bundle(items, sink)
-        return SegmentFile(operator.id, self.number, rel, path.stat().st_size, level, last_end_us)
+        size, crc = written(path)
+        return SegmentFile(operator.id, self.number, rel, size, level, last_end_us, crc)
 
 
 def absorb(held: Sequence[SegmentFile]) -> tuple[list[SegmentFile], list[SegmentFile], int]:
@@ -309,13 +313,10 @@ def segment_decoder(operator: Operator) -> Callable[[Items], Any]:
 def load_segment(root: str, file: SegmentFile, decode: Callable[[Items], Decoded]) -> Decoded:
     """A segment, memory-mapped; damage is named."""
     path = Path(root, file.path)
+    if found := amiss(path, file.bytes, file.checksum):
+        raise segment_damaged(path, found)
     try:
         with pa.memory_map(str(path)) as source:
             return decode(read_bundle(source))
     except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
-        raise EngineError(
-            "SEGMENT_DAMAGED",
-            f"segment {path} is missing or damaged",
-            detail=str(error),
-            hint="open the warehouse with rebuild=True to rebuild the state from the log",
-        ) from error
+        raise segment_damaged(path, f"damaged: {error}") from error

@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.catalog.checksums import written
+from headrace.catalog.private import create_file
 from headrace.engine.records import ResultFile
 from headrace.log.chunks import CODEC
 
@@ -17,9 +19,14 @@ FLUSH_ROWS = 1 << 17
 """So many rows are held back before they are written as a row group: few enough that memory is used again."""
 
 
+MERGED_GROUP_ROWS = 1 << 15
+"""Rows of a row group in merged files. These are sorted by query, so whoever reads one query skips most groups."""
+
+
 def write_results(table: pa.Table, path: Path) -> None:
     """Write result rows as one Parquet file."""
-    pq.write_table(table, path, row_group_size=FLUSH_ROWS, **parquet_options(table.schema))
+    create_file(path)
+    pq.write_table(table, path, row_group_size=MERGED_GROUP_ROWS, **parquet_options(table.schema))
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:
@@ -99,7 +106,7 @@ class ResultWriter:
     def _start(self, signature: str, schema: pa.Schema) -> _Open:
         rel = f"results/{signature}/{self._name}.parquet"
         path = Path(self._root, rel)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        create_file(path)
         self._open[signature] = _Open(rel, pq.ParquetWriter(path, schema, **parquet_options(schema)))
         return self._open[signature]
 
@@ -109,9 +116,17 @@ class ResultWriter:
         for signature, file in self._open.items():
             file.flush()
             file.writer.close()
-            size = Path(self._root, file.rel).stat().st_size
+            size, crc = written(Path(self._root, file.rel))
             record = ResultFile(
-                signature, file.rel, file.rows, size, self._epoch, self._epoch, *file.queries, file.latest_us
+                signature,
+                file.rel,
+                file.rows,
+                size,
+                self._epoch,
+                self._epoch,
+                *file.queries,
+                file.latest_us,
+                checksum=crc,
             )
             found.append(asdict(record))
         return found

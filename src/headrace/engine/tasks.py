@@ -21,9 +21,10 @@ import pyarrow.parquet as pq
 
 from headrace.catalog import faults
 from headrace.catalog.envelope import open_envelope
+from headrace.engine.files import check_chunk, check_chunks
 from headrace.engine.handover import LARGE_BYTES, Shipped, hand_over, shipped_bytes
 from headrace.engine.result_files import ResultWriter
-from headrace.model.epoch import NEVER_US
+from headrace.model.epoch import NEVER_US, Chunk
 from headrace.model.errors import HeadraceError, LogError
 from headrace.model.plan import (
     AggregationOperator,
@@ -183,10 +184,19 @@ def arriving(id_: str, stage: int) -> str:
 def scan_task(work: str) -> Iterator[Shipped]:
     """Fast path: read the needed columns of chunks with pyarrow. `work` is a JSON list of things to do."""
     for spec in json.loads(work):
-        if spec["kind"] == "control":
-            yield spec["partition"], ("control", "", json.dumps(spec).encode())
-        else:
-            yield from reporting(_scan(spec))
+        match spec["kind"]:
+            case "control":
+                yield spec["partition"], ("control", "", json.dumps(spec).encode())
+            case "check":
+                yield from reporting(_check(spec["root"], Chunk(**spec["chunk"])))
+            case _:
+                yield from reporting(_scan(spec))
+
+
+def _check(root: str, chunk: Chunk) -> Iterator[Shipped]:
+    """Look at a chunk that Spark itself reads: it would take changed bytes for tuples."""
+    check_chunks(Path(root), [chunk])
+    yield from ()
 
 
 def reporting(work: Iterator[Shipped]) -> Iterator[Shipped]:
@@ -215,7 +225,9 @@ def _scan(spec: dict[str, Any]) -> Iterator[Shipped]:
     wanted = list(dict.fromkeys(o for operator, read in reads for o in operator.reads[read].scanned))
     pieces: list[pa.Table] = []
     read = shipped = 0
-    for number, (path, groups) in enumerate(spec["pieces"]):
+    for number, (path, groups, whole) in enumerate(spec["pieces"]):
+        if whole is not None:
+            check_chunk(Path(task.root), path, *whole)
         piece = _as_stream(read_piece(task.root, path, groups, [o.sql for o in wanted]), wanted)
         read += piece.nbytes
         pieces.append(piece)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import os
 import time
 import uuid
 from collections import defaultdict, deque
@@ -25,7 +24,8 @@ import pyarrow.parquet as pq
 
 from headrace.catalog import faults
 from headrace.catalog.catalog import Catalog
-from headrace.catalog.queries import QueryEntry, QueryState
+from headrace.catalog.checksums import amiss, written
+from headrace.catalog.queries import QueryEntry
 from headrace.catalog.warehouse import Warehouse, record_name
 from headrace.engine.handover import clear_handover
 from headrace.engine.logview import LogIndex
@@ -152,6 +152,8 @@ class Upkeep:
         self._garbage.extend((now, path) for path in before.files() if path not in kept)
 
     def _slow(self, commit: Commit) -> None:
+        # a rebuild may go back to any commit that is kept, and needs the queries of the epochs after it
+        self._catalog.archive(commit.epoch - self._options.keep_commits, commit.rows, commit.ended)
         self._forget_queries(commit)
         self._catalog.checkpoint()
         self._sealer.pack(commit.epoch - self._options.keep_commits, self._options.pack)
@@ -240,13 +242,19 @@ class Upkeep:
         """Dropped queries of which nothing is left to see, neither rows nor log, are no longer listed."""
         if self._options.retention_us is None:
             return
-        for entry in self._catalog.entries():
-            last = entry.last_epoch
-            if entry.state is not QueryState.DROPPED or last is None or last > commit.epoch:
-                continue
-            outlived = last <= commit.expired or last < self._sealer.first
-            if outlived and not any(may_hold(file, entry) for file in commit.results):
-                self._catalog.forget(entry.query.id)
+        oldest = max(commit.expired, self._sealer.first - 1)
+        gone = [
+            id_
+            for id_, first, last in self._catalog.archived_lifetimes()
+            if last <= oldest
+            and not any(
+                file.min_query <= id_ <= file.max_query
+                and file.last_epoch >= first
+                and file.first_epoch < last
+                for file in commit.results
+            )
+        ]
+        self._catalog.forget(gone)
 
     # result files
 
@@ -310,8 +318,8 @@ def add_lost(lost: Iterable[tuple[int, int]], epoch: int, end_us: int) -> tuple[
 
 def read_result(root: Path, file: ResultFile) -> pa.Table:
     """The rows of a result file; OSError or ArrowException when it is missing or damaged."""
-    if os.path.getsize(root / file.path) != file.bytes:
-        raise OSError(f"{file.path} has another length")
+    if found := amiss(root / file.path, file.bytes, file.checksum):
+        raise OSError(f"{file.path} is {found}")
     return pq.read_table(root / file.path, memory_map=True)
 
 
@@ -328,11 +336,12 @@ def merge_results(root: Path, path: str, files: list[ResultFile], tables: list[p
         table = table.take(pc.sort_indices(table, [("query", "ascending")]))
     write_results(table, root / path)
     ends = [f.max_us for f in files]
+    size, crc = written(root / path)
     return ResultFile(
         signature=files[0].signature,
         path=path,
         rows=table.num_rows,
-        bytes=os.path.getsize(root / path),
+        bytes=size,
         first_epoch=min(f.first_epoch for f in files),
         last_epoch=max(f.last_epoch for f in files),
         min_query=min(f.min_query for f in files),
@@ -340,6 +349,7 @@ def merge_results(root: Path, path: str, files: list[ResultFile], tables: list[p
         max_us=None if any(e is None for e in ends) else max(e for e in ends if e is not None),
         level=files[0].level + 1,
         written_at=max(f.written_at for f in files),
+        checksum=crc,
     )
 
 

@@ -123,9 +123,17 @@ class FolderBooks:
                 if self._warehouse.held:
                     self._warehouse.delete_record(self._base, number)
             elif number >= self._next:
+                self._need(number == self._next)
                 self._add(self._warehouse.read_record(self._base, number, kind="taken"))
+        last = self._arrivals.batch(self._stream.name)
+        self._need(last is None or last.source != IDENTITY or last.number < self._next)
         if self._warehouse.held:  # somebody may have died between taking a mended file and saying so
             self.aside.discard(self._taken)
+
+    def _need(self, there: bool) -> None:
+        """Refuse to go on without the record of a batch that has arrived: its files would be taken twice."""
+        if self._warehouse.held and not there:
+            raise self._warehouse.missing(self._base, self._next)
 
     def _add(self, record: Taken) -> None:
         stamps = record.stamps or (UNKNOWN,) * len(record.files)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headrace.catalog.checksums import amiss, written
 from headrace.catalog.private import make_directory, open_new
 from headrace.catalog.warehouse import Warehouse, sync_directory
 from headrace.model.epoch import NEVER_US, Chunk
@@ -60,7 +61,7 @@ def write_chunk(root: str | Path, directory: str, table: pa.Table, event_time: s
             )
             file.flush()
             os.fsync(file.fileno())
-            size = file.tell()
+        size, crc = written(temporary)
         os.replace(temporary, final)
         sync_directory(final.parent)
     except OSError as error:
@@ -70,7 +71,7 @@ def write_chunk(root: str | Path, directory: str, table: pa.Table, event_time: s
         temporary.unlink(missing_ok=True)
         raise
     low, high, nulls = _bounds(table.column(event_time))
-    return Chunk(relative, table.num_rows, size, low, high, null_times=nulls)
+    return Chunk(relative, table.num_rows, size, low, high, null_times=nulls, checksum=crc)
 
 
 def cut(table: pa.Table, max_rows: int = DEFAULT_MAX_CHUNK_ROWS) -> Iterator[pa.Table]:
@@ -112,19 +113,22 @@ def describe_chunk(path: str | Path, stream: Stream) -> Chunk:
             bounds = _bounds(file.read(columns=[stream.event_time]).column(0))
         low, high, nulls = bounds
         absolute = os.path.abspath(path)
-        size = os.path.getsize(absolute)
-        return Chunk(absolute, file.metadata.num_rows, size, low, high, null_times=nulls)
+        try:
+            size, crc = written(Path(absolute))
+        except OSError as error:
+            raise LogError("CHUNK_UNREADABLE", f"{path} cannot be read", detail=str(error)) from error
+        return Chunk(absolute, file.metadata.num_rows, size, low, high, null_times=nulls, checksum=crc)
 
 
 def open_chunk(warehouse: Warehouse, chunk: Chunk) -> pq.ParquetFile:
     """The chunk's file, to be closed by the caller; LogError naming it when missing, torn or changed."""
     path = warehouse.path(chunk.path)
     file = open_parquet(path)
-    if os.path.getsize(path) != chunk.bytes or file.metadata.num_rows != chunk.rows:
+    if found := amiss(path, chunk.bytes, chunk.checksum):
         file.close()
         raise LogError(
             "CHUNK_CHANGED",
-            f"{path} is not the file that was sealed: it has changed since",
+            f"{path} is not the file that was sealed: it is {found}",
             hint="restore it; a file that was adopted must not be changed or replaced",
         )
     return file

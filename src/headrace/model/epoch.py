@@ -20,6 +20,7 @@ class Chunk:
 
     `min_us` and `max_us` bound the event times that are not NULL; both None when there are none. `null_times` counts
     the tuples without event time, and `corrupt` the records that Spark could not read as the stream's columns.
+    `checksum` is the CRC-32 of the file, None when it was written before there were checksums.
     """
 
     path: str
@@ -29,6 +30,7 @@ class Chunk:
     max_us: int | None
     null_times: int = 0
     corrupt: int = 0
+    checksum: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
