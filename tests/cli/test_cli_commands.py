@@ -33,6 +33,16 @@ def test_every_command_explains_itself(command):
     assert "Usage: " in result.output
 
 
+def test_unknown_commands_and_options_are_refused_with_the_list(run, session):
+    result = CliRunner().invoke(cli, ["quries"])
+    assert result.exit_code == 2
+    assert all(name in result.stderr for name in COMMANDS)
+    result = run("sql", "--zzz")
+    assert result.exit_code == 2
+    assert all(name in result.stderr for name in ("--warehouse", "--execute", "--format", "--max-rows"))
+    assert session.opened == 0
+
+
 def test_bench_refuses_what_it_does_not_know(run):
     for arguments, words in (
         (("bench", "--systems", "headrace,sparc"), "sparc is not one of headrace, spark"),

@@ -48,6 +48,13 @@ class Commands(click.Group):
         assert isinstance(found, click.Command)
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS:
+            ctx.fail(f"there is no command {args[0]}; the commands are {', '.join(COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
@@ -66,6 +73,13 @@ class Commands(click.Group):
         except BrokenPipeError:
             _discard_output()
             ctx.exit(NO_READER)
+        except click.NoSuchOption as error:
+            if error.possibilities:
+                raise
+            listed = ", ".join(_options(error.ctx))
+            raise click.UsageError(
+                f"there is no option {error.option_name}; the options are {listed}", error.ctx
+            ) from None
         except (click.ClickException, click.exceptions.Exit):
             raise
         except Exception as error:
@@ -74,6 +88,13 @@ class Commands(click.Group):
             console.print_unexpected(error)
             ctx.exit(ERROR)
         return result
+
+
+def _options(ctx: click.Context | None) -> list[str]:
+    """The long names of a command's options."""
+    parameters = [] if ctx is None else ctx.command.get_params(ctx)
+    names = [name for parameter in parameters for name in parameter.opts if name.startswith("--")]
+    return [name for name in names if name != "--help"]
 
 
 def _discard_output() -> None:

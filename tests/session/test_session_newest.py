@@ -1,0 +1,63 @@
+"""The rows of each epoch, asked for one after the other, are all rows of a query, each once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+QUERIES = {
+    "windows": "SELECT k, COUNT(*) AS n FROM a [RANGE 10 SECONDS SLIDE 5 SECONDS] GROUP BY k",
+    "having": "SELECT k, SUM(v) AS s FROM a [RANGE 5 SECONDS] GROUP BY k HAVING SUM(v) > 20",
+    "tuples": "SELECT k, v, ts FROM a WHERE v > 3",
+    "sessions": "SELECT k, COUNT(*) AS n FROM a [SESSION GAP 2 SECONDS] GROUP BY k",
+    "fallback": "SELECT COUNT(DISTINCT v) AS n FROM a GROUP BY window(ts, '5 seconds')",
+    "joined": "SELECT x.v, y.v AS w FROM a [RANGE 5 SECONDS] AS x, b [RANGE 5 SECONDS] AS y "
+    "WHERE x.k = y.k AND x.v > 6",
+    "join_groups": "SELECT x.k, COUNT(*) AS n FROM a [RANGE 5 SECONDS] AS x, b [RANGE 5 SECONDS] AS y "
+    "WHERE x.k = y.k GROUP BY x.k",
+}
+
+
+def tuples(seconds: Iterable[int]) -> list[dict[str, Any]]:
+    return [{"k": s % 3, "v": s % 10, "ts": NOON + timedelta(seconds=s)} for s in seconds]
+
+
+def counted(table: Any) -> Counter[Any]:
+    return Counter(tuple(row.values()) for row in table.to_pylist())
+
+
+def test_epoch_by_epoch_they_are_all_rows(open_session: Callable[..., Any]) -> None:
+    session = open_session()
+    for name in ("a", "b"):
+        session.create_stream(name, "k BIGINT, v BIGINT, ts TIMESTAMP", event_time="ts", watermark="1 second")
+    handles = {name: session.create_query(text, name=name) for name, text in QUERIES.items()}
+    seen: dict[str, Counter[Any]] = {name: Counter() for name in QUERIES}
+    after: dict[str, int | None] = dict.fromkeys(QUERIES, -1)
+    for step in range(4):
+        seconds = [s for s in range(12 * step, 12 * step + 12) if s % 7]
+        session.append("a", tuples(seconds))
+        session.append("b", tuples(seconds[::2]))
+        if step == 3:
+            session.close_stream("a")
+            session.close_stream("b")
+        session.run_available()
+        for name, handle in handles.items():
+            found = handle.newest(10_000, after[name])
+            seen[name] += counted(found.rows)
+            after[name] = found.epoch
+            assert handle.newest(10_000, found.epoch).rows.num_rows == 0
+    for name, handle in handles.items():
+        everything = session.execute(f"SELECT * FROM {name}")
+        assert counted(everything) == seen[name], name
+        assert sum(seen[name].values()) > 4, name
+        newest = handle.newest(2)
+        assert newest.rows.num_rows == 2 and newest.rows.schema.names == everything.schema.names
+        assert handle.newest(10_000).rows.num_rows == everything.num_rows
