@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -234,6 +235,13 @@ def test_a_value_that_does_not_fit_surfaces(spark: Any, log: Opened, landing: Pa
     error = ingest.health()
     assert error is not None
     assert error.code == "APPEND_VALUE"
+    ingest.start(0.1)
+    for _ in range(3):  # it fails and is started again, and is not said to be well in between
+        while ingest.running:
+            time.sleep(0.01)
+        with pytest.raises(LogError, match="APPEND_VALUE"):
+            ingest.tick()
+    ingest.stop()
     assert log.arrivals.pending() == ()
 
 

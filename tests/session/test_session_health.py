@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 import warnings
 from collections.abc import Callable
@@ -110,7 +111,8 @@ def test_a_bad_file_is_set_aside_and_told_everywhere(open_session: Open, tmp_pat
     hr = open_session()
     hr.create_stream("s", SCHEMA, event_time="ts", source=sources.files(folder))
     query = hr.create_query("SELECT id FROM s", name="q")
-    fed = hr.create_stream("fed", SCHEMA, event_time="ts") or hr.create_query("SELECT id FROM fed", name="f")
+    hr.create_stream("fed", SCHEMA, event_time="ts")
+    fed = hr.create_query("SELECT id FROM fed", name="f")
     with pytest.warns(HeadraceWarning, match=r"1 file set aside that could not be read: .*readme\.txt"):
         hr.run_available()
     with pytest.warns(HeadraceWarning, match=r"rows of query `q` may be missing.*readme\.txt"):
@@ -212,8 +214,6 @@ def test_trouble_in_the_background_stops_nobody_else(open_session: Open, tmp_pat
     (folder / "half.parquet").write_bytes(whole[:200])
     (folder / "readme.txt").write_text("an old note")
     stale = time.time() - 3600
-    import os
-
     os.utime(folder / "readme.txt", (stale, stale))
     put(other, "b.parquet", 1, 1)
     eventually(lambda: rows(fellow) == [(0,), (1,)])
@@ -240,7 +240,6 @@ def test_trouble_in_the_background_stops_nobody_else(open_session: Open, tmp_pat
 
     with faults.hooked(no_space):
         hr.metrics()
-        hr.append  # noqa: B018
         put(other, "d.parquet", 3, 1)
         eventually(lambda: "No space left" in str(hr.health()))
         hr.create_query("SELECT id FROM o WHERE id > 2", name="late")

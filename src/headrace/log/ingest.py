@@ -85,6 +85,7 @@ class Ingest:
         self._passing: StreamingQuery | None = None
         self._period, self._started = "1 second", False
         self._error: HeadraceError | None = None
+        self._met: HeadraceError | None = None
         self._lock, self._taking = threading.Lock(), threading.Lock()
         self._ending = False
         self.aside = AsideList(warehouse, stream)
@@ -144,7 +145,7 @@ class Ingest:
 
     def stop(self) -> None:
         """Stop reading; what was read stays. Harmless when it is not running."""
-        self._started = False
+        self._started, self._met = False, None
         passing = self._passing
         if passing is not None:
             self._end(passing)
@@ -182,13 +183,17 @@ class Ingest:
         return self._error
 
     def tick(self) -> None:
-        """Raise why the ingest stopped by itself, if it did; asked again after that, it starts again."""
+        """Raise why the ingest stopped by itself, if it did, and start it again; it is well when it has made progress."""
         if not self._started:
             return
-        if self._error is not None or self._query is None:
+        trouble = self.health()
+        if trouble is not None or self._query is None:
+            self._met = trouble or self._met
             self.start(self._period)
-        if (trouble := self.health()) is not None:
-            raise trouble
+        if self._met is not None:
+            if self._query is None or self._query.lastProgress is None:
+                raise self._met
+            self._met = None
 
     def _failure(self, error: Any) -> HeadraceError:
         return self._error or spark_error(error, f"the source of stream `{self._stream.name}` failed")
