@@ -183,7 +183,7 @@ class Ingest:
         return self._error
 
     def tick(self) -> None:
-        """Raise why the ingest stopped by itself, if it did, and start it again; it is well when it has made progress."""
+        """Raise why the ingest stopped by itself, if it did, and start it again; progress shows that it is well."""
         if not self._started:
             return
         trouble = self.health()
