@@ -23,7 +23,7 @@ from headrace.engine.recovery import check_cursor, last_commit, last_whole_commi
 from headrace.engine.spark import (
     active,
 )
-from headrace.engine.upkeep import may_hold
+from headrace.engine.upkeep import files_of
 from headrace.engine.workers import equip_workers
 from headrace.guard import guarding
 from headrace.handles import QueryHandle
@@ -387,7 +387,7 @@ class Session:
                 self._warehouse.root,
                 streams,
                 entry,
-                [file for file in commit.results if may_hold(file, entry)],
+                files_of(commit.results, entry),
                 self._sealer,
                 self._group.index,
                 commit.epoch,

@@ -27,7 +27,7 @@ from headrace.engine.logview import LogIndex
 from headrace.engine.rebuild import rebuild_commit
 from headrace.engine.records import COMMITS, Commit, Metrics, ResultFile
 from headrace.engine.spark import is_gone, jobs_of
-from headrace.engine.upkeep import Upkeep, UpkeepOptions, may_hold
+from headrace.engine.upkeep import Upkeep, UpkeepOptions, files_of
 from headrace.log.seal import Sealer
 from headrace.model.epoch import NEVER_US, Epoch
 from headrace.model.errors import EngineError, HeadraceError, StorageError
@@ -92,7 +92,7 @@ class Delivered:
 
     def results(self, entry: QueryEntry) -> list[ResultFile]:
         """The files that may hold rows of a query."""
-        return [file for file in self.commit.results if may_hold(file, entry)]
+        return files_of(self.commit.results, entry)
 
     def whole_after(self, entry: QueryEntry) -> int | None:
         """The end of the last window of a query whose groups may be made of a part of their rows; None for most."""

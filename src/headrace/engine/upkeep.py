@@ -353,14 +353,18 @@ def merge_results(root: Path, path: str, files: list[ResultFile], tables: list[p
     )
 
 
-def may_hold(file: ResultFile, entry: QueryEntry) -> bool:
-    """Whether a result file may hold rows of a query."""
+def files_of(files: Iterable[ResultFile], entry: QueryEntry) -> list[ResultFile]:
+    """The files that may hold rows of a query."""
+    signature = query_signature(entry.query)
+    return [file for file in files if file.signature == signature and _covers(file, entry)]
+
+
+def _covers(file: ResultFile, entry: QueryEntry) -> bool:
+    """Whether the query is between those of a file, and lived when its rows were made."""
     first, last = entry.first_epoch, entry.last_epoch
     if first is None or file.last_epoch < first or (last is not None and file.first_epoch >= last):
         return False
-    return file.min_query <= entry.query.id <= file.max_query and file.signature == query_signature(
-        entry.query
-    )
+    return file.min_query <= entry.query.id <= file.max_query
 
 
 def plan_path(version: str) -> str:

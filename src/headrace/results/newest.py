@@ -13,7 +13,7 @@ from headrace.catalog.queries import QueryEntry
 from headrace.engine.files import check_results
 from headrace.engine.group import Delivered
 from headrace.engine.records import ResultFile
-from headrace.engine.upkeep import may_hold
+from headrace.engine.upkeep import files_of
 from headrace.log.seal import Sealer
 from headrace.model.query import Aggregation, Join, Stream
 from headrace.results.view import query_frame, readable
@@ -46,7 +46,7 @@ def newest_rows(
     the rows after an epoch are told by its watermark and its number, and few files hold them.
     """
     commit, first = delivered.commit, entry.first_epoch or 0
-    files = [file for file in commit.results if may_hold(file, entry)]
+    files = files_of(commit.results, entry)
     rows: pa.Table | None = None
     for epoch in looks_back(entry, commit.epoch) if after is None else (min(after, commit.epoch),):
         found, since = files_after(entry, files, epoch), delivered.whole_after(entry)
