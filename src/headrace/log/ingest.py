@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from headrace.catalog import faults
+from headrace.catalog.private import make_directory
 from headrace.catalog.warehouse import Warehouse
 from headrace.log.append import arrive, discard
 from headrace.log.arrivals import Arrivals, Batch
@@ -200,7 +201,7 @@ class Ingest:
 
     def _start(self, trigger: dict[str, Any]) -> StreamingQuery:
         self._error, self._ending = None, False
-        self._checkpoint.mkdir(parents=True, exist_ok=True)
+        make_directory(self._checkpoint)
         try:
             source = self._source
             if isinstance(source, FileSource) and self._adopting:
