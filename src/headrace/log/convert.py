@@ -8,10 +8,10 @@ declared FLOAT is allowed, because the declaration asks for it. Timestamps witho
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -35,7 +35,7 @@ def to_table(data: Any, stream: Stream) -> pa.Table:
             columns = _named([(name, data.column(i)) for i, name in enumerate(data.column_names)], stream)
         case pa.RecordBatch():
             return to_table(pa.Table.from_batches([data]), stream)
-        case pd.DataFrame():
+        case _ if _is_pandas(data, "DataFrame"):
             columns = _named([(str(name), data.iloc[:, i]) for i, name in enumerate(data.columns)], stream)
         case list() | tuple():
             columns = _columns_of_dicts(data, stream)
@@ -107,10 +107,16 @@ def _whole(array: pa.ChunkedArray, declared: SqlType) -> pa.ChunkedArray:
     return array
 
 
+def _is_pandas(value: Any, kind: str) -> bool:
+    """Whether `value` is of a class of pandas, which takes a moment to load: who has one has loaded it."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(value, getattr(pandas, kind))
+
+
 def _as_arrow(values: Any) -> pa.ChunkedArray:
     if isinstance(values, pa.ChunkedArray):
         return values
-    if isinstance(values, pd.Series):
+    if _is_pandas(values, "Series"):
         found = pa.array(values, from_pandas=True)
     elif int in (kinds := set(map(type, values))) and kinds & _MOMENTS:
         raise TypeError("numbers among moments")  # which Arrow would take for microseconds
