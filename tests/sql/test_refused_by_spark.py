@@ -65,6 +65,16 @@ def test_spark_s_own_marks_find_what_no_list_names(spark: Any) -> None:
         assert expression.split("(")[0] in caught.value.message.lower()
 
 
+def test_window_time_beside_its_group_is_refused_as_spark_does(spark: Any, cache: ShapeCache) -> None:
+    for text in (
+        "SELECT window_time(window) AS t, COUNT(*) AS n FROM purchases GROUP BY window(ts, '1 hour')",
+        "SELECT COUNT(*) AS n FROM purchases GROUP BY window(ts, '1 hour') HAVING window_time(window) > ts",
+    ):
+        with pytest.raises(SqlError, match="window_time") as caught:
+            parse_query(text, STREAMS, cache)
+        assert "FROM (SELECT window(...) AS w" in (caught.value.hint or "")
+
+
 def test_no_result_holds_variants_or_twin_fields(spark: Any, cache: ShapeCache) -> None:
     for expression, word in (
         ("parse_json(country)", "variant"),

@@ -205,6 +205,15 @@ def hidden_window(found: SqlError) -> SqlError:
     )
 
 
+def window_time_beside_group(found: SqlError) -> SqlError:
+    return SqlError(
+        found.code,
+        "Spark takes window_time() of a window that is grouped by in an outer SELECT only",
+        hint="write SELECT window_time(w), ... FROM (SELECT window(...) AS w, ... GROUP BY ...)",
+        detail=found.detail,
+    )
+
+
 def not_event_time(function: str, argument: str, event_time: str) -> SqlError:
     return SqlError(
         "NOT_EVENT_TIME",

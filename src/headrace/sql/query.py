@@ -227,6 +227,8 @@ class _Build:
         except SqlError as error:
             if flat.window_places > 1 and "MISSING_AGGREGATION" in (error.detail or ""):
                 raise errors.hidden_window(error) from None
+            if "window_time" in error.message and error.code == "ANALYSIS":
+                raise errors.window_time_beside_group(error) from None
             raise
         if len(columns) != len(flat.items):
             raise errors.unsupported(
