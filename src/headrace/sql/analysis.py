@@ -40,7 +40,7 @@ def check_types(columns: tuple[Column, ...]) -> tuple[Column, ...]:
             )
         if column.type.twin_field is not None:
             raise errors.unsupported(
-                f"the column {column.name} has a struct with two fields `{column.type.twin_field}`: no file can hold it",
+                f"the column {column.name} has a struct with two fields `{column.type.twin_field}`: no file holds it",
                 hint="give its fields different names, such as transform(a, x -> named_struct('l', x, 'r', x)) "
                 "for arrays_zip(a, a)",
             )
