@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_fakes import FakeSession
 from click.testing import CliRunner, Result
 
+from cli_fakes import FakeSession
 from headrace.catalog.warehouse import Warehouse
 from headrace.cli.main import cli
 
