@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from headrace.catalog.catalog import Catalog
 from headrace.engine.errors import spark_gone
@@ -26,6 +26,7 @@ from headrace.model.query import Stream
 from headrace.planner.joins import is_joined
 from headrace.progress import progress_of
 from headrace.retries import Retry
+from headrace.showing import show_seconds, show_time
 
 T = TypeVar("T")
 
@@ -39,6 +40,25 @@ class EpochInfo:
     newest_end_us: int | None
     changes: int
     cost: Metrics
+
+    HEADERS: ClassVar = (
+        "epoch",
+        "committed",
+        "took",
+        "tuples",
+        "late",
+        "rows",
+        "queries",
+        "changes",
+        "newest end",
+    )
+
+    def cells(self) -> tuple[Any, ...]:
+        """Its line of a table, under HEADERS; times are in UTC."""
+        committed, cost = show_time(int(self.committed_at) * 1_000_000), self.cost
+        end = None if self.newest_end_us is None else show_time(self.newest_end_us)
+        counts = (cost.input_rows, cost.late_rows, cost.result_rows, cost.active_queries, self.changes)
+        return (self.epoch, committed, show_seconds(cost.seconds), *counts, end)
 
 
 @dataclass(slots=True)

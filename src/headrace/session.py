@@ -56,7 +56,7 @@ from headrace.results.direct import direct_frame
 from headrace.results.newest import Newest, newest_rows
 from headrace.results.view import query_frame
 from headrace.running import EpochInfo, Running, Totals, session_closed
-from headrace.showing import Text
+from headrace.showing import Listing, Text
 from headrace.sparks import SparkSessions
 from headrace.statements import execute
 
@@ -329,7 +329,7 @@ class Session:
 
     def recent_epochs(self) -> list[EpochInfo]:
         """What each of the last 1,000 epochs since opening cost and delivered, oldest first."""
-        return list(self._running.totals.recent) if self._running else []
+        return Listing(self._running.totals.recent if self._running else ())
 
     # looking
 
