@@ -11,7 +11,7 @@ from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.engine.errors import spark_reason
 from headrace.guard import guarding
 from headrace.infos import QueryMetrics
-from headrace.looking import explain_entry, sharing_in, status_in, why_empty_entry
+from headrace.looking import audit_in, explain_entry, newest_in, sharing_in, status_in, why_empty_entry
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.types import Column
 from headrace.notes import NOTE
@@ -66,7 +66,7 @@ class QueryHandle:
         return sharing_in(self._session, self._entry())
 
     def status(self) -> QueryStatus:
-        """How it does, and why it has no rows when it has none. Cheap: reads no rows."""
+        """How it does, and why it has no rows when it has none. Rows of joins and of HAVING are counted for it."""
         return status_in(self._session, self._entry())
 
     def results(self) -> DataFrame:
@@ -111,7 +111,7 @@ class QueryHandle:
         Rows of one epoch come in no order. The answer says which epoch to go on after.
         """
         try:
-            return self._session._newest(self._entry(), limit, after)
+            return newest_in(self._session, self._entry(), limit, after)
         except HeadraceError:
             raise
         except Exception as error:
@@ -138,4 +138,4 @@ class QueryHandle:
 
     def audit(self) -> AuditReport:
         """Compare what was delivered with plain Spark over the same tuples."""
-        return self._session._audit(self._entry())
+        return audit_in(self._session, self._entry())

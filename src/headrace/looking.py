@@ -1,4 +1,4 @@
-"""Looking at a session from outside: EXPLAIN, status and the reason why a result is empty."""
+"""Looking at a session from outside: SELECT, EXPLAIN, status, audit, and the reason why a result is empty."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from pyspark.sql import DataFrame
 
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.spark import active
+from headrace.engine.upkeep import files_of
 from headrace.explaining import PENDING, cost_lines, query_head, query_lines
 from headrace.facts import FactFinder
 from headrace.model.query import Fallback, Query, QueryId
 from headrace.planner.explain import explain_plan, explain_query
 from headrace.planner.summary import summarize_plan, summarize_query
 from headrace.recent import recent_tuples
+from headrace.results.audit import AuditReport, audit_query
+from headrace.results.newest import Newest, newest_rows
 from headrace.selecting import analyse, opened_tables, read_select
 from headrace.sharing import Sharing, sharing_of
 from headrace.showing import Text, count
@@ -124,3 +127,35 @@ def _stream_note(session: Session, name: str) -> str:
         return f"stream {stream.name} has no tuples in the log"
     which = "" if recent.whole else "newest "
     return f"stream {stream.name}: none of its {recent.rows:,} {which}tuples fits this SELECT"
+
+
+def newest_in(session: Session, entry: QueryEntry, limit: int, after: int | None) -> Newest:
+    """The newest rows of a query, for those who watch it."""
+    session._check_open()
+    streams = {str(stream.name): stream for stream in session._streams_of(entry)}
+    reader, root = session._reader, session._warehouse.root
+    with active(reader):
+        return newest_rows(reader, root, streams, entry, session._group, session._sealer, limit, after)
+
+
+def audit_in(session: Session, entry: QueryEntry) -> AuditReport:
+    """What a query delivered beside what plain Spark gives for the same tuples."""
+    session._check_open()
+    streams = session._streams_of(entry)
+    # the background run may commit meanwhile: judge by one commit, and by what is known of the query after it
+    commit = session._group.commit
+    entry = session._catalog.entry_of(entry.query.id)
+    with session._sparks.lock, active(session._auditor):
+        report = audit_query(
+            session._auditor,
+            session._warehouse.root,
+            streams,
+            entry,
+            files_of(commit.results, entry),
+            session._sealer,
+            session._group.index,
+            commit.epoch,
+            commit.expired,
+            session._group.whole_after(entry),
+        )
+    return replace(report, inputs=session._checkup.sources(entry.query.plan.streams))

@@ -1,4 +1,4 @@
-"""Portraits: how sessions, queries and results look in a prompt and in a notebook. Cheap: none runs a Spark job."""
+"""Portraits: how sessions, queries and results look in a prompt and in a notebook. None reads rows to show them."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,6 @@ from headrace.engine.recovery import check_cursor, last_commit, last_whole_commi
 from headrace.engine.spark import (
     active,
 )
-from headrace.engine.upkeep import files_of
 from headrace.engine.workers import equip_workers
 from headrace.guard import guarding
 from headrace.handles import QueryHandle
@@ -50,10 +48,8 @@ from headrace.model.query import QueryPlan, Stream
 from headrace.options import Duration, Options
 from headrace.planner.shared import Member, plan_group
 from headrace.portrait import session_html, session_text
-from headrace.results.audit import AuditReport, audit_query
 from headrace.results.counting import RowCounts
 from headrace.results.direct import direct_frame
-from headrace.results.newest import Newest, newest_rows
 from headrace.results.view import query_frame
 from headrace.running import EpochInfo, Running, Totals, session_closed
 from headrace.showing import Listing, Text
@@ -358,13 +354,6 @@ class Session:
                 after_us=after_us,
             )
 
-    def _newest(self, entry: QueryEntry, limit: int, after: int | None) -> Newest:
-        self._check_open()
-        streams = {str(s.name): s for s in self._streams_of(entry)}
-        root = self._warehouse.root
-        with active(self._reader):
-            return newest_rows(self._reader, root, streams, entry, self._group, self._sealer, limit, after)
-
     def _direct(self, entry: QueryEntry) -> pd.DataFrame | None:
         """All rows of a query without a Spark job; None when Spark has to finish them."""
         self._check_open()
@@ -374,27 +363,6 @@ class Session:
         if found is not None:
             self._checkup.warn_reader(entry.query.name, entry.query.plan.streams)
         return found
-
-    def _audit(self, entry: QueryEntry) -> AuditReport:
-        self._check_open()
-        streams = self._streams_of(entry)
-        # the background run may commit meanwhile: judge by one commit, and by what is known of the query after it
-        commit = self._group.commit
-        entry = self._catalog.entry_of(entry.query.id)
-        with self._sparks.lock, active(self._auditor):
-            report = audit_query(
-                self._auditor,
-                self._warehouse.root,
-                streams,
-                entry,
-                files_of(commit.results, entry),
-                self._sealer,
-                self._group.index,
-                commit.epoch,
-                commit.expired,
-                self._group.whole_after(entry),
-            )
-        return replace(report, inputs=self._checkup.sources(entry.query.plan.streams))
 
     # closing
 
