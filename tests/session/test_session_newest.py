@@ -14,14 +14,14 @@ pytestmark = pytest.mark.spark
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 QUERIES = {
-    "windows": "SELECT k, COUNT(*) AS n FROM a [RANGE 10 SECONDS SLIDE 5 SECONDS] GROUP BY k",
-    "having": "SELECT k, SUM(v) AS s FROM a [RANGE 5 SECONDS] GROUP BY k HAVING SUM(v) > 20",
-    "tuples": "SELECT k, v, ts FROM a WHERE v > 3",
-    "sessions": "SELECT k, COUNT(*) AS n FROM a [SESSION GAP 2 SECONDS] GROUP BY k",
-    "fallback": "SELECT COUNT(DISTINCT v) AS n FROM a GROUP BY window(ts, '5 seconds')",
-    "joined": "SELECT x.v, y.v AS w FROM a [RANGE 5 SECONDS] AS x, b [RANGE 5 SECONDS] AS y "
+    "q_windows": "SELECT k, COUNT(*) AS n FROM a [RANGE 10 SECONDS SLIDE 5 SECONDS] GROUP BY k",
+    "q_having": "SELECT k, SUM(v) AS s FROM a [RANGE 5 SECONDS] GROUP BY k HAVING SUM(v) > 5",
+    "q_tuples": "SELECT k, v, ts FROM a WHERE v > 3",
+    "q_sessions": "SELECT k, COUNT(*) AS n FROM a [SESSION GAP 2 SECONDS] GROUP BY k",
+    "q_fallback": "SELECT COUNT(DISTINCT v) AS n FROM a GROUP BY window(ts, '5 seconds')",
+    "q_joined": "SELECT x.v, y.v AS w FROM a [RANGE 5 SECONDS] AS x, b [RANGE 5 SECONDS] AS y "
     "WHERE x.k = y.k AND x.v > 6",
-    "join_groups": "SELECT x.k, COUNT(*) AS n FROM a [RANGE 5 SECONDS] AS x, b [RANGE 5 SECONDS] AS y "
+    "q_join_groups": "SELECT x.k, COUNT(*) AS n FROM a [RANGE 5 SECONDS] AS x, b [RANGE 5 SECONDS] AS y "
     "WHERE x.k = y.k GROUP BY x.k",
 }
 
