@@ -38,8 +38,6 @@ _WINDOW, _SESSION = "`window`", "`session_window`"
 _BEFORE_STAR = frozenset((TokenType.SELECT, TokenType.DISTINCT, TokenType.ALL, TokenType.COMMA))
 _STAR_OPERANDS = _BEFORE_STAR | {TokenType.DOT, TokenType.L_PAREN}
 _TAIL = frozenset((TokenType.GROUP_BY, TokenType.HAVING))
-_OPENING = frozenset((TokenType.L_PAREN, TokenType.L_BRACKET))
-_CLOSING = frozenset((TokenType.R_PAREN, TokenType.R_BRACKET))
 
 
 def original_log(
