@@ -22,7 +22,7 @@ from headrace.results.newest import Newest, newest_rows
 from headrace.selecting import analyse, opened_tables, read_select
 from headrace.sharing import Sharing, sharing_of
 from headrace.showing import Text, count
-from headrace.status import QueryStatus, describe_window, status_of, why_empty
+from headrace.status import QueryFacts, QueryStatus, describe_window, status_of, why_empty
 
 if TYPE_CHECKING:
     from headrace.session import Session
@@ -43,7 +43,7 @@ def explain_entry(session: Session, entry: QueryEntry, *, verbose: bool) -> Text
     plan = session._current_plan()
     if verbose:
         return Text(explain_query(entry.query, plan))
-    facts = fact_finder(session).query(entry)
+    facts = facts_in(session, entry)
     delays = {str(stream.name): stream.watermark_us for stream in session._streams_of(entry)}
     lines = query_lines(facts, sharing_in(session, entry), session._group.commit, delays)
     return Text(summarize_query(entry.query, plan, query_head(facts), lines))
@@ -89,9 +89,14 @@ def _tables(session: Session, names: Iterable[str]) -> Iterator[tuple[str, DataF
             yield name, recent.frame(session._reader, session._warehouse.root)
 
 
-def status_in(session: Session, entry: QueryEntry) -> QueryStatus:
+def facts_in(session: Session, entry: QueryEntry) -> QueryFacts:
+    """What is known of a query; its rows are those that a reader gets."""
     rows = session._counts.of([entry])[int(entry.query.id)]
-    return status_of(replace(fact_finder(session).query(entry), rows=rows))
+    return replace(fact_finder(session).query(entry), rows=rows)
+
+
+def status_in(session: Session, entry: QueryEntry) -> QueryStatus:
+    return status_of(facts_in(session, entry))
 
 
 def why_empty_entry(session: Session, entry: QueryEntry) -> str:
