@@ -42,6 +42,8 @@ class Report:
     actual_rows: int = 2
     error: str | None = None
     inputs: Any = ()
+    note: str | None = None
+    verbatim: bool = True
 
 
 @dataclass

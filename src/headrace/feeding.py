@@ -27,10 +27,9 @@ class Feed:
         try:
             act()
         except Exception as error:
-            self.retry.failed(error)
-        else:
-            self.retry.passed()
-        return self.retry.error
+            return self.retry.failed(error)
+        self.retry.passed()
+        return None
 
 
 class Feeds:

@@ -150,7 +150,7 @@ def audit_in(session: Session, entry: QueryEntry) -> AuditReport:
     # the background run may commit meanwhile: judge by one commit, and by what is known of the query after it
     commit = session._group.commit
     entry = session._catalog.entry_of(entry.query.id)
-    with session._sparks.lock, active(session._auditor):
+    with session._sparks.auditing, active(session._auditor):
         report = audit_query(
             session._auditor,
             session._warehouse.root,

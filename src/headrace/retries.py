@@ -28,13 +28,14 @@ class Retry:
         # a clock that was set back must not hold anybody up
         return self.error is None or not now < self.retry_at <= now + LONGEST_SECONDS
 
-    def failed(self, error: Exception) -> None:
-        """It did not work; the next try is later than the last was."""
+    def failed(self, error: Exception) -> HeadraceError:
+        """It did not work, for the reason that is given back; the next try is later than the last was."""
         now = self._clock()
         self.since = now if self.error is None else self.since
-        self.error = in_our_words(error)
+        ours = self.error = in_our_words(error)
         self.retry_at = now + min(LONGEST_SECONDS, FIRST_SECONDS * 2 ** min(self._failures, 16))
         self._failures += 1
+        return ours
 
     def passed(self) -> None:
         """It works."""

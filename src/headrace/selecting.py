@@ -28,6 +28,9 @@ _FUNCTIONS = {
     "from_protobuf": "reads a file",
     "to_protobuf": "reads a file",
     "read_files": "reads files",
+    "from_xml": "reads a file if its options say so",
+    "schema_of_xml": "reads a file if its options say so",
+    "from_avro": "reads a file if its options say so",
 }
 _NODES = {
     "ScriptTransformation": "TRANSFORM runs a program",
@@ -67,6 +70,7 @@ def check_harmless(parsed: Parsed) -> None:
     """SqlError when a text reads files, runs programs or calls methods."""
     found = [f"{name}() {_FUNCTIONS[name]}" for name in sorted(parsed.functions & _FUNCTIONS.keys())]
     found += [_NODES[node] for node in sorted(parsed.nodes & _NODES.keys())]
+    found += [f"{'.'.join(parts)} is no query and no stream" for parts in parsed.relations if len(parts) > 1]
     if found:
         raise SqlError(
             "NOT_ALLOWED",

@@ -164,6 +164,9 @@ class Session:
             self._sealer.create_stream(stream)
             return
         given = as_source(source)
+        self._catalog.check_new_stream(
+            stream.name
+        )  # before anything that the stream of that name keeps is touched
         ingest = self._checked_ingest(stream, given)
         self._sealer.create_stream(stream, given.describe())
         if self._catalog.stream_ended(stream.name) is not None:
@@ -213,8 +216,14 @@ class Session:
             self._checkup.warn_detached(stream)
             with self._checkup.news():
                 running.drain(stream)
+        feed = running.feeds.get(stream.name)
         running.feeds.remove(stream.name)
-        self._arrivals.close(stream.name)
+        try:
+            self._arrivals.close(stream.name)
+        except BaseException:
+            if feed is not None:  # the stream is still open, so its source goes on
+                running.feeds.add(stream.name, feed.ingest)
+            raise
 
     def stream(self, name: str) -> StreamInfo:
         """One stream, as `streams()` lists it."""

@@ -21,6 +21,8 @@ class SparkSessions:
         self._given, self._master, self._config = given, master, config
         self._ours = False
         self.lock = threading.RLock()
+        self.auditing = threading.RLock()
+        """Audits read all of a query's tuples; nobody else waits for them."""
 
     @cached_property
     def main(self) -> SparkSession:

@@ -61,8 +61,13 @@ def execute(session: Session, text: str, *, allow_files: bool = False) -> str | 
             return show_streams(session)
         case ShowQueries():
             return show_queries(session)
-        case Explain(target, verbose):
-            return session.explain(verbose=verbose) if target is None else _explain(session, target, verbose)
+        case Explain(None, verbose):
+            return session.explain(verbose=verbose)
+        case Explain(target, verbose, is_text):
+            assert target is not None
+            if is_text:
+                return session.explain(target, verbose=verbose)
+            return session.query(target).explain(verbose=verbose)
         case Help(topic):
             return sql.help_text(topic)
         case Select(query):
@@ -199,15 +204,6 @@ def show_queries(session: Session) -> pa.Table:
             "trouble": pa.array([i.trouble for i in infos], pa.string()),
         }
     )
-
-
-def _explain(session: Session, target: str, verbose: bool) -> str:
-    try:
-        return session.query(target).explain(verbose=verbose)
-    except CatalogError:
-        if " " not in target.strip():
-            raise
-    return session.explain(target, verbose=verbose)
 
 
 def _select(session: Session, text: str, allow_files: bool) -> pa.Table:

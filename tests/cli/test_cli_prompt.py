@@ -31,7 +31,10 @@ def offered(prefix: str, before: str = "") -> list[str]:
         (
             "",
             "",
-            ["CREATE", "DESCRIBE", "DROP", "EXPLAIN", "HELP", "INSERT", "QUIT", "SELECT", "SHOW", "WITH"],
+            [
+                *("CLOSE", "CREATE", "DESCRIBE", "DROP", "EXPLAIN", "HELP"),
+                *("INSERT", "QUIT", "SELECT", "SHOW", "WITH"),
+            ],
         ),
         ("sh", "", ["show"]),
         ("SH", "", ["SHOW"]),

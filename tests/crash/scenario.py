@@ -83,7 +83,9 @@ def play(hr: Any, names: tuple[str, ...] = tuple(QUERIES), steps: int = STEPS) -
             event_time="ts",
             watermark="4 seconds",
         )
-    for step in range(max(0, hr._arrivals.next_number - 1), steps):
+    # requests are on disk at once: those of a step that has not begun wait for its batch
+    unfinished = bool(hr._arrivals.pending()) or hr._group.behind > 0
+    for step in range(hr._arrivals.next_number - unfinished, steps):
         infos = {info.name: info for info in hr.queries()}
         for name in CREATES.get(step, ()):
             if name in names and name not in infos:

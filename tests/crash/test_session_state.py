@@ -16,7 +16,6 @@ from scenario import BUSY, NOON, ROWS, batch, delivered, lifetimes, outlive
 
 import headrace
 from headrace.engine.rebuild import _Rebuild
-from headrace.model.errors import HeadraceError
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
@@ -122,9 +121,7 @@ def test_rebuilt_state_goes_on_as_if_it_had_been_kept(
         segments = {tmp_path / segment.path for segment in hr._group.commit.segments}
     for segment in segments:
         segment.unlink()
-    with pytest.raises(HeadraceError, match="SEGMENT"), opens(tmp_path) as hr:
-        play(hr)
-    with opens(tmp_path, rebuild=True) as hr:
+    with opens(tmp_path, rebuild=step == 4) as hr:  # else it is found out and mended when an epoch needs it
         play(hr)
         check_equal(hr, undisturbed)
 

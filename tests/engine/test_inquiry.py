@@ -254,6 +254,7 @@ def test_a_query_that_runs_by_itself_and_kills_spark_is_found(tmp_path: Path) ->
     inquiry.check(EPOCH)
     inquiry.fallback_begins(1)
     inquiry.fallback_begins(2)
+    assert inquiry.known(EPOCH) == {}, "a fallback that this process has begun may only have been stopped"
     assert opened(tmp_path, runner, catalog).known(EPOCH).keys() == {2}
 
 

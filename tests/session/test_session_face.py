@@ -253,7 +253,7 @@ def test_portraits_are_cheap_and_tell_the_state(open_session: Open) -> None:
     ]
     assert "<td>spend</td>" in listed._repr_html_()
     assert "2026-01-01 12:00:11" in repr(hr.streams())
-    assert "newest end" in repr(hr.recent_epochs()) and "2026-01-01 12:00:10" in repr(hr.recent_epochs())
+    assert "newest end" in repr(hr.recent_epochs()) and "2026-01-01 12:00:11" in repr(hr.recent_epochs())
     assert "tuples taken in" in repr(hr.metrics()) and "<table>" in hr.metrics()._repr_html_()
     assert "rows" in repr(query.metrics()) and "<table>" in query.metrics()._repr_html_()
     assert isinstance(query.results().collect(), list), "a portrait changes nothing of a DataFrame"

@@ -10,7 +10,7 @@ import pytest
 from session_samples import eventually, info, rows, sale, with_sales
 
 from headrace.catalog.queries import QueryState
-from headrace.model.errors import EngineError, SqlError
+from headrace.model.errors import StorageError
 
 pytestmark = pytest.mark.spark
 
@@ -144,15 +144,11 @@ def test_rows_that_cannot_be_read_are_an_error_in_our_words(open_session: Open, 
     (file,) = hr._group.results(query._entry())
     path = tmp_path / "warehouse" / file.path
     path.write_bytes(b"PAR1" + bytes(path.stat().st_size - 8) + b"PAR1")
-    for call, code in ((query.to_pandas, "RESULTS_UNREADABLE"), (query.audit, "AUDIT_FAILED")):
-        with pytest.raises(EngineError) as caught:
+    for call in (query.to_pandas, query.results, query.audit, lambda: hr.execute("SELECT * FROM q")):
+        with pytest.raises(StorageError) as caught:
             call()
-        assert caught.value.code == code
-        assert "`q`" in caught.value.message
+        assert caught.value.code == "RESULT_DAMAGED" and path.name in caught.value.message
         assert "\tat " not in str(caught.value)
-    with pytest.raises(SqlError) as failed:
-        hr.execute("SELECT * FROM q")
-    assert failed.value.code == "SELECT_FAILED" and "\tat " not in str(failed.value)
 
 
 def test_the_rows_of_others_do_not_make_a_select_list_fail(open_session: Open) -> None:

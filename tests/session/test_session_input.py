@@ -325,7 +325,7 @@ BAD_STREAMS: list[tuple[dict[str, Any], str]] = [
     ({"schema": "id BIGINT ts TIMESTAMP"}, "BAD_SCHEMA"),
     ({"schema": "id BIGGER, ts TIMESTAMP"}, "BAD_SCHEMA"),
     ({"schema": "BIGINT"}, "BAD_SCHEMA|NO_EVENT_TIME"),
-    ({"schema": 5}, "BAD_SCHEMA"),
+    ({"schema": 5}, "NOT_TEXT"),
     ({"schema": "a INT, A INT, ts TIMESTAMP"}, "STREAM_INVALID"),
     ({"schema": "__headrace_x INT, ts TIMESTAMP"}, "STREAM_INVALID"),
     ({"schema": "v VOID, ts TIMESTAMP"}, "STREAM_INVALID"),

@@ -109,10 +109,16 @@ class Catalog:
     def create_stream(self, stream: Stream, source: Mapping[str, Any] | None = None) -> None:
         """Define a stream durably; `source` describes where it comes from, None when it is fed by append."""
         with uninterrupted(), self._lock:
-            taken = self._newest(stream.name)
-            if taken is not None:
-                raise _name_taken("stream", stream.name, f"there is a {_lively(taken)} of that name")
+            self.check_new_stream(stream.name)
             self._streams.create(stream, source)
+
+    def check_new_stream(self, name: str) -> None:
+        """CatalogError when a stream cannot have that name, because a stream or query has it."""
+        with self._lock:
+            taken = self._newest(name)
+            if taken is not None:
+                raise _name_taken("stream", name, f"there is a {_lively(taken)} of that name")
+            self._streams.check_new(name)
 
     def drop_stream(self, name: str, epoch: int) -> Stream:
         """End a stream before `epoch`, durably; refused while a live query reads it."""

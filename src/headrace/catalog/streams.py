@@ -54,14 +54,18 @@ class StreamTable:
             gone = self._records.pop(record.name.lower())
             self._former.append((gone.stream, record.epoch))
 
-    def create(self, stream: Stream, source: Mapping[str, Any] | None) -> None:
-        present = self._records.get(stream.name.lower())
+    def check_new(self, name: str) -> None:
+        """CatalogError when there is a stream of that name."""
+        present = self._records.get(name.lower())
         if present is not None:
             raise CatalogError(
                 "STREAM_EXISTS",
                 f"there is already a stream `{present.stream.name}`",
                 hint="choose another name; names differ by more than the case of their letters",
             )
+
+    def create(self, stream: Stream, source: Mapping[str, Any] | None) -> None:
+        self.check_new(stream.name)
         check_stream(stream)
         self._write(StreamRecord(stream, None if source is None else dict(source)))
 

@@ -30,7 +30,7 @@ def need_names(names: Sequence[str], everything: bool) -> None:
 
 def known_query(name: str, known: Sequence[QueryInfo]) -> QueryInfo:
     """The query of that name, the youngest when the name was used more than once."""
-    found = [info for info in known if info.name == name]
+    found = [info for info in known if info.name.lower() == name.lower()]
     if not found:
         raise CatalogError(
             "QUERY_NOT_FOUND",

@@ -16,7 +16,19 @@ from headrace.model.errors import HeadraceError
 HISTORY_LINES = 2_000
 NAMES_FRESH_S = 2.0
 
-STARTS = ("CREATE", "DESCRIBE", "DROP", "EXPLAIN", "HELP", "INSERT", "QUIT", "SELECT", "SHOW", "WITH")
+STARTS = (
+    "CLOSE",
+    "CREATE",
+    "DESCRIBE",
+    "DROP",
+    "EXPLAIN",
+    "HELP",
+    "INSERT",
+    "QUIT",
+    "SELECT",
+    "SHOW",
+    "WITH",
+)
 
 BEFORE_NAMES = frozenset(
     {"FROM", "JOIN", "INTO", "QUERY", "STREAM", "EXPLAIN", "DESCRIBE", "DESC", "VERBOSE"}
@@ -26,6 +38,7 @@ FOLLOWS = {
     "SHOW": ("QUERIES", "STREAMS"),
     "CREATE": ("QUERY", "STREAM"),
     "DROP": ("QUERY", "STREAM"),
+    "CLOSE": ("STREAM",),
     "GROUP": ("BY",),
     "ORDER": ("BY",),
     "EVENT": ("TIME",),
@@ -58,6 +71,8 @@ def prompt(session: Served, execute: Callable[[str], None], where: str) -> None:
             execute(text)
         except HeadraceError as error:
             console.print_error(error)
+        except Exception as error:  # a prompt outlives what nobody foresaw
+            console.print_unexpected(error)
         except KeyboardInterrupt:
             console.err().print("Stopped waiting for the statement.", style="yellow")
 

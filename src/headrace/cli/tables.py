@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.face import AuditReport, QueryInfo
+from headrace.service.wire import values_of
 
 Rows = tuple[tuple[str, ...], list[tuple[Any, ...]]]
 """Column names and rows, whatever they came as."""
@@ -43,7 +44,7 @@ def rows_of(data: Any, limit: int | None = None) -> Rows:
             return (), []
         case pa.Table():
             table = data if limit is None else data.slice(0, limit)
-            columns = [column.to_pylist() for column in table.columns]
+            columns = [values_of(column) for column in table.columns]
             return tuple(table.column_names), list(zip(*columns, strict=True))
         case pd.DataFrame():
             frame = data if limit is None else data.head(limit)
@@ -160,11 +161,20 @@ def render_audits(audits: Sequence[tuple[str, AuditReport]]) -> RenderableType:
     table.add_column("verdict")
     for name, report in audits:
         verdict = Text("equal", "green")
+        if report.note and not (report.expected_rows or report.actual_rows):
+            verdict = Text("nothing to compare", "yellow")
         if not report.ok:
             verdict = Text("DIFFERS" if report.error is None else "QUARANTINED", "bold red")
         table.add_row(Text(name), f"{report.expected_rows:,}", f"{report.actual_rows:,}", verdict)
+    notes = [f"{name}: {report.note}" for name, report in audits if report.note]
+    notes += [
+        f"{name}: Spark ran the query as Headrace renders it, not its text"
+        for name, r in audits
+        if not r.verbatim
+    ]
     inputs = {source.stream: source for _, report in audits for source in report.inputs}
-    return Group(table, *(Text(f"input of {source}", "dim") for source in inputs.values()))
+    notes += [f"input of {source}" for source in inputs.values()]
+    return Group(table, *(Text(note, "dim") for note in notes))
 
 
 def render_difference(name: str, report: AuditReport, limit: int = 10) -> RenderableType:

@@ -104,7 +104,7 @@ def watch_all(looks: Looks, warehouse: str, clock: Clock) -> None:
                 title = f"{warehouse} · {who} · Ctrl-C ends it"
                 view.show(board.snapshot(session, clock.now() - began, title))
             except HeadraceError as error:
-                if error.code != "SERVICE_GONE":
+                if error.code not in ("SERVICE_GONE", "SERVICE_SILENT"):
                     raise
             clock.pause(TICK_S)
 
@@ -122,7 +122,7 @@ def watch_query(looks: Looks, name: str, limit: int, form: tables.Format | None,
                 if new is not None:
                     shown.show(tail, new)
             except HeadraceError as error:
-                if error.code != "SERVICE_GONE":
+                if error.code not in ("SERVICE_GONE", "SERVICE_SILENT"):
                     raise
             clock.pause(TICK_S)
 

@@ -127,8 +127,8 @@ class EpochRunner:
                 broken[fallback.query] = f"{error.code}: {error.message}"
                 continue
             except EpochTrouble as trouble:
-                if trouble.failure.kind is FailureKind.SPARK:
-                    raise
+                if trouble.failure.kind in (FailureKind.SPARK, FailureKind.MACHINE):
+                    raise  # no query's fault
                 broken[fallback.query] = str(trouble.failure)
                 continue
             faults.reach("fallback.after")

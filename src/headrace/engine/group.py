@@ -76,14 +76,15 @@ class Delivered:
             NEVER_US if self.commit.epoch < 0 else self._sealer.epoch(self.commit.epoch).watermark_us(streams)
         )
 
-    def closed_until(self, entry: QueryEntry) -> int:
-        """The watermark up to which the windows of a query have closed."""
-        ended = self.commit.ended.get(str(entry.query.id))
+    def closed_until(self, entry: QueryEntry, commit: Commit | None = None) -> int:
+        """The watermark up to which the windows of a query have closed, by the last commit or an older one."""
+        commit = commit or self.commit
+        ended = commit.ended.get(str(entry.query.id))
         if ended is None and (archived := self._catalog.archived(entry.query.id)) is not None:
             ended = archived.ended_us
-        if ended is not None or self.commit.epoch < 0:
+        if ended is not None or commit.epoch < 0:
             return NEVER_US if ended is None else ended
-        return self._sealer.epoch(self.commit.epoch).watermark_us(entry.query.plan.streams)
+        return self._sealer.epoch(commit.epoch).watermark_us(entry.query.plan.streams)
 
     def stored_rows(self, entry: QueryEntry) -> int:
         """How many rows epochs have stored for a query. Readers may get fewer, or of joined rows more."""

@@ -49,6 +49,7 @@ class Inquiry:
                 self._search = warehouse.read_value(SEARCH, "search")
             except StorageError:  # torn, or of another version: what it knew is found out again
                 warehouse.delete(SEARCH)
+        self._left_running = None if self._search is None else self._search.fallback
 
     # before an epoch
 
@@ -60,7 +61,8 @@ class Inquiry:
         """The culprits that a former process found in this epoch."""
         search = self._of(epoch)
         found = {int(query): reason for query, reason in search.culprits.items()}
-        if search.fallback is not None:
+        # what this process notes of a fallback says nothing yet: it may have been stopped, or be done
+        if search.fallback is not None and search.fallback == self._left_running:
             found[search.fallback] = _verdict(spark_died(), epoch)
         return found
 
@@ -176,6 +178,8 @@ class Inquiry:
                 raise spark_gone() from trouble
             if trouble.failure.kind is FailureKind.TIME and not self._runner.answers():
                 raise spark_stuck(epoch.id) from trouble
+            if trouble.failure.kind is FailureKind.MACHINE:
+                raise epoch_failed(epoch.id, trouble.failure.reason) from trouble
             self._runner.take_thread(epoch)
             return trouble.failure
         self._good_seconds = time.monotonic() - started

@@ -40,6 +40,8 @@ LOCAL = {
 MEANING = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
+    # Spark would put settings and environment variables in place of `${...}`, even inside of text constants
+    "spark.sql.variable.substitute": "false",
     "spark.sql.caseSensitive": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.parquet.inferTimestampNTZ.enabled": "true",

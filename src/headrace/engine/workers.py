@@ -22,7 +22,11 @@ from headrace.model.version import VERSION
 _LOOK = """
 (
     '.'.join(map(str, __import__('sys').version_info[:2])),
-    [name for name in ('pyarrow', 'numpy', 'sqlglot') if __import__('importlib.util').util.find_spec(name) is None],
+    [
+        name
+        for name in ('pyarrow', 'numpy', 'numba', 'sqlglot')
+        if __import__('importlib.util').util.find_spec(name) is None
+    ],
     __import__('os').path.exists({marker!r}),
     __import__('headrace.model.version').model.version.VERSION
     if __import__('importlib.util').util.find_spec('headrace')

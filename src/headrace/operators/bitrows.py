@@ -109,11 +109,14 @@ class BitRows:
     def _bit_rows(self, index: OperandIndex, predicates: Sequence[Mapping[Operand, Predicate]]) -> Ints:
         """[region, word] of one operand; a predicate that does not read it accepts every region."""
         count = region_count(index)
-        truth = Truth((index,), (np.arange(count),), count)
-        member = np.zeros((count, self.columns), bool)
-        for bit, predicate in zip(self._bits, predicates, strict=True):
-            member[:, bit] = truth.of(predicate.get(index.operand, TRUE))
-        return pack_words(member)
+        table = np.zeros((count, -(-self.columns // WORD)), np.uint64)
+        for low in range(0, len(predicates), WORD):  # answers are kept for a few queries at a time
+            truth = Truth((index,), (np.arange(count),), count)
+            some = slice(low, low + WORD)
+            for bit, predicate in zip(self._bits[some].tolist(), predicates[some], strict=True):
+                accepted = truth.of(predicate.get(index.operand, TRUE)).astype(np.uint64)
+                table[:, bit // WORD] |= accepted << np.uint64(bit % WORD)
+        return table
 
 
 def pack_words(member: Bools) -> Ints:

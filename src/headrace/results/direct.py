@@ -140,10 +140,11 @@ def _accepted(
     assert entry.slot is not None and entry.first_epoch is not None
     word, bit = divmod(entry.slot, WORD)
     for file in files:
-        table = pq.read_table(root / file.path, columns=[*names, "epoch", f"qs{word}"])
-        if f"qs{word}" not in table.column_names:
+        if f"qs{word}" not in pq.read_schema(root / file.path).names:
             continue  # written when there were fewer slots
-        words = table.column(f"qs{word}").to_numpy().view(np.uint64)
+        table = pq.read_table(root / file.path, columns=[*names, "epoch", f"qs{word}"])
+        # rows that were merged from a file with fewer slots have NULL there
+        words = table.column(f"qs{word}").fill_null(0).to_numpy().view(np.uint64)
         epochs = table.column("epoch").to_numpy()
         mine = ((words >> np.uint64(bit)) & np.uint64(1) == 1) & (epochs >= int(entry.first_epoch))
         if entry.last_epoch is not None:

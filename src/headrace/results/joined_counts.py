@@ -61,7 +61,8 @@ def count_joined(path: Path, queries: Sequence[CountedJoin]) -> dict[int, int]:
 
 
 def _micros(column: pa.ChunkedArray) -> Ints:
-    return np.asarray(column.cast(pa.int64()).to_numpy())
+    # rows that were merged from a file with fewer slots have NULL query-sets
+    return np.asarray(column.cast(pa.int64()).fill_null(0).to_numpy())
 
 
 def _rows(query: CountedJoin, columns: Mapping[str, Ints]) -> int:

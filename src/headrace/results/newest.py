@@ -15,10 +15,11 @@ from headrace.engine.group import Delivered
 from headrace.engine.records import ResultFile
 from headrace.engine.upkeep import files_of
 from headrace.log.seal import Sealer
+from headrace.model.epoch import FOREVER_US
 from headrace.model.query import Aggregation, Join, Stream
 from headrace.results.view import query_frame, readable
 
-STEPS = (8, 64, 512)
+STEPS = (1, 8, 64, 512)
 """So many epochs back is looked first, then further: most of the time the newest rows are a few epochs old."""
 
 
@@ -40,25 +41,28 @@ def newest_rows(
     limit: int,
     after: int | None,
 ) -> Newest:
-    """At most `limit` rows that were delivered after an epoch; None goes back as far as it takes to find as many.
+    """All rows that were delivered after an epoch; None goes back as far as it takes to find `limit` rows, and no more.
 
     A query delivers in epoch e the windows that end in (W(e-1), W(e)], and other rows with the number of the epoch. So
     the rows after an epoch are told by its watermark and its number, and few files hold them.
     """
+    # epochs may be committed meanwhile: everything is told by one commit
     commit, first = delivered.commit, entry.first_epoch or 0
-    files = files_of(commit.results, entry)
+    files, until_us = files_of(commit.results, entry), delivered.closed_until(entry, commit)
     rows: pa.Table | None = None
     for epoch in looks_back(entry, commit.epoch) if after is None else (min(after, commit.epoch),):
         found, since = files_after(entry, files, epoch), delivered.whole_after(entry)
         if epoch >= first:
             closed_us = sealer.epoch(epoch).watermark_us(entry.query.plan.streams)
             since = closed_us if since is None else max(since, closed_us)
+        if since == FOREVER_US and entry.query.plan.window is not None:
+            found = []  # the streams were closed by then, and no window ends later
         check_results(root, found)
-        until_us = delivered.closed_until(entry)
         frame = query_frame(
             spark, root, streams, entry, found, until_us=until_us, after_us=since, first_epoch=epoch + 1
         )
-        rows = readable(frame).limit(limit).toArrow()
+        shown = readable(frame)
+        rows = (shown.limit(limit) if after is None else shown).toArrow()
         if rows.num_rows >= limit:
             break
     assert rows is not None

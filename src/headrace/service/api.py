@@ -72,10 +72,6 @@ def _add_looks(app: FastAPI, session: Served, hello: wire.Hello, threads: _Threa
     async def streams() -> Any:
         return await threads.run(lambda: [wire.stream_out(info) for info in session.streams()])
 
-    @app.get("/v1/queries")
-    async def queries() -> Any:
-        return await threads.run(lambda: [wire.query_out(info) for info in session.queries()])
-
 
 def _add_work(app: FastAPI, session: Served, threads: _Threads, on_statement: Callable[[str], None]) -> None:
     """What plans, or runs on Spark."""
@@ -85,6 +81,10 @@ def _add_work(app: FastAPI, session: Served, threads: _Threads, on_statement: Ca
         result = await threads.run(lambda: session.execute(body.statement))
         on_statement(body.statement)
         return await threads.run(lambda: _answer(request, result))
+
+    @app.get("/v1/queries")
+    async def queries() -> Any:  # which may count rows of joins with Spark
+        return await threads.run(lambda: [wire.query_out(info) for info in session.queries()])
 
     @app.get("/v1/explain")
     async def explain_all() -> Any:

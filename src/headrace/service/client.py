@@ -34,13 +34,6 @@ def connect(warehouse: str | Path) -> RemoteSession | None:
     session = RemoteSession(endpoint)
     try:
         session.hello = wire.build(wire.Hello, session.get("/v1/hello", START_S))
-    except TimeoutError:
-        raise EngineError(
-            "SERVICE_SILENT",
-            f"process {endpoint.pid}, which runs this warehouse, does not answer",
-            detail=f"{endpoint.address} took the connection and said nothing for {START_S:.0f} s",
-            hint="look at its terminal, or end it",
-        ) from None
     except EngineError as error:
         if error.code in ("NO_TOKEN", "SERVICE_GONE", "NOT_A_SERVICE"):
             return None
@@ -104,7 +97,12 @@ class RemoteSession:
             kind = response.headers.get_content_type()
             reply = Reply(response.status, kind, response.read())
         except TimeoutError:
-            raise
+            raise EngineError(
+                "SERVICE_SILENT",
+                f"process {self.endpoint.pid}, which runs this warehouse, does not answer",
+                detail=f"{self.endpoint.address} took the connection and said nothing for {timeout or 0:.0f} s",
+                hint="look at its terminal, or end it",
+            ) from None
         except (OSError, http.client.HTTPException) as error:
             raise EngineError(
                 "SERVICE_GONE",

@@ -81,6 +81,16 @@ class AuditReport(Protocol):
         ...
 
     @property
+    def note(self) -> str | None:
+        """What part of the query's life was compared, when it was not all of it."""
+        ...
+
+    @property
+    def verbatim(self) -> bool:
+        """Whether plain Spark ran the query's own text, and not a rendering of it."""
+        ...
+
+    @property
     def inputs(self) -> Sequence[Any]:
         """What was taken in of each stream and what was not; each is one line as text."""
         ...

@@ -103,6 +103,7 @@ class Audit:
     note: str | None = None
     error: str | None = None
     inputs: tuple[SourceHealth, ...] = ()
+    verbatim: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,12 +204,20 @@ def _dicts(rows: Any) -> Any:
 
 def table_json(table: pa.Table) -> dict[str, Any]:
     """Names, types, rows and note of a table; a row is a list, because two columns may have one name."""
-    columns = [column.to_pylist() for column in table.columns]
+    columns = [values_of(column) for column in table.columns]
     return {
         "columns": [{"name": field.name, "type": str(field.type)} for field in table.schema],
         "rows": plain(list(zip(*columns, strict=True))),
         "note": note_of(table),
     }
+
+
+def values_of(column: pa.ChunkedArray) -> list[Any]:
+    """A column's values; as text when some are moments beyond the years that Python knows."""
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        return list(column.cast("string").to_pylist())
 
 
 def table_bytes(table: pa.Table) -> bytes:

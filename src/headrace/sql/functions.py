@@ -25,6 +25,9 @@ AGGREGATES = _names("""
 """)
 """Spark's aggregate functions; `tests/sql/test_against_spark.py` compares the list with Spark's registry."""
 
+READS_WITH_OPTIONS = _names("from_xml from_avro from_protobuf to_protobuf")
+"""Functions whose options may name a file that Spark reads."""
+
 GENERATORS = _names("""
     explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple variant_explode
     variant_explode_outer sql_keywords range collations

@@ -7,7 +7,7 @@ from sqlglot import exp
 from headrace.model.errors import SqlError
 from headrace.sql import errors
 from headrace.sql.dialect import HeadraceParser, render
-from headrace.sql.functions import GENERATORS, NONDETERMINISTIC, function_name
+from headrace.sql.functions import GENERATORS, NONDETERMINISTIC, READS_WITH_OPTIONS, function_name
 from headrace.sql.literals import names_a_moment
 
 _CLOCKS = tuple(set(HeadraceParser.NO_PAREN_FUNCTIONS.values()))
@@ -121,6 +121,12 @@ def _function_problem(node: exp.Anonymous) -> SqlError | None:
         return errors.nondeterministic(f"{name}()", span_of_node(node))
     if name == "aes_encrypt" and not _is_repeatable_cipher(node.expressions):
         return errors.nondeterministic("aes_encrypt() with an IV of its own", span_of_node(node))
+    if name in READS_WITH_OPTIONS and len(node.expressions) > 2:
+        return errors.unsupported(
+            f"{name}() with options may read a file",
+            hint="leave the options out",
+            span=span_of_node(node),
+        )
     if name in GENERATORS:
         return errors.unsupported(
             f"{name}() makes many rows of one",

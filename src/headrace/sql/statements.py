@@ -87,6 +87,7 @@ class Explain:
 
     name_or_text: str | None = None
     verbose: bool = False
+    is_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def parse_statement(text: str) -> Statement:
     >>> parse_statement("DROP QUERY `spend per user`;")
     DropQuery(name='spend per user', if_exists=False)
     >>> parse_statement("EXPLAIN VERBOSE spend")
-    Explain(name_or_text='spend', verbose=True)
+    Explain(name_or_text='spend', verbose=True, is_text=False)
     """
     cursor = Cursor(text, statement_tokens(text))
     statement = _statement(cursor)
@@ -261,5 +262,5 @@ def _explain(cursor: Cursor) -> Statement:
     if cursor.done:
         return Explain(None, verbose)
     if cursor.sees(*_QUERY_STARTS):
-        return Explain(cursor.rest(), verbose)
+        return Explain(cursor.rest(), verbose, is_text=True)
     return Explain(cursor.name("query"), verbose)
