@@ -234,12 +234,17 @@ class Running:
         except Exception as error:
             self.retry.failed(spark_gone() if is_gone(self.group.spark) else error)
 
+    def _seal_next(self) -> bool:
+        """Seal what waits, query changes too: input that never pauses must not keep them waiting."""
+        self._catalog.tick()
+        return self._sealer.seal(self._max_epoch_rows) is not None
+
     def _run_sealed(self) -> None:
         """Seal and run until nothing is pending or somebody wants to stop.
 
         Ctrl-C anywhere in the process cancels all Spark jobs; an epoch it hit is simply run again.
         """
-        while not self._closed and (self.group.behind or self._sealer.seal(self._max_epoch_rows)):
+        while not self._closed and (self.group.behind or self._seal_next()):
             try:
                 for commit in self.group.run_pending():
                     self.totals.add(self._sealer.epoch(commit.epoch), commit)
