@@ -227,7 +227,6 @@ class Running:
             with active(self.group.spark):
                 self.feeds.tick()
             if self.retry.due:
-                self._catalog.tick()
                 with self._lock, active(self.group.spark):
                     self._run_sealed()
                 self.retry.passed()
