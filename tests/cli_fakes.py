@@ -12,9 +12,9 @@ import pandas as pd
 import pyarrow as pa
 
 from headrace.catalog.queries import QueryState
-from headrace.catalog.warehouse import Warehouse
 from headrace.health import Health, RunState
 from headrace.model.errors import CatalogError, SqlError
+from headrace.storage.warehouse import Warehouse
 
 WELL = Health(True, RunState.RUNNING, None, (), (), ())
 

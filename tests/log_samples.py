@@ -11,13 +11,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from headrace.catalog.catalog import Catalog
-from headrace.catalog.warehouse import Warehouse
 from headrace.log.append import append
 from headrace.log.arrivals import Arrivals
 from headrace.log.seal import Sealer
 from headrace.model.predicate import TRUE
 from headrace.model.query import Projection, Query, QueryPlan, Stream, StreamName
 from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, Column
+from headrace.storage.warehouse import Warehouse
 
 PURCHASES = Stream(
     StreamName("purchases"),

@@ -25,7 +25,7 @@ from headrace.model.query import (
 )
 from headrace.model.types import Column, Kind, SqlType
 from headrace.model.window import SessionWindow, Window
-from headrace.operators.encode import decimals
+from headrace.operators.common.encode import decimals
 
 TYPES = (
     "boolean",

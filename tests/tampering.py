@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.catalog import checksums
-from headrace.catalog.checksums import written
+from headrace.storage import checksums
+from headrace.storage.checksums import written
 
 
 def rewrite(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:

@@ -10,8 +10,8 @@ import pytest
 import headrace
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.options import Options
-from headrace.sql.arrange import arrange_sql
-from headrace.sql.dialect import tokenize
+from headrace.sql.text.arrange import arrange_sql
+from headrace.sql.text.dialect import tokenize
 
 
 def test_every_option_of_open_is_named_typed_and_explained() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from headrace.catalog.warehouse import Warehouse
 from headrace.model.errors import EngineError, HeadraceError, StorageError
 from headrace.options import Options
+from headrace.storage.warehouse import Warehouse
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ PACKAGE = ROOT / "src" / "headrace"
 
 LAYERS = (
     ("model", "health"),
+    ("storage",),
     ("sql",),
     ("catalog",),
     ("log",),

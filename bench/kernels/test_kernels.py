@@ -33,12 +33,18 @@ from headrace.model.query import (
 )
 from headrace.model.types import BIGINT, DOUBLE, Column, SqlType
 from headrace.model.window import Window
-from headrace.operators.aggregation import reduce_aggregation
-from headrace.operators.folding import KeyBlock, fold_block
-from headrace.operators.prepared import AggregationLogic
-from headrace.operators.regions import regions_of
-from headrace.operators.segment import Segment
-from headrace.operators.tuples import Tuples, combine_tuples, prepare_tuples, receive_tuples, ship_tuples
+from headrace.operators.common.regions import regions_of
+from headrace.operators.windows.aggregation import reduce_aggregation
+from headrace.operators.windows.folding import KeyBlock, fold_block
+from headrace.operators.windows.prepared import AggregationLogic
+from headrace.operators.windows.segment import Segment
+from headrace.operators.windows.tuples import (
+    Tuples,
+    combine_tuples,
+    prepare_tuples,
+    receive_tuples,
+    ship_tuples,
+)
 from headrace.planner.shared import Member, plan_group
 from headrace.workloads import astream
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from headrace.catalog.catalog import Catalog
-from headrace.catalog.warehouse import Warehouse
 from headrace.engine.group import Delivered
 from headrace.health import Health, Problem, RunState, SetAside, SourceHealth, SourceState
 from headrace.log.arrivals import Arrivals
@@ -24,6 +23,7 @@ from headrace.model.epoch import Oddities
 from headrace.model.errors import HeadraceError, HeadraceWarning
 from headrace.model.query import Stream
 from headrace.running import Running
+from headrace.storage.warehouse import Warehouse
 
 RUN = "the run"
 

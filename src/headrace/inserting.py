@@ -10,8 +10,8 @@ from headrace.engine.errors import spark_reason
 from headrace.model.errors import SqlError, did_you_mean
 from headrace.model.query import Stream
 from headrace.model.types import Column
-from headrace.sql.names import quote_name
 from headrace.sql.statements import Insert
+from headrace.sql.text.names import quote_name
 
 if TYPE_CHECKING:
     from headrace.session import Session

@@ -11,9 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace import sql
-from headrace.catalog.interrupts import uninterrupted
 from headrace.catalog.queries import QueryEntry
-from headrace.catalog.warehouse import Warehouse
 from headrace.checkup import Checkup
 from headrace.defining import define_stream
 from headrace.engine.files import check_results
@@ -55,6 +53,8 @@ from headrace.running import EpochInfo, Running, Totals, session_closed
 from headrace.showing import Listing, Text
 from headrace.sparks import SparkSessions
 from headrace.statements import execute
+from headrace.storage.interrupts import uninterrupted
+from headrace.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:
     import pandas as pd

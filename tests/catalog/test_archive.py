@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.catalog import archive, faults
+from headrace.catalog import archive
 from headrace.catalog.archive import ARCHIVE
 from headrace.catalog.queries import QueryState
 from headrace.catalog.snapshot import SNAPSHOT
 from headrace.model.errors import CatalogError, StorageError
+from headrace.storage import faults
 from log_samples import PLAN, PURCHASES, Opened, open_log
 
 

@@ -11,11 +11,11 @@ import pytest
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryState
 from headrace.catalog.snapshot import CHANGELOG
-from headrace.catalog.warehouse import Warehouse
 from headrace.model.epoch import Create, Drop
 from headrace.model.errors import CatalogError, StorageError
 from headrace.model.query import EpochId, StreamName
 from headrace.model.types import BIGINT, Column, SqlType
+from headrace.storage.warehouse import Warehouse
 from log_samples import PLAN, PURCHASES, FakeClock, Opened, active, open_log
 
 

@@ -16,8 +16,8 @@ import pytest
 from headrace.catalog import requests
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.requests import REQUESTS
-from headrace.catalog.warehouse import Warehouse
 from headrace.model.errors import StorageError
+from headrace.storage.warehouse import Warehouse
 from log_samples import PLAN, PURCHASES, Opened, open_log
 
 CREATOR = """
@@ -131,7 +131,7 @@ def test_a_changelog_that_cannot_be_written_refuses_nobody(
 ) -> None:
     log.catalog._batch_count = 2
     with monkeypatch.context() as patch:
-        patch.setattr("headrace.catalog.warehouse.os.link", _broken)
+        patch.setattr("headrace.storage.warehouse.os.link", _broken)
         log.catalog.request_create("a", PLAN)
         log.catalog.request_create("b", PLAN)
         with pytest.raises(StorageError):

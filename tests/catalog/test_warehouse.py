@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.catalog.warehouse import Warehouse, safe_name
 from headrace.model.epoch import Chunk
 from headrace.model.errors import StorageError
+from headrace.storage.warehouse import Warehouse, safe_name
 
 
 def test_put_if_absent_writes_once(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_second_writer_in_this_process_is_refused(tmp_path: Path) -> None:
 
 HOLDER = """
 import sys
-from headrace.catalog.warehouse import Warehouse
+from headrace.storage.warehouse import Warehouse
 warehouse = Warehouse(sys.argv[1])
 warehouse.acquire(command="the holder")
 print("held", flush=True)

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli_fakes import FakeSession
-from headrace.catalog.warehouse import Warehouse
 from headrace.cli.main import cli
+from headrace.storage.warehouse import Warehouse
 
 Run = Callable[..., Result]
 

@@ -8,8 +8,6 @@ import pytest
 from rich.console import Console
 
 from cli_fakes import FakeClock, FakeSession, Info, Report
-from headrace.catalog.lock import WriterLock
-from headrace.catalog.warehouse import Warehouse
 from headrace.cli.demo import (
     MARKER,
     WARM_S,
@@ -21,6 +19,8 @@ from headrace.cli.demo import (
 )
 from headrace.cli.live import LiveView, PlainView, Snapshot, render_line
 from headrace.model.errors import StorageError
+from headrace.storage.lock import WriterLock
+from headrace.storage.warehouse import Warehouse
 
 SHORT = DemoOptions(seconds=10, queries=60, rate=1_000, seed=3, audits=5)
 

@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 import headrace
-from headrace.catalog.warehouse import Warehouse
 from headrace.cli.main import cli
 from headrace.cli.opening import check_is_warehouse, open_warehouse
 from headrace.cli.stopping import stop_signals
 from headrace.model.errors import StorageError
+from headrace.storage.warehouse import Warehouse
 
 
 class Noisy:

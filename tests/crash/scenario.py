@@ -23,8 +23,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from headrace.catalog import faults
 from headrace.engine.upkeep import UpkeepOptions
+from headrace.storage import faults
 
 Dies = Callable[[str, int], bool]
 

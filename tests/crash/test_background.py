@@ -15,11 +15,11 @@ import pytest
 from attached import run_attached
 from scenario import BUSY, FAST, QUERIES, batch, play
 
-from headrace.catalog import faults
 from headrace.catalog.queries import QueryState
 from headrace.health import RunState
 from headrace.model.errors import CatalogError, HeadraceError
 from headrace.sources import files
+from headrace.storage import faults
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 

@@ -13,10 +13,10 @@ import pytest
 from scenario import BUSY, FAST, batch, delivered, lifetimes, play
 
 import headrace
-from headrace.catalog.envelope import envelope
 from headrace.catalog.queries import QueryState
 from headrace.engine.upkeep import UpkeepOptions
 from headrace.model.errors import HeadraceError
+from headrace.storage.envelope import envelope
 from tampering import flip
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]

@@ -19,7 +19,7 @@ from attached import gateway_of
 from scenario import BUSY, QUERIES, delivered, files_of, lifetimes, named_by, play
 
 import headrace
-from headrace.catalog import faults
+from headrace.storage import faults
 from thorough import THOROUGH
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]

@@ -129,7 +129,7 @@ import os, signal, sys, threading
 sys.path.insert(0, {here!r})
 import attached, scenario
 import headrace
-from headrace.catalog import faults
+from headrace.storage import faults
 
 waiting, again, timers = {points!r}, {{"job.before": 0.2}}, []
 

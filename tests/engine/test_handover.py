@@ -17,7 +17,7 @@ from headrace.engine.handover import (
 )
 from headrace.engine.result_files import ResultWriter
 from headrace.engine.tasks import EpochTask
-from headrace.operators.tuples import Shipment
+from headrace.operators.windows.tuples import Shipment
 
 
 def test_small_blobs_travel(tmp_path: Path) -> None:

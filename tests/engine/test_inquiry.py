@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from headrace.catalog.queries import QueryEntry, QueryState
-from headrace.catalog.warehouse import Warehouse
 from headrace.engine.errors import epoch_cancelled
 from headrace.engine.failure import EpochTrouble, Failure, FailureKind, spark_died
 from headrace.engine.inquiry import Inquiry
@@ -19,6 +18,7 @@ from headrace.engine.records import NOTHING, SEARCH
 from headrace.model.epoch import Epoch
 from headrace.model.errors import EngineError
 from headrace.model.query import EpochId, Query, QueryId
+from headrace.storage.warehouse import Warehouse
 from log_samples import PLAN
 
 ERROR = Failure(FailureKind.ERROR, "'utf-8' codec can't encode character")

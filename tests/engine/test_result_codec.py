@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.catalog.warehouse import Warehouse
 from headrace.engine.records import ResultFile
 from headrace.engine.result_files import ResultWriter, parquet_options, write_results
 from headrace.log.chunks import write_chunk
 from headrace.log.convert import to_table
+from headrace.storage.warehouse import Warehouse
 from log_samples import PURCHASES, rows_at
 
 SIZES = [128, 600, 1_100, 10_000, 131_000]

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import sources
-from headrace.catalog import faults
 from headrace.log import books, folder
 from headrace.log.books import FolderBooks
 from headrace.log.chunks import write_chunk
@@ -27,6 +26,7 @@ from headrace.model.epoch import Chunk
 from headrace.model.errors import LogError
 from headrace.model.query import Stream, StreamName
 from headrace.model.types import Column, SqlType
+from headrace.storage import faults
 from log_samples import PURCHASES, FakeClock, Opened, open_log, rows_at, run_script
 
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.catalog.warehouse import Warehouse
 from headrace.log.chunks import (
     ROW_GROUP_ROWS,
     arrow_schema,
@@ -25,6 +24,7 @@ from headrace.model.epoch import NEVER_US, Chunk
 from headrace.model.errors import LogError
 from headrace.model.query import Stream, StreamName
 from headrace.model.types import TIMESTAMP, Column, SqlType
+from headrace.storage.warehouse import Warehouse
 from log_samples import PURCHASES, rows_at
 
 

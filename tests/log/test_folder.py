@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import sources
-from headrace.catalog import faults
 from headrace.log import books
 from headrace.log.convert import to_table
 from headrace.log.folder import FolderIngest, watches
 from headrace.model.errors import LogError, StorageError
+from headrace.storage import faults
 from log_samples import PURCHASES, Opened, open_log, rows_at, run_script
 
 

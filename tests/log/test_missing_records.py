@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from headrace.catalog.marks import Marks
-from headrace.catalog.warehouse import VERSION, Warehouse
 from headrace.model.errors import StorageError
+from headrace.storage.marks import Marks
+from headrace.storage.warehouse import VERSION, Warehouse
 from log_samples import PLAN, PURCHASES, Opened, open_log
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.catalog.warehouse import Warehouse
 from headrace.log.open import open_log
 from headrace.model.errors import StorageError
+from headrace.storage.warehouse import Warehouse
 from log_samples import PLAN, PURCHASES
 from log_samples import open_log as open_writer
 

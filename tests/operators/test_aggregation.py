@@ -29,12 +29,13 @@ from headrace.model.query import (
 )
 from headrace.model.types import Column, SqlType
 from headrace.model.window import Window
-from headrace.operators import aggregation, cells, folding, grid
-from headrace.operators.aggregation import reduce_aggregation
-from headrace.operators.bundle import pack_bundle, read_bundle
-from headrace.operators.prepared import AggregationLogic
-from headrace.operators.segment import Segment, segment_from, segment_items
-from headrace.operators.tuples import combine_tuples, prepare_tuples, receive_tuples, ship_tuples
+from headrace.operators.common import cells
+from headrace.operators.common.bundle import pack_bundle, read_bundle
+from headrace.operators.windows import aggregation, folding, grid
+from headrace.operators.windows.aggregation import reduce_aggregation
+from headrace.operators.windows.prepared import AggregationLogic
+from headrace.operators.windows.segment import Segment, segment_from, segment_items
+from headrace.operators.windows.tuples import combine_tuples, prepare_tuples, receive_tuples, ship_tuples
 from headrace.optimizer import membership
 from headrace.planner.shared import Member, plan_group
 

@@ -14,15 +14,16 @@ from headrace.model.plan import AggregationOperator, OperandIndex, SelectionOper
 from headrace.model.predicate import And, Predicate, operands_of
 from headrace.model.query import Aggregation, Projection, Query, QueryId, QueryPlan
 from headrace.model.window import Window
-from headrace.operators import cells, folding
-from headrace.operators.bitrows import BitRows, Matches, by_operand, ordered_by_row
+from headrace.operators.common import cells
+from headrace.operators.common.bitrows import BitRows, Matches, by_operand, ordered_by_row
+from headrace.operators.common.regions import Truth, region_count
 from headrace.operators.compiled.matches import add_values, keep_extremes, merge_moments_of
-from headrace.operators.lanes import Parts
-from headrace.operators.prepared import AggregationLogic
-from headrace.operators.regions import Truth, region_count
 from headrace.operators.selection import SelectionLogic
-from headrace.operators.sums import SliceSums
-from headrace.operators.tuples import prepare_tuples
+from headrace.operators.windows import folding
+from headrace.operators.windows.lanes import Parts
+from headrace.operators.windows.prepared import AggregationLogic
+from headrace.operators.windows.sums import SliceSums
+from headrace.operators.windows.tuples import prepare_tuples
 from headrace.optimizer.membership import Membership
 from headrace.planner.predicates import index_operands
 from headrace.planner.shared import Member, plan_group

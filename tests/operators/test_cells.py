@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from headrace.model.plan import Family, OperandIndex
 from headrace.model.predicate import And, Compare, Op, Operand
 from headrace.model.types import SqlType
-from headrace.operators import cells, regions
-from headrace.operators.cells import FamilyIndex
-from headrace.operators.regions import region_count, regions_of
+from headrace.operators.common import cells, regions
+from headrace.operators.common.cells import FamilyIndex
+from headrace.operators.common.regions import region_count, regions_of
 from headrace.planner.shared import group_families, index_operands
 from plan_strategies import OPERANDS, column, predicates, values
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.operators.bundle import pack_bundle, read_bundle, write_bundle
-from headrace.operators.keys import encode_keys, partition_keys, unify_keys
+from headrace.operators.common.bundle import pack_bundle, read_bundle, write_bundle
+from headrace.operators.common.keys import encode_keys, partition_keys, unify_keys
 
 DTYPES = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.float64]
 

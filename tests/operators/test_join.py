@@ -25,13 +25,14 @@ from join_cases import (
 )
 
 from headrace.model.epoch import NEVER_US
-from headrace.operators import join_keys, join_partners, join_windows
-from headrace.operators.bundle import pack_bundle, read_bundle
-from headrace.operators.join import Outlet, reduce_join, resume_join
-from headrace.operators.join_block import JoinedBlock, stored_rows
-from headrace.operators.join_logic import JoinLogic
-from headrace.operators.join_state import JoinSegment, join_from, join_items
-from headrace.operators.join_tuples import prepare_join, receive_join, ship_join
+from headrace.operators.common.bundle import pack_bundle, read_bundle
+from headrace.operators.join import keys as join_keys
+from headrace.operators.join import partners, windows
+from headrace.operators.join.block import JoinedBlock, stored_rows
+from headrace.operators.join.logic import JoinLogic
+from headrace.operators.join.reduce import Outlet, reduce_join, resume_join
+from headrace.operators.join.state import JoinSegment, join_from, join_items
+from headrace.operators.join.tuples import prepare_join, receive_join, ship_join
 from headrace.optimizer.layout import Layout
 from headrace.planner.signatures import joined_column
 
@@ -194,9 +195,9 @@ def test_equals_the_slow_evaluator(keys: int) -> None:
 def test_blocks_searches_and_windows_pair_by_pair_change_nothing(
     monkeypatch: pytest.MonkeyPatch, keys: int
 ) -> None:
-    monkeypatch.setattr(join_partners, "BLOCK_ROWS", 3)
-    monkeypatch.setattr(join_partners, "SCAN_ROWS", 0)
-    monkeypatch.setattr(join_windows, "TABLE_ELEMENTS", 0)
+    monkeypatch.setattr(partners, "BLOCK_ROWS", 3)
+    monkeypatch.setattr(partners, "SCAN_ROWS", 0)
+    monkeypatch.setattr(windows, "TABLE_ELEMENTS", 0)
     run_cases(range(1000, 1000 + SEEDS), keys)
 
 
@@ -208,7 +209,7 @@ def test_keys_whose_hashes_collide_are_told_apart(monkeypatch: pytest.MonkeyPatc
 
 @several_keys
 def test_groups_find_the_same_rows_as_lists(monkeypatch: pytest.MonkeyPatch, keys: int) -> None:
-    monkeypatch.setattr(join_partners.Meeting, "_layout", lambda *args: Layout.GROUPS)
+    monkeypatch.setattr(partners.Meeting, "_layout", lambda *args: Layout.GROUPS)
     run_cases(range(3000, 3000 + SEEDS), keys)
-    monkeypatch.setattr(join_partners, "BLOCK_ROWS", 3)
+    monkeypatch.setattr(partners, "BLOCK_ROWS", 3)
     run_cases(range(4000, 4000 + SEEDS), keys)

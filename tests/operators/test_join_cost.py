@@ -14,15 +14,15 @@ from join_cases import COLUMNS, NUMBER, TS, Ask, Schema, Side, plan_joins
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.predicate import TRUE, Compare, Op
 from headrace.model.window import Window
-from headrace.operators import join_partners
-from headrace.operators.bundle import pack_bundle, read_bundle
-from headrace.operators.join import JoinReduced, Outlet, count_bits, reduce_join, resume_join
-from headrace.operators.join_block import JoinedBlock
-from headrace.operators.join_keys import KeyTable, encode_row_keys, match_keys, sort_keys
-from headrace.operators.join_logic import JoinLogic
-from headrace.operators.join_state import JoinSegment, join_items
-from headrace.operators.join_tuples import prepare_join, receive_join, ship_join
-from headrace.operators.tuples import Shipment
+from headrace.operators.common.bundle import pack_bundle, read_bundle
+from headrace.operators.join import partners
+from headrace.operators.join.block import JoinedBlock
+from headrace.operators.join.keys import KeyTable, encode_row_keys, match_keys, sort_keys
+from headrace.operators.join.logic import JoinLogic
+from headrace.operators.join.reduce import JoinReduced, Outlet, count_bits, reduce_join, resume_join
+from headrace.operators.join.state import JoinSegment, join_items
+from headrace.operators.join.tuples import prepare_join, receive_join, ship_join
+from headrace.operators.windows.tuples import Shipment
 
 SCHEMA = Schema((("k",),), (True, True))
 NOWHERE = Outlet(lambda chain, block: None, lambda shipment: None, 1)
@@ -82,7 +82,7 @@ def test_state_holds_each_tuple_once_for_all_queries_and_roles() -> None:
 
 
 def test_a_hot_key_costs_time_and_not_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join_partners, "BLOCK_ROWS", 1 << 14)
+    monkeypatch.setattr(partners, "BLOCK_ROWS", 1 << 14)
     logic = JoinLogic(plan_joins(SCHEMA, [ask(1, (0, 1), 1000)]))
     rows = 1500
     hot = batch(np.zeros(rows, np.int64), np.arange(rows) % 1000)
@@ -107,7 +107,7 @@ def test_a_hot_key_costs_time_and_not_memory(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_hot_key_costs_no_memory_on_the_way_to_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """a and b on k, b and c on j: c is there when a and b come, a million rows leave, and each meets 50 tuples."""
     block, rows = 1 << 12, 1000
-    monkeypatch.setattr(join_partners, "BLOCK_ROWS", block)
+    monkeypatch.setattr(partners, "BLOCK_ROWS", block)
     window = Window(1000, 1000)
     hubs = (((0, ("k",)), (1, ("k",))), ((1, ("j",)), (2, ("j",))))
     one = Ask(1, 1, (Side(0, window, TRUE), Side(1, window, TRUE), Side(2, window, TRUE)), hubs, (), ())
@@ -159,7 +159,7 @@ def test_partners_out_of_reach_are_not_candidates(monkeypatch: pytest.MonkeyPatc
     logic = JoinLogic(plan_joins(SCHEMA, [ask(1, (0, 1), 10)]))
     rows = 4000
     candidates = 0
-    blocks = join_partners.candidates
+    blocks = partners.candidates
 
     def counted(*args: Any) -> Any:
         nonlocal candidates
@@ -167,7 +167,7 @@ def test_partners_out_of_reach_are_not_candidates(monkeypatch: pytest.MonkeyPatc
             candidates += len(left)
             yield left, right
 
-    monkeypatch.setattr(join_partners, "candidates", counted)
+    monkeypatch.setattr(partners, "candidates", counted)
     hot = batch(np.zeros(rows, np.int64), np.arange(rows))
     reduced = run(logic, [hot, hot], [])
     assert reduced.rows[1] == rows * 10

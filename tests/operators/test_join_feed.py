@@ -30,17 +30,17 @@ from headrace.model.query import (
 )
 from headrace.model.types import BIGINT, TIMESTAMP, Column, SqlType
 from headrace.model.window import Window
-from headrace.operators import join_partners
-from headrace.operators.aggregation import reduce_aggregation
-from headrace.operators.join import Outlet, reduce_join
-from headrace.operators.join_block import JoinedBlock
-from headrace.operators.join_feed import Feed, Gathering
-from headrace.operators.join_logic import JoinLogic
-from headrace.operators.join_state import JoinSegment
-from headrace.operators.join_tuples import prepare_join, receive_join, ship_join
-from headrace.operators.prepared import AggregationLogic
-from headrace.operators.segment import Segment
-from headrace.operators.tuples import Tuples, receive_tuples, ship_tuples
+from headrace.operators.join import partners
+from headrace.operators.join.block import JoinedBlock
+from headrace.operators.join.feed import Feed, Gathering
+from headrace.operators.join.logic import JoinLogic
+from headrace.operators.join.reduce import Outlet, reduce_join
+from headrace.operators.join.state import JoinSegment
+from headrace.operators.join.tuples import prepare_join, receive_join, ship_join
+from headrace.operators.windows.aggregation import reduce_aggregation
+from headrace.operators.windows.prepared import AggregationLogic
+from headrace.operators.windows.segment import Segment
+from headrace.operators.windows.tuples import Tuples, receive_tuples, ship_tuples
 from headrace.planner.shared import Member, plan_group
 
 SEEDS = int(os.environ.get("HEADRACE_EXAMPLES", "4"))
@@ -263,14 +263,14 @@ def test_equals_loops_over_pairs_and_windows() -> None:
 
 
 def test_small_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join_partners, "BLOCK_ROWS", 3)
+    monkeypatch.setattr(partners, "BLOCK_ROWS", 3)
     monkeypatch.setattr(Life, "gathers", 8)
     play(range(500, 500 + SEEDS // 2))
 
 
 def test_a_hot_key_costs_memory_by_its_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """1,500 tuples on each side make 2,250,000 rows for three groups."""
-    monkeypatch.setattr(join_partners, "BLOCK_ROWS", 1 << 14)
+    monkeypatch.setattr(partners, "BLOCK_ROWS", 1 << 14)
     monkeypatch.setattr(Life, "gathers", 1 << 14)
     window = Window(10, 10)
     sides = tuple(JoinSide(StreamName(name), window, TRUE) for name in "ab")

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from headrace.model.plan import LaneKind
 from headrace.model.types import SqlType
-from headrace.operators import lanes
-from headrace.operators.encode import Physical, from_ordered, to_ordered
-from headrace.operators.folds import Fold
-from headrace.operators.lanes import LaneLogic, Parts, logic_for
+from headrace.operators.common.encode import Physical, from_ordered, to_ordered
+from headrace.operators.windows import lanes
+from headrace.operators.windows.folds import Fold
+from headrace.operators.windows.lanes import LaneLogic, Parts, logic_for
 
 BIGINT, DOUBLE = SqlType("bigint"), SqlType("double")
 INTS = st.one_of(

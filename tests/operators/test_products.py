@@ -15,8 +15,8 @@ import pytest
 from headrace.model.plan import Factor, ProductOutput
 from headrace.model.query import AggregateFunction, QueryId
 from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, SqlType
-from headrace.operators import products
-from headrace.operators.products import OVERFLOW, Factors, multiply
+from headrace.operators.join import products
+from headrace.operators.join.products import OVERFLOW, Factors, multiply
 
 F = AggregateFunction
 DECIMAL = SqlType("decimal(20,2)")

@@ -27,13 +27,21 @@ from headrace.model.predicate import TRUE
 from headrace.model.query import Aggregate, AggregateFunction, Aggregation, Query, QueryId, QueryPlan
 from headrace.model.types import SqlType
 from headrace.model.window import SessionWindow
-from headrace.operators import cells, micro, sessions
-from headrace.operators.aggregation import Reduced
-from headrace.operators.bundle import pack_bundle, read_bundle
-from headrace.operators.micro import combine_micros, merge_runs, prepare_micros, receive_micros, ship_micros
-from headrace.operators.session_logic import SessionLogic
-from headrace.operators.session_segment import SessionSegment, session_segment_from, session_segment_items
-from headrace.operators.sessions import reduce_sessions
+from headrace.operators.common import cells
+from headrace.operators.common.bundle import pack_bundle, read_bundle
+from headrace.operators.sessions import micro
+from headrace.operators.sessions import reduce as sessions
+from headrace.operators.sessions.logic import SessionLogic
+from headrace.operators.sessions.micro import (
+    combine_micros,
+    merge_runs,
+    prepare_micros,
+    receive_micros,
+    ship_micros,
+)
+from headrace.operators.sessions.reduce import reduce_sessions
+from headrace.operators.sessions.segment import SessionSegment, session_segment_from, session_segment_items
+from headrace.operators.windows.aggregation import Reduced
 from headrace.planner.shared import Member, plan_group
 
 SEEDS = int(os.environ.get("HEADRACE_SEEDS", "5"))

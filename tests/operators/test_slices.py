@@ -8,8 +8,14 @@ from hypothesis import strategies as st
 
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.window import Window
-from headrace.operators import slices
-from headrace.operators.slices import closing_windows, fine_slices, first_starts, last_ends, slice_starts
+from headrace.operators.windows import slices
+from headrace.operators.windows.slices import (
+    closing_windows,
+    fine_slices,
+    first_starts,
+    last_ends,
+    slice_starts,
+)
 from plan_strategies import windows
 
 TIMES = st.one_of(

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from cli_fakes import FakeSession, Info
-from headrace.catalog.warehouse import Warehouse
 from headrace.service.client import RemoteSession, connect
 from headrace.service.server import Service, published
+from headrace.storage.warehouse import Warehouse
 
 
 @pytest.fixture

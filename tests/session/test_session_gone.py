@@ -89,8 +89,8 @@ def test_every_call_says_that_spark_is_gone_and_close_keeps_what_was_asked_for(
     may_work |= set() if kill else {"create", "stream"}  # Spark's parser outlives the context
     assert {name for name, code in found.items() if code != "SPARK_GONE"} <= may_work, found
     assert "StackOverflowError" not in done.stderr, done.stderr[:2000]
-    from headrace.catalog.warehouse import Warehouse
     from headrace.log.open import open_log
+    from headrace.storage.warehouse import Warehouse
 
     warehouse = Warehouse(tmp_path / "w")
     warehouse.acquire()

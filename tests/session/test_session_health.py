@@ -18,9 +18,9 @@ import pytest
 from session_samples import eventually, rows, stream_info
 
 from headrace import sources
-from headrace.catalog import faults
 from headrace.health import RunState, SourceState
 from headrace.model.errors import HeadraceWarning, LogError, StorageError
+from headrace.storage import faults
 
 pytestmark = pytest.mark.spark
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.model.predicate import And, Compare, Const, IsNull, Not, Operand, Or, Predicate
 from headrace.model.query import Aggregate, Aggregation, Body, Fallback, Join, JoinedRows, Projection
 from headrace.model.window import AnyWindow, SessionWindow
-from headrace.sql.windows import render_window_arguments
+from headrace.sql.bodies.windows import render_window_arguments
 
 
 def describe(body: Body) -> str:

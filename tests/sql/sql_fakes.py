@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from headrace.model.query import Stream, StreamName
 from headrace.model.types import Column, SqlType
-from headrace.sql.dialect import parse, render
-from headrace.sql.lexer import lex
+from headrace.sql.text.dialect import parse, render
+from headrace.sql.text.lexer import lex
 
 PURCHASES = Stream(
     StreamName("purchases"),

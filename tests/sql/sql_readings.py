@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from headrace.sql.dialect import parse
-from headrace.sql.fidelity import render_again
-from headrace.sql.lexer import lex
-from headrace.sql.literals import mark_literals
+from headrace.sql.render.fidelity import render_again
+from headrace.sql.render.templates import literal_hole
 from headrace.sql.shape import lift
-from headrace.sql.templates import literal_hole
+from headrace.sql.text.dialect import parse
+from headrace.sql.text.lexer import lex
+from headrace.sql.text.literals import mark_literals
 
 
 def read_again(text: str) -> tuple[str, str]:

@@ -33,10 +33,11 @@ from headrace.model.query import (
 )
 from headrace.model.types import Column, Kind, SqlType
 from headrace.model.window import SessionWindow
-from headrace.sql import ShapeCache, binding, parse_query, windows
-from headrace.sql.functions import AGGREGATES, GENERATORS
-from headrace.sql.names import quote_name
-from headrace.sql.windows import render_window_arguments
+from headrace.sql import ShapeCache, binding, parse_query
+from headrace.sql.bodies import windows
+from headrace.sql.bodies.windows import render_window_arguments
+from headrace.sql.resolve.functions import AGGREGATES, GENERATORS
+from headrace.sql.text.names import quote_name
 
 pytestmark = pytest.mark.spark
 

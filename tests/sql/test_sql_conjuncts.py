@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp, parse_one
 
-from headrace.sql.conjuncts import conjuncts, in_order
+from headrace.sql.bodies.conjuncts import conjuncts, in_order
 
 
 def condition(text: str) -> exp.Expr:

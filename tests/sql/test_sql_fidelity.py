@@ -12,8 +12,8 @@ from headrace.model.query import Fallback, Projection, QueryPlan, Stream, Stream
 from headrace.model.types import Column, SqlType
 from headrace.model.window import Window
 from headrace.sql import ShapeCache, parse_query
-from headrace.sql.lexer import lex
 from headrace.sql.shape import lift
+from headrace.sql.text.lexer import lex
 
 
 class _Differing(FakeAnalyzer):

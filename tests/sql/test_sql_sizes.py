@@ -7,8 +7,8 @@ from sql_fakes import STREAMS, FakeAnalyzer
 
 from headrace.model.errors import SqlError
 from headrace.sql import ShapeCache, parse_query
-from headrace.sql.dialect import tokenize
-from headrace.sql.sizes import refuse_huge
+from headrace.sql.resolve.sizes import refuse_huge
+from headrace.sql.text.dialect import tokenize
 
 HUGE = [
     "repeat('x', 1000000000)",

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.catalog.queries import QueryEntry
-from headrace.catalog.warehouse import Warehouse, record_name
 from headrace.model import codec
+from headrace.storage.warehouse import Warehouse, record_name
 
 ARCHIVE = "catalog/archive"
 

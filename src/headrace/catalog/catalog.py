@@ -14,19 +14,19 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from headrace.catalog import faults
 from headrace.catalog.archive import Archive, Archived
-from headrace.catalog.clock import Clock, SystemClock
-from headrace.catalog.interrupts import uninterrupted
 from headrace.catalog.queries import QueryEntry, QueryState, QueryTable
 from headrace.catalog.requests import REQUESTS, Request, RequestLog, read_requests
 from headrace.catalog.snapshot import CHANGELOG, SNAPSHOT, Changelog, Snapshot
 from headrace.catalog.streams import StreamTable
-from headrace.catalog.warehouse import Warehouse
 from headrace.model.epoch import Change, Create, Drop, Epoch
 from headrace.model.errors import CatalogError, StorageError, did_you_mean
 from headrace.model.query import EpochId, Query, QueryId, QueryPlan, Stream
-from headrace.sql.names import quote_name
+from headrace.sql.text.names import quote_name
+from headrace.storage import faults
+from headrace.storage.clock import Clock, SystemClock
+from headrace.storage.interrupts import uninterrupted
+from headrace.storage.warehouse import Warehouse
 
 
 class Catalog:

@@ -11,7 +11,7 @@ from enum import Enum
 from headrace.model import codec
 from headrace.model.epoch import Create, Drop, Epoch
 from headrace.model.query import EpochId, Query, QueryId
-from headrace.sql.names import name_key
+from headrace.sql.text.names import name_key
 
 
 class QueryState(Enum):

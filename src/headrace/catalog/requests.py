@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.catalog.private import FILE_MODE, make_directory
-from headrace.catalog.warehouse import Warehouse, sync_directory
 from headrace.model import codec
 from headrace.model.epoch import Change
 from headrace.model.errors import StorageError
+from headrace.storage.private import FILE_MODE, make_directory
+from headrace.storage.warehouse import Warehouse, sync_directory
 
 REQUESTS = "catalog/requests.log"
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.catalog.warehouse import Warehouse, record_name
 from headrace.model import codec
 from headrace.model.errors import CatalogError, StorageError, did_you_mean
 from headrace.model.query import Stream
 from headrace.model.types import Kind
-from headrace.sql.names import RESERVED_PREFIX, name_key
+from headrace.sql.text.names import RESERVED_PREFIX, name_key
+from headrace.storage.warehouse import Warehouse, record_name
 
 STREAMS = "catalog/streams"
 

@@ -16,8 +16,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.syntax import Syntax
 
-from headrace.catalog.lock import WriterLock
-from headrace.catalog.warehouse import local_directory
 from headrace.cli import console as consoles
 from headrace.cli import tables
 from headrace.cli.face import AuditReport, Opener, QueryInfo, Session
@@ -26,6 +24,8 @@ from headrace.cli.monitor import Monitor
 from headrace.cli.opening import opened
 from headrace.cli.stopping import Clock, WallClock, stop_signals
 from headrace.model.errors import HeadraceError, StorageError
+from headrace.storage.lock import WriterLock
+from headrace.storage.warehouse import local_directory
 from headrace.workloads import gaming
 
 TICK_S = 0.25

@@ -10,11 +10,11 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headrace.catalog.warehouse import Warehouse, local_directory
 from headrace.cli.console import spinner
 from headrace.cli.face import Opener, Served, Session
 from headrace.model.errors import HeadraceError, StorageError
 from headrace.service.client import connect
+from headrace.storage.warehouse import Warehouse, local_directory
 
 
 def check_is_warehouse(path: str) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import click
 from rich.console import Console
 
-from headrace.catalog.warehouse import Warehouse, local_directory
 from headrace.cli import console as consoles
 from headrace.cli.face import Opener, Session
 from headrace.cli.live import LiveView, LogView
@@ -24,6 +23,7 @@ from headrace.cli.stopping import Clock, WallClock, stop_signals
 from headrace.model.errors import EngineError, HeadraceWarning
 from headrace.service.client import connect
 from headrace.service.server import Service, published
+from headrace.storage.warehouse import Warehouse, local_directory
 
 TICK_S = 0.5
 SHOWN_STATEMENT = 200

@@ -17,7 +17,7 @@ from headrace.engine.spark import MEANING, active, child_session
 from headrace.model.errors import SqlError, did_you_mean
 from headrace.model.query import Stream
 from headrace.model.types import Column, SqlType
-from headrace.sql.names import quote_name
+from headrace.sql.text.names import quote_name
 
 _CODES = {
     "UNRESOLVED_COLUMN": "UNKNOWN_COLUMN",

@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pyspark.sql import SparkSession
 
-from headrace.catalog import faults
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry
-from headrace.catalog.warehouse import Warehouse
 from headrace.engine.catalyst import chunk_frame, find_failing
 from headrace.engine.errors import epoch_cancelled, query_caused, spark_reason, was_cancelled
 from headrace.engine.failure import EpochTrouble, FailureKind, failure_of, out_of_time, spark_died
@@ -32,6 +30,8 @@ from headrace.model.plan import ScanPath, SharedPlan
 from headrace.model.predicate import Operand, operands_of
 from headrace.model.query import Aggregation, Fallback, Join, Projection, Query, StreamName
 from headrace.planner.shared import Member, plan_group
+from headrace.storage import faults
+from headrace.storage.warehouse import Warehouse
 
 POOL = "headrace-main"
 """The FAIR pool that epochs run in."""

@@ -14,7 +14,6 @@ import pyarrow as pa
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.catalog import faults
 from headrace.engine.errors import query_caused
 from headrace.engine.handover import Shipped
 from headrace.engine.tasks import MAP_BATCH_ROWS, EpochTask, map_tuples, reporting
@@ -24,7 +23,8 @@ from headrace.model.plan import ScanPath
 from headrace.model.predicate import Operand
 from headrace.model.query import Stream
 from headrace.model.types import Kind
-from headrace.sql.carried import carried
+from headrace.sql.resolve.carried import carried
+from headrace.storage import faults
 
 SHIPPED = pa.schema(
     [("partition", pa.int32()), ("kind", pa.string()), ("name", pa.string()), ("blob", pa.binary())]

@@ -12,9 +12,6 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headrace.catalog import faults
-from headrace.catalog.checksums import written
-from headrace.catalog.private import create_file
 from headrace.engine.files import check_chunks
 from headrace.engine.logview import LogIndex, log_frame
 from headrace.engine.records import RESULTS, ResultFile
@@ -23,7 +20,10 @@ from headrace.log.chunks import CODEC
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
 from headrace.model.query import Query, Stream, log_relation
 from headrace.model.window import SessionWindow, Window
-from headrace.sql.carried import carried
+from headrace.sql.resolve.carried import carried
+from headrace.storage import faults
+from headrace.storage.checksums import written
+from headrace.storage.private import create_file
 
 
 def run_log_sql(

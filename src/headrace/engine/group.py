@@ -12,11 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
 
-from headrace.catalog import faults
 from headrace.catalog.catalog import Catalog
-from headrace.catalog.interrupts import uninterrupted
 from headrace.catalog.queries import QueryEntry
-from headrace.catalog.warehouse import Warehouse
 from headrace.engine.attempt import POOL, EpochRunner
 from headrace.engine.errors import spark_gone
 from headrace.engine.failure import EpochTrouble
@@ -34,6 +31,9 @@ from headrace.model.errors import EngineError, HeadraceError, StorageError
 from headrace.model.plan import SharedPlan
 from headrace.model.query import Join, JoinedRows, QueryId
 from headrace.planner.shared import query_signature
+from headrace.storage import faults
+from headrace.storage.interrupts import uninterrupted
+from headrace.storage.warehouse import Warehouse
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headrace.catalog.private import create_file
+from headrace.storage.private import create_file
 
 HANDOVER = "groups/main/handover"
 

@@ -19,7 +19,6 @@ from dataclasses import replace
 
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry
-from headrace.catalog.warehouse import Warehouse
 from headrace.engine.attempt import EpochRunner, expressions_of
 from headrace.engine.culprit import AT_ONCE, Search, begin, by_suspicion, find_culprit
 from headrace.engine.errors import epoch_failed, epoch_unrunnable, spark_gone, spark_stuck
@@ -29,6 +28,7 @@ from headrace.engine.spark import is_gone, is_stopped
 from headrace.model.epoch import Epoch
 from headrace.model.errors import HeadraceError, StorageError
 from headrace.model.query import Aggregation, Fallback, Join, QueryId
+from headrace.storage.warehouse import Warehouse
 
 Broken = dict[int, str]
 

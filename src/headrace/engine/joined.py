@@ -20,7 +20,7 @@ from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.predicate import Operand
 from headrace.model.query import Join, JoinedRows, QueryId, Stream
 from headrace.model.types import Kind
-from headrace.operators.bitrows import WORD
+from headrace.operators.common.bitrows import WORD
 from headrace.planner.joins import Joining
 from headrace.planner.signatures import joined_column
 

@@ -20,10 +20,8 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from headrace.catalog import faults
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry
-from headrace.catalog.warehouse import Warehouse, record_name
 from headrace.engine.errors import epoch_cancelled, epoch_failed, was_cancelled
 from headrace.engine.files import check_chunks, check_segments
 from headrace.engine.job import run_job
@@ -37,6 +35,8 @@ from headrace.model.plan import Operator
 from headrace.model.query import Aggregation, EpochId, Join, StreamName
 from headrace.model.window import SessionWindow
 from headrace.planner.shared import Member, plan_group
+from headrace.storage import faults
+from headrace.storage.warehouse import Warehouse, record_name
 
 MAX_JOB_ROWS = 1_000_000
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from headrace.catalog.warehouse import Warehouse, record_name
 from headrace.engine.files import check_results
 from headrace.engine.records import COMMITS, NOTHING, Commit
 from headrace.log.epochs import EpochLog
 from headrace.model.errors import StorageError
+from headrace.storage.warehouse import Warehouse, record_name
 
 _UNREADABLE = ("FILE_TORN", "FILE_FOREIGN", "FILE_DAMAGED")
 _GO_BACK = (

@@ -15,9 +15,6 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from headrace.catalog import faults
-from headrace.catalog.checksums import amiss, written
-from headrace.catalog.private import create_file
 from headrace.engine.files import segment_damaged
 from headrace.engine.handover import Shipped, hand_over, take_over
 from headrace.engine.records import SegmentFile
@@ -33,22 +30,25 @@ from headrace.engine.tasks import (
 )
 from headrace.model.errors import HeadraceError
 from headrace.model.plan import GroupingOperator, JoinOperator, Operator, SessionOperator
-from headrace.operators.aggregation import Emit, reduce_aggregation
-from headrace.operators.bundle import Blob, Item, read_bundle, write_bundle
-from headrace.operators.join import Outlet, reduce_join, resume_join
-from headrace.operators.join_block import JoinedBlock, stored_rows
-from headrace.operators.join_feed import GATHER_ROWS, Feed, Gathering
-from headrace.operators.join_logic import JoinLogic
-from headrace.operators.join_state import join_from, join_items
-from headrace.operators.join_tuples import receive_join
-from headrace.operators.micro import receive_micros
-from headrace.operators.prepared import AggregationLogic
-from headrace.operators.products import Factors, multiply
-from headrace.operators.segment import segment_from, segment_items
-from headrace.operators.session_logic import SessionLogic
-from headrace.operators.session_segment import session_segment_from, session_segment_items
-from headrace.operators.sessions import reduce_sessions
-from headrace.operators.tuples import Shipment, Tuples, receive_tuples, ship_tuples
+from headrace.operators.common.bundle import Blob, Item, read_bundle, write_bundle
+from headrace.operators.join.block import JoinedBlock, stored_rows
+from headrace.operators.join.feed import GATHER_ROWS, Feed, Gathering
+from headrace.operators.join.logic import JoinLogic
+from headrace.operators.join.products import Factors, multiply
+from headrace.operators.join.reduce import Outlet, reduce_join, resume_join
+from headrace.operators.join.state import join_from, join_items
+from headrace.operators.join.tuples import receive_join
+from headrace.operators.sessions.logic import SessionLogic
+from headrace.operators.sessions.micro import receive_micros
+from headrace.operators.sessions.reduce import reduce_sessions
+from headrace.operators.sessions.segment import session_segment_from, session_segment_items
+from headrace.operators.windows.aggregation import Emit, reduce_aggregation
+from headrace.operators.windows.prepared import AggregationLogic
+from headrace.operators.windows.segment import segment_from, segment_items
+from headrace.operators.windows.tuples import Shipment, Tuples, receive_tuples, ship_tuples
+from headrace.storage import faults
+from headrace.storage.checksums import amiss, written
+from headrace.storage.private import create_file
 
 WAITING_BYTES = 1 << 26
 """Blobs for the next stage that a task holds in memory, about."""

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from headrace.model.errors import SqlError
 from headrace.sql import errors
-from headrace.sql.literals import names_a_moment
+from headrace.sql.text.literals import names_a_moment
 
 _MOMENTS = "now|today|tomorrow|yesterday"
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.catalog.checksums import written
-from headrace.catalog.private import create_file
 from headrace.engine.records import ResultFile
 from headrace.log.chunks import CODEC
+from headrace.storage.checksums import written
+from headrace.storage.private import create_file
 
 FLUSH_ROWS = 1 << 17
 """So many rows are held back before they are written as a row group: few enough that memory is used again."""

@@ -19,8 +19,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.catalog import faults
-from headrace.catalog.envelope import open_envelope
 from headrace.engine.files import check_chunk, check_chunks
 from headrace.engine.handover import LARGE_BYTES, Shipped, hand_over, shipped_bytes
 from headrace.engine.result_files import ResultWriter
@@ -37,15 +35,17 @@ from headrace.model.plan import (
     SharedPlan,
 )
 from headrace.model.predicate import Operand
-from headrace.operators.join_feed import Feed
-from headrace.operators.join_logic import JoinLogic
-from headrace.operators.join_tuples import prepare_join, ship_join
-from headrace.operators.micro import combine_micros, prepare_micros, ship_micros
-from headrace.operators.prepared import AggregationLogic
+from headrace.operators.join.feed import Feed
+from headrace.operators.join.logic import JoinLogic
+from headrace.operators.join.tuples import prepare_join, ship_join
 from headrace.operators.selection import SelectionLogic
-from headrace.operators.session_logic import SessionLogic
-from headrace.operators.tuples import Shipment, combine_tuples, prepare_tuples, ship_tuples
+from headrace.operators.sessions.logic import SessionLogic
+from headrace.operators.sessions.micro import combine_micros, prepare_micros, ship_micros
+from headrace.operators.windows.prepared import AggregationLogic
+from headrace.operators.windows.tuples import Shipment, combine_tuples, prepare_tuples, ship_tuples
 from headrace.planner import shared as _registers_plan_classes  # noqa: F401
+from headrace.storage import faults
+from headrace.storage.envelope import open_envelope
 
 REPORT = pa.schema([("report", pa.string())])
 REPORT_DDL = "report string"

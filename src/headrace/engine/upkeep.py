@@ -22,11 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.catalog import faults
 from headrace.catalog.catalog import Catalog
-from headrace.catalog.checksums import amiss, written
 from headrace.catalog.queries import QueryEntry
-from headrace.catalog.warehouse import Warehouse, record_name
 from headrace.engine.handover import clear_handover
 from headrace.engine.logview import LogIndex
 from headrace.engine.records import COMMITS, PLANS, RESULTS, SEGMENTS, Commit, ResultFile
@@ -38,6 +35,9 @@ from headrace.model.query import Fallback
 from headrace.model.window import SessionWindow, Window
 from headrace.planner.joins import is_joined
 from headrace.planner.shared import query_signature
+from headrace.storage import faults
+from headrace.storage.checksums import amiss, written
+from headrace.storage.warehouse import Warehouse, record_name
 
 _LOGGER = logging.getLogger(__name__)
 

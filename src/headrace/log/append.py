@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.catalog.interrupts import uninterrupted
-from headrace.catalog.warehouse import Warehouse
 from headrace.log.arrivals import Arrivals, Batch
 from headrace.log.chunks import DEFAULT_MAX_CHUNK_ROWS, cut, write_chunk
 from headrace.log.convert import to_table
 from headrace.model.epoch import Chunk
 from headrace.model.errors import LogError
 from headrace.model.query import Stream
+from headrace.storage.interrupts import uninterrupted
+from headrace.storage.warehouse import Warehouse
 
 
 def append(

@@ -13,14 +13,14 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from headrace.catalog import faults
-from headrace.catalog.interrupts import uninterrupted
-from headrace.catalog.warehouse import Warehouse
 from headrace.log.epochs import EPOCHS, EpochLog
 from headrace.model import codec
 from headrace.model.epoch import FOREVER_US, Chunk, Epoch
 from headrace.model.errors import LogError, StorageError
 from headrace.model.query import StreamName
+from headrace.storage import faults
+from headrace.storage.interrupts import uninterrupted
+from headrace.storage.warehouse import Warehouse
 
 ARRIVALS = "log/arrivals"
 

@@ -13,12 +13,12 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from headrace.catalog.warehouse import Warehouse, record_name
 from headrace.health import SetAside
 from headrace.log.arrivals import Arrivals, Batch
 from headrace.log.listing import Found, Stamp, look_at
 from headrace.model import codec
 from headrace.model.query import Stream
+from headrace.storage.warehouse import Warehouse, record_name
 
 IDENTITY = "folder"
 MERGE_RECORDS = 64

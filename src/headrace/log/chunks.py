@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.catalog.checksums import amiss, written
-from headrace.catalog.private import make_directory, open_new
-from headrace.catalog.warehouse import Warehouse, sync_directory
 from headrace.model.epoch import NEVER_US, Chunk
 from headrace.model.errors import LogError
 from headrace.model.query import Stream
+from headrace.storage.checksums import amiss, written
+from headrace.storage.private import make_directory, open_new
+from headrace.storage.warehouse import Warehouse, sync_directory
 
 ROW_GROUP_ROWS = 128 * 1024
 DEFAULT_MAX_CHUNK_ROWS = 1_000_000

@@ -15,10 +15,10 @@ import re
 import threading
 from collections.abc import Iterator
 
-from headrace.catalog import faults
-from headrace.catalog.warehouse import Warehouse, record_name
 from headrace.model.epoch import Epoch
 from headrace.model.errors import StorageError
+from headrace.storage import faults
+from headrace.storage.warehouse import Warehouse, record_name
 
 EPOCHS = "epochs"
 EXPIRED = "epochs/expired.json"

@@ -13,9 +13,6 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headrace.catalog import faults
-from headrace.catalog.clock import Clock, SystemClock
-from headrace.catalog.warehouse import Warehouse
 from headrace.log.append import arrive, discard
 from headrace.log.arrivals import Arrivals
 from headrace.log.books import AsideFile, AsideList, FolderBooks
@@ -27,6 +24,9 @@ from headrace.log.sources import FileFormat, FileSource, OnBadFile, Source
 from headrace.log.spark_write import job_cancelled
 from headrace.model.errors import LogError
 from headrace.model.query import Stream
+from headrace.storage import faults
+from headrace.storage.clock import Clock, SystemClock
+from headrace.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

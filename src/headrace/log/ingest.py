@@ -17,9 +17,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from headrace.catalog import faults
-from headrace.catalog.private import make_directory
-from headrace.catalog.warehouse import Warehouse
 from headrace.log.append import arrive, discard
 from headrace.log.arrivals import Arrivals, Batch
 from headrace.log.books import AsideFile, AsideList
@@ -33,6 +30,9 @@ from headrace.log.spark_write import check_frame, job_cancelled, spark_error, wr
 from headrace.model.epoch import Chunk
 from headrace.model.errors import HeadraceError, LogError
 from headrace.model.query import Stream
+from headrace.storage import faults
+from headrace.storage.private import make_directory
+from headrace.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.catalog.catalog import Catalog
-from headrace.catalog.clock import Clock
-from headrace.catalog.warehouse import Warehouse
 from headrace.log.arrivals import Arrivals
 from headrace.log.seal import Sealer
 from headrace.model.errors import StorageError
+from headrace.storage.clock import Clock
+from headrace.storage.warehouse import Warehouse
 
 _ATTEMPTS = 5
 

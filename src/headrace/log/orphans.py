@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import re
 
-from headrace.catalog.warehouse import Warehouse
 from headrace.log.arrivals import Arrivals
 from headrace.log.epochs import EpochLog
+from headrace.storage.warehouse import Warehouse
 
 SWEPT = "log/swept.json"
 

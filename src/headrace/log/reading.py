@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.catalog.warehouse import Warehouse
 from headrace.log.append import discard
 from headrace.log.arrivals import Arrivals
 from headrace.log.chunks import DEFAULT_MAX_CHUNK_ROWS, describe_chunk, misfit, open_parquet, write_chunk
@@ -26,6 +25,7 @@ from headrace.log.spark_write import job_cancelled, spark_error, write_dataframe
 from headrace.model.epoch import Chunk
 from headrace.model.errors import LogError
 from headrace.model.query import Stream
+from headrace.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,17 +13,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.catalog import faults
 from headrace.catalog.catalog import Catalog
-from headrace.catalog.clock import Clock, SystemClock
-from headrace.catalog.interrupts import uninterrupted
-from headrace.catalog.warehouse import Warehouse
 from headrace.log.arrivals import Arrival, Arrivals, Batch
 from headrace.log.chunks import Reach, count_before, reach_up_to
 from headrace.log.epochs import EPOCHS, EpochLog
 from headrace.log.orphans import remove_orphans
 from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk, Epoch, Oddities, StreamEpoch
 from headrace.model.query import EpochId, Stream
+from headrace.storage import faults
+from headrace.storage.clock import Clock, SystemClock
+from headrace.storage.interrupts import uninterrupted
+from headrace.storage.warehouse import Warehouse
 
 DEFAULT_MAX_EPOCH_ROWS = 1_000_000
 

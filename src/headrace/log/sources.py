@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headrace.catalog.warehouse import local_directory
 from headrace.model.errors import LogError, StorageError, did_you_mean
 from headrace.model.query import Stream
-from headrace.sql.names import quote_name
+from headrace.sql.text.names import quote_name
+from headrace.storage.warehouse import local_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.catalog.warehouse import Warehouse
 from headrace.log.chunks import DEFAULT_MAX_CHUNK_ROWS, write_chunk
 from headrace.log.convert import castable, check_names, to_table
 from headrace.log.sources import CORRUPT_COLUMN
@@ -19,8 +18,9 @@ from headrace.model.epoch import Chunk
 from headrace.model.errors import LogError
 from headrace.model.query import Stream
 from headrace.model.types import Kind, SqlType
-from headrace.sql.carried import carried
-from headrace.sql.names import quote_name
+from headrace.sql.resolve.carried import carried
+from headrace.sql.text.names import quote_name
+from headrace.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

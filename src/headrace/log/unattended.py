@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from headrace.catalog.warehouse import Warehouse
 from headrace.log.arrivals import Arrivals
 from headrace.log.books import AsideList, FolderBooks
 from headrace.log.folder import reads_folder
@@ -13,6 +12,7 @@ from headrace.log.report import InputReport
 from headrace.log.sources import FileSource, Source
 from headrace.model.errors import LogError, StorageError
 from headrace.model.query import Stream
+from headrace.storage.warehouse import Warehouse
 
 _ATTEMPTS = 5
 

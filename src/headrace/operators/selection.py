@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.plan import SelectionOperator
-from headrace.operators.bitrows import WORD, count_bits
-from headrace.operators.cells import FamilyIndex, split_family
-from headrace.operators.regions import regions_of
-from headrace.operators.tuples import Columns
+from headrace.operators.common.bitrows import WORD, count_bits
+from headrace.operators.common.cells import FamilyIndex, split_family
+from headrace.operators.common.regions import regions_of
+from headrace.operators.windows.tuples import Columns
 from headrace.planner.signatures import output_column
 
 

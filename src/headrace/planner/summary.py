@@ -16,7 +16,7 @@ from headrace.model.plan import (
 from headrace.model.query import Aggregation, Fallback, Join, JoinedRows, Projection, Query
 from headrace.model.window import SessionWindow
 from headrace.planner.explain import queries_of
-from headrace.sql.arrange import arrange_sql
+from headrace.sql.text.arrange import arrange_sql
 
 Line = tuple[str, str]
 """What it is about, and what is to say."""

@@ -22,7 +22,7 @@ from headrace.engine.records import ResultFile
 from headrace.model.query import Aggregation, Fallback, Join, Projection
 from headrace.model.types import Kind
 from headrace.model.window import SessionWindow
-from headrace.operators.bitrows import WORD
+from headrace.operators.common.bitrows import WORD
 from headrace.planner.signatures import output_column
 
 if TYPE_CHECKING:

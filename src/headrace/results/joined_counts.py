@@ -15,7 +15,7 @@ from headrace.catalog.queries import QueryEntry
 from headrace.model.predicate import Operand
 from headrace.model.query import Join, JoinedRows, QueryId, Stream
 from headrace.model.window import Window
-from headrace.operators.bitrows import WORD
+from headrace.operators.common.bitrows import WORD
 from headrace.planner.joins import Joining
 from headrace.planner.signatures import joined_column
 

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from headrace.model.query import Stream, log_relation
 from headrace.model.types import Kind
-from headrace.sql.dialect import tokenize
-from headrace.sql.names import quote_name
+from headrace.sql.text.dialect import tokenize
+from headrace.sql.text.names import quote_name
 
 NOISE = 1e-12
 """About the rounding of a million additions (1e6 × 2⁻⁵³), relative to the largest of what is added."""

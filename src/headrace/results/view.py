@@ -16,7 +16,7 @@ from headrace.engine.stored import read_results
 from headrace.model.epoch import NEVER_US
 from headrace.model.query import Aggregation, Fallback, Join, Projection, Query, Stream
 from headrace.model.types import Column, Kind, SqlType
-from headrace.operators.bitrows import WORD
+from headrace.operators.common.bitrows import WORD
 from headrace.planner.signatures import output_column
 
 

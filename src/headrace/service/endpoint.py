@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from headrace.catalog.warehouse import local_directory
 from headrace.model.errors import StorageError
+from headrace.storage.warehouse import local_directory
 
 FILE = "service.json"
 

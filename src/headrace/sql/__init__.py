@@ -1,12 +1,9 @@
 """Text to query plan, and query plan to plain Spark SQL; pure, without Spark."""
 
-from headrace.sql.analysis import Analyzer
 from headrace.sql.cache import ShapeCache
-from headrace.sql.durations import parse_duration
 from headrace.sql.help import help_text
-from headrace.sql.lexer import check_text
-from headrace.sql.names import check_name, quote_name
 from headrace.sql.query import parse_query
+from headrace.sql.resolve.analysis import Analyzer
 from headrace.sql.statements import (
     CloseStream,
     CreateQuery,
@@ -24,6 +21,9 @@ from headrace.sql.statements import (
     Statement,
     parse_statement,
 )
+from headrace.sql.text.durations import parse_duration
+from headrace.sql.text.lexer import check_text
+from headrace.sql.text.names import check_name, quote_name
 
 __all__ = [
     "Analyzer",

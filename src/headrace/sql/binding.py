@@ -28,12 +28,8 @@ from headrace.model.query import (
 from headrace.model.types import Column, SqlType
 from headrace.model.window import AnyWindow, Window
 from headrace.sql import errors
-from headrace.sql.cql import joined_windows
-from headrace.sql.dialect import render
-from headrace.sql.lexer import Lexed
-from headrace.sql.predicates import Compiler
-from headrace.sql.templates import Template
-from headrace.sql.windows import (
+from headrace.sql.bodies.predicates import Compiler
+from headrace.sql.bodies.windows import (
     MAX_COPIES_PER_TUPLE,
     MAX_EXPANDED,
     WindowCall,
@@ -41,6 +37,10 @@ from headrace.sql.windows import (
     render_window_arguments,
     window_copies,
 )
+from headrace.sql.render.templates import Template
+from headrace.sql.text.cql import joined_windows
+from headrace.sql.text.dialect import render
+from headrace.sql.text.lexer import Lexed
 
 
 @dataclass(frozen=True, slots=True)

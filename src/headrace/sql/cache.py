@@ -6,8 +6,8 @@ from collections.abc import Hashable, Mapping
 
 from headrace.model.query import Stream
 from headrace.model.types import Column
-from headrace.sql.analysis import Analyzer
 from headrace.sql.binding import Shape
+from headrace.sql.resolve.analysis import Analyzer
 
 MAX_SHAPES = 4096
 

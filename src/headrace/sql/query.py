@@ -14,32 +14,32 @@ from headrace.model.query import LOG_RELATION, QueryPlan, Stream
 from headrace.model.types import Column, Kind, SqlType
 from headrace.model.window import Window
 from headrace.sql import errors
-from headrace.sql.aggregates import NotShared, plan_aggregation
-from headrace.sql.analysis import Analyzer, check_types
 from headrace.sql.binding import BodyShape, FallbackShape, OperandShape, ProjectionShape, Shape, bind
+from headrace.sql.bodies.aggregates import NotShared, plan_aggregation
+from headrace.sql.bodies.conjuncts import in_order
+from headrace.sql.bodies.having import filter_keys_early
+from headrace.sql.bodies.join_query import build_join
+from headrace.sql.bodies.layers import needs_layers, render_layers
+from headrace.sql.bodies.predicates import Compiler
+from headrace.sql.bodies.sessions import checked_sessions, no_session_rows
+from headrace.sql.bodies.windows import STAND_IN, has_window, is_window_column, stand_ins, window_column
 from headrace.sql.cache import ShapeCache
-from headrace.sql.conjuncts import in_order
-from headrace.sql.cql import span_of
-from headrace.sql.dialect import TokenType, parse, render
-from headrace.sql.fidelity import faithful, or_misread, render_again
-from headrace.sql.flatten import find_stream, flatten, inline_ctes, innermost
-from headrace.sql.functions import is_aggregate
-from headrace.sql.having import filter_keys_early
-from headrace.sql.join_query import build_join
-from headrace.sql.layers import needs_layers, render_layers
-from headrace.sql.lexer import Lexed, edited, lex, where_tokens
-from headrace.sql.literals import mark_literals
-from headrace.sql.names import quote_name
-from headrace.sql.predicates import Compiler
-from headrace.sql.refusals import refuse_parts, refuse_statement
-from headrace.sql.render import render_log, render_plain
-from headrace.sql.resolve import Flat, enclosed, window_edges
-from headrace.sql.safety import cannot_raise
-from headrace.sql.sessions import checked_sessions, no_session_rows
+from headrace.sql.render.fidelity import faithful, or_misread, render_again
+from headrace.sql.render.plain import render_log, render_plain
+from headrace.sql.render.templates import Template, literal_hole
+from headrace.sql.resolve.analysis import Analyzer, check_types
+from headrace.sql.resolve.columns import Flat, enclosed, window_edges
+from headrace.sql.resolve.flatten import find_stream, flatten, inline_ctes, innermost
+from headrace.sql.resolve.functions import is_aggregate
+from headrace.sql.resolve.refusals import refuse_parts, refuse_statement
+from headrace.sql.resolve.safety import cannot_raise
+from headrace.sql.resolve.sizes import refuse_huge
 from headrace.sql.shape import Lifted, lift
-from headrace.sql.sizes import refuse_huge
-from headrace.sql.templates import Template, literal_hole
-from headrace.sql.windows import STAND_IN, has_window, is_window_column, stand_ins, window_column
+from headrace.sql.text.cql import span_of
+from headrace.sql.text.dialect import TokenType, parse, render
+from headrace.sql.text.lexer import Lexed, edited, lex, where_tokens
+from headrace.sql.text.literals import mark_literals
+from headrace.sql.text.names import quote_name
 
 _QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN, TokenType.VALUES)
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from headrace.sql.dialect import Token, TokenType
-from headrace.sql.grammar import INTERVAL_UNITS, TYPED_LITERALS
-from headrace.sql.lexer import Lexed
-from headrace.sql.literals import (
+from headrace.sql.text.dialect import Token, TokenType
+from headrace.sql.text.grammar import INTERVAL_UNITS, TYPED_LITERALS
+from headrace.sql.text.lexer import Lexed
+from headrace.sql.text.literals import (
     is_simple_string,
     is_strict_literal,
     names_a_moment,

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from headrace.sql import errors
-from headrace.sql.cursor import Cursor
-from headrace.sql.lexer import statement_tokens
+from headrace.sql.text.cursor import Cursor
+from headrace.sql.text.lexer import statement_tokens
 
 
 class IfPresent(Enum):

@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numba import boolean, float64, int32, int64, uint64
 
+from headrace.operators.common.encode import Array, Floats, Ints
 from headrace.operators.compiled.compiling import compiled, given, made, trailing_zeros
-from headrace.operators.encode import Array, Floats, Ints
 
 TILE = 8
 """Rows of a tile: as many partials as fit a cache line."""

@@ -1,0 +1,134 @@
+"""Grouping keys as small integers: any atomic types, NULL and NaN groups included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.operators.common.encode import Bools, Ints, canonical_floats, one_chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """`ids[i]` is the row of `table` that holds tuple i's keys; rows of `table` are distinct and all occur."""
+
+    ids: Ints
+    table: pa.Table
+
+    @property
+    def count(self) -> int:
+        return int(self.table.num_rows)
+
+
+def empty_key(rows: int) -> pa.Table:
+    """A key table without columns still needs its row count: it carries one constant column."""
+    return pa.table({"all": pa.array(np.zeros(rows, np.int8))})
+
+
+def encode_keys(columns: Sequence[pa.ChunkedArray | pa.Array], rows: int) -> Keys:
+    """Distinct key combinations in order of first occurrence of their codes. Hashing only; no sort of strings.
+
+    >>> keys = encode_keys([pa.array([1, None, 1]), pa.array(["a", "b", "a"])], 3)
+    >>> keys.ids.tolist(), keys.table.num_rows
+    ([0, 1, 0], 2)
+    """
+    if not columns:
+        return Keys(np.zeros(rows, np.int64), empty_key(min(rows, 1)))
+    encoded = [_codes(one_chunk(column)) for column in columns]
+    codes, first = encoded[0][0], None
+    if len(encoded) == 1:
+        return Keys(codes, pa.table({"k0": encoded[0][1]}))
+    for part, values in encoded[1:]:
+        codes = codes * max(len(values), 1) + part
+        codes, first = _compact(codes)
+    assert first is not None
+    arrays = {f"k{i}": values.take(pa.array(part[first])) for i, (part, values) in enumerate(encoded)}
+    return Keys(codes, pa.table(arrays))
+
+
+def _codes(array: pa.Array) -> tuple[Ints, pa.Array]:
+    if pa.types.is_floating(array.type):
+        clean = (
+            canonical_floats(array.fill_null(0).to_numpy(zero_copy_only=False)) if len(array) else np.empty(0)
+        )
+        mask = np.asarray(array.is_null()) if array.null_count else None
+        # NaN keys are hashed by their bits: Arrow's own hashing of floats is not asked about NaN
+        bits = pa.array(clean.astype(np.float64, copy=False).view(np.int64), mask=mask)
+        codes, distinct = _codes(bits)
+        return codes, distinct.view(pa.float64()).cast(array.type)
+    encoded = pc.dictionary_encode(array, null_encoding="encode")
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary
+
+
+def _compact(codes: Ints) -> tuple[Ints, Ints]:
+    """Dense ids for sparse codes, and where each id first occurs."""
+    encoded = pa.array(codes).dictionary_encode()
+    ids = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    first = np.empty(len(encoded.dictionary), np.int64)
+    first[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)  # of equal indexes the last one assigned stays
+    return ids, first
+
+
+def unify_keys(tables: Sequence[pa.Table]) -> tuple[pa.Table, list[Ints]]:
+    """One table of all distinct keys, and for each given table the position of its rows in it."""
+    merged = pa.concat_tables([t for t in tables if t.num_rows] or list(tables[:1]))
+    if merged.column_names == ["all"]:
+        return merged.slice(0, 1), [np.zeros(t.num_rows, np.int64) for t in tables]
+    keys = encode_keys(merged.columns, merged.num_rows)
+    bounds = np.cumsum([0] + [t.num_rows for t in tables])
+    return keys.table, [keys.ids[a:b] for a, b in pairwise(bounds)]
+
+
+def partition_keys(table: pa.Table, partitions: int, seed: int) -> Ints:
+    """The partition of each key: a hash of its values that is the same in every process."""
+    if table.column_names == ["all"]:
+        return np.full(table.num_rows, seed % partitions, np.int64)
+    mixed = np.full(table.num_rows, np.uint64(seed & 0xFFFF_FFFF))
+    for column in table.columns:
+        mixed = mix(mixed ^ hash_column(one_chunk(column)))
+    return (mixed % np.uint64(partitions)).astype(np.int64)
+
+
+def route_keys(keys: Keys, partitions: int, seed: int) -> Iterator[tuple[int, slice | Ints, Bools]]:
+    """(partition, the tuples that go there, which rows of the key table do), for each partition that gets any."""
+    home = partition_keys(keys.table, partitions, seed)
+    target = home[keys.ids]
+    for partition in np.unique(home):
+        mine = home == partition
+        yield int(partition), slice(None) if mine.all() else np.flatnonzero(target == partition), mine
+
+
+def hash_column(array: pa.Array) -> Ints:
+    kind = array.type
+    if pa.types.is_floating(kind):
+        words = array.fill_null(0).cast(pa.float64()).to_numpy(zero_copy_only=False).view(np.uint64)
+    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        words = array.fill_null(False if pa.types.is_boolean(kind) else 0).cast(pa.int64())
+        words = words.to_numpy(zero_copy_only=False).view(np.uint64)
+    elif pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        width = pa.int32() if kind.bit_width == 32 else pa.int64()
+        words = array.view(width).fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False).view(np.uint64)
+    else:
+        plain = pa.types.is_string(kind) or pa.types.is_binary(kind)
+        texts = array.cast(pa.binary() if plain else pa.string())
+        words = np.array([_fnv(t) for t in texts.to_pylist()], np.uint64)
+    return np.where(np.asarray(array.is_null()), np.uint64(0x9E3779B97F4A7C15), words)  # type: ignore[return-value]
+
+
+def _fnv(text: bytes | str | None) -> int:
+    value = 0xCBF29CE484222325
+    for byte in text.encode() if isinstance(text, str) else text or b"":
+        value = ((value ^ byte) * 0x100000001B3) & 0xFFFF_FFFF_FFFF_FFFF
+    return value
+
+
+def mix(words: Ints) -> Ints:
+    with np.errstate(over="ignore"):
+        words = (words ^ (words >> np.uint64(31))) * np.uint64(0x7FB5D329728EA185)
+        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x81DADEF4BC2DD44D)
+        return words ^ (words >> np.uint64(33))

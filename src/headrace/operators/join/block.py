@@ -1,0 +1,128 @@
+"""Joined rows: each combination once, with the set of queries it is a row of. Columns are gathered when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.model.plan import AcrossMembers
+from headrace.model.predicate import Op, Operand
+from headrace.model.types import Kind, SqlType
+from headrace.operators.common.encode import (
+    Array,
+    Bools,
+    Ints,
+    Physical,
+    canonical_floats,
+    to_ordered,
+    to_physical,
+)
+from headrace.operators.join.keys import KeyTable
+from headrace.operators.join.logic import JoinLogic, Words
+from headrace.operators.join.prefix import Tuples, column_of
+from headrace.planner.signatures import joined_column
+
+
+class JoinedBlock:
+    """Rows of one chain. `words` says which words of the query-sets are at hand; the others are zero."""
+
+    def __init__(
+        self, tuples: Sequence[Tuples], keys: tuple[KeyTable, Ints], sets: Array, words: Words
+    ) -> None:
+        self._tuples = tuples
+        self._keys = keys
+        self._sets = sets
+        self._words = words
+
+    @property
+    def rows(self) -> int:
+        return int(self._sets.shape[1])
+
+    @property
+    def sets(self) -> Array:
+        """Query-sets [word, row], a bit per slot: every row has one."""
+        if len(self._words) > self._words[-1]:
+            return self._sets
+        full = np.zeros((self._words[-1] + 1, self.rows), np.uint64)
+        full[list(self._words)] = self._sets
+        return full
+
+    @property
+    def bound(self) -> Ints:
+        """Only windows that end later than this hold the row; NEVER_US for most."""
+        return np.maximum.reduce([p.body.codes.bound[p.body.code[rows]] for p, rows in self._tuples])
+
+    def event_time(self, member: int) -> Operand:
+        return self._tuples[member][0].spec.input.event_time
+
+    def times(self, member: int) -> Ints:
+        """Event times of one member's tuples, in microseconds."""
+        part, rows = self._tuples[member]
+        return part.body.times_of(rows)
+
+    def column(self, member: int, operand: Operand) -> pa.Array:
+        """What one member's tuples hold: a carried operand, a key, or the event time."""
+        return column_of(self._tuples[member], self._keys, operand)
+
+
+def stored_rows(logic: JoinLogic, chain: int, block: JoinedBlock, epoch: int) -> pa.Table:
+    """The rows as result files hold them: outputs, event times, epoch, bound and query-set words."""
+    spec = logic.operator.chains[chain]
+    data: dict[str, pa.Array] = {}
+
+    def add(position: int, operand: Operand) -> None:
+        leaf = spec.leaves[position]
+        name = joined_column(leaf.name, leaf.role, operand)
+        if name not in data:
+            data[name] = block.column(position, operand)
+
+    for position, operand in spec.outputs:
+        add(position, operand)
+    for position in range(len(spec.leaves)):
+        add(position, block.event_time(position))
+    data["epoch"] = pa.array(np.full(block.rows, epoch, np.int64))
+    data["late_us"] = pa.array(block.bound)
+    for i, word in enumerate(block.sets):
+        data[f"qs{i}"] = pa.array(word.view(np.int64))
+    return pa.table(data)
+
+
+_COMPARE = {
+    Op.LT: (np.less, pc.less),
+    Op.LE: (np.less_equal, pc.less_equal),
+    Op.GT: (np.greater, pc.greater),
+    Op.GE: (np.greater_equal, pc.greater_equal),
+    Op.EQ: (np.equal, pc.equal),
+}
+
+
+def holds_across(condition: AcrossMembers, tuples: Mapping[int, Tuples]) -> Bools:
+    """Where a condition between two members, by their positions, is TRUE."""
+    numbers, arrays = _COMPARE[condition.op]
+    columns = []
+    for member, operand in (
+        (condition.left_member, condition.left),
+        (condition.right_member, condition.right),
+    ):
+        part, rows = tuples[member]
+        columns.append(part.column(operand, rows))
+    type_ = condition.left.type
+    if not type_.fits_int64 and type_.kind is not Kind.FLOATING:
+        return np.asarray(arrays(*columns).fill_null(False))
+    left, right = (_ordered(column, type_) for column in columns)
+    answer = numbers(left.values, right.values)
+    for side in (left, right):
+        if side.valid is not None:
+            answer &= side.valid
+    return answer
+
+
+def _ordered(column: pa.Array, type_: SqlType) -> Physical:
+    """Values as int64 that compare as Spark compares the values themselves."""
+    physical = to_physical(column, type_)
+    if type_.kind is Kind.FLOATING:
+        physical = Physical(canonical_floats(physical.values), physical.valid)
+    return Physical(to_ordered(physical, type_), physical.valid)

@@ -1,0 +1,163 @@
+"""Joined rows as tuples of the aggregation that they feed: once per query and per window of it that holds the row.
+
+Keys, inputs and regions are worked out once per joined row; only their numbers are repeated, in blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.model.plan import GroupingOperator
+from headrace.model.predicate import Operand
+from headrace.model.window import Window
+from headrace.operators.common.bitrows import WORD
+from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.keys import Keys, encode_keys
+from headrace.operators.common.regions import Regions, regions_of
+from headrace.operators.join import partners
+from headrace.operators.join.block import JoinedBlock
+from headrace.operators.join.logic import JoinLogic
+from headrace.operators.join.partners import candidates
+from headrace.operators.windows.lanes import Parts
+from headrace.operators.windows.slices import fine_slices
+from headrace.operators.windows.tuples import Tuples, combine_tuples, lift_measures, merge_tuples
+from headrace.planner.groupings import QUERY
+from headrace.planner.signatures import joined_column
+
+GATHER_ROWS = 1 << 20
+"""So many partials of a task wait for others of their group before they are sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """Queries of a chain that have the same windows: (slot, region of the query's id) of each."""
+
+    windows: tuple[Window, ...]
+    queries: list[tuple[int, int]]
+
+    def ends(self, low: Ints, times: Sequence[Ints]) -> tuple[Ints, Ints]:
+        """(end of the first window that holds each row and ends after `low`, how many do)."""
+        slide, range_us = self.windows[0].slide_us, self.windows[0].range_us
+        first = low - (low - self.windows[0].offset_us - range_us) % slide + slide
+        reach = [moments + window.range_us for moments, window in zip(times, self.windows, strict=True)]
+        return first, np.maximum((np.minimum.reduce(reach) - first) // slide + 1, 0)
+
+
+class Feed:
+    """What becomes of the rows of one chain; built once per plan."""
+
+    def __init__(self, join: JoinLogic, chain: int, operator: GroupingOperator) -> None:
+        self.operator = operator
+        spec = join.operator.chains[chain]
+        wanted = {*operator.scanned} - {QUERY, operator.event_time}
+        self._columns: dict[Operand, tuple[int, Operand]] = {}
+        for position, operand in spec.outputs:
+            leaf = spec.leaves[position]
+            name = joined_column(leaf.name, leaf.role, operand)
+            if (named := Operand(name, operand.type)) in wanted:
+                self._columns[named] = (position, operand)
+        self._members = range(len(spec.leaves))
+        (index,) = [index for index in operator.operands if index.operand == QUERY]
+        ids = pa.array([int(query.query) for query in spec.queries], pa.int64())
+        found: dict[tuple[Window, ...], list[tuple[int, int]]] = {}
+        regions = regions_of(ids, index)
+        self._region_type = regions.dtype
+        for query, region in zip(spec.queries, regions.tolist(), strict=True):
+            found.setdefault(query.windows, []).append((query.slot, region))
+        self._asking = [_Asking(windows, queries) for windows, queries in found.items()]
+
+    def tuples(self, block: JoinedBlock) -> Iterator[Tuples]:
+        """The block's rows, some at a time."""
+        operator = self.operator
+        columns = {name: pa.chunked_array([block.column(*source)]) for name, source in self._columns.items()}
+        keys = encode_keys([columns[key] for key in operator.keys], block.rows)
+        measures, words = lift_measures(operator, columns, block.rows)
+        regions = [
+            None if index.operand == QUERY else regions_of(columns[index.operand], index)
+            for index in operator.operands
+        ]
+        same = {id(part): bool((part == part[0]).all()) for parts in measures for part in parts.values()}
+        for rows, ends, query in self._repeated(block):
+            index, starts = fine_slices(ends - 1, operator.windows)
+            yield Tuples(
+                Keys(keys.ids[rows], keys.table),
+                index,
+                starts,
+                [query if found is None else found[rows] for found in regions],
+                _take(measures, rows, same),
+                words,
+            )
+
+    def _repeated(self, block: JoinedBlock) -> Iterator[tuple[Ints, Ints, Regions]]:
+        """(row, end of a window, region of a query) for all of a row's queries and their windows."""
+        sets, times = block.sets, [block.times(member) for member in self._members]
+        low = np.maximum.reduce([*times, block.bound])
+        ready: list[tuple[Ints, Ints, Regions]] = []
+        size = 0
+        for asking in self._asking:
+            slide = asking.windows[0].slide_us
+            for slot, region in asking.queries:
+                mine = np.flatnonzero((sets[slot // WORD] & np.uint64(1 << slot % WORD)) != 0)
+                first, counts = asking.ends(low[mine], [moments[mine] for moments in times])
+                for at, number in candidates(np.zeros(len(mine), np.int64), counts):
+                    ends = first[at] + number * slide
+                    ready.append((mine[at], ends, np.full(len(at), region, self._region_type)))
+                    size += len(at)
+                    if size >= partners.BLOCK_ROWS:
+                        yield _concat(ready)
+                        ready, size = [], 0
+        if ready:
+            yield _concat(ready)
+
+
+def _concat(parts: list[tuple[Ints, Ints, Regions]]) -> tuple[Ints, Ints, Regions]:
+    rows, ends, regions = zip(*parts, strict=True)
+    return np.concatenate(rows), np.concatenate(ends), np.concatenate(regions)
+
+
+def _take(measures: list[Parts], rows: Ints, same: dict[int, bool]) -> list[Parts]:
+    """Some rows' partials; arrays that are the same stay the same. `same` tells, by id, which hold one value."""
+    taken: dict[int, Array] = {}
+    for parts in measures:
+        for part in parts.values():
+            if id(part) not in taken:
+                taken[id(part)] = np.full(len(rows), part[0]) if same[id(part)] else part[rows]
+    return [{name: taken[id(part)] for name, part in parts.items()} for parts in measures]
+
+
+class Gathering:
+    """Partials on their way to an aggregation. They are put together as long as that makes fewer of them, so that what
+    is sent, and what is in memory, grows with the groups and not with the joined rows; `most` of them wait.
+    """
+
+    def __init__(
+        self, operator: GroupingOperator, send: Callable[[Tuples], None], most: int = GATHER_ROWS
+    ) -> None:
+        self._operator, self._send, self._most = operator, send, most
+        self._parts: list[Tuples] = []
+        self._rows = 0
+
+    def add(self, tuples: Tuples) -> None:
+        self._parts.append(combine_tuples(self._operator, tuples))
+        self._rows += self._parts[-1].rows
+        if self._rows > self._most:
+            whole = self._take()
+            if whole.rows > self._most // 2:
+                self._send(whole)
+            else:
+                self._parts, self._rows = [whole], whole.rows
+
+    def flush(self) -> None:
+        """Send whatever waits."""
+        if self._parts:
+            self._send(self._take())
+
+    def _take(self) -> Tuples:
+        parts, self._parts, self._rows = self._parts, [], 0
+        if len(parts) == 1:
+            return parts[0]
+        return combine_tuples(self._operator, merge_tuples(self._operator, parts))

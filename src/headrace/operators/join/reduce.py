@@ -1,0 +1,278 @@
+"""The shared windowed inner join: every combination of tuples is found once, in the epoch its last tuple arrives.
+
+For each position in turn its new tuples start rows, which the other positions extend: with all of their tuples where
+they come before the starting one in the chain, with older ones only where they come after it. So nothing is found twice
+and no joined row is state. Candidates are worked off in blocks; a hot key costs time and never memory. Where the next
+position is joined on another key, rows are sent to where its tuples are, and the next stage goes on with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headrace.model.plan import JoinMember
+from headrace.operators.common.bitrows import WORD
+from headrace.operators.common.bundle import Blob, Item, read_bundle
+from headrace.operators.common.encode import Array, Ints
+from headrace.operators.join.block import JoinedBlock, holds_across
+from headrace.operators.join.hops import Arrivals, Outbox, Send
+from headrace.operators.join.logic import JoinLogic, Step, place_of, slot_mask
+from headrace.operators.join.partners import Meeting, has_bits
+from headrace.operators.join.prefix import Prefix, take_tuples
+from headrace.operators.join.rows import JoinTuples, KeyedRows, keyed
+from headrace.operators.join.side import Part, Side
+from headrace.operators.join.state import JoinSegment, build_segment, read_input
+from headrace.operators.join.tuples import meta_of, together
+from headrace.operators.join.windows import Containment, Moments
+
+Consume = Callable[[int, JoinedBlock], None]
+"""Takes joined rows of a chain, by its number in the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlet:
+    """Where rows go: complete ones to `consume`, those on their way to another key to `send`.
+
+    What is sent is for the given partition of the next stage, of which there are as many as of every stage. Rows are
+    joined for the queries of these slots; None stands for all.
+    """
+
+    consume: Consume
+    send: Send
+    partitions: int
+    slots: frozenset[int] | None = None
+
+
+@dataclass(slots=True)
+class JoinReduced:
+    """What a partition produced: its new segment (None: no state), and how many joined rows each query has."""
+
+    segment: JoinSegment | None = None
+    rows: dict[int, int] = field(default_factory=dict)
+
+
+def reduce_join(
+    logic: JoinLogic,
+    received: Sequence[JoinTuples | None],
+    absorbed: Sequence[JoinSegment],
+    kept: Sequence[JoinSegment],
+    closed_us: int,
+    watermark_us: int,
+    outlet: Outlet | None,
+) -> JoinReduced:
+    """Run one partition of one epoch. `absorbed` segments are merged into the new one, `kept` ones only read.
+
+    Joined rows go to the outlet block by block; without one nothing is joined, and state alone is made. Segments whose
+    last window had ended by `closed_us` are not looked at.
+    """
+    absorbed, kept = (_needed(held, closed_us) for held in (absorbed, kept))
+    fresh = [None if new is None else keyed(new.keys, new.body) for new in received]
+    taken = [_read(logic, number, absorbed) for number in range(len(logic.inputs))]
+    sides: list[Side | None] = []
+    for spec, old, new in zip(logic.inputs, taken, fresh, strict=True):
+        parts = [*old, *(_read(logic, spec.number, kept) if any(part is not None for part in fresh) else ())]
+        sides.append(Side(spec, parts, new) if parts or new is not None else None)
+    counts: dict[int, int] = {}
+    if outlet is not None:
+        join = _Join(logic, sides, outlet)
+        for start in logic.starts:
+            join.run(start)
+        counts = join.finish()
+    parts_of = [[*old, *([] if new is None else [new])] for old, new in zip(taken, fresh, strict=True)]
+    return JoinReduced(build_segment(logic, parts_of, watermark_us), counts)
+
+
+def resume_join(
+    logic: JoinLogic,
+    blobs: Sequence[Blob],
+    absorbed: Sequence[JoinSegment],
+    kept: Sequence[JoinSegment],
+    closed_us: int,
+    outlet: Outlet,
+) -> dict[int, int]:
+    """Go on with the rows that were sent to this partition; how many joined rows each query has of them.
+
+    `blobs` are those rows and, once more, the epoch's new tuples that `reduce_join` received here; the segments are
+    those it was given. They are only read.
+    """
+    tuples: list[dict[str, Item]] = []
+    arrived: list[list[dict[str, Item]]] = [[] for _ in logic.hops]
+    for items in map(read_bundle, blobs):
+        meta = meta_of(items)
+        (arrived[meta["hop"]] if "hop" in meta else tuples).append(items)
+    steps = [step for step, bundles in zip(logic.hops, arrived, strict=True) if bundles]
+    needed = {number for step in steps for number in _inputs(step)}
+    received = together(logic, [items for items in tuples if meta_of(items)["input"] in needed])
+    held = _needed([*absorbed, *kept], closed_us)
+    sides: list[Side | None] = []
+    for spec, new in zip(logic.inputs, received, strict=True):
+        parts = _read(logic, spec.number, held) if spec.number in needed else []
+        fresh = None if new is None else keyed(new.keys, new.body)
+        sides.append(Side(spec, parts, fresh) if parts or fresh is not None else None)
+    join = _Join(logic, sides, outlet)
+    for step in steps:
+        assert step.number is not None
+        for prefix in Arrivals(logic, step, arrived[step.number]).blocks():
+            join.resume(step, prefix)
+    return join.finish()
+
+
+def _inputs(step: Step) -> Iterator[int]:
+    """The inputs that rows meet at a step and after it, up to the next hops."""
+    yield step.member.input
+    for child in step.children:
+        if child.of.hop is None:
+            yield from _inputs(child)
+
+
+def _needed(segments: Sequence[JoinSegment], closed_us: int) -> list[JoinSegment]:
+    return [segment for segment in segments if segment.last_end_us > closed_us]
+
+
+def _read(logic: JoinLogic, number: int, segments: Sequence[JoinSegment]) -> list[KeyedRows]:
+    found = (read_input(logic.inputs[number], segment) for segment in segments)
+    return [rows for rows in found if rows is not None]
+
+
+class _Join:
+    def __init__(self, logic: JoinLogic, sides: Sequence[Side | None], outlet: Outlet) -> None:
+        self._logic = logic
+        self._sides = sides
+        self._consume = outlet.consume
+        self._asking = None if outlet.slots is None else slot_mask(outlet.slots, logic.words)
+        self._outbox = Outbox(logic, outlet.send, outlet.partitions)
+        self._containment: dict[tuple[JoinMember, JoinMember, Moments, Moments], Containment] = {}
+        self._counts = np.zeros(len(logic.words) * WORD, np.int64)
+
+    def run(self, start: Step) -> None:
+        """Find all rows whose tuple at `start` is new and the last in the chain's order to be so."""
+        side = self._sides[start.member.input]
+        if side is None or side.fresh is None or side.probe is None:
+            return
+        part = side.fresh
+        every = np.arange(part.body.rows)
+        sets = part.body.sets[start.member.role]
+        prefix = Prefix(side.probe, {start.position: (part, every)}, part.keys.of_rows(), sets)
+        mask = start.mask if self._asking is None else start.mask & self._asking
+        if mask.any():
+            self._go_on(start, self._checked(start, prefix.wanted_by(mask)))
+
+    def resume(self, step: Step, prefix: Prefix) -> None:
+        """Find all rows that go on with this step from here."""
+        for extended in self._extended(step, prefix):
+            self._go_on(step, extended)
+
+    def finish(self) -> dict[int, int]:
+        """Send what is left; how many rows each query has."""
+        self._outbox.flush()
+        logic = self._logic
+        found = (
+            (query, int(self._counts[place_of(slot, logic.words)])) for slot, query in logic.queries.items()
+        )
+        return {query: count for query, count in found if count}
+
+    def _go_on(self, step: Step, prefix: Prefix) -> None:
+        """Emit what is complete, and extend or send the rest by each step that follows."""
+        if prefix.rows == 0:
+            return
+        for number, mask in step.chains:
+            ready = prefix.wanted_by(mask)
+            if ready.rows:
+                self._counts += count_bits(ready.sets)
+                tuples = [ready.tuples[p] for p in range(len(ready.tuples))]
+                keys = (ready.probe.keys, ready.keys)
+                self._consume(number, JoinedBlock(tuples, keys, ready.sets, self._logic.words))
+        for child in step.children:
+            if child.of.hop is not None:
+                self._outbox.put(child, prefix.wanted_by(child.mask))
+                continue
+            for extended in self._extended(child, prefix):
+                self._go_on(child, extended)
+
+    def _extended(self, step: Step, prefix: Prefix) -> Iterator[Prefix]:
+        side = self._sides[step.member.input]
+        if side is not None:
+            for part in side.old if step.old_only else side.parts:
+                yield from self._extend(step, part, prefix)
+
+    def _extend(self, step: Step, part: Part, prefix: Prefix) -> Iterator[Prefix]:
+        """The rows with each of their partners in one part that some query wants with them."""
+        role = step.member.role
+        mask = step.mask if part.body.mask is None else step.mask & part.body.mask[role]
+        if not mask.any():
+            return
+        prefix = prefix.wanted_by(mask)
+        if prefix.rows == 0:
+            return
+        before = [(earlier.member, *prefix.tuples[earlier.position]) for earlier in step.before]
+        meeting = Meeting(
+            prefix.probe.places(part)[prefix.keys],
+            prefix.sets,
+            [held.moment(rows) for _, held, rows in before],
+            [self._contains(member, step.member, held.moments, part.moments) for member, held, _ in before],
+            lambda rows: _reach(step, prefix, rows),
+            part,
+            role,
+        )
+        for left, right, sets in meeting.pairs():
+            tuples = take_tuples(prefix.tuples, left)
+            tuples[step.position] = (part, right)
+            yield self._checked(step, Prefix(prefix.probe, tuples, prefix.keys[left], sets))
+
+    def _checked(self, step: Step, prefix: Prefix) -> Prefix:
+        """The rows without the queries whose conditions across members do not hold."""
+        if not step.across or prefix.rows == 0:
+            return prefix
+        for condition, mask in step.across:
+            asked = np.flatnonzero(has_bits(prefix.sets & mask[:, None]))
+            failed = asked[~holds_across(condition, take_tuples(prefix.tuples, asked))]
+            prefix.sets[:, failed] &= ~mask[:, None]
+        return prefix.take(np.flatnonzero(has_bits(prefix.sets)))
+
+    def _contains(self, left: JoinMember, right: JoinMember, mine: Moments, theirs: Moments) -> Containment:
+        at = (left, right, mine, theirs)
+        if at not in self._containment:
+            pairs = self._logic.pairs(left, right)
+            self._containment[at] = Containment(pairs, len(self._logic.words), mine, theirs)
+        return self._containment[at]
+
+
+def _reach(step: Step, prefix: Prefix, rows: Ints) -> tuple[Ints, Ints]:
+    """Partners of these rows are at times [low, high)."""
+    lows, highs = [], []
+    for earlier, (behind, ahead) in zip(step.before, step.reach, strict=True):
+        part, tuples = prefix.tuples[earlier.position]
+        times = part.body.times_of(tuples[rows])
+        lows.append(times - behind + 1)
+        highs.append(times + ahead)
+    return np.maximum.reduce(lows), np.minimum.reduce(highs)
+
+
+def count_bits(sets: Array) -> Ints:
+    """How often each bit of the words [word, row] is set: full adders over whole arrays, so a few passes for all bits.
+
+    >>> count_bits(np.array([[5, 4]], np.uint64))[:4].tolist()
+    [1, 0, 2, 0]
+    """
+    return np.concatenate([_count_word(words) for words in sets])
+
+
+def _count_word(words: Array) -> Ints:
+    counts = np.zeros(WORD, np.int64)
+    weight = 1
+    while len(words):
+        carries = [words[:0]]
+        while len(words) > 3 * WORD:
+            third = len(words) // 3
+            a, b, c = words[: 3 * third].reshape(3, third)
+            half = a ^ b
+            carries.append((a & b) | (half & c))
+            words = np.concatenate([half ^ c, words[3 * third :]])
+        bits = np.unpackbits(words.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
+        counts += weight * bits.sum(axis=0, dtype=np.int64)
+        words = np.concatenate(carries)
+        weight *= 2
+    return counts

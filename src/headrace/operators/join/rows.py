@@ -1,0 +1,182 @@
+"""What a shared join keeps of tuples, column by column, and in which slice each tuple is.
+
+A tuple's code names its slice and its bound (windows that end by it do not count the tuple): few combinations occur, so
+they are kept once and a tuple holds a small number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.model.window import Window
+from headrace.operators.common.bundle import Item
+from headrace.operators.common.encode import Array, Bools, Ints, narrow, one_chunk
+from headrace.operators.join.keys import KeyTable, RowKeys, merge_keys, sort_keys
+from headrace.operators.windows.slices import last_ends
+
+
+@dataclass(slots=True)
+class Codes:
+    """What each code stands for: the start of a slice, and a bound."""
+
+    start: Ints
+    bound: Ints
+
+    @property
+    def count(self) -> int:
+        return len(self.start)
+
+    def take(self, index: Ints) -> Codes:
+        return Codes(self.start[index], self.bound[index])
+
+
+def concat_codes(parts: Sequence[Codes]) -> Codes:
+    """All codes of all parts, one after the other."""
+    return Codes(np.concatenate([p.start for p in parts]), np.concatenate([p.bound for p in parts]))
+
+
+def distinct_rows(*columns: Ints) -> tuple[Ints, Ints]:
+    """(where each distinct combination first is, the combination of each row), in ascending order.
+
+    >>> [part.tolist() for part in distinct_rows(np.array([2, 1, 2]), np.array([5, 5, 5]))]
+    [[1, 0], [1, 0, 1]]
+    """
+    order = np.lexsort(columns[::-1])
+    changes = np.zeros(len(order), bool)
+    changes[:1] = True
+    for column in columns:
+        changes[1:] |= column[order[1:]] != column[order[:-1]]
+    of_row = np.empty(len(order), np.int64)
+    of_row[order] = np.cumsum(changes) - 1
+    return order[changes], of_row
+
+
+def last_end(windows: Sequence[Window], times: Ints) -> Ints:
+    """When the last of all windows that contain each time ends."""
+    return np.maximum.reduce([last_ends(w, times) for w in windows])
+
+
+@dataclass(slots=True)
+class Body:
+    """Columns of an input's tuples: `sets[role, word, row]` are query-sets, `carried` what queries want of them.
+
+    Event times are `base + time`; of a query-set, only bits that `mask[role, word]` has count (None: all).
+    """
+
+    base: int
+    time: Ints
+    code: Ints
+    codes: Codes
+    sets: Array
+    carried: dict[str, pa.Array]
+    mask: Array | None = None
+
+    @property
+    def rows(self) -> int:
+        return len(self.time)
+
+    @property
+    def times(self) -> Ints:
+        return self.time + np.int64(self.base)
+
+    def times_of(self, rows: Ints) -> Ints:
+        return self.time[rows] + np.int64(self.base)
+
+    def take(self, index: Ints) -> Body:
+        taken = pa.array(index)
+        carried = {name: column.take(taken) for name, column in self.carried.items()}
+        sets = np.take(self.sets, index, axis=2)
+        if self.mask is not None:
+            sets &= self.mask[:, :, None]
+        return Body(self.base, self.time[index], self.code[index], self.codes, sets, carried)
+
+    def wanted(self) -> Bools:
+        """The rows that some query wants."""
+        sets = self.sets if self.mask is None else self.sets & self.mask[:, :, None]
+        return np.logical_or.reduce(sets, axis=(0, 1))
+
+
+def concat_bodies(parts: Sequence[Body]) -> Body:
+    """The rows of all parts (without masks), one after the other, with one code per combination that occurs."""
+    if len(parts) == 1:
+        return parts[0]
+    every = concat_codes([part.codes for part in parts])
+    first, lookup = distinct_rows(every.start, every.bound)
+    bases = np.cumsum([0, *(part.codes.count for part in parts)])
+    return Body(
+        0,
+        np.concatenate([part.times for part in parts]),
+        np.concatenate([lookup[base:][part.code] for base, part in zip(bases, parts, strict=False)]),
+        every.take(first),
+        np.concatenate([part.sets for part in parts], axis=2),
+        {name: pa.concat_arrays([part.carried[name] for part in parts]) for name in parts[0].carried},
+    )
+
+
+def body_items(body: Body) -> dict[str, Item]:
+    """The columns in few bytes, as bundle items."""
+    times = body.times
+    base = int(times.min()) if body.rows else 0
+    items: dict[str, Item] = {
+        "base": np.array([base], np.int64),
+        "time": narrow(times - base),
+        "code": narrow(body.code),
+        "codes": np.stack([body.codes.start, body.codes.bound]),
+        "sets": body.sets,
+    }
+    if body.carried:
+        items["carried"] = pa.table(body.carried)
+    return items
+
+
+def body_from(items: dict[str, Item]) -> Body:
+    """The inverse of `body_items`; all columns are views of the bundle."""
+    carried = items.get("carried")
+    columns = {} if carried is None else {n: _array(carried.column(n)) for n in carried.column_names}
+    return Body(
+        int(items["base"][0]), items["time"], items["code"], Codes(*items["codes"]), items["sets"], columns
+    )
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    array = one_chunk(column)
+    return pa.array([], column.type) if isinstance(array, pa.ChunkedArray) else array
+
+
+@dataclass(slots=True)
+class JoinTuples:
+    """Tuples of one input (by its number in the plan) in any order, as map tasks send them."""
+
+    input: int
+    keys: RowKeys
+    body: Body
+
+    @property
+    def rows(self) -> int:
+        return self.body.rows
+
+
+@dataclass(slots=True)
+class KeyedRows:
+    """Tuples of one input in the order of key and time."""
+
+    keys: KeyTable
+    body: Body
+
+
+def keyed(keys: RowKeys, body: Body, runs: bool = False) -> KeyedRows:
+    """The rows in the order of key and time; `runs` says that they are a few runs in that order."""
+    order, table = sort_keys(keys, body.times, runs)
+    return KeyedRows(table, body.take(order))
+
+
+def merge_keyed(parts: Sequence[KeyedRows]) -> KeyedRows:
+    """All rows of all parts as one; merges runs that are in order already."""
+    if len(parts) == 1:
+        return parts[0]
+    keys = merge_keys([part.keys for part in parts])
+    return keyed(keys, concat_bodies([part.body for part in parts]), runs=True)

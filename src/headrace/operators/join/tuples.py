@@ -1,0 +1,150 @@
+"""From a batch of a stream to the rows a reduce task joins: index, ship once to the key's partition, receive."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.model.epoch import NEVER_US
+from headrace.operators.common.bundle import Blob, Item, pack_bundle, read_bundle
+from headrace.operators.common.encode import Bools, Ints, narrow, one_chunk, to_physical
+from headrace.operators.join.keys import RowKeys, concat_keys, encode_row_keys, partition_rows
+from headrace.operators.join.logic import InputLogic, JoinLogic
+from headrace.operators.join.rows import (
+    Body,
+    Codes,
+    JoinTuples,
+    body_from,
+    body_items,
+    concat_bodies,
+    last_end,
+)
+from headrace.operators.windows.slices import fine_slices
+from headrace.operators.windows.tuples import Columns, Shipment
+
+
+def prepare_join(logic: JoinLogic, input: int, columns: Columns, closed_us: int) -> JoinTuples | None:
+    """Index a batch of one input. Dropped: tuples without time or key, that nobody wants, or too late for all."""
+    spec = logic.inputs[input]
+    event_time = to_physical(columns[spec.input.event_time], spec.input.event_time.type)
+    rows = len(event_time.values)
+    if rows == 0 or not spec.windows:
+        return None
+    sets = spec.select(columns, rows)
+    wanted = sets.any(axis=(0, 1))
+    if event_time.valid is not None:
+        wanted &= event_time.valid
+    for key in spec.input.keys:
+        if columns[key].null_count:
+            wanted &= np.asarray(one_chunk(columns[key]).is_valid())
+    kept = np.flatnonzero(wanted)
+    times = event_time.values[kept]
+    code, codes, still = _codes(spec, times, closed_us)
+    if still is not None:
+        kept, times, code = kept[still], times[still], code[still]
+    if len(kept) == 0:
+        return None
+    taken = None if len(kept) == rows else pa.array(kept)
+
+    def take(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+        return one_chunk(column) if taken is None else one_chunk(column).take(taken)
+
+    keys = encode_row_keys([take(columns[key]) for key in spec.input.keys], spec.input.keys)
+    carried = {name: take(columns[operand]) for name, operand in spec.carried.items()}
+    if taken is not None:
+        sets = np.take(sets, kept, axis=2)
+    return JoinTuples(input, keys, Body(0, times, code, codes, sets, carried))
+
+
+def _codes(spec: InputLogic, times: Ints, closed_us: int) -> tuple[Ints, Codes, Bools | None]:
+    """(code of each tuple, the codes, which tuples some window still counts: None for all)."""
+    index, starts = fine_slices(times, spec.windows)
+    late = times < closed_us
+    if not late.any():
+        return index, Codes(starts, np.full(len(starts), NEVER_US)), None
+    still = np.flatnonzero(last_end(spec.windows, starts)[index] > closed_us)
+    code = 2 * index + late
+    present = np.flatnonzero(np.bincount(code[still], minlength=2 * len(starts)))
+    lookup = np.zeros(2 * len(starts), np.int64)
+    lookup[present] = np.arange(len(present))
+    bound = np.where(present % 2, closed_us, NEVER_US)
+    return lookup[code], Codes(starts[present // 2], bound), still
+
+
+def ship_join(logic: JoinLogic, tuples: JoinTuples, partitions: int) -> list[Shipment]:
+    """Route tuples to partitions by key, one blob each."""
+    return [
+        Shipment(partition, pack_bundle(_items(tuples, keys, rows)))
+        for partition, keys, rows in route_rows(logic, tuples.keys, partitions)
+    ]
+
+
+def route_rows(
+    logic: JoinLogic, keys: RowKeys, partitions: int
+) -> Iterator[tuple[int, RowKeys, Ints | None]]:
+    """(partition, keys of the rows that go there, these rows: None for all): equal keys of all inputs meet."""
+    home = partition_rows(keys, partitions, crc32(logic.operator.id.encode()))
+    sizes = np.bincount(home, minlength=partitions)
+    by_home = np.argsort(home.astype(np.uint16) if partitions <= 2**16 else home, kind="stable")
+    ends = np.cumsum(sizes)
+    for partition in np.flatnonzero(sizes).tolist():
+        rows = by_home[ends[partition] - sizes[partition] : ends[partition]]
+        alone = len(rows) == len(home)
+        yield partition, keys if alone else _take_keys(keys, rows), None if alone else rows
+
+
+def _take_keys(keys: RowKeys, rows: Ints) -> RowKeys:
+    values = keys.values[rows]
+    if keys.table is None:
+        return RowKeys(values, None)
+    present = np.bincount(values, minlength=keys.table.num_rows) > 0
+    return RowKeys((np.cumsum(present) - 1)[values], keys.table.filter(pa.array(present)))
+
+
+def _items(tuples: JoinTuples, keys: RowKeys, rows: Ints | None) -> dict[str, Item]:
+    body = tuples.body if rows is None else tuples.body.take(rows)
+    return body_items(body) | key_items(keys) | {"meta": meta_item({"input": tuples.input})}
+
+
+def key_items(keys: RowKeys) -> dict[str, Item]:
+    items: dict[str, Item] = {"key": narrow(keys.values)}
+    return items if keys.table is None else items | {"keys": keys.table}
+
+
+def keys_from(items: dict[str, Item]) -> RowKeys:
+    return RowKeys(items["key"].astype(np.int64), items.get("keys"))
+
+
+def meta_item(meta: dict[str, int]) -> Item:
+    return np.frombuffer(json.dumps(meta).encode(), np.uint8)
+
+
+def meta_of(items: dict[str, Item]) -> dict[str, int]:
+    """What a bundle is: {"input": number} of new tuples, {"hop": number} of rows on their way."""
+    found: dict[str, int] = json.loads(items["meta"].tobytes())
+    return found
+
+
+def receive_join(logic: JoinLogic, blobs: Sequence[Blob]) -> list[JoinTuples | None]:
+    """All blobs of one partition, as one batch per input."""
+    return together(logic, [read_bundle(blob) for blob in blobs])
+
+
+def together(logic: JoinLogic, bundles: Sequence[dict[str, Item]]) -> list[JoinTuples | None]:
+    """New tuples as one batch per input."""
+    parts: list[list[JoinTuples]] = [[] for _ in logic.inputs]
+    for items in bundles:
+        number = meta_of(items)["input"]
+        parts[number].append(JoinTuples(number, keys_from(items), body_from(items)))
+    return [_together(found) for found in parts]
+
+
+def _together(parts: Sequence[JoinTuples]) -> JoinTuples | None:
+    if not parts:
+        return None
+    keys = concat_keys([part.keys for part in parts])
+    return JoinTuples(parts[0].input, keys, concat_bodies([part.body for part in parts]))

@@ -1,0 +1,126 @@
+"""A plan's session operator made ready to run: indexes and positions, worked out once per plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.model.plan import LaneKind, Measure, Output, SessionOperator
+from headrace.operators.common.cells import FamilyIndex
+from headrace.operators.common.encode import Ints
+from headrace.operators.windows.lanes import LaneLogic
+from headrace.operators.windows.tuples import measure_logics
+from headrace.planner.shared import COLUMNS_PER_QUERY, ENTRIES_PER_COLUMN
+
+
+@dataclass(frozen=True, slots=True)
+class LaneEntries:
+    """A lane's entries as arrays. `queries` are positions among the operator's queries."""
+
+    name: str
+    kind: LaneKind
+    logic: LaneLogic
+    ids: Ints
+    columns: Ints
+    measures: Ints
+    queries: Ints
+
+    def of_family(self, columns: Ints) -> tuple[Ints, Ints]:
+        """(the entries whose column is among these, where it is among them)."""
+        entries = np.flatnonzero(np.isin(self.columns, columns))
+        return entries, np.searchsorted(columns, self.columns[entries])
+
+    def find(self, ids: Ints) -> Ints:
+        """The entry that has each id; -1 where none has."""
+        return positions(self.ids, ids)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadySessions:
+    """An output, its queries' positions, and per aggregate the entry of each position (-1: not of the output).
+
+    `rows[j]` are entries of ROWS; `lanes[j]` maps a kind to (lane, entries).
+    """
+
+    output: Output
+    queries: Ints
+    rows: list[Ints]
+    lanes: list[dict[LaneKind, tuple[int, Ints]]]
+
+
+def positions(known: Ints, wanted: Ints) -> Ints:
+    """Where each wanted value is in `known`, whose values are distinct and in any order; -1 where it is not.
+
+    >>> positions(np.array([7, 3]), np.array([3, 4, 7])).tolist()
+    [1, -1, 0]
+    """
+    if len(known) == 0:
+        return np.full(len(wanted), -1, np.int64)
+    order = np.argsort(known)
+    at = order[np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)]
+    return np.where(known[at] == wanted, at, -1)
+
+
+def query_of_entry(ids: Ints) -> Ints:
+    """The query that each lane entry is of, by the way its id is made."""
+    return ids // (ENTRIES_PER_COLUMN * COLUMNS_PER_QUERY)
+
+
+class SessionLogic:
+    """A session operator's indexes, reused every epoch. Queries are in the order of their columns."""
+
+    def __init__(self, operator: SessionOperator) -> None:
+        self.operator = operator
+        asking = np.array([column.query for column in operator.columns], np.int64)
+        self.queries = np.array(list(dict.fromkeys(asking.tolist())), np.int64)
+        self.query_of = positions(self.queries, asking)
+        gap_of = np.array([operator.gaps[column.window].gap_us for column in operator.columns], np.int64)
+        self.gap_index = np.array([column.window for column in operator.columns], np.int64)
+        self.gaps = np.zeros(len(self.queries), np.int64)
+        self.gaps[self.query_of] = gap_of
+        self.measures = measure_logics(operator)
+        self.lanes = [
+            LaneEntries(
+                lane.name,
+                lane.kind,
+                self.measures[lane.measures[0]],
+                np.array(lane.ids, np.int64),
+                np.array(lane.columns, np.int64),
+                np.array(lane.measures, np.int64),
+                self.query_of[np.array(lane.columns, np.int64)],
+            )
+            for lane in operator.lanes
+        ]
+        predicates = [column.predicate for column in operator.columns]
+        self.families = [FamilyIndex(f, operator.operands, predicates) for f in operator.families]
+        self.family_columns = [np.array(f.columns, np.int64) for f in operator.families]
+        self.family_gaps = [int(gap_of[columns].min()) for columns in self.family_columns]
+        self.outputs = [self._ready(output) for output in operator.outputs]
+
+    def family_measures(self, family: int) -> Ints:
+        """The measures that some column of a family asks for."""
+        asked = [lane.measures[np.isin(lane.columns, self.family_columns[family])] for lane in self.lanes]
+        return np.unique(np.concatenate(asked))
+
+    def _ready(self, output: Output) -> ReadySessions:
+        number = {measure: i for i, measure in enumerate(self.operator.measures)}
+        at = positions(self.queries, np.array(output.queries, np.int64))
+        rows, lanes = [], []
+        for aggregate, columns, inputs in zip(output.aggregates, output.columns, output.inputs, strict=True):
+            rows.append(self._entries(0, at, columns, [0] * len(columns)))
+            found = {}
+            for lane in aggregate.lanes:
+                kind = self.lanes[lane].kind
+                measures = [number[Measure(kind, i)] for i in inputs]
+                found[kind] = (lane, self._entries(lane, at, columns, measures))
+            lanes.append(found)
+        return ReadySessions(output, at, rows, lanes)
+
+    def _entries(self, lane: int, at: Ints, columns: tuple[int, ...], measures: list[int]) -> Ints:
+        """The lane's entry for each query's column and measure, by the query's position."""
+        known = zip(self.lanes[lane].columns.tolist(), self.lanes[lane].measures.tolist(), strict=True)
+        place = {pair: i for i, pair in enumerate(known)}
+        entries = np.full(len(self.queries), -1, np.int64)
+        entries[at] = [place[pair] for pair in zip(columns, measures, strict=True)]
+        return entries

@@ -1,0 +1,210 @@
+"""Micro-sessions: tuples of one key and one set of regions that are so close that no query can tell them apart.
+
+Map tasks ship them, reduce tasks merge them: first per cell of a family within its smallest gap, then per query. A
+tuple is a micro-session of its own moment. What a query's gap makes late, others may still want, so that tuples on
+both sides of such a limit are never merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.model.epoch import NEVER_US
+from headrace.model.plan import SessionOperator
+from headrace.operators.common.bundle import Blob, Item, pack_bundle, read_bundle
+from headrace.operators.common.encode import Array, Ints, narrow, to_physical
+from headrace.operators.common.keys import Keys, encode_keys, route_keys, unify_keys
+from headrace.operators.common.regions import Regions, region_count, regions_of
+from headrace.operators.windows.lanes import Parts
+from headrace.operators.windows.tuples import (
+    Columns,
+    Shipment,
+    concat_measures,
+    lift_measures,
+    measure_items,
+    measure_logics,
+    received_measures,
+    unify_words,
+)
+
+WORTH_MERGING = 0.75
+"""Micro-sessions are shipped in place of tuples when there are at most so many as a share of these."""
+
+
+@dataclass(slots=True)
+class MicroSessions:
+    """Row i holds the tuples of one key between `starts[i]` and `lasts[i]`, as partials of every measure."""
+
+    keys: Keys
+    starts: Ints
+    lasts: Ints
+    regions: list[Regions]
+    measures: list[Parts]
+    words: dict[int, pa.Array]
+
+    @property
+    def rows(self) -> int:
+        return len(self.starts)
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Rows put in order, the runs of them that are one session, and each run's last moment."""
+
+    order: Ints
+    first: Ints
+    lasts: Ints
+
+
+def merge_runs(groups: Ints, starts: Ints, lasts: Ints, gap: int | Ints) -> Merged:
+    """Merge the rows of a group of which one starts at most `gap` after an earlier one's last moment.
+
+    `gap` is one number or one per row, the same for all rows of a group. Costs one sort, whatever the groups, and less
+    the more the rows are in order already.
+
+    >>> found = merge_runs(np.array([0, 0, 1, 0]), np.array([9, 0, 4, 5]), np.array([9, 3, 4, 6]), 2)
+    >>> found.order.tolist(), found.first.tolist(), found.lasts.tolist()
+    ([1, 3, 0, 2], [0, 2, 3], [6, 9, 4])
+    """
+    if len(groups) == 0:
+        nothing = np.empty(0, np.int64)
+        return Merged(nothing, nothing, nothing)
+    order = ordered(groups, starts)
+    group, start = groups[order], starts[order]
+    other = group[1:] != group[:-1]
+    reach = _running_last(np.append(0, np.cumsum(other)), lasts[order])
+    gaps = gap if isinstance(gap, int) else gap[order][1:]
+    first = np.flatnonzero(np.append(True, other | (start[1:] - gaps > reach[:-1])))
+    return Merged(order, first, reach[np.append(first[1:], len(order)) - 1])
+
+
+def ordered(groups: Ints, starts: Ints) -> Ints:
+    """The rows by group, and by start inside of it."""
+    base, span = int(starts.min()), int(starts.max()) - int(starts.min()) + 1
+    if span * (int(groups.max()) + 1) >= 2**62:
+        return np.lexsort((starts, groups))
+    place = groups * span + (starts - base)
+    return np.arange(len(place)) if (place[1:] >= place[:-1]).all() else np.argsort(place, kind="stable")
+
+
+def _running_last(group: Ints, lasts: Ints) -> Ints:
+    """The latest moment so far in each row's group; groups are numbered from 0 and in order."""
+    if (lasts[1:] >= lasts[:-1])[group[1:] == group[:-1]].all():
+        return lasts
+    base, span = int(lasts.min()), int(lasts.max()) - int(lasts.min()) + 1
+    if span * (int(group[-1]) + 1) < 2**62:
+        return np.maximum.accumulate(lasts - base + group * span) - group * span + base
+    moments, rank = np.unique(lasts, return_inverse=True)
+    best = np.maximum.accumulate(rank + group * len(moments)) - group * len(moments)
+    return moments[best]
+
+
+def late_limits(operator: SessionOperator, closed_us: int) -> Ints:
+    """Per gap: tuples up to this moment are late for it."""
+    return np.array([max(closed_us - gap.gap_us, NEVER_US) for gap in operator.gaps], np.int64)
+
+
+def lateness(limits: Ints, starts: Ints) -> Ints:
+    """How many of the limits lie before each moment."""
+    return np.searchsorted(np.sort(limits), starts, "left")
+
+
+def prepare_micros(operator: SessionOperator, columns: Columns, closed_us: int) -> MicroSessions | None:
+    """A batch of tuples, indexed and lifted. Tuples that are late for every gap, or have no event time, are dropped."""
+    times = to_physical(columns[operator.event_time], operator.event_time.type)
+    wanted = times.values > late_limits(operator, closed_us).min()
+    if times.valid is not None:
+        wanted &= times.valid
+    moments = times.values
+    if not wanted.all():
+        kept = np.flatnonzero(wanted)
+        moments = moments[kept]
+        columns = {operand: column.take(pa.array(kept)) for operand, column in columns.items()}
+    if len(moments) == 0:
+        return None
+    keys = encode_keys([columns[key] for key in operator.keys], len(moments))
+    regions = [regions_of(columns[i.operand], i) for i in operator.operands]
+    measures, words = lift_measures(operator, columns, len(moments))
+    return MicroSessions(keys, moments, moments, regions, measures, words)
+
+
+@np.errstate(invalid="ignore", over="ignore")
+def combine_micros(operator: SessionOperator, micros: MicroSessions, closed_us: int) -> MicroSessions:
+    """Rows of the same key and regions merged within the smallest gap, when that leaves clearly fewer of them."""
+    limits = late_limits(operator, closed_us)
+    radices = [region_count(index) for index in operator.operands]
+    if prod(radices) * micros.keys.count * (len(limits) + 1) >= 2**62:
+        return micros
+    groups = micros.keys.ids
+    for regions, radix in zip(micros.regions, radices, strict=True):
+        groups = groups * radix + regions
+    groups = groups * (len(limits) + 1) + lateness(limits, micros.starts)
+    merged = merge_runs(groups, micros.starts, micros.lasts, operator.gaps[0].gap_us)
+    if len(merged.first) > WORTH_MERGING * micros.rows:
+        return micros
+    heads = merged.order[merged.first]
+    measures = [
+        logic.runs({name: part[merged.order] for name, part in parts.items()}, merged.first)
+        for logic, parts in zip(measure_logics(operator), micros.measures, strict=True)
+    ]
+    return MicroSessions(
+        Keys(micros.keys.ids[heads], micros.keys.table),
+        micros.starts[heads],
+        merged.lasts,
+        [regions[heads] for regions in micros.regions],
+        measures,
+        micros.words,
+    )
+
+
+def ship_micros(operator: SessionOperator, micros: MicroSessions, partitions: int) -> list[Shipment]:
+    """Route rows to partitions by key, one blob each."""
+    return [
+        Shipment(partition, pack_bundle(_items(operator, micros, rows, home)))
+        for partition, rows, home in route_keys(micros.keys, partitions, crc32(operator.id.encode()))
+    ]
+
+
+def _items(
+    operator: SessionOperator, micros: MicroSessions, rows: slice | Ints, home: Array
+) -> dict[str, Item]:
+    starts = micros.starts[rows]
+    items: dict[str, Item] = {
+        "keys": micros.keys.table.filter(pa.array(home)),
+        "key": narrow((np.cumsum(home) - 1)[micros.keys.ids[rows]]),
+        "start": starts,
+        "length": narrow(micros.lasts[rows] - starts),
+    }
+    for i, regions in enumerate(micros.regions):
+        items[f"r{i}"] = regions[rows]
+    return items | measure_items(operator, micros.measures, micros.words, rows)
+
+
+def receive_micros(operator: SessionOperator, blobs: Sequence[Blob]) -> MicroSessions | None:
+    """All blobs of one partition as one batch, with keys and string ranks made common."""
+    parts = [_received(operator, read_bundle(blob)) for blob in blobs]
+    if not parts:
+        return None
+    words = unify_words(operator, parts)
+    table, ids = unify_keys([part.keys.table for part in parts])
+    return MicroSessions(
+        Keys(np.concatenate([i[part.keys.ids] for i, part in zip(ids, parts, strict=True)]), table),
+        np.concatenate([part.starts for part in parts]),
+        np.concatenate([part.lasts for part in parts]),
+        [np.concatenate([part.regions[i] for part in parts]) for i in range(len(operator.operands))],
+        concat_measures([part.measures for part in parts]),
+        words,
+    )
+
+
+def _received(operator: SessionOperator, items: dict[str, Item]) -> MicroSessions:
+    measures, words = received_measures(operator, items)
+    regions = [items[f"r{i}"] for i in range(len(operator.operands))]
+    keys = Keys(items["key"].astype(np.int64), items["keys"])
+    return MicroSessions(keys, items["start"], items["start"] + items["length"], regions, measures, words)

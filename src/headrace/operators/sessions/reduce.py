@@ -1,0 +1,293 @@
+"""The reduce side of shared sessions: micro-sessions per family and cell, merged with the open sessions per query.
+
+All queries and keys are merged by one sort: rows (query, key, start, last) in order, and a new session wherever a row
+starts later than everything before it reaches. A query's filters add rows inside of its sessions only, so they need no
+merge of their own. Partials follow by bins: lift, combine, lower, as for windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.common.encode import Bools, Ints
+from headrace.operators.common.keys import empty_key, unify_keys
+from headrace.operators.sessions.logic import SessionLogic, positions, query_of_entry
+from headrace.operators.sessions.micro import MicroSessions, late_limits, lateness, merge_runs, ordered
+from headrace.operators.sessions.rows import Found, lower_output, open_block, ranges
+from headrace.operators.sessions.segment import SessionBlock, SessionSegment
+from headrace.operators.sessions.words import common_words, make_segment
+from headrace.operators.windows.aggregation import Emit, Reduced
+from headrace.operators.windows.folding import shadow
+from headrace.operators.windows.lanes import Parts
+
+BLOCK_ELEMENTS = 1 << 21
+"""Keys are worked off in blocks, so that micro-sessions times queries are about this many at most."""
+
+
+@np.errstate(invalid="ignore", over="ignore")
+def reduce_sessions(
+    logic: SessionLogic,
+    micros: MicroSessions | None,
+    segments: Sequence[SessionSegment],
+    closed_us: int,
+    watermark_us: int,
+    emit: Emit,
+) -> Reduced[SessionSegment]:
+    """Run one partition of one epoch: sessions that end by the watermark leave as rows, the others as a new segment.
+
+    Stored sessions that ended by `closed_us` were delivered already and are forgotten.
+    """
+    words = common_words(logic.operator, micros, segments)
+    keys, micro_keys, stored_keys = _unify(micros, segments)
+    families = [] if micros is None else list(_family_micros(logic, micros, micro_keys, closed_us))
+    stored = [
+        _Stored(logic, block, ids[block.keys], closed_us)
+        for segment, ids in zip(segments, stored_keys, strict=True)
+        for block in segment.blocks
+    ]
+    reduced: Reduced[SessionSegment] = Reduced()
+    blocks = []
+    for low, high in _key_blocks(keys.num_rows, families):
+        found = _merge(logic, families, stored, low, high, closed_us)
+        if found is None:
+            continue
+        for ready in logic.outputs:
+            lowered = lower_output(logic, found, ready, keys, words, watermark_us)
+            reduced.note(lowered)
+            if lowered.table is not None and lowered.table.num_rows:
+                emit(ready.output.signature, lowered.table, list(lowered.rows), lowered.latest_us)
+        if (found.ends > watermark_us).any():
+            blocks.append(open_block(logic, found, found.ends > watermark_us))
+    if blocks:
+        reduced.segment = make_segment(logic.operator, keys, blocks, words)
+    return reduced
+
+
+def _unify(
+    micros: MicroSessions | None, segments: Sequence[SessionSegment]
+) -> tuple[pa.Table, Ints, list[Ints]]:
+    """(all keys, each micro-session's among them, each segment's)."""
+    tables = [segment.keys for segment in segments]
+    if micros is not None:
+        tables.append(micros.keys.table)
+    if not tables:
+        return empty_key(0), np.empty(0, np.int64), []
+    keys, ids = unify_keys(tables)
+    mine = np.empty(0, np.int64) if micros is None else ids[-1][micros.keys.ids]
+    return keys, mine, ids[: len(segments)]
+
+
+@dataclass(frozen=True, slots=True)
+class _FamilyMicros:
+    """Micro-sessions of a family's cells: `member[cells[i], c]` says whether column `columns[c]` wants row i.
+
+    They are ordered by key and start, and so are those that a column wants.
+    """
+
+    columns: Ints
+    member: Bools
+    cells: Ints
+    keys: Ints
+    starts: Ints
+    lasts: Ints
+    measures: dict[int, Parts]
+
+
+def _family_micros(
+    logic: SessionLogic, micros: MicroSessions, keys: Ints, closed_us: int
+) -> Iterator[_FamilyMicros]:
+    """Each family's rows, merged per cell and key within the family's smallest gap: one pass for all its queries."""
+    late = lateness(late_limits(logic.operator, closed_us), micros.starts)
+    ages = len(logic.operator.gaps) + 1
+    for f, family in enumerate(logic.families):
+        for block, cells in family.blocks(micros.regions, micros.rows):
+            wanted = np.flatnonzero(cells.ids >= 0)
+            if len(wanted) == 0:
+                continue
+            rows = wanted + block.start
+            groups = (cells.ids[wanted] * (int(keys.max()) + 1) + keys[rows]) * ages + late[rows]
+            merged = merge_runs(groups, micros.starts[rows], micros.lasts[rows], logic.family_gaps[f])
+            heads = merged.order[merged.first]
+            by_key = ordered(keys[rows[heads]], micros.starts[rows[heads]])
+            heads, order = heads[by_key], rows[merged.order]
+            yield _FamilyMicros(
+                logic.family_columns[f],
+                cells.member,
+                cells.ids[wanted[heads]],
+                keys[rows[heads]],
+                micros.starts[rows[heads]],
+                merged.lasts[by_key],
+                {
+                    m: _runs(logic, micros, m, order, merged.first, by_key)
+                    for m in logic.family_measures(f).tolist()
+                },
+            )
+
+
+def _runs(
+    logic: SessionLogic, micros: MicroSessions, measure: int, order: Ints, first: Ints, by_key: Ints
+) -> Parts:
+    parts = {name: part[order] for name, part in micros.measures[measure].items()}
+    if len(first) < len(order):
+        parts = logic.measures[measure].runs(parts, first)
+    return {name: part[by_key] for name, part in parts.items()}
+
+
+class _Stored:
+    """Open sessions of earlier epochs as rows; `queries` is -1 for those of which nothing is wanted any more."""
+
+    def __init__(self, logic: SessionLogic, block: SessionBlock, keys: Ints, closed_us: int) -> None:
+        self.block, self.keys = block, keys
+        self.first = np.append(0, np.cumsum(block.counts))
+        queries = np.repeat(positions(logic.queries, block.queries), block.counts)
+        self.queries = np.where(block.ends > closed_us, queries, -1)
+
+
+def _key_blocks(keys: int, families: Sequence[_FamilyMicros]) -> Iterator[tuple[int, int]]:
+    """All keys as ranges, each with few enough micro-sessions."""
+    work = np.zeros(keys, np.int64)
+    for family in families:
+        work += np.bincount(family.keys, minlength=keys) * len(family.columns)
+    home = np.cumsum(work) // BLOCK_ELEMENTS
+    edges = np.flatnonzero(np.diff(home, prepend=-1, append=-1)) if keys else np.empty(0, np.int64)
+    yield from zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """The rows of a family that its columns want, column by column: `counts[c]` of them from `first[c]` on."""
+
+    family: _FamilyMicros
+    rows: Ints
+    first: Ints
+    counts: Ints
+
+
+def _merge(
+    logic: SessionLogic,
+    families: Sequence[_FamilyMicros],
+    stored: Sequence[_Stored],
+    low: int,
+    high: int,
+    closed_us: int,
+) -> Found | None:
+    """The sessions of the keys [low, high) after this epoch's tuples; None when there are none."""
+    limits = late_limits(logic.operator, closed_us)[logic.gap_index]
+    pairs = [_pairs(family, limits[family.columns], low, high) for family in families]
+    columns = [np.repeat(p.family.columns, p.counts) for p in pairs]
+    kept = [np.flatnonzero((s.queries >= 0) & (s.keys >= low) & (s.keys < high)) for s in stored]
+    queries = _joined(
+        [logic.query_of[c] for c in columns], [s.queries[k] for s, k in zip(stored, kept, strict=True)]
+    )
+    if len(queries) == 0:
+        return None
+    keys = _joined(
+        [p.family.keys[p.rows] for p in pairs], [s.keys[k] for s, k in zip(stored, kept, strict=True)]
+    )
+    starts = _joined(
+        [p.family.starts[p.rows] for p in pairs],
+        [s.block.starts[k] for s, k in zip(stored, kept, strict=True)],
+    )
+    lasts = _joined(
+        [p.family.lasts[p.rows] for p in pairs],
+        [s.block.ends[k] - logic.gaps[s.queries[k]] for s, k in zip(stored, kept, strict=True)],
+    )
+    gaps = logic.gaps[queries]
+    merged = merge_runs(queries * (high - low) + keys - low, starts, lasts, gaps)
+    heads = merged.order[merged.first]
+    of_row = np.empty(len(queries), np.int64)
+    of_row[merged.order] = np.repeat(
+        np.arange(len(heads)), np.diff(np.append(merged.first, len(merged.order)))
+    )
+    bounds = np.searchsorted(queries[heads], np.arange(len(logic.queries) + 1))
+    found = Found(queries[heads], keys[heads], starts[heads], merged.lasts + gaps[heads], bounds, {}, [])
+    _fill_lanes(logic, found, pairs, [(s, k) for s, k in zip(stored, kept, strict=True)], of_row)
+    return found
+
+
+def _joined(fresh: list[Ints], stored: list[Ints]) -> Ints:
+    return np.concatenate([np.empty(0, np.int64), *fresh, *stored])
+
+
+def _pairs(family: _FamilyMicros, limits: Ints, low: int, high: int) -> _Pairs:
+    mine = np.flatnonzero((family.keys >= low) & (family.keys < high))
+    wanted = family.member[family.cells[mine]].T & (family.starts[mine] > limits[:, None])
+    _, rows = np.nonzero(wanted)
+    counts = wanted.sum(axis=1)
+    return _Pairs(family, mine[rows], np.append(0, np.cumsum(counts))[:-1], counts)
+
+
+def _fill_lanes(
+    logic: SessionLogic,
+    found: Found,
+    pairs: Sequence[_Pairs],
+    stored: Sequence[tuple[_Stored, Ints]],
+    of_row: Ints,
+) -> None:
+    """Every lane's partials: those of micro-sessions and stored sessions that are in one session are combined."""
+    for i, lane in enumerate(logic.lanes):
+        sizes = found.counts[lane.queries]
+        offsets = np.append(0, np.cumsum(sizes))
+        found.offsets.append(offsets[:-1])
+        shift = offsets[:-1] - found.bounds[lane.queries]
+        pieces: list[tuple[Parts, Ints]] = []
+        at = 0
+        for pair in pairs:
+            entries, columns = lane.of_family(pair.family.columns)
+            rows = ranges(pair.first[columns], pair.counts[columns])
+            parts = _picked(lane.measures[entries], pair.counts[columns], pair, rows)
+            if parts is not None:
+                bins = np.repeat(shift[entries], pair.counts[columns]) + of_row[at + rows]
+                pieces.append((parts, bins))
+            at += len(pair.rows)
+        for source, kept in stored:
+            if lane.name in source.block.lanes:
+                session = np.full(len(source.keys), -1, np.int64)
+                session[kept] = of_row[at : at + len(kept)]
+                pieces.append(
+                    _stored_parts(
+                        lane.find(source.block.lanes[lane.name].ids), shift, source, lane.name, session
+                    )
+                )
+            at += len(kept)
+        if pieces:
+            bins = np.concatenate([bins for _, bins in pieces])
+            found.lanes[i] = lane.logic.group(_concatenated([p for p, _ in pieces]), bins, int(offsets[-1]))
+
+
+def _picked(measures: Ints, counts: Ints, pairs: _Pairs, rows: Ints) -> Parts | None:
+    """The partials at `rows` of the pairs, `counts` of them of each measure in turn; None when there are none."""
+    if len(rows) == 0:
+        return None
+    used, slot = np.unique(measures, return_inverse=True)
+    known = [pairs.family.measures[m] for m in used.tolist()]
+    if any("f" in parts for parts in known):
+        known = [shadow(parts, {"f": parts["v"]}) for parts in known]
+    at = pairs.rows[rows]
+    if len(known) == 1:
+        return {name: part[at] for name, part in known[0].items()}
+    slots = np.repeat(slot, counts)
+    return {name: np.stack([parts[name] for parts in known])[slots, at] for name in known[0]}
+
+
+def _stored_parts(
+    entries: Ints, shift: Ints, source: _Stored, name: str, session: Ints
+) -> tuple[Parts, Ints]:
+    """(a stored lane's partials, the bin of each), for the entries and sessions that are still wanted."""
+    lane = source.block.lanes[name]
+    query = positions(source.block.queries, query_of_entry(lane.ids))
+    counts = source.block.counts[query]
+    rows = ranges(source.first[query], counts)
+    wanted = np.flatnonzero((np.repeat(entries, counts) >= 0) & (session[rows] >= 0))
+    bins = shift[np.repeat(entries, counts)[wanted]] + session[rows[wanted]]
+    return {part: values[wanted] for part, values in lane.parts.items()}, bins
+
+
+def _concatenated(pieces: Sequence[Parts]) -> Parts:
+    shadowed: Parts = {"f": np.empty(0)} if any("f" in piece for piece in pieces) else {}
+    same = [shadow(piece, shadowed) for piece in pieces]
+    return {name: np.concatenate([piece[name] for piece in same]) for name in same[0]}

@@ -1,0 +1,123 @@
+"""Sessions that were found: the closed ones become result rows, the open ones state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.model.plan import LaneKind, Output
+from headrace.model.types import TIMESTAMP
+from headrace.operators.common.encode import Bools, Ints, to_arrow
+from headrace.operators.sessions.logic import ReadySessions, SessionLogic
+from headrace.operators.sessions.segment import SessionBlock
+from headrace.operators.windows.lanes import Parts
+from headrace.operators.windows.lower import Lowered, lower_aggregate, without_failed
+from headrace.operators.windows.segment import LaneBlock
+
+
+@dataclass(slots=True)
+class Found:
+    """Sessions of all queries for a block of keys, ordered by query, key and start.
+
+    `bounds[q]` is the first of query q. A lane's parts are flat, entry by entry: `offsets[i]` is where entry i begins,
+    and a lane that is absent is zero.
+    """
+
+    queries: Ints
+    keys: Ints
+    starts: Ints
+    ends: Ints
+    bounds: Ints
+    lanes: dict[int, Parts]
+    offsets: list[Ints]
+
+    @property
+    def counts(self) -> Ints:
+        return np.diff(self.bounds)
+
+
+def ranges(starts: Ints, counts: Ints) -> Ints:
+    """start, start + 1, .. for each start, as many as its count says.
+
+    >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - starts, counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _SessionRows:
+    """The partials behind the sessions of one output that have closed (`rows`)."""
+
+    logic: SessionLogic
+    found: Found
+    ready: ReadySessions
+    rows: Ints
+
+    @property
+    def output(self) -> Output:
+        return self.ready.output
+
+    def counts(self, aggregate: int) -> Ints:
+        return self.found.lanes[0]["v"][self._at(0, self.ready.rows[aggregate])]
+
+    def lane(self, kind: LaneKind, aggregate: int) -> Parts:
+        lane, entries = self.ready.lanes[aggregate][kind]
+        if lane not in self.found.lanes:
+            return self.logic.lanes[lane].logic.zeros((len(self.rows),))
+        at = self._at(lane, entries)
+        return {name: part[at] for name, part in self.found.lanes[lane].items()}
+
+    def _at(self, lane: int, entries: Ints) -> Ints:
+        query = self.found.queries[self.rows]
+        return self.found.offsets[lane][entries[query]] + self.rows - self.found.bounds[query]
+
+
+def lower_output(
+    logic: SessionLogic,
+    found: Found,
+    ready: ReadySessions,
+    keys: pa.Table,
+    words: dict[int, pa.Array],
+    watermark_us: int,
+) -> Lowered:
+    """Rows `(query, window_start, window_end, k0.., a0..)` of the sessions of an output that the watermark closed."""
+    member = np.zeros(len(logic.queries), bool)
+    member[ready.queries] = True
+    rows = np.flatnonzero(member[found.queries] & (found.ends <= watermark_us))
+    if len(rows) == 0:
+        return Lowered(None, {}, 0, {})
+    columns: dict[str, pa.Array] = {
+        "query": pa.array(logic.queries[found.queries[rows]]),
+        "window_start": to_arrow(found.starts[rows], None, TIMESTAMP),
+        "window_end": to_arrow(found.ends[rows], None, TIMESTAMP),
+    }
+    if logic.operator.keys:
+        taken = keys.take(pa.array(found.keys[rows]))
+        columns |= {f"k{i}": taken.column(f"k{i}") for i in range(len(logic.operator.keys))}
+    failed, part = np.zeros(len(rows), bool), _SessionRows(logic, found, ready, rows)
+    for i in range(len(ready.output.aggregates)):
+        columns[f"a{i}"], broken = lower_aggregate(part, i, words)
+        failed |= False if broken is None else broken
+    of_query = np.bincount(found.queries[rows], minlength=len(logic.queries))
+    counts = {int(logic.queries[q]): int(of_query[q]) for q in np.flatnonzero(of_query)}
+    return without_failed(pa.table(columns), failed, counts, int(found.ends[rows].max()))
+
+
+def open_block(logic: SessionLogic, found: Found, live: Bools) -> SessionBlock:
+    """The sessions that later epochs may add to."""
+    rows = np.flatnonzero(live)
+    counts = np.bincount(found.queries[rows], minlength=len(logic.queries))
+    present = np.flatnonzero(counts)
+    lanes = {}
+    for i, parts in found.lanes.items():
+        lane = logic.lanes[i]
+        of_entry = ranges(found.bounds[lane.queries], found.counts[lane.queries])
+        kept = live[of_entry]
+        here = counts[lane.queries] > 0
+        lanes[lane.name] = LaneBlock(lane.ids[here], {name: part[kept] for name, part in parts.items()})
+    return SessionBlock(
+        logic.queries[present], counts[present], found.keys[rows], found.starts[rows], found.ends[rows], lanes
+    )

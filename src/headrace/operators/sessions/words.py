@@ -1,0 +1,69 @@
+"""Keys and strings that open sessions share: made common when an epoch begins, pruned when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.model.plan import SessionOperator
+from headrace.model.types import Kind
+from headrace.operators.common.encode import OrderedStrings, translate_ranks
+from headrace.operators.sessions.micro import MicroSessions
+from headrace.operators.sessions.segment import SessionBlock, SessionSegment
+from headrace.operators.windows.segment import LaneBlock
+from headrace.operators.windows.tuples import rerank
+
+
+def make_segment(
+    operator: SessionOperator, keys: pa.Table, blocks: list[SessionBlock], words: dict[int, pa.Array]
+) -> SessionSegment:
+    """The blocks with only those keys and strings that they use; changes them."""
+    used = np.unique(np.concatenate([block.keys for block in blocks]))
+    for block in blocks:
+        block.keys = np.searchsorted(used, block.keys)
+    named = {operator.inputs[i].sql: array for i, array in words.items()}
+    texts = {sql: _prune_words(blocks, sql, array) for sql, array in named.items()}
+    return SessionSegment(keys.take(pa.array(used)), blocks, texts)
+
+
+def _worded(blocks: Sequence[SessionBlock], sql: str) -> list[LaneBlock]:
+    return [lane for b in blocks for name, lane in b.lanes.items() if name.endswith(f":words:{sql}")]
+
+
+def _prune_words(blocks: Sequence[SessionBlock], sql: str, words: pa.Array) -> pa.Array:
+    """The strings that open sessions still rank; the ranks are translated to them."""
+    lanes = _worded(blocks, sql)
+    live = np.unique(np.concatenate([np.empty(0, np.int64), *(lane.parts["v"] for lane in lanes)]))
+    live = live[(live >= 0) & (live < len(words))]
+    places = np.zeros(len(words), np.int64)
+    places[live] = np.arange(len(live))
+    for lane in lanes:
+        lane.parts = {"v": translate_ranks(lane.parts["v"], places)}
+    return words.take(pa.array(live))
+
+
+def common_words(
+    operator: SessionOperator, micros: MicroSessions | None, segments: Sequence[SessionSegment]
+) -> dict[int, pa.Array]:
+    """One dictionary per string input for MIN and MAX; ranks in rows and segments are translated to it."""
+    words: dict[int, pa.Array] = {}
+    for i, operand in enumerate(operator.inputs):
+        if operand.type.kind is not Kind.STRING:
+            continue
+        known = [s.words[operand.sql] for s in segments if operand.sql in s.words]
+        fresh = None if micros is None else micros.words.get(i)
+        if not known and fresh is None:
+            continue
+        ordered = OrderedStrings.of(*known, *([] if fresh is None else [fresh]))
+        words[i] = ordered.values
+        if micros is not None and fresh is not None:
+            rerank(operator, micros.measures, i, ordered.ranks(fresh).values)
+        for segment in segments:
+            if operand.sql in segment.words:
+                ranks = ordered.ranks(segment.words[operand.sql]).values
+                for lane in _worded(segment.blocks, operand.sql):
+                    lane.parts = {"v": translate_ranks(lane.parts["v"], ranks)}
+                segment.words[operand.sql] = ordered.values
+    return words

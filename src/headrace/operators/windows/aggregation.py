@@ -1,0 +1,205 @@
+"""The reduce side of a shared windowed aggregation: one update per tuple and family, one fold per slice.
+
+Partials are grouped per (cell, slice, key), folded into state columns, summed into each window's own slices, joined
+with the segments of earlier epochs, and closed windows are lowered to rows. State is kept per (own slice, key, state
+column) rather than per cell: see `docs/decisions/0003-state-per-query-column.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.model.types import Kind
+from headrace.operators.common.encode import Ints, OrderedStrings, translate_ranks
+from headrace.operators.common.keys import empty_key, unify_keys
+from headrace.operators.windows.folding import BLOCK_ELEMENTS, KeyBlock, fold_block
+from headrace.operators.windows.grid import Source, live_rows, window_step
+from headrace.operators.windows.lower import Lowered, lower_table
+from headrace.operators.windows.prepared import AggregationLogic
+from headrace.operators.windows.segment import LaneBlock, Segment, WindowBlock
+from headrace.operators.windows.tuples import Tuples, rerank
+
+Emit = Callable[[str, pa.Table, Sequence[int], int], None]
+"""Takes result rows for a signature, with the queries they are of and the end of their last window."""
+
+
+State = TypeVar("State")
+
+
+@dataclass(slots=True)
+class Reduced(Generic[State]):
+    """What a partition of an operator produced besides rows: its new segment (None: no state), rows per query, and the
+    queries that failed with the reason.
+    """
+
+    segment: State | None = None
+    failures: dict[int, str] = field(default_factory=dict)
+    rows: dict[int, int] = field(default_factory=dict)
+
+    def note(self, lowered: Lowered) -> None:
+        self.failures.update(lowered.failures)
+        for query, count in lowered.rows.items():
+            self.rows[query] = self.rows.get(query, 0) + count
+
+
+@np.errstate(invalid="ignore", over="ignore")
+def reduce_aggregation(
+    logic: AggregationLogic,
+    tuples: Tuples | None,
+    absorbed: Sequence[Segment],
+    kept: Sequence[Segment],
+    closed_us: int,
+    watermark_us: int,
+    emit: Emit,
+) -> Reduced[Segment]:
+    """Run one partition of one epoch. `absorbed` segments are merged into the new one, `kept` ones only read.
+
+    Result rows go to `emit` as soon as a block of keys has them, so memory does not grow with their number.
+    """
+    words = _common_words(logic, tuples, [*absorbed, *kept])
+    keys, tuple_keys, sources = _unify(tuples, absorbed, kept)
+    reduced: Reduced[Segment] = Reduced()
+    gathered: dict[int, list[WindowBlock]] = {}
+    for block in _key_blocks(logic, tuples, tuple_keys, keys.num_rows, sources):
+        folded = None if block.tuples is None else fold_block(logic, block)
+        key_rows = keys.slice(block.first, block.count)
+        for w, window in enumerate(logic.operator.windows):
+            fresh, closing = window_step(logic, w, block, folded, sources, closed_us, watermark_us)
+            for closed in closing:
+                for ready in logic.tables[w]:
+                    lowered = lower_table(logic.operator, ready, closed, key_rows, words)
+                    reduced.note(lowered)
+                    if lowered.table is not None and lowered.table.num_rows:
+                        emit(ready.signature, lowered.table, list(lowered.rows), lowered.latest_us)
+            rest = live_rows(logic, w, window, fresh, block)
+            if rest is not None:
+                gathered.setdefault(w, []).append(rest)
+    if gathered:
+        reduced.segment = _segment(logic, keys, gathered, words)
+    return reduced
+
+
+def _unify(
+    tuples: Tuples | None, absorbed: Sequence[Segment], kept: Sequence[Segment]
+) -> tuple[pa.Table, Ints, list[Source]]:
+    """(all keys, the key of each tuple among them, the segments with theirs)."""
+    segments = [*absorbed, *kept]
+    tables = [segment.keys for segment in segments]
+    if tuples is not None:
+        tables.append(tuples.keys.table)
+    if not tables:
+        return empty_key(0), np.empty(0, np.int64), []
+    keys, ids = unify_keys(tables)
+    sources = [Source(s, i, n < len(absorbed)) for n, (s, i) in enumerate(zip(segments, ids, strict=False))]
+    return keys, np.empty(0, np.int64) if tuples is None else ids[-1][tuples.keys.ids], sources
+
+
+def _key_blocks(
+    logic: AggregationLogic, tuples: Tuples | None, tuple_keys: Ints, keys: int, sources: Sequence[Source]
+) -> Iterator[KeyBlock]:
+    """All keys, in blocks whose partials fit the budget."""
+    stored = [len(block.distinct_slices) for source in sources for block in source.segment.blocks]
+    depth = max([1, *stored, len(tuples.slice_starts) if tuples else 0])
+    size = max(1, min(keys, BLOCK_ELEMENTS // (depth * max(len(logic.operator.columns), 64))))
+    if size >= keys:
+        yield KeyBlock(0, keys, tuples, tuple_keys, slice(None))
+        return
+    home = tuple_keys // size
+    order = np.argsort(home, kind="stable")
+    bounds = np.searchsorted(home[order], np.arange(-(-keys // size) + 1))
+    for i, (low, high) in enumerate(pairwise(bounds)):
+        rows = order[low:high]
+        here = tuples if len(rows) else None
+        yield KeyBlock(i * size, min(size, keys - i * size), here, tuple_keys[rows] - i * size, rows)
+
+
+def _segment(
+    logic: AggregationLogic,
+    keys: pa.Table,
+    gathered: dict[int, list[WindowBlock]],
+    words: dict[int, pa.Array],
+) -> Segment:
+    blocks = [_merge_blocks(logic, parts) for parts in gathered.values()]
+    occurs = np.zeros(keys.num_rows, bool)
+    for block in blocks:
+        occurs[block.keys] = True
+    used, place = np.flatnonzero(occurs), np.cumsum(occurs) - 1
+    for block in blocks:
+        block.keys = place[block.keys]
+    named = {logic.operator.inputs[i].sql: array for i, array in words.items()}
+    texts = {sql: _prune_words(blocks, sql, array) for sql, array in named.items()}
+    return Segment(keys.take(pa.array(used)), blocks, texts)
+
+
+def _prune_words(blocks: Sequence[WindowBlock], sql: str, words: pa.Array) -> pa.Array:
+    """The strings that live partials still rank; the ranks are translated to them."""
+    lanes = [lane for b in blocks for name, lane in b.lanes.items() if name.endswith(f":words:{sql}")]
+    ranks = [lane.parts["v"].ravel() for lane in lanes]
+    live = np.unique(np.concatenate(ranks)) if ranks else np.empty(0, np.int64)
+    live = live[(live >= 0) & (live < len(words))]
+    places = np.zeros(len(words), np.int64)
+    places[live] = np.arange(len(live))
+    for lane in lanes:
+        lane.parts = {"v": translate_ranks(lane.parts["v"], places)}
+    return words.take(pa.array(live))
+
+
+def _merge_blocks(logic: AggregationLogic, parts: list[WindowBlock]) -> WindowBlock:
+    """Blocks of different keys, one after the other; a lane that some lack is zero there."""
+    if len(parts) == 1:
+        return parts[0]
+    lanes = {}
+    for text, one in zip(logic.names, logic.lanes, strict=True):
+        ids = next((p.lanes[text].ids for p in parts if text in p.lanes), None)
+        if ids is None:
+            continue
+        pieces = [
+            p.lanes[text].parts if text in p.lanes else one.zeros((len(ids), len(p.keys))) for p in parts
+        ]
+        names = {name for piece in pieces for name in piece}
+        merged = {
+            n: np.concatenate([p[n] if n in p else p["v"].astype(np.float64) for p in pieces], axis=1)
+            for n in names
+        }
+        lanes[text] = LaneBlock(ids, merged)
+    keys = np.concatenate([p.keys for p in parts])
+    return WindowBlock(parts[0].window, keys, np.concatenate([p.slices for p in parts]), lanes)
+
+
+def _common_words(
+    logic: AggregationLogic, tuples: Tuples | None, segments: Sequence[Segment]
+) -> dict[int, pa.Array]:
+    """One dictionary per string input for MIN and MAX; ranks in tuples and segments are translated to it."""
+    operator = logic.operator
+    words: dict[int, pa.Array] = {}
+    for i, operand in enumerate(operator.inputs):
+        if operand.type.kind is not Kind.STRING:
+            continue
+        known = [s.words[operand.sql] for s in segments if operand.sql in s.words]
+        if tuples is not None and i in tuples.words:
+            known.append(tuples.words[i])
+        if not known:
+            continue
+        ordered = OrderedStrings.of(*known)
+        words[i] = ordered.values
+        if tuples is not None and i in tuples.words:
+            rerank(operator, tuples.measures, i, ordered.ranks(tuples.words[i]).values)
+        for segment in segments:
+            if operand.sql in segment.words:
+                _rerank_segment(logic, segment, i, ordered.ranks(segment.words[operand.sql]).values)
+                segment.words[operand.sql] = ordered.values
+    return words
+
+
+def _rerank_segment(logic: AggregationLogic, segment: Segment, input_: int, ranks: Ints) -> None:
+    domain = f":words:{logic.operator.inputs[input_].sql}"
+    for block in segment.blocks:
+        for name, lane in block.lanes.items():
+            if name.endswith(domain):
+                lane.parts = {"v": translate_ranks(lane.parts["v"], ranks)}

@@ -1,0 +1,289 @@
+"""From tuples to folded partials: group by cell, slice and key, then fold cells into the lanes' entries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.model.plan import LaneKind
+from headrace.operators.common.bitrows import Matches, ordered_by_row
+from headrace.operators.common.cells import Cells
+from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.regions import Regions
+from headrace.operators.windows.lanes import CountLogic, IntSumLogic, LaneLogic, Parts
+from headrace.operators.windows.prepared import AggregationLogic, SharedFold
+from headrace.operators.windows.sums import SliceSums
+from headrace.operators.windows.tuples import Tuples
+from headrace.optimizer.membership import CellWork, FamilyBatch, Membership, decide_membership, is_sparse
+
+BLOCK_ELEMENTS = 1 << 24
+"""Keys are worked off in blocks so that no array of partials has more elements than about this."""
+
+
+SAMPLE = 512
+"""So many tuples tell about how many queries of a family match one."""
+
+
+@dataclass(slots=True)
+class KeyBlock:
+    """Keys [first, first + count) and the tuples that have them, as positions in the batch."""
+
+    first: int
+    count: int
+    tuples: Tuples | None
+    keys: Ints
+    rows: Ints | slice
+
+    @property
+    def whole(self) -> bool:
+        """Whether there are no other keys."""
+        return isinstance(self.rows, slice)
+
+
+@dataclass(slots=True)
+class Folded:
+    """Partials of fine slices: per lane as [entry, row] (None: all zero) or as sums, read for any run of slices.
+
+    Rows are (slice, key) pairs in that order, all of them when `dense`, else the occupied ones.
+    """
+
+    slices: Ints
+    keys: Ints
+    bounds: Ints
+    starts: Ints
+    lanes: list[Parts | SliceSums | None]
+    dense: bool
+
+
+def fold_block(logic: AggregationLogic, block: KeyBlock) -> Folded | None:
+    tuples, rows = block.tuples, block.rows
+    assert tuples is not None
+    slices = tuples.slice[rows]
+    if len(slices) == 0:
+        return None
+    starts = tuples.slice_starts
+    if not block.whole:  # some keys may have tuples in few of the slices
+        occurs = np.bincount(slices, minlength=len(starts)) > 0
+        slices, starts = (np.cumsum(occurs) - 1)[slices], starts[occurs]
+    flat = slices * block.count + block.keys
+    size = len(starts) * block.count
+    present, row = _occupied(flat, size)
+    regions = [r[rows] for r in tuples.regions]
+    inputs: list[Parts | None] = [
+        {name: part[rows] for name, part in parts.items()}
+        if measure.kind is not LaneKind.NULLS or parts["v"].any()
+        else None
+        for measure, parts in zip(logic.operator.measures, tuples.measures, strict=True)
+    ]
+    nobody = [r[:0] for r in regions]
+    members = [family.locate(nobody, 0) if family.static else None for family in logic.families]
+    by_bits = [_by_bits(logic, f, cells, regions, len(present)) for f, cells in enumerate(members)]
+    lanes: list[Parts | SliceSums | None] = []
+    for i, one in enumerate(logic.lanes):
+        mine = [parts for m in set(logic.operator.lanes[i].measures) if (parts := inputs[m]) is not None]
+        grid = len(present) == size and not any(by_bits)
+        needed = _sums_rows(logic, i, members, inputs, len(row), size) if grid else None
+        if not mine:
+            lanes.append(None)
+        elif needed is not None:
+            most = max(_most(parts["v"]) for parts in mine)
+            lanes.append(SliceSums(len(logic.ids[i]), needed, len(starts), block.count, most))
+        else:
+            lanes.append(one.zeros((len(logic.ids[i]), len(present))))
+    order = ordered_by_row(row, len(present)) if any(by_bits) else None
+    for f, family in enumerate(logic.families):
+        if by_bits[f]:
+            assert order is not None
+            _update_matches(logic, f, regions, *order, inputs, lanes)
+            continue
+        for part, cells in family.blocks(regions, len(row)):
+            some = [parts and {name: values[part] for name, values in parts.items()} for parts in inputs]
+            _fold_family(logic, f, cells, row[part], len(present), some, lanes, first=part.start == 0)
+    for lane in lanes:
+        if isinstance(lane, SliceSums):
+            lane.finish()
+    row_slices = present // block.count
+    bounds = np.searchsorted(row_slices, np.arange(len(starts) + 1))
+    return Folded(row_slices, present % block.count, bounds, starts, lanes, len(present) == size)
+
+
+def _by_bits(
+    logic: AggregationLogic, family: int, members: Cells | None, regions: Sequence[Regions], rows: int
+) -> bool:
+    """Whether the tuples of a family are worked off by bit rows; `members` is None where cells cannot be enumerated."""
+    index, tuples, work = logic.families[family], len(regions[0]) if regions else 0, None
+    if members is not None:
+        shares = range(len(logic.shares)) if members.count else ()
+        folds = [logic.fold_for(family, share, members) for share in shares]
+        scattered = sum(len(fold.scattered) for shared in folds for *_, fold in shared.folds)
+        work = CellWork(max((shared.count for shared in folds), default=0), scattered)
+        if len(index.operands) < 2 and not is_sparse(work.cells, rows, tuples):
+            return False  # regions of one operand are in order, so cells are runs, and nothing beats them
+    if tuples == 0 or index.bit_rows is None:
+        return False
+    kept, matching = (
+        logic.keepers_of(family),
+        index.bit_rows.matching([regions[o][:: max(1, tuples // SAMPLE)] for o in index.operands]),
+    )
+    updates = float(sum(matching[k.entries >= 0].sum() for k in kept))
+    batch = FamilyBatch(
+        tuples, rows, len(kept), index.bit_rows.table.shape[1] * len(index.operands), updates, work
+    )
+    return decide_membership(batch) is Membership.BIT_ROWS
+
+
+def _update_matches(
+    logic: AggregationLogic,
+    family: int,
+    regions: Sequence[Regions],
+    order: Ints,
+    bounds: Ints,
+    inputs: Sequence[Parts | None],
+    lanes: Sequence[Parts | SliceSums | None],
+) -> None:
+    """Let every tuple update the partials of the queries that it matches."""
+    index = logic.families[family]
+    rows = index.bit_rows
+    assert rows is not None
+    codes = rows.codes([regions[operand] for operand in index.operands])
+    for kept in logic.keepers_of(family):
+        parts, into = inputs[kept.measure], lanes[kept.lane]
+        if parts is None:
+            continue
+        assert into is not None and not isinstance(into, SliceSums)
+        matches = Matches(codes, rows.table, kept.mask, kept.entries, order, bounds)
+        into.update(shadow(into, parts))
+        logic.measures[kept.measure].update(into, shadow(parts, into), matches)
+
+
+def _sums_rows(
+    logic: AggregationLogic,
+    lane: int,
+    members: Sequence[Cells | None],
+    inputs: Sequence[Parts | None],
+    tuples: int,
+    rows: int,
+) -> int | None:
+    """How many rows of running totals a lane needs; None when its partials are better kept one by one."""
+    if not isinstance(logic.lanes[lane], CountLogic | IntSumLogic):
+        return None
+    if any("f" in parts for m in logic.operator.lanes[lane].measures if (parts := inputs[m]) is not None):
+        return None
+    needed = 0
+    for f, cells in enumerate(members):
+        if cells is None:
+            return None
+        for share in range(len(logic.shares)) if cells.count else ():
+            shared = logic.fold_for(f, share, cells)
+            mine = [fold for m, i, _, fold in shared.folds if i == lane and inputs[m] is not None]
+            if mine and is_sparse(shared.count, rows, tuples):
+                return None
+            needed += sum(SliceSums.rows_for(fold) for fold in mine)
+    return needed if needed * rows <= 4 * BLOCK_ELEMENTS else None
+
+
+def _most(values: Ints) -> int:
+    """No sum of some of these is further from 0."""
+    return max(int(values.max(initial=0)), -int(values.min(initial=0))) * len(values)
+
+
+def _occupied(flat: Ints, size: int) -> tuple[Ints, Ints]:
+    """(codes that occur, ascending; position of each element's code among them). If most occur, all of them."""
+    if size <= 4 * len(flat) + (1 << 20):
+        counts = np.bincount(flat, minlength=size)
+        present = np.flatnonzero(counts)
+        if 2 * len(present) >= size:
+            return np.arange(size), flat
+        lookup = np.empty(size, np.int64)
+        lookup[present] = np.arange(len(present))
+        return present, lookup[flat]
+    present, row = np.unique(flat, return_inverse=True)
+    return present, row
+
+
+def _fold_family(
+    logic: AggregationLogic,
+    family: int,
+    cells: Cells,
+    row: Ints,
+    rows: int,
+    inputs: list[Parts | None],
+    lanes: list[Parts | SliceSums | None],
+    first: bool,
+) -> None:
+    """Group some of one family's tuples into cells and fold these into the family's entries of every lane."""
+    if cells.count == 0:
+        return
+    for share in range(len(logic.shares)):
+        shared = logic.fold_for(family, share, cells)
+        busy = [fold for fold in shared.folds if inputs[fold[0]] is not None]
+        if not busy:
+            continue
+        ids = shared.lookup[cells.ids]
+        size = (shared.count + 1) * rows
+        if is_sparse(shared.count, rows, len(ids)):
+            _fold_sparse(logic, shared, ids, row, rows, inputs, lanes, first)
+            continue
+        ids *= rows
+        ids += row
+        for measure, lane, entries, fold in busy:
+            parts, into = inputs[measure], lanes[lane]
+            assert parts is not None and into is not None
+            grouped = logic.measures[measure].group(parts, ids, size)
+            wanted = {n: p.reshape(-1, rows)[: shared.count] for n, p in grouped.items()}
+            if isinstance(into, SliceSums):
+                into.add_cells(wanted["v"], fold, entries)
+                continue
+            _put(logic.lanes[lane], into, entries, logic.measures[measure].fold(wanted, fold), first)
+
+
+def _fold_sparse(
+    logic: AggregationLogic,
+    shared: SharedFold,
+    ids: Ints,
+    row: Ints,
+    rows: int,
+    inputs: list[Parts | None],
+    lanes: list[Parts | SliceSums | None],
+    first: bool,
+) -> None:
+    """The same when cells times rows is far more than there are tuples: one pass over the tuples per entry."""
+    for measure, lane, entries, fold in shared.folds:
+        parts, into = inputs[measure], lanes[lane]
+        if parts is None or into is None:
+            continue
+        assert not isinstance(into, SliceSums)
+        member = np.append(fold.member, np.zeros((1, fold.columns), bool), axis=0)
+        for column, entry in enumerate(entries):
+            hit = np.flatnonzero(member[ids, column])
+            found = logic.measures[measure].group({n: p[hit] for n, p in parts.items()}, row[hit], rows)
+            _put(logic.lanes[lane], into, np.array([entry]), {n: p[None, :] for n, p in found.items()}, first)
+
+
+def _put(one: LaneLogic, into: Parts, entries: Ints, parts: Parts, first: bool) -> None:
+    """A family's first tuples set its entries; what comes after is added."""
+    if first:
+        assign(into, entries, parts)
+    else:
+        accumulate_at(one, into, (entries,), parts)
+
+
+def shadow(parts: Parts, other: Parts) -> Parts:
+    """Give `parts` the float shadow that `other` has (exact sums below WIDE shadow themselves)."""
+    return {**parts, "f": parts["v"].astype(np.float64)} if "f" in other and "f" not in parts else parts
+
+
+def assign(into: Parts, at: Ints, parts: Parts) -> None:
+    into.update(shadow(into, parts))
+    for name, part in shadow(parts, into).items():
+        into[name][at] = part
+
+
+def accumulate_at(one: LaneLogic, into: Parts, at: tuple[Array | slice | int, ...], parts: Parts) -> None:
+    """into[at] = combine(into[at], parts); positions in `at` are distinct."""
+    into.update(shadow(into, parts))
+    current = {name: whole[at] for name, whole in into.items()}
+    for name, part in one.combine(current, shadow(parts, into)).items():
+        into[name][at] = part

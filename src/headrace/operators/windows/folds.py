@@ -1,0 +1,136 @@
+"""Cells into queries: sum, extreme or moments of the cells that each state column wants.
+
+A column whose member cells are neighbours is two look-ups in a running total; any other is a matrix product or, where
+that would not be exact, a gather. Floats are never subtracted and never multiplied by zero, so a huge or non-finite
+value in one cell cannot spoil a query that does not want it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from headrace.operators.common.encode import Array, Bools, Floats, Ints
+
+_EXACT = 2.0**53
+
+
+class Fold:
+    """How cells fold into columns, worked out once for a membership matrix `member[cell, column]`."""
+
+    def __init__(self, member: Bools) -> None:
+        self.cells, self.columns = member.shape
+        self.member = member
+        counts = member.sum(axis=0)
+        self.low = member.argmax(axis=0) if self.cells else np.zeros(self.columns, np.int64)
+        self.high = self.low + counts
+        ends = self.cells - member[::-1].argmax(axis=0) if self.cells else self.high
+        self.run: Bools = (counts > 0) & (ends == self.high)
+        self.high = np.where(counts > 0, self.high, self.low)
+        self.scattered = np.flatnonzero((counts > 0) & ~self.run)
+
+    def wanted(self, column: int | np.integer[Any]) -> Ints:
+        return np.flatnonzero(self.member[:, column])
+
+
+def accumulate(ufunc: np.ufunc, parts: Array, start: Array, out: Array) -> None:
+    """`ufunc.accumulate` along the first axis from `start` on, a whole row at a time: numpy's own goes down columns,
+    which misses the cache at every step (measured: a sixth of the speed for 50 x 10,000).
+    """
+    before = start
+    for part, after in zip(parts, out, strict=True):
+        ufunc(before, part, out=after)
+        before = after
+
+
+def fold_ints(parts: Ints, fold: Fold) -> Ints:
+    """Exact integer sums (modulo 2**64) per column: `parts` is [cell, row], the result [column, row]."""
+    running = np.zeros((fold.cells + 1, parts.shape[1]), np.int64)
+    accumulate(np.add, parts, running[0], running[1:])
+    folded = running[fold.high]
+    folded -= running[fold.low]
+    if len(fold.scattered):
+        folded[fold.scattered] = fold_scattered(parts, fold)
+    return folded
+
+
+def fold_scattered(parts: Ints, fold: Fold) -> Ints:
+    """The same for the columns whose cells are no neighbours only."""
+    top = max(int(parts.max(initial=0)), -int(parts.min(initial=0))) * fold.cells
+    if top < _EXACT:
+        weights = fold.member[:, fold.scattered].T.astype(np.float64)
+        return np.rint(weights @ parts.astype(np.float64)).astype(np.int64)
+    return np.stack([parts[fold.wanted(column)].sum(axis=0) for column in fold.scattered])
+
+
+def _running(ufunc: np.ufunc, parts: Array) -> Array:
+    out = np.empty_like(parts)
+    out[0] = parts[0]
+    accumulate(ufunc, parts[1:], out[0], out[1:])
+    return out
+
+
+def fold_floats(parts: Floats, fold: Fold) -> Floats:
+    """Float sums per column, each over its own cells only."""
+    folded = np.zeros((fold.columns, parts.shape[1]))
+    if not np.isfinite(parts).all():
+        for column in np.flatnonzero(fold.run | fold.member.any(axis=0)):
+            folded[column] = parts[fold.wanted(column)].sum(axis=0)
+        return folded
+    left = fold.run & (fold.low == 0)
+    right = fold.run & (fold.high == fold.cells) & ~left
+    single = fold.run & (fold.high - fold.low == 1) & ~left & ~right
+    if left.any():
+        folded[left] = _running(np.add, parts)[fold.high[left] - 1]
+    if right.any():
+        folded[right] = _running(np.add, parts[::-1])[fold.cells - 1 - fold.low[right]]
+    folded[single] = parts[fold.low[single]]
+    rest = np.flatnonzero(fold.member.any(axis=0) & ~left & ~right & ~single)
+    if len(rest):
+        folded[rest] = fold.member[:, rest].T.astype(np.float64) @ parts
+    return folded
+
+
+def fold_extremes(parts: Ints, fold: Fold, ufunc: np.ufunc, nothing: int) -> Ints:
+    """Minima or maxima per column; `nothing` stands where a column has no cell."""
+    folded = np.full((fold.columns, parts.shape[1]), nothing, np.int64)
+    left = fold.run & (fold.low == 0)
+    right = fold.run & (fold.high == fold.cells) & ~left
+    if left.any():
+        folded[left] = _running(ufunc, parts[: fold.high[left].max()])[fold.high[left] - 1]
+    if right.any():
+        folded[right] = _running(ufunc, parts[::-1])[fold.cells - 1 - fold.low[right]]
+    for column in np.flatnonzero(fold.member.any(axis=0) & ~left & ~right):
+        folded[column] = ufunc.reduce(parts[fold.wanted(column)], axis=0)
+    return folded
+
+
+Moments = tuple[Ints, Floats, Floats]
+
+
+def merge_moments(count: Ints, mean: Floats, m2: Floats, axis: int) -> Moments:
+    """(count, mean, M2) of the union along an axis, from the deviations of the parts' means: stable.
+
+    The mean is found from one of the parts' means, so that equal values have an M2 of exactly 0, as in Spark.
+    """
+    total = count.sum(axis=axis)
+    some = np.expand_dims(np.argmax(count > 0, axis=axis), axis)
+    pivot = np.take_along_axis(mean, some, axis)
+    beside = np.where(count > 0, (mean - pivot) * count, 0.0).sum(axis=axis) / np.maximum(total, 1)
+    center = np.squeeze(pivot, axis) + beside
+    apart = mean - np.expand_dims(center, axis)
+    spread = np.where(count > 0, m2 + count * apart * apart, 0.0)
+    return total, center, spread.sum(axis=axis)
+
+
+def fold_moments(parts: Moments, fold: Fold) -> Moments:
+    """Moments per column, merged from its own cells."""
+    rows = parts[0].shape[1]
+    shape = (fold.columns, rows)
+    count, mean, m2 = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape)
+    for column in np.flatnonzero(fold.member.any(axis=0)):
+        cells = fold.wanted(column)
+        merged = merge_moments(parts[0][cells], parts[1][cells], parts[2][cells], 0)
+        count[column], mean[column], m2[column] = merged
+    return count, mean, m2

@@ -1,0 +1,297 @@
+"""A window's own slices for a block of keys: new and stored partials meet here, closed windows leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.model.window import Window
+from headrace.operators.common.encode import Array, Ints
+from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock, accumulate_at, shadow
+from headrace.operators.windows.lanes import LaneLogic, Parts, each_range
+from headrace.operators.windows.lower import Closed
+from headrace.operators.windows.prepared import AggregationLogic
+from headrace.operators.windows.segment import LaneBlock, Segment, WindowBlock
+from headrace.operators.windows.slices import closing_windows, last_ends, slice_starts
+from headrace.operators.windows.sums import SliceSums
+
+DENSE_SLICES = 512
+"""Up to so many fine slices are added to own slices one by one; beyond that, runs of rows are reduced."""
+
+
+@dataclass(slots=True)
+class Source:
+    """A segment with the position of its keys among the common keys."""
+
+    segment: Segment
+    ids: Ints
+    absorbed: bool
+
+    def block(self, window: Window) -> WindowBlock | None:
+        return next((b for b in self.segment.blocks if b.window == window), None)
+
+
+@dataclass(slots=True)
+class _Stored:
+    """What a segment holds of one window for a block of keys: some rows (None: all), in these slices."""
+
+    source: Source
+    block: WindowBlock
+    rows: Ints | None
+    slices: Ints
+
+    @classmethod
+    def of(cls, source: Source, window: Window, keys: KeyBlock) -> _Stored | None:
+        block = source.block(window)
+        if block is None:
+            return None
+        if keys.whole:
+            return cls(source, block, None, block.distinct_slices)
+        places = source.ids[block.keys]
+        rows = np.flatnonzero((places >= keys.first) & (places < keys.first + keys.count))
+        return cls(source, block, rows, np.unique(block.slices[rows])) if len(rows) else None
+
+
+@dataclass(slots=True)
+class Grid:
+    """Partials [entry, own slice, key] per lane of one window (None: all zero)."""
+
+    starts: Ints
+    lanes: list[Parts | None]
+
+
+def window_step(
+    logic: AggregationLogic,
+    w: int,
+    block: KeyBlock,
+    folded: Folded | None,
+    sources: Sequence[Source],
+    closed_us: int,
+    watermark_us: int,
+) -> tuple[Grid | None, Iterator[Closed]]:
+    """(new and absorbed partials that later epochs need, the windows that closed) for one window and block of keys.
+
+    Windows that closed come a few at a time: a tuple may be in 100,000 of them, and their partials fit the budget.
+    """
+    window = logic.operator.windows[w]
+    mine = [stored for source in sources if (stored := _Stored.of(source, window, block)) is not None]
+    fresh = None if folded is None else _Fresh(logic, w, window, folded, closed_us, block.count)
+    own = np.empty(0, np.int64) if fresh is None else fresh.starts
+    closing = closing_windows(
+        window,
+        np.unique(np.concatenate([own, *(stored.slices for stored in mine)])),
+        closed_us,
+        watermark_us,
+    )
+    absorbed = [stored for stored in mine if stored.source.absorbed]
+    live = np.unique(np.concatenate([own, *(stored.slices for stored in absorbed)]))
+    live = live[last_ends(window, live) > watermark_us]
+    rest = None
+    if len(live):
+        rest = Grid(live, [None if fresh is None else fresh.at(i, live) for i in range(len(logic.lanes))])
+        for stored in absorbed:
+            _add_stored(logic, w, rest, stored, block)
+    if len(closing) == 0:
+        return rest, iter(())
+    old = None
+    needed = np.unique(np.concatenate([np.empty(0, np.int64), *(stored.slices for stored in mine)]))
+    needed = needed[(needed >= closing[0]) & (needed < closing[-1] + window.range_us)]
+    if len(needed):
+        old = Grid(needed, [None] * len(logic.lanes))
+        for stored in mine:
+            _add_stored(logic, w, old, stored, block)
+    widest = max(
+        columns.stop - columns.start
+        for columns in (logic.window_entries(i, w) for i in range(len(logic.lanes)))
+    )
+    few = max(1, BLOCK_ELEMENTS // max(1, widest * block.count))
+    parts = (closing[i : i + few] for i in range(0, len(closing), few))
+    return rest, (_close(logic, w, window, part, fresh, old, block.count) for part in parts)
+
+
+class _Fresh:
+    """This epoch's partials of one window, for a block of keys: of its own slices, or of whole windows."""
+
+    def __init__(
+        self, logic: AggregationLogic, w: int, window: Window, folded: Folded, closed_us: int, keys: int
+    ) -> None:
+        self._logic, self._w, self._window, self._folded, self._keys = logic, w, window, folded, keys
+        self._own = slice_starts(window, folded.starts)
+        self._alive = last_ends(window, self._own) > closed_us
+        self.starts = np.unique(self._own[self._alive])
+        self._grids: dict[int, Parts] = {}
+
+    def at(self, lane: int, starts: Ints) -> Parts | None:
+        """[entry, slice, key] of some own slices (not all of them need be in this epoch)."""
+        columns, found = self._logic.window_entries(lane, self._w), self._folded.lanes[lane]
+        if columns.start == columns.stop or found is None:
+            return None
+        if isinstance(found, SliceSums):
+            return {"v": found.ranges(columns, *self._positions(starts)).astype(np.int64, copy=False)}
+        grid = self._grid(lane, found)
+        if np.array_equal(self.starts, starts):
+            return {name: part.copy() for name, part in grid.items()}  # it will be added to
+        zeros = self._logic.lanes[lane].zeros((columns.stop - columns.start, len(starts), self._keys))
+        here = np.isin(self.starts, starts)
+        at = np.searchsorted(starts, self.starts[here])
+        for name, part in grid.items():
+            zeros.setdefault(name, np.zeros(zeros["v"].shape))[:, at] = part[:, here]
+        return zeros
+
+    def windows(self, lane: int, closing: Ints) -> Parts | None:
+        """[entry, window, key] of some windows, as far as this epoch's tuples go (sums may be 32 bits wide)."""
+        columns, found = self._logic.window_entries(lane, self._w), self._folded.lanes[lane]
+        if columns.start == columns.stop or found is None:
+            return None
+        ends = closing + self._window.range_us
+        if isinstance(found, SliceSums):
+            lows, highs = np.searchsorted(self._folded.starts, [closing, ends])
+            return {"v": found.ranges(columns, lows, highs)}
+        lows, highs = np.searchsorted(self.starts, [closing, ends])
+        return self._logic.lanes[lane].ranges(self._grid(lane, found), lows, highs)
+
+    def _positions(self, starts: Ints) -> tuple[Ints, Ints]:
+        """The fine slices that own slices are made of."""
+        return np.searchsorted(self._own, starts, "left"), np.searchsorted(self._own, starts, "right")
+
+    def _grid(self, lane: int, found: Parts) -> Parts:
+        """Fine slices summed into the own slices of `self.starts`."""
+        if lane in self._grids:
+            return self._grids[lane]
+        one, folded, columns = (
+            self._logic.lanes[lane],
+            self._folded,
+            self._logic.window_entries(lane, self._w),
+        )
+        parts = {name: part[columns] for name, part in found.items()}
+        if folded.dense and len(self._own) <= DENSE_SLICES:
+            cube = {name: part.reshape(len(part), len(self._own), self._keys) for name, part in parts.items()}
+            grid = each_range(one, cube, *self._positions(self.starts))
+        else:
+            target = np.searchsorted(self.starts, self._own)
+            grid = one.zeros((columns.stop - columns.start, len(self.starts), self._keys))
+            add = _add_runs if len(self._own) > DENSE_SLICES else _add_slices
+            add(one, grid, parts, folded, target, self._alive)
+        self._grids[lane] = grid
+        return grid
+
+
+def _add_slices(
+    one: LaneLogic, into: Parts, parts: Parts, folded: Folded, target: Ints, alive: Array
+) -> None:
+    """Add fine slices to own slices one by one; a slice holds each key once at most."""
+    for s in np.flatnonzero(alive):
+        low, high = folded.bounds[s], folded.bounds[s + 1]
+        if low < high:
+            piece = {name: part[:, low:high] for name, part in parts.items()}
+            accumulate_at(one, into, (slice(None), int(target[s]), folded.keys[low:high]), piece)
+
+
+def _add_runs(one: LaneLogic, into: Parts, parts: Parts, folded: Folded, target: Ints, alive: Array) -> None:
+    """The same for many slices: order rows by (key, slice) and reduce the runs that share an own slice."""
+    live = np.flatnonzero(alive[folded.slices])
+    order = live[np.lexsort((folded.slices[live], folded.keys[live]))]
+    if len(order) == 0:
+        return
+    keys, slots = folded.keys[order], target[folded.slices[order]]
+    first = np.flatnonzero(np.append(True, (keys[1:] != keys[:-1]) | (slots[1:] != slots[:-1])))
+    runs = one.runs({name: part[:, order] for name, part in parts.items()}, first)
+    accumulate_at(one, into, (slice(None), slots[first], keys[first]), runs)
+
+
+def _add_stored(logic: AggregationLogic, w: int, grid: Grid, stored: _Stored, block: KeyBlock) -> None:
+    every = slice(None) if stored.rows is None else stored.rows
+    slices = stored.block.slices[every]
+    slot = np.minimum(np.searchsorted(grid.starts, slices), len(grid.starts) - 1)
+    here = np.flatnonzero(grid.starts[slot] == slices)
+    if len(here) == 0:
+        return
+    rows, slot = here if stored.rows is None else stored.rows[here], slot[here]
+    keys = stored.source.ids[stored.block.keys[rows]] - block.first
+    run = slice(rows[0], rows[-1] + 1) if rows[-1] - rows[0] + 1 == len(rows) else None
+    full = None if run is None else _full_slices(slot, keys, block.count)
+    for i, one in enumerate(logic.lanes):
+        lane = stored.block.lanes.get(logic.names[i])
+        columns = logic.window_entries(i, w)
+        if lane is None or columns.start == columns.stop:
+            continue
+        ids = logic.ids[i][columns]
+        at = np.searchsorted(ids, lane.ids)
+        asked = np.flatnonzero(ids[np.minimum(at, len(ids) - 1)] == lane.ids)
+        if len(asked) == 0:
+            continue
+        into = grid.lanes[i]
+        if into is None:
+            into = one.zeros((columns.stop - columns.start, len(grid.starts), block.count))
+            grid.lanes[i] = into
+        if full is not None and len(asked) == len(ids) == len(lane.ids):
+            parts = {n: p[:, run].reshape(len(ids), -1, block.count) for n, p in lane.parts.items()}
+            accumulate_at(one, into, (slice(None), full), parts)
+            continue
+        parts = {n: p[np.ix_(asked, rows)] for n, p in lane.parts.items()}
+        accumulate_at(one, into, (at[asked][:, None], slot[None, :], keys[None, :]), parts)
+
+
+def _full_slices(slots: Ints, keys: Ints, count: int) -> slice | None:
+    """The slots, when the rows are all keys of consecutive ones in order; else None.
+
+    >>> _full_slices(np.array([1, 1, 2, 2]), np.array([0, 1, 0, 1]), 2)
+    slice(1, 3, None)
+    """
+    first, last = int(slots[0]), int(slots[-1]) + 1
+    if len(slots) != (last - first) * count:
+        return None
+    flat = slots * count + keys
+    return slice(first, last) if flat[0] == first * count and (np.diff(flat) == 1).all() else None
+
+
+def _close(
+    logic: AggregationLogic,
+    w: int,
+    window: Window,
+    closing: Ints,
+    fresh: _Fresh | None,
+    old: Grid | None,
+    keys: int,
+) -> Closed:
+    """Combine each closed window's slices, from new and old partials, into [entry, window, key]."""
+    lanes: dict[int, Parts] = {}
+    for i, one in enumerate(logic.lanes):
+        sums = None if fresh is None else fresh.windows(i, closing)
+        if old is not None and (parts := old.lanes[i]) is not None:
+            lows, highs = np.searchsorted(old.starts, [closing, closing + window.range_us])
+            before = one.ranges(parts, lows, highs)
+            sums = before if sums is None else one.combine(shadow(before, sums), shadow(sums, before))
+        if sums is not None:
+            lanes[i] = sums
+    if 0 not in lanes:
+        entries = logic.window_entries(0, w)
+        lanes[0] = logic.lanes[0].zeros((entries.stop - entries.start, len(closing), keys))
+    return Closed(closing, window.range_us, lanes)
+
+
+def live_rows(
+    logic: AggregationLogic, w: int, window: Window, grid: Grid | None, block: KeyBlock
+) -> WindowBlock | None:
+    """What later epochs still need, without the rows that hold no tuple."""
+    if grid is None:
+        return None
+    counts = grid.lanes[0]
+    if counts is None:
+        return None
+    held = (counts["v"] != 0).any(axis=0)
+    slot, keys = np.nonzero(held)
+    if len(slot) == 0:
+        return None
+    full = len(slot) == held.size
+    lanes = {}
+    for i, text in enumerate(logic.names):
+        ids = logic.ids[i][logic.window_entries(i, w)]
+        parts = grid.lanes[i]
+        if len(ids) and parts is not None:
+            lanes[text] = LaneBlock(
+                ids, {n: p.reshape(len(p), -1) if full else p[:, slot, keys] for n, p in parts.items()}
+            )
+    return WindowBlock(window, keys + block.first, grid.starts[slot], lanes)

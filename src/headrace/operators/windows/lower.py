@@ -1,0 +1,261 @@
+"""Lower: closed windows to result rows, `(query, window_end, k0.., a0..)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.model.plan import AggregationOperator, LaneKind, Output, OutputAggregate
+from headrace.model.query import AggregateFunction
+from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, Kind, SqlType
+from headrace.operators.common.encode import Array, Bools, Ints, decimals, from_ordered, to_arrow
+from headrace.operators.windows.lanes import Parts
+from headrace.planner.shared import lanes_needed
+
+
+@dataclass(slots=True)
+class Closed:
+    """The windows of one `Window` that closed, for a block of keys: partials are [entry, window, key] per lane.
+
+    A lane that is absent is zero.
+    """
+
+    starts: Ints
+    range_us: int
+    lanes: dict[int, Parts]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyOutput:
+    """An output and where its partials are: positions among the window's entries, one per query.
+
+    `base` and `rows[j]` are positions in ROWS; `lanes[j]` maps a kind to (lane, positions) for aggregate j.
+    """
+
+    output: Output
+    base: Ints
+    rows: list[Ints]
+    lanes: list[dict[LaneKind, tuple[int, Ints]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyTable:
+    """The outputs of one window whose rows land in the same result table: they are made together.
+
+    `bounds[i]` is the first query of output i among `queries`; `base` is where each query's ROWS are.
+    """
+
+    signature: str
+    outputs: tuple[ReadyOutput, ...]
+    queries: Ints
+    base: Ints
+    bounds: tuple[int, ...]
+
+
+def ready_tables(outputs: Iterable[ReadyOutput]) -> list[ReadyTable]:
+    """Outputs by where their rows land."""
+    grouped: dict[tuple[str, tuple[SqlType, ...]], list[ReadyOutput]] = {}
+    for ready in outputs:
+        types = tuple(aggregate.type for aggregate in ready.output.aggregates)
+        grouped.setdefault((ready.output.signature, types), []).append(ready)
+    return [
+        ReadyTable(
+            signature,
+            tuple(found),
+            np.concatenate([np.array(ready.output.queries, np.int64) for ready in found]),
+            np.concatenate([ready.base for ready in found]),
+            tuple(accumulate((len(ready.base) for ready in found), initial=0)),
+        )
+        for (signature, _), found in grouped.items()
+    ]
+
+
+@dataclass(slots=True)
+class Lowered:
+    """Result rows of one table, how many each query got, when the last window ended, and the queries that failed."""
+
+    table: pa.Table | None
+    rows: dict[int, int]
+    latest_us: int
+    failures: dict[int, str]
+
+
+def lower_table(
+    operator: AggregationOperator,
+    ready: ReadyTable,
+    closed: Closed,
+    keys: pa.Table,
+    words: dict[int, pa.Array],
+) -> Lowered:
+    """Rows of all queries of a table, ordered by query, window, key; groups without a tuple have none."""
+    picker = _Picker(ready.base, closed)
+    if picker.rows == 0:
+        return Lowered(None, {}, 0, {})
+    columns: dict[str, pa.Array] = {
+        "query": pa.array(np.repeat(ready.queries, picker.per_query)),
+        "window_end": to_arrow(picker.window_ends, None, TIMESTAMP),
+    }
+    if operator.keys:
+        taken = keys.take(pa.array(picker.keys))
+        for i in range(len(operator.keys)):
+            columns[f"k{i}"] = taken.column(f"k{i}")
+    parts = [
+        picker.part(output, low, high)
+        for output, (low, high) in zip(ready.outputs, pairwise(ready.bounds), strict=True)
+    ]
+    failed = np.zeros(0, bool)
+    for i in range(len(ready.outputs[0].output.aggregates)):
+        pieces = [lower_aggregate(part, i, words) for part in parts if part.rows]
+        columns[f"a{i}"] = pieces[0][0] if len(pieces) == 1 else pa.concat_arrays([p for p, _ in pieces])
+        if any(broken is not None for _, broken in pieces):
+            flags = [np.zeros(len(p), bool) if broken is None else broken for p, broken in pieces]
+            broken_rows = np.concatenate(flags)
+            failed = failed | broken_rows if len(failed) else broken_rows
+    rows: dict[int, int] = dict(zip(ready.queries.tolist(), picker.per_query.tolist(), strict=True))
+    return without_failed(pa.table(columns), failed, rows, picker.latest_us)
+
+
+def without_failed(table: pa.Table, failed: Bools, rows: dict[int, int], latest_us: int) -> Lowered:
+    """Result rows without those of queries of which a row `failed` (none at all: nobody's did)."""
+    if not failed.any():
+        return Lowered(table, rows, latest_us, {})
+    bad = set(np.unique(table.column("query").to_numpy()[failed]).tolist())
+    kept = ~np.isin(table.column("query").to_numpy(), list(bad))
+    reason = "[ARITHMETIC_OVERFLOW] a SUM does not fit its result's type"
+    rows = {query: count for query, count in rows.items() if query not in bad}
+    return Lowered(table.filter(pa.array(kept)), rows, latest_us, dict.fromkeys(bad, reason))
+
+
+class _Picker:
+    """Which (query, window, key) entries have a row."""
+
+    def __init__(self, base: Ints, closed: Closed) -> None:
+        self._closed = closed
+        mask = closed.lanes[0]["v"][base] > 0
+        queries, windows, keys = mask.shape
+        per_window = mask.sum(axis=2)
+        self.per_query = per_window.sum(axis=1)
+        self._ends = np.append(0, np.cumsum(self.per_query))
+        self.rows = int(self._ends[-1])
+        self._stride = windows * keys
+        self._flat: Ints | None = None if self.rows == mask.size else np.flatnonzero(mask)
+        ends = closed.starts + closed.range_us
+        self.window_ends = np.repeat(np.tile(ends, queries), per_window.ravel())
+        self.latest_us = int(ends[per_window.any(axis=0)].max(initial=0))
+        if self._flat is None:
+            self.keys = np.tile(np.arange(keys), queries * windows)
+        else:
+            self.keys = self._flat % max(keys, 1)
+
+    def part(self, ready: ReadyOutput, low: int, high: int) -> _Part:
+        """The rows of the queries [low, high), which are those of one output."""
+        first, last = int(self._ends[low]), int(self._ends[high])
+        flat = None if self._flat is None else self._flat[first:last] - low * self._stride
+        return _Part(ready, self._closed, last - first, flat)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The partials found at an output's rows; `flat` is where these are (None: everywhere)."""
+
+    ready: ReadyOutput
+    closed: Closed
+    rows: int
+    flat: Ints | None
+
+    @property
+    def output(self) -> Output:
+        return self.ready.output
+
+    def counts(self, aggregate: int) -> Ints:
+        """Tuples that an aggregate's filter accepted, at every row."""
+        return self._at(self.closed.lanes[0]["v"][self.ready.rows[aggregate]])
+
+    def lane(self, kind: LaneKind, aggregate: int) -> Parts:
+        """Partials of a kind at every row, from each query's own entry."""
+        lane, positions = self.ready.lanes[aggregate][kind]
+        if lane not in self.closed.lanes:  # nobody had a NULL
+            return {"v": np.zeros(self.rows, np.int64)}
+        return {name: self._at(part[positions]) for name, part in self.closed.lanes[lane].items()}
+
+    def _at(self, part: Array) -> Array:
+        return part.ravel() if self.flat is None else part.ravel()[self.flat]
+
+
+class RowParts(Protocol):
+    """The partials behind the result rows of one output."""
+
+    @property
+    def output(self) -> Output: ...
+
+    def counts(self, aggregate: int) -> Ints:
+        """Tuples that an aggregate's filter accepted, at every row."""
+
+    def lane(self, kind: LaneKind, aggregate: int) -> Parts:
+        """Partials of a kind at every row, from each query's own entry."""
+
+
+def lower_aggregate(part: RowParts, index: int, words: dict[int, pa.Array]) -> tuple[pa.Array, Bools | None]:
+    """One aggregate's values, and where its result does not fit (None: nowhere)."""
+    output = part.output
+    aggregate = output.aggregates[index]
+    function = aggregate.function
+    if function is AggregateFunction.COUNT_ALL:
+        return to_arrow(part.counts(index), None, BIGINT), None
+    *_, kind = lanes_needed(function)
+    if kind is LaneKind.MOMENTS:
+        return _lower_moments(part.lane(LaneKind.MOMENTS, index), function), None
+    count = part.counts(index) - part.lane(LaneKind.NULLS, index)["v"]
+    if function is AggregateFunction.COUNT:
+        return to_arrow(count, None, BIGINT), None
+    parts = part.lane(kind, index)
+    some = count > 0
+    match function:
+        case AggregateFunction.AVG:
+            return to_arrow(_number(parts) / np.maximum(count, 1), some, DOUBLE), None
+        case AggregateFunction.SUM:
+            return _lower_sum(parts, some, aggregate)
+        case _:
+            return _lower_extreme(parts["v"], some, aggregate, words.get(output.inputs[index][0])), None
+
+
+def _number(parts: Parts) -> Array:
+    return parts["f"] if "f" in parts else parts["v"]
+
+
+def _lower_sum(parts: Parts, some: Bools, aggregate: OutputAggregate) -> tuple[pa.Array, Bools | None]:
+    if aggregate.type.kind is Kind.MONTHS:
+        fits = parts["v"].astype(np.int32) == parts["v"]
+        return to_arrow(parts["v"], some, aggregate.type), ~fits & some
+    if aggregate.type.kind is Kind.FLOATING or "f" not in parts:
+        return to_arrow(parts["v"], some, aggregate.type), None
+    carry = np.rint((parts["f"] - parts["v"]) / 2.0**64).astype(np.int64)
+    if aggregate.type.kind is Kind.DECIMAL:
+        return decimals(parts["v"], carry, None if some.all() else ~some, aggregate.type), None
+    return to_arrow(parts["v"], some, aggregate.type), (carry != 0) & some
+
+
+def _lower_extreme(
+    ordered: Ints, some: Bools, aggregate: OutputAggregate, words: pa.Array | None
+) -> pa.Array:
+    everywhere = bool(some.all())
+    known = ordered if everywhere else np.where(some, ordered, 0)
+    if aggregate.type.kind is Kind.STRING:
+        assert words is not None
+        return words.take(pa.array(known, mask=None if everywhere else ~some))
+    return to_arrow(from_ordered(known, aggregate.type), None if everywhere else some, aggregate.type)
+
+
+def _lower_moments(parts: Parts, function: AggregateFunction) -> pa.Array:
+    count, spread = parts["n"], parts["q"]
+    sample = function in (AggregateFunction.VAR_SAMP, AggregateFunction.STDDEV_SAMP)
+    divisor = np.maximum(count - 1 if sample else count, 1)
+    value = spread / divisor
+    if function in (AggregateFunction.STDDEV_POP, AggregateFunction.STDDEV_SAMP):
+        value = np.sqrt(value)
+    return to_arrow(value, count > (1 if sample else 0), DOUBLE)

@@ -1,0 +1,136 @@
+"""A plan's aggregation operator made ready to run: indexes, fold plans and positions, worked out once per plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.model.plan import AggregationOperator, Measure, Output
+from headrace.operators.common.cells import Cells, FamilyIndex, merge_cells, split_family
+from headrace.operators.common.encode import Array, Ints
+from headrace.operators.windows.folds import Fold
+from headrace.operators.windows.lanes import LaneLogic
+from headrace.operators.windows.lower import ReadyOutput, ready_tables
+from headrace.operators.windows.tuples import measure_logics
+
+
+class AggregationLogic:
+    """A plan's operator made ready to run: indexes and fold plans are worked out once and reused every epoch."""
+
+    def __init__(self, operator: AggregationOperator) -> None:
+        self.operator = operator
+        self.measures: list[LaneLogic] = measure_logics(operator)
+        self.lanes: list[LaneLogic] = [self.measures[lane.measures[0]] for lane in operator.lanes]
+        self.names = [lane.name for lane in operator.lanes]
+        self.ids = [np.array(lane.ids, np.int64) for lane in operator.lanes]
+        predicates = [column.predicate for column in operator.columns]
+        self._families = [part for f in operator.families for part in split_family(f, predicates)]
+        self.families = [FamilyIndex(f, operator.operands, predicates) for f in self._families]
+        windows = np.array([column.window for column in operator.columns], np.int64)
+        bounds = np.searchsorted(windows, np.arange(len(operator.windows) + 1))
+        self._columns = [np.array(lane.columns, np.int64) for lane in operator.lanes]
+        self._slices = [np.searchsorted(columns, bounds) for columns in self._columns]
+        self._of_measure = [np.array(lane.measures, np.int64) for lane in operator.lanes]
+        self.shares = _shares(operator)
+        self._folds: dict[tuple[int, int], SharedFold] = {}
+        self._keepers: dict[int, list[Keepers]] = {}
+        ready: list[list[ReadyOutput]] = [[] for _ in operator.windows]
+        for output in operator.outputs:
+            ready[output.window].append(self._ready(output))
+        self.tables = [ready_tables(outputs) for outputs in ready]
+
+    def window_entries(self, lane: int, window: int) -> slice:
+        """The entries of one window inside a lane."""
+        return slice(int(self._slices[lane][window]), int(self._slices[lane][window + 1]))
+
+    def _ready(self, output: Output) -> ReadyOutput:
+        """Where in each lane's entries of the window an output's partials are found."""
+        measures = {measure: i for i, measure in enumerate(self.operator.measures)}
+        base = np.array(output.base) - self.window_entries(0, output.window).start
+        rows, lanes = [], []
+        for aggregate, columns, inputs in zip(output.aggregates, output.columns, output.inputs, strict=True):
+            rows.append(np.array(columns) - self.window_entries(0, output.window).start)
+            at = {}
+            for lane in aggregate.lanes:
+                entries = self.window_entries(lane, output.window)
+                kind = self.operator.lanes[lane].kind
+                found = zip(self._columns[lane][entries], self._of_measure[lane][entries], strict=True)
+                place = {pair: i for i, pair in enumerate(found)}
+                wanted = [place[c, measures[Measure(kind, i)]] for c, i in zip(columns, inputs, strict=True)]
+                at[kind] = (lane, np.array(wanted, np.int64))
+            lanes.append(at)
+        return ReadyOutput(output, base, rows, lanes)
+
+    def fold_for(self, family: int, share: int, cells: Cells) -> SharedFold:
+        """How a family's cells fold into the entries of one input; kept while the membership stays."""
+        if (family, share) not in self._folds or not cells.static:
+            self._folds[family, share] = self._plan_fold(family, self.shares[share], cells.member)
+        return self._folds[family, share]
+
+    def keepers_of(self, family: int) -> list[Keepers]:
+        """Which queries of a family with bit rows keep what; worked out once."""
+        if family not in self._keepers:
+            self._keepers[family] = [
+                Keepers(measure, lane, *self._keeping(family, mine, at))
+                for measure, lane, mine, at in self._kept_by(family, range(len(self.operator.measures)))
+            ]
+        return self._keepers[family]
+
+    def _keeping(self, family: int, mine: Ints, at: Ints) -> tuple[Ints, Ints]:
+        rows = self.families[family].bit_rows
+        assert rows is not None
+        entries = np.full(rows.columns, -1, np.int64)
+        entries[at] = mine
+        return rows.mask(at), entries
+
+    def _kept_by(self, family: int, measures: Iterable[int]) -> list[tuple[int, int, Ints, Ints]]:
+        """(measure, lane, entries of the lane, their positions among the family's columns) of what is kept."""
+        columns = np.array(self._families[family].columns, np.int64)
+        found = []
+        for measure in measures:
+            for lane, of_measure in enumerate(self._of_measure):
+                mine = np.flatnonzero((of_measure == measure) & np.isin(self._columns[lane], columns))
+                if len(mine):
+                    found.append((measure, lane, mine, np.searchsorted(columns, self._columns[lane][mine])))
+        return found
+
+    def _plan_fold(self, family: int, measures: Sequence[int], member: Array) -> SharedFold:
+        found = self._kept_by(family, measures)
+        used = np.unique(np.concatenate([at for *_, at in found])) if found else np.empty(0, np.int64)
+        lookup, merged = merge_cells(member[:, used])
+        folds = [(m, lane, mine, Fold(merged[:, np.searchsorted(used, at)])) for m, lane, mine, at in found]
+        trash = np.append(np.where(lookup < 0, len(merged), lookup), len(merged))
+        return SharedFold(trash, len(merged), folds)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedFold:
+    """Cells of a family as the measures of one input see them: fewer, since fewer columns ask.
+
+    `lookup[cell]` is the coarser cell, `count` standing for none; cell -1 finds that entry too, as the last one. A fold
+    is (measure, lane, entries of the lane, how cells fold into these).
+    """
+
+    lookup: Ints
+    count: int
+    folds: list[tuple[int, int, Ints, Fold]]
+
+
+@dataclass(frozen=True, slots=True)
+class Keepers:
+    """The queries of a family that keep one measure in one lane: as bits, and each with its entry there (-1: none)."""
+
+    measure: int
+    lane: int
+    mask: Ints
+    entries: Ints
+
+
+def _shares(operator: AggregationOperator) -> list[list[int]]:
+    """Measures by input: those of one input are grouped over the same bins."""
+    groups: dict[int | None, list[int]] = {}
+    for i, measure in enumerate(operator.measures):
+        groups.setdefault(measure.input, []).append(i)
+    return list(groups.values())

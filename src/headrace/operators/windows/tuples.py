@@ -1,0 +1,310 @@
+"""What map tasks send to reduce tasks for a shared aggregation: tuples, or partials of tuples that look alike.
+
+Both are rows of (key, slice, region per operand) with the lanes' partials; a raw tuple is a partial of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Protocol
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.model.plan import AggregatingOperator, AggregationOperator, LaneKind, Measure
+from headrace.model.predicate import Operand
+from headrace.model.types import Kind, SqlType
+from headrace.operators.common.bundle import Blob, Item, pack_bundle, read_bundle
+from headrace.operators.common.encode import (
+    Array,
+    Ints,
+    OrderedStrings,
+    Physical,
+    narrow,
+    one_chunk,
+    to_physical,
+    translate_ranks,
+)
+from headrace.operators.common.keys import Keys, encode_keys, route_keys, unify_keys
+from headrace.operators.common.regions import Regions, region_count, regions_of
+from headrace.operators.windows.lanes import LaneLogic, Parts, logic_for
+from headrace.operators.windows.slices import fine_slices, last_ends
+from headrace.optimizer.movement import Movement, decide_combine
+
+Columns = Mapping[Operand, pa.ChunkedArray]
+
+SAMPLE_ROWS = 1 << 15
+VALUE_LANES = (LaneKind.SUM, LaneKind.MIN, LaneKind.MAX, LaneKind.MOMENTS)
+
+
+def measure_logics(operator: AggregatingOperator) -> list[LaneLogic]:
+    def type_of(measure: Measure) -> SqlType | None:
+        return None if measure.input is None else operator.inputs[measure.input].type
+
+    return [logic_for(measure.kind, type_of(measure)) for measure in operator.measures]
+
+
+@dataclass(slots=True)
+class Tuples:
+    """Rows ready to be grouped: `measures[i]` are the partials of measure i, `words[i]` the strings behind input i."""
+
+    keys: Keys
+    slice: Ints
+    slice_starts: Ints
+    regions: list[Regions]
+    measures: list[Parts]
+    words: dict[int, pa.Array]
+
+    @property
+    def rows(self) -> int:
+        return len(self.slice)
+
+
+@dataclass(frozen=True, slots=True)
+class Shipment:
+    """One blob for one reduce partition."""
+
+    partition: int
+    blob: bytes
+
+
+def prepare_tuples(operator: AggregationOperator, columns: Columns, closed_us: int) -> Tuples | None:
+    """Index a batch: keys, slices, regions and lifted measures. Tuples no window can still count are dropped."""
+    times = to_physical(columns[operator.event_time], operator.event_time.type)
+    kept = None if times.valid is None else np.flatnonzero(times.valid)
+    moments = times.values if kept is None else times.values[kept]
+    index, starts = fine_slices(moments, operator.windows)
+    open_slice = np.logical_or.reduce([last_ends(w, starts) > closed_us for w in operator.windows])
+    if not open_slice.all():
+        still = np.flatnonzero(open_slice[index])
+        kept = still if kept is None else kept[still]
+        index = index[still]
+    if len(index) == 0:
+        return None
+    if kept is not None:
+        columns = {operand: column.take(pa.array(kept)) for operand, column in columns.items()}
+    rows = len(index)
+    keys = encode_keys([columns[key] for key in operator.keys], rows)
+    regions = [regions_of(columns[i.operand], i) for i in operator.operands]
+    measures, words = lift_measures(operator, columns, rows)
+    return Tuples(keys, index, starts, regions, measures, words)
+
+
+def lift_measures(
+    operator: AggregatingOperator, columns: Columns, rows: int
+) -> tuple[list[Parts], dict[int, pa.Array]]:
+    """(the tuples' partials of every measure, the strings behind the ranks of an input)."""
+    inputs, words = _inputs(operator, columns)
+    measures = [
+        logic.lift(None if measure.input is None else inputs[measure.input], rows)
+        for measure, logic in zip(operator.measures, measure_logics(operator), strict=True)
+    ]
+    return measures, words
+
+
+def _inputs(operator: AggregatingOperator, columns: Columns) -> tuple[list[Physical], dict[int, pa.Array]]:
+    valued = {measure.input for measure in operator.measures if measure.kind in VALUE_LANES}
+    inputs: list[Physical] = []
+    words: dict[int, pa.Array] = {}
+    for i, operand in enumerate(operator.inputs):
+        column = columns[operand]
+        if i not in valued:
+            valid = None if column.null_count == 0 else np.asarray(one_chunk(column).is_valid())
+            inputs.append(Physical(np.empty(0), valid))
+        elif operand.type.kind is Kind.STRING:
+            ordered = OrderedStrings.of(one_chunk(column))
+            words[i] = ordered.values
+            inputs.append(ordered.ranks(one_chunk(column)))
+        else:
+            inputs.append(to_physical(column, operand.type))
+    return inputs, words
+
+
+@np.errstate(invalid="ignore", over="ignore")
+def combine_tuples(operator: AggregationOperator, tuples: Tuples) -> Tuples:
+    """Partials of the tuples that share key, slice and regions, when that ships fewer bytes; else the tuples."""
+    radices = [len(tuples.slice_starts), tuples.keys.count, *(region_count(i) for i in operator.operands)]
+    capacity = prod(radices)
+    partial_bytes = 8 + sum(8 * len(parts) for parts in tuples.measures) + len(operator.operands)
+    tuple_bytes = 8 + 8 * len(operator.inputs) + sum(r.itemsize for r in tuples.regions)
+    if capacity >= 2**62:
+        return tuples
+    sample = slice(0, SAMPLE_ROWS)
+    distinct = len(np.unique(_codes(tuples, radices, sample)))
+    sampled = min(SAMPLE_ROWS, tuples.rows)
+    if not decide_combine(Movement(tuples.rows, capacity, sampled, distinct, tuple_bytes, partial_bytes)):
+        return tuples
+    codes = _codes(tuples, radices, slice(None))
+    bins, codes = _bins(codes, capacity, tuples.rows)
+    size = len(codes)
+    logics = measure_logics(operator)
+    measures = [logic.group(parts, bins, size) for logic, parts in zip(logics, tuples.measures, strict=True)]
+    digits: list[Ints] = []
+    for radix in reversed(radices):
+        digits.append(codes % radix)
+        codes = codes // radix
+    slice_, key, *regions = reversed(digits)
+    typed = [r.astype(old.dtype) for r, old in zip(regions, tuples.regions, strict=True)]
+    return Tuples(Keys(key, tuples.keys.table), slice_, tuples.slice_starts, typed, measures, tuples.words)
+
+
+def _codes(tuples: Tuples, radices: Sequence[int], part: slice) -> Ints:
+    codes = tuples.slice[part] * radices[1] + tuples.keys.ids[part]
+    for regions, radix in zip(tuples.regions, radices[2:], strict=True):
+        codes = codes * radix + regions[part]
+    return codes
+
+
+def _bins(codes: Ints, capacity: int, rows: int) -> tuple[Ints, Ints]:
+    """(bin per row, code per bin) for the codes that occur; by counting where the range is small, else sorting."""
+    if capacity <= 4 * rows + 65_536:
+        present = np.flatnonzero(np.bincount(codes, minlength=capacity))
+        lookup = np.empty(capacity, np.int64)
+        lookup[present] = np.arange(len(present))
+        return lookup[codes], present
+    present, bins = np.unique(codes, return_inverse=True)
+    return bins, present
+
+
+def ship_tuples(operator: AggregationOperator, tuples: Tuples, partitions: int) -> list[Shipment]:
+    """Route rows to partitions by key, one blob each."""
+    seed = crc32((operator.product or operator.id).encode())
+    return [
+        Shipment(partition, pack_bundle(_items(operator, tuples, rows, home)))
+        for partition, rows, home in route_keys(tuples.keys, partitions, seed)
+    ]
+
+
+def _items(operator: AggregationOperator, tuples: Tuples, rows: slice | Ints, home: Array) -> dict[str, Item]:
+    local = np.cumsum(home) - 1
+    items: dict[str, Item] = {
+        "keys": tuples.keys.table.filter(pa.array(home)),
+        "key": narrow(local[tuples.keys.ids[rows]]),
+        "slices": tuples.slice_starts,
+        "slice": narrow(tuples.slice[rows]),
+    }
+    for i, regions in enumerate(tuples.regions):
+        items[f"r{i}"] = regions[rows]
+    return items | measure_items(operator, tuples.measures, tuples.words, rows)
+
+
+def measure_items(
+    operator: AggregatingOperator, measures: list[Parts], words: dict[int, pa.Array], rows: slice | Ints
+) -> dict[str, Item]:
+    """Some rows' partials, and all strings behind them, as bundle items."""
+    items: dict[str, Item] = {}
+    shrunk: dict[int, Array] = {}  # SUM, MIN and MAX of an input that was not combined are the same array
+    for measure, parts in zip(operator.measures, measures, strict=True):
+        for name, part in parts.items():
+            if id(part) not in shrunk:
+                shrunk[id(part)] = _shrink(part[rows])
+            items[f"{measure.name}.{name}"] = shrunk[id(part)]
+    for i, strings in words.items():
+        items[f"words{i}"] = pa.table({"w": strings})
+    return items
+
+
+def _shrink(values: Array) -> Array:
+    """The values in few bytes: a constant as one value, integers in the smallest type that holds them."""
+    return values[:1] if len(values) and (values[0] == values).all() else narrow(values)
+
+
+def receive_tuples(operator: AggregationOperator, blobs: Sequence[Blob]) -> Tuples | None:
+    """All blobs of one partition as one batch."""
+    parts = [_received(operator, read_bundle(blob)) for blob in blobs]
+    return merge_tuples(operator, parts) if parts else None
+
+
+def merge_tuples(operator: AggregationOperator, parts: Sequence[Tuples]) -> Tuples:
+    """Batches as one, with keys, slices and string ranks made common."""
+    words = unify_words(operator, parts)
+    table, ids = unify_keys([part.keys.table for part in parts])
+    starts = np.unique(np.concatenate([part.slice_starts for part in parts]))
+    slices = [np.searchsorted(starts, part.slice_starts)[part.slice] for part in parts]
+    keys = np.concatenate([i[part.keys.ids] for i, part in zip(ids, parts, strict=True)])
+    regions = [np.concatenate([p.regions[i] for p in parts]) for i in range(len(operator.operands))]
+    measures = concat_measures([part.measures for part in parts])
+    return Tuples(Keys(keys, table), np.concatenate(slices), starts, regions, measures, words)
+
+
+def _received(operator: AggregationOperator, items: dict[str, Item]) -> Tuples:
+    measures, words = received_measures(operator, items)
+    regions = [items[f"r{i}"] for i in range(len(operator.operands))]
+    keys = Keys(items["key"].astype(np.int64), items["keys"])
+    return Tuples(keys, items["slice"].astype(np.int64), items["slices"], regions, measures, words)
+
+
+def received_measures(
+    operator: AggregatingOperator, items: dict[str, Item]
+) -> tuple[list[Parts], dict[int, pa.Array]]:
+    """The inverse of `measure_items`."""
+    rows = len(items["key"])
+    measures: list[Parts] = []
+    wide: dict[int, Array] = {}
+    for measure in operator.measures:
+        prefix = f"{measure.name}."
+        found = {name[len(prefix) :]: part for name, part in items.items() if name.startswith(prefix)}
+        for part in found.values():
+            if id(part) not in wide:
+                wide[id(part)] = _widen(part, rows)
+        measures.append({name: wide[id(part)] for name, part in found.items()})
+    words = {
+        i: one_chunk(items[f"words{i}"].column("w"))
+        for i in range(len(operator.inputs))
+        if f"words{i}" in items
+    }
+    return measures, words
+
+
+def _widen(part: Array, rows: int) -> Array:
+    wide = part if part.dtype == np.float64 else part.astype(np.int64)
+    return np.repeat(wide, rows) if len(wide) == 1 and rows != 1 else wide
+
+
+def concat_measures(batches: Sequence[list[Parts]]) -> list[Parts]:
+    """The batches' partials of every measure, one after the other."""
+    joined: dict[tuple[int, ...], Array] = {}
+    return [_concat_parts(list(parts), joined) for parts in zip(*batches, strict=True)]
+
+
+def _concat_parts(parts: list[Parts], joined: dict[tuple[int, ...], Array]) -> Parts:
+    """The batches' parts of one measure, one after the other; arrays that are the same stay the same."""
+    found: Parts = {}
+    for name in {name for part in parts for name in part}:
+        if any(name not in part for part in parts):
+            found[name] = np.concatenate([p[name] if name in p else p["v"].astype(np.float64) for p in parts])
+            continue
+        pieces = [part[name] for part in parts]
+        same = tuple(map(id, pieces))
+        if same not in joined:
+            joined[same] = np.concatenate(pieces)
+        found[name] = joined[same]
+    return found
+
+
+class Worded(Protocol):
+    """A batch of partials with the strings behind them."""
+
+    measures: list[Parts]
+    words: dict[int, pa.Array]
+
+
+def unify_words(operator: AggregatingOperator, parts: Sequence[Worded]) -> dict[int, pa.Array]:
+    """One dictionary per string input; the batches' ranks are translated to it."""
+    unified: dict[int, pa.Array] = {}
+    for i in {i for part in parts for i in part.words}:
+        ordered = OrderedStrings.of(*(part.words[i] for part in parts))
+        unified[i] = ordered.values
+        for part in parts:
+            rerank(operator, part.measures, i, ordered.ranks(part.words[i]).values)
+    return unified
+
+
+def rerank(operator: AggregatingOperator, measures: list[Parts], input_: int, ranks: Ints) -> None:
+    """Translate the string ranks of one input's measures."""
+    for measure, parts in zip(operator.measures, measures, strict=True):
+        if measure.input == input_ and measure.kind in (LaneKind.MIN, LaneKind.MAX):
+            parts["v"] = translate_ranks(parts["v"], ranks)

@@ -1,0 +1,437 @@
+"""Which joins the shared operator runs: sides, key, conditions across sides, and what is done with the rows.
+
+Conjuncts over one side become its predicate. Equalities between sides make hubs: classes of equal values that connect
+sides which no other hub has connected; often one hub has all sides. Comparisons of a value of one side with a value of
+another are decided while rows are joined; what is left is a filter of the stored rows and waits for a reader. Groups by
+the key are products, other groups are made of the rows as they are joined, or by the reader where no shared aggregation
+covers what is asked of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from headrace.model.predicate import Op
+from headrace.model.query import Across, Stream
+from headrace.model.types import TIMESTAMP, Column, Kind, SqlType
+from headrace.sql.binding import (
+    AggregationShape,
+    CarriedShape,
+    HubShape,
+    JoinedRowsShape,
+    JoinShape,
+    OperandShape,
+    SideShape,
+)
+from headrace.sql.bodies.aggregates import SHARED_FUNCTIONS, NotShared, plan_aggregation, window_struct
+from headrace.sql.bodies.conjuncts import conjuncts, in_order
+from headrace.sql.bodies.join_hubs import KeyHub, find_hubs
+from headrace.sql.bodies.predicates import Compiler
+from headrace.sql.bodies.windows import is_window_column, window_edge
+from headrace.sql.render.templates import Template
+from headrace.sql.resolve.columns import Flat, column, enclosed
+from headrace.sql.resolve.functions import function_name, is_aggregate
+from headrace.sql.resolve.joins import JoinOrigin
+from headrace.sql.resolve.safety import cannot_raise, safe_kind
+from headrace.sql.text.dialect import render
+
+_OPS: dict[type[exp.Expr], Op] = {
+    exp.EQ: Op.EQ,
+    exp.LT: Op.LT,
+    exp.LTE: Op.LE,
+    exp.GT: Op.GT,
+    exp.GTE: Op.GE,
+}
+_COMPARED = frozenset(
+    (Kind.INTEGER, Kind.FLOATING, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ, Kind.BOOLEAN, Kind.STRING)
+)
+_ORDERLESS = SHARED_FUNCTIONS | {
+    *("any", "bit_and", "bit_or", "bit_xor", "bool_and", "bool_or", "count", "count_if", "every", "some"),
+    *(
+        "corr",
+        "covar_pop",
+        "covar_samp",
+        "kurtosis",
+        "median",
+        "percentile",
+        "skewness",
+        "try_avg",
+        "try_sum",
+    ),
+}
+"""Aggregates whose value does not hang on the order of their input."""
+
+_KEYS = _COMPARED | {Kind.DECIMAL, Kind.TIME}
+
+TypesOf = Callable[[list[str]], list[SqlType]]
+
+
+def plan_join(
+    flat: Flat,
+    origin: JoinOrigin,
+    types_of: TypesOf,
+    literals: tuple[str, ...],
+    timezone: str,
+) -> JoinShape:
+    """The shared form of a join; raises NotShared when there is none."""
+    if origin.outer:
+        kind = next(side.kind for side in origin.sides if side.kind != "INNER")
+        raise NotShared(f"{kind} JOIN has no shared form")
+    if any(side.opaque for side in origin.sides):
+        raise NotShared("a join of aggregations has no shared form")
+
+    def finished(then: Callable[[_Plan], JoinedRowsShape | AggregationShape]) -> JoinShape:
+        plan = _Plan(flat, origin, types_of, literals, timezone)
+        plan.sort_conditions()
+        hubs, sides, across = plan.find_hubs(), plan.sides(), plan.across()
+        last = then(plan)
+        return JoinShape(sides, hubs, tuple(plan.carried.values()), across, last)
+
+    if flat.group is None:
+        return finished(_Plan.rows)
+    for then in (_Plan.product, _Plan.grouped):
+        try:
+            return finished(then)
+        except NotShared:
+            continue
+    return finished(_Plan.groups)
+
+
+@dataclass(slots=True)
+class _Plan:
+    flat: Flat
+    origin: JoinOrigin
+    types_of: TypesOf
+    literals: tuple[str, ...]
+    timezone: str
+    own: dict[int, list[exp.Expr]] = field(default_factory=dict)
+    equalities: list[tuple[exp.Expr, exp.Expr]] = field(default_factory=list)
+    compared: list[tuple[exp.Expr, Op, exp.Expr]] = field(default_factory=list)
+    residual: list[exp.Expr] = field(default_factory=list)
+    raising: exp.Expr | None = None
+    carried: dict[tuple[int, str], CarriedShape] = field(default_factory=dict)
+    hubs: list[KeyHub] = field(default_factory=list)
+
+    # conditions
+
+    def sort_conditions(self) -> None:
+        """Every conjunct to the side it is about, to the equalities, to comparisons across sides, or to the rest."""
+        for whole in self.flat.where:
+            for node in conjuncts(whole):
+                sides = self.origin.sides_in(node)
+                if any(map(is_window_column, node.find_all(exp.Column))):
+                    self._leave(node)
+                elif len(sides) <= 1:
+                    self.own.setdefault(min(sides, default=0), []).append(node)
+                elif isinstance(node, exp.EQ) and self._two_sided(node):
+                    self.equalities.append((node.this.unnest(), node.expression.unnest()))
+                elif type(node) in _OPS and self._two_sided(node):
+                    self._check_last()
+                    self.compared.append((node.this.unnest(), _OPS[type(node)], node.expression.unnest()))
+                else:
+                    self._leave(node)
+
+    def _leave(self, node: exp.Expr, *, may_raise: bool = True) -> None:
+        """A condition for whoever reads the rows. One that may raise is asked of the rows that Spark asks it of only
+        when it is over two streams, all that are joined, and there is no comparison beside it.
+        """
+        self._check_last()
+        if node.find(exp.RegexpLike, exp.Div) or not cannot_raise(_over_row(node), self._row, self.literals):
+            self.raising = node
+            whole = len(self.origin.sides) == len(self.origin.sides_in(node)) == 2
+            if not whole or self.compared or not may_raise:
+                self._check_last()
+        self.residual.append(node)
+
+    def _check_last(self) -> None:
+        if self.raising is not None:
+            raise NotShared(f"{self._text(self.raising)} may fail for rows that other conditions reject")
+
+    @property
+    def _row(self) -> Stream:
+        """Stored rows as expressions see them."""
+        stream, edges = self.origin.stream, (Column(f"window_{edge}", TIMESTAMP) for edge in ("start", "end"))
+        return replace(stream, columns=(*stream.columns, *edges))
+
+    def _two_sided(self, node: exp.Expr) -> bool:
+        parts = [self.origin.sides_in(part) for part in (node.this, node.expression)]
+        return all(len(part) == 1 for part in parts) and parts[0] != parts[1]
+
+    def _text(self, node: exp.Expr) -> str:
+        """`node` as its reader would write it."""
+
+        def step(found: exp.Expr) -> exp.Expr:
+            if is_window_column(found):
+                return column("window")
+            side = self.origin.side_of(found.name) if isinstance(found, exp.Column) else None
+            if side is None:
+                return found
+            name = found.name[len(side.name("")) :]
+            return exp.Column(this=exp.to_identifier(name), table=exp.to_identifier(side.qualifier or "t"))
+
+        return render(node.copy().transform(step, copy=False))
+
+    def sides(self) -> tuple[SideShape, ...]:
+        """The sides with their own conditions."""
+        return tuple(SideShape(side.stream, *self._condition(side.number)) for side in self.origin.sides)
+
+    def _condition(self, number: int) -> tuple[exp.Expr | None, exp.Expr | None]:
+        side = self.origin.sides[number]
+        nodes = [side.over_stream(node) for node in self.own.get(number, ())]
+        if not nodes:
+            return None, None
+        whole = nodes[0]
+        for node in nodes[1:]:
+            whole = exp.And(this=enclosed(whole), expression=enclosed(node))
+        compiler = Compiler(side.stream, self.literals, self.timezone, render)
+
+        def harmless(node: exp.Expr) -> bool:
+            if compiler.only_atoms(node):
+                return True
+            telling = node.find(exp.RegexpLike, exp.Div)
+            return telling is None and cannot_raise(node, side.stream, self.literals)
+
+        return whole, in_order(whole, harmless)
+
+    # keys
+
+    def find_hubs(self) -> tuple[HubShape, ...]:
+        """The keys that connect all sides; equalities that no key stands for become comparisons."""
+        found = find_hubs(self.origin, self.equalities, lambda nodes: self._key_type(nodes) is not None)
+        self.hubs = found.hubs
+        self.compared += [(left, Op.EQ, right) for left, right in found.compared]
+        for side, equal in found.own:
+            self.own.setdefault(side, []).append(equal)
+        return tuple(
+            HubShape(
+                hub.sides,
+                tuple(tuple(self._key_operand(part[side]) for part in hub.parts) for side in hub.sides),
+            )
+            for hub in self.hubs
+        )
+
+    def _key_operand(self, node: exp.Expr) -> OperandShape:
+        return self._operand(node, self._types([node])[0])
+
+    def _side(self, node: exp.Expr) -> int:
+        return min(self.origin.sides_in(node))
+
+    def _key_type(self, nodes: Sequence[exp.Expr]) -> SqlType | None:
+        """The type that all of these have, or one of their integer types; None when Spark would convert them."""
+        types = self._types(nodes)
+        if all(type_.kind is Kind.INTEGER for type_ in types):
+            return types[0]
+        same = all(type_ == types[0] for type_ in types) and types[0].kind in _KEYS
+        plain = types[0].kind is not Kind.STRING or types[0].name == "string"
+        return types[0] if same and plain else None
+
+    def _types(self, nodes: Sequence[exp.Expr]) -> list[SqlType]:
+        return self.types_of([f"any_value({render(node)})" for node in nodes])
+
+    def across(self) -> tuple[Across, ...]:
+        """Comparisons across sides, over values that the rows carry."""
+        found = []
+        for left, op, right in self.compared:
+            types = self._types([left, right])
+            whole = all(type_.kind is Kind.INTEGER for type_ in types)
+            if not whole and (types[0] != types[1] or types[0].kind not in _COMPARED):
+                kind = next(kind for kind, known in _OPS.items() if known is op)
+                self._leave(kind(this=enclosed(left), expression=enclosed(right)), may_raise=False)
+                continue
+            places = [self._carry(node, type_) for node, type_ in zip((left, right), types, strict=True)]
+            found.append(Across(places[0], op, places[1]))
+        return tuple(found)
+
+    # what rows carry
+
+    def _operand(self, node: exp.Expr, type_: SqlType) -> OperandShape:
+        """An operand over its side's stream."""
+        inner = self.origin.sides[self._side(node)].over_stream(node.unnest())
+        if isinstance(inner, exp.Column):
+            return OperandShape(Template.of(inner.name), type_, plain=True)
+        side = self.origin.sides[self._side(node)]
+        if not cannot_raise(inner, side.stream, self.literals):
+            raise NotShared(f"{self._text(node)} may fail for tuples that are never joined")
+        return OperandShape(Template.of(render(inner)), type_, plain=False)
+
+    def _carry(self, node: exp.Expr, type_: SqlType) -> int:
+        """The place among the carried values of one over a single side."""
+        inner = node.unnest()
+        side, text = self._side(inner), render(inner)
+        if (side, text) not in self.carried:
+            name = inner.name if isinstance(inner, exp.Column) else f"x{len(self.carried)}"
+            self.carried[side, text] = CarriedShape(name, side, self._operand(inner, type_))
+        return list(self.carried).index((side, text))
+
+    def _carry_columns(self, nodes: Iterable[exp.Expr]) -> None:
+        for node in nodes:
+            for found in node.find_all(exp.Column):
+                if self.origin.side_of(found.name) is not None:
+                    self._carry(found, self.origin.stream.column(found.name).type)
+
+    def rows(self) -> JoinedRowsShape:
+        """The rows as they are, finished when they are read."""
+        nodes = self._finished(item.node for item in self.flat.items)
+        return JoinedRowsShape(_texts(nodes), self._residual(), None, None, self._may_raise(nodes))
+
+    def groups(self) -> JoinedRowsShape:
+        """The rows in groups that are made when they are read."""
+        if self.flat.grouping_sets or self.flat.distinct:
+            raise NotShared("grouping sets and DISTINCT over a join have no shared form")
+        for call in (found for node in self.flat.expressions() for found in node.find_all(exp.Anonymous)):
+            if is_aggregate(call) and function_name(call) not in _ORDERLESS:
+                raise NotShared(f"{self._text(call)} may hang on the order of the joined rows")
+        keys = [node for node in self.flat.group or () if not (is_window_column(node) or window_edge(node))]
+        for key in keys:
+            if not self.origin.sides_in(key) or any(map(is_window_column, key.find_all(exp.Column))):
+                raise NotShared(
+                    f"the key {self._text(key)} is not computed from columns of the streams alone"
+                )
+        finish, having = (
+            self._finished(nodes) for nodes in ((i.node for i in self.flat.items), self.flat.having)
+        )
+        found = self._finished(keys)
+        for node in (*finish, *having):
+            self._vouch(node)
+        return JoinedRowsShape(
+            _texts(finish),
+            self._residual(),
+            (Template.of("window_start"), Template.of("window_end"), *_texts(found)),
+            _all_of(having),
+            self._may_raise([*finish, *having, *found]),
+        )
+
+    def _finished(self, nodes: Iterable[exp.Expr]) -> list[exp.Expr]:
+        """Expressions over stored rows, which carry what these ask for."""
+        asked = list(nodes)
+        self._carry_columns(asked)
+        return [_over_row(node) for node in asked]
+
+    def _residual(self) -> Template | None:
+        return _all_of(self._finished(self.residual))
+
+    def _may_raise(self, nodes: Iterable[exp.Expr]) -> bool:
+        return self.raising is not None or any(
+            node.find(exp.RegexpLike) or not cannot_raise(node, self._row, self.literals) for node in nodes
+        )
+
+    def _vouch(self, node: exp.Expr) -> None:
+        """Mark the aggregates in `node` that no rows make fail."""
+        for call in node.find_all(exp.Anonymous):
+            if is_aggregate(call) and (kind := self._aggregate_kind(call)) is not None:
+                call.meta["harmless"] = kind
+                outer = call.parent
+                if isinstance(outer, exp.Filter) and cannot_raise(
+                    outer.expression.this, self._row, self.literals
+                ):
+                    outer.meta["harmless"] = kind
+
+    def _aggregate_kind(self, call: exp.Anonymous) -> Kind | None:
+        """The kind of an aggregate's value; None when it may fail: sums of BIGINT and decimals overflow."""
+        inputs = [
+            part for a in call.expressions for part in (a.expressions if isinstance(a, exp.Distinct) else [a])
+        ]
+        kinds = [
+            Kind.INTEGER if isinstance(node, exp.Star) else safe_kind(node, self._row, self.literals)
+            for node in inputs
+        ]
+        name = function_name(call)
+        if None in kinds or any(node.find(exp.RegexpLike) for node in inputs):
+            return None
+        if name in ("count", "count_if"):
+            return Kind.INTEGER
+        if name in ("min", "max"):
+            return kinds[0]
+        if name == "sum" and kinds[0] is Kind.INTEGER:
+            narrow = (
+                isinstance(inputs[0], exp.Column) and self._row.column(inputs[0].name).type.name != "bigint"
+            )
+            return Kind.INTEGER if narrow else None
+        return (
+            Kind.FLOATING if name in SHARED_FUNCTIONS and kinds[0] in (Kind.INTEGER, Kind.FLOATING) else None
+        )
+
+    def product(self) -> AggregationShape:
+        """An aggregation of the rows by the join's key, each aggregate over one side."""
+        self._check_keys()
+        for node in self.flat.expressions():
+            for average in node.find_all(exp.Anonymous):
+                if function_name(average) in ("avg", "mean") and len(average.expressions) == 1:
+                    self._check_average(average)
+            for call in node.find_all(exp.Filter):
+                if len(self.origin.sides_in(call)) > 1:
+                    raise NotShared(f"{self._text(call)} is over more than one side")
+        return self._aggregation()
+
+    def grouped(self) -> AggregationShape:
+        """An aggregation of the rows as they are joined, by values that each are of one side."""
+        if self.residual:
+            raise NotShared(f"{self._text(self.residual[0])} is asked when rows are read")
+        return replace(self._aggregation(), grouped=True)
+
+    def _aggregation(self) -> AggregationShape:
+        compiler = Compiler(self.origin.stream, self.literals, self.timezone, render)
+
+        def operand(node: exp.Expr, type_: SqlType, condition: exp.Expr | None) -> OperandShape:
+            if len(self.origin.sides_in(node)) != 1:
+                raise NotShared(f"{self._text(node)} is computed from more than one side")
+            place = self._carry(node, type_)
+            carried = list(self.carried.values())[place]
+            return OperandShape(Template.of(carried.name), type_, plain=True)
+
+        def guarded(condition: exp.Expr) -> exp.Expr:
+            if not compiler.only_atoms(condition):
+                raise NotShared(f"FILTER (WHERE {self._text(condition)}) over a join has no shared form")
+            self._carry_columns([condition])
+            return condition
+
+        return plan_aggregation(replace(self.flat, where=()), self.types_of, operand, guarded, self.literals)
+
+    def _check_average(self, call: exp.Anonymous) -> None:
+        """Averages of these are finished from a SUM and a COUNT of all joined rows, which may be too many for that."""
+        (type_,) = self._types(call.expressions)
+        if type_.kind in (Kind.DECIMAL, Kind.INTERVAL, Kind.MONTHS):
+            raise NotShared(f"{self._text(call)} over a join has no shared form for {type_.name}")
+
+    def _check_keys(self) -> None:
+        """Groups must be the join's keys: then no row has to be joined to know its group."""
+        if self.compared or self.residual:
+            raise NotShared("joined rows under a condition across sides are no products")
+        if len(self.hubs) > 1:
+            raise NotShared("joined rows of streams on different keys are no products")
+        known = [{render(node) for node in part.values()} for part in self.hubs[0].parts]
+        found: set[int] = set()
+        for node in self.flat.group or ():
+            if is_window_column(node) or window_edge(node) is not None:
+                continue
+            place = next((i for i, texts in enumerate(known) if render(node.unnest()) in texts), None)
+            if place is None:
+                raise NotShared(
+                    f"{self._text(node)} is not a key of the join: such groups have no shared form"
+                )
+            found.add(place)
+        if len(found) < len(known):
+            raise NotShared("an aggregation by a part of the join's key has no shared form")
+
+
+def _texts(nodes: Iterable[exp.Expr]) -> tuple[Template, ...]:
+    return tuple(Template.of(render(node)) for node in nodes)
+
+
+def _all_of(nodes: Sequence[exp.Expr]) -> Template | None:
+    return Template.of(" AND ".join(f"({render(node)})" for node in nodes)) if nodes else None
+
+
+def _over_row(node: exp.Expr) -> exp.Expr:
+    """An expression over a stored row: the window by its edges."""
+
+    def step(found: exp.Expr) -> exp.Expr:
+        edge = window_edge(found)
+        if edge is not None:
+            return column(f"window_{edge}")
+        return window_struct() if is_window_column(found) else found
+
+    return node.copy().transform(step, copy=False)

@@ -1,0 +1,1 @@
+"""Queries as Spark SQL text again, over the streams and over their log, and whether Spark reads both alike."""

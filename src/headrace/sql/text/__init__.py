@@ -1,0 +1,1 @@
+"""Text as it was written: tokens, grammar, literals, names."""
