@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from headrace.catalog.catalog import Catalog
-from headrace.engine.group import Delivered
+from headrace.engine.delivered import Delivered
 from headrace.health import Health, Problem, RunState, SetAside, SourceHealth, SourceState
 from headrace.log.arrivals import Arrivals
 from headrace.log.report import InputReport
@@ -21,6 +21,7 @@ from headrace.log.sources import FRAME, source_from
 from headrace.log.unattended import Unattended
 from headrace.model.epoch import Oddities
 from headrace.model.errors import HeadraceError, HeadraceWarning
+from headrace.model.grouping import MAIN
 from headrace.model.query import Stream
 from headrace.running import Running
 from headrace.storage.warehouse import Warehouse
@@ -57,7 +58,8 @@ class Checkup:
         state = RunState.STOPPED if self.running is None else self.running.state
         reports = {str(stream.name): self._report(stream) for stream in self.catalog.streams()}
         problems = tuple(self._problems(reports))
-        error = None if self.running is None else self.running.retry.error
+        troubles = [] if self.running is None else list(self.running.troubles.values())
+        error = troubles[0].error if troubles else None
         return Health(
             not problems,
             state,
@@ -150,7 +152,7 @@ class Checkup:
             report.files_taken,
             report.files_waiting,
             len(report.aside),
-            self.group.commit.stream_rows.get(stream.name, (0, 0))[0],
+            0 if part is None else part.total[0],
             odd.null_times,
             odd.corrupt,
             odd.ahead,
@@ -181,9 +183,11 @@ class Checkup:
                 yield Problem(about, f"it is quarantined: {entry.error}", "drop it", entry.requested_at)
 
     def _of_run(self) -> Iterator[Problem]:
-        retry = None if self.running is None else self.running.retry
-        if retry is not None and retry.error is not None:
-            yield Problem(RUN, in_a_line(retry.error), retry.error.hint, retry.since)
+        troubles = {} if self.running is None else self.running.troubles
+        for group, retry in troubles.items():
+            if retry.error is not None:
+                about = RUN if group in ("", MAIN) else f"{RUN} of group `{group}`"
+                yield Problem(about, in_a_line(retry.error), retry.error.hint, retry.since)
 
     def _of_source(self, stream: Stream, report: InputReport) -> Iterator[Problem]:
         about = f"stream `{stream.name}`"

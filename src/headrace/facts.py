@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry
-from headrace.engine.group import Delivered
+from headrace.engine.delivered import Delivered
 from headrace.health import Health, SourceHealth, SourceState
 from headrace.log.arrivals import Arrivals
 from headrace.log.seal import Sealer
@@ -26,9 +26,9 @@ class FactFinder:
 
     def query(self, entry: QueryEntry) -> QueryFacts:
         """What is known of a query as of the last commit."""
-        commit, plan = self.group.commit, entry.query.plan
+        cursor, plan = self.group.cursor_of(entry), entry.query.plan
         began = NEVER_US
-        if entry.first_epoch is not None and self.sealer.first <= entry.first_epoch <= commit.epoch:
+        if entry.first_epoch is not None and self.sealer.first <= entry.first_epoch <= cursor:
             began = self.sealer.epoch(entry.first_epoch).closed_us(plan.streams)
         return QueryFacts(
             name=entry.query.name,
@@ -39,8 +39,8 @@ class FactFinder:
             first_epoch=entry.first_epoch,
             last_epoch=entry.last_epoch,
             error=entry.error,
-            epoch=commit.epoch,
-            behind=self.group.behind,
+            epoch=cursor,
+            behind=max(0, self.group.sealed - cursor),
             run=self.health.run,
             began_us=began,
         )
@@ -50,33 +50,33 @@ class FactFinder:
         return replace(self.query(entry), rows=0)
 
     def _stream(self, name: str, entry: QueryEntry) -> StreamFacts:
-        commit = self.group.commit
-        rows, late = commit.stream_rows.get(name, (0, 0))
+        cursor = self.group.cursor_of(entry)
+        rows, late = self.group.totals(cursor).get(name, (0, 0))
         source = next((found for found in self.health.sources if found.stream == name), _gone(name))
         logged = []
         if entry.first_epoch is not None:
-            last = commit.epoch + 1 if entry.last_epoch is None else min(commit.epoch + 1, entry.last_epoch)
+            last = cursor + 1 if entry.last_epoch is None else min(cursor + 1, entry.last_epoch)
             logged = [item.chunk for item in self.group.index.chunks(name, entry.first_epoch, last)]
         return StreamFacts(
             name,
             source.state,
-            watermark_us=self.group.watermark_us([name]),
+            watermark_us=self.group.watermark_at([name], cursor),
             rows=rows,
             late=late,
-            waiting=self.waiting(name),
+            waiting=self.waiting(name, cursor),
             since=sum(chunk.rows for chunk in logged),
             first_us=min((chunk.min_us for chunk in logged if chunk.min_us is not None), default=None),
             error=source.error,
         )
 
-    def waiting(self, name: str) -> int:
-        """Tuples of a stream that arrived, and that no committed epoch has taken in."""
+    def waiting(self, name: str, cursor: int) -> int:
+        """Tuples of a stream that arrived after an epoch, be they sealed or not."""
         taken = self.sealer.latest.next_chunk if self.sealer.latest else 0
         rows = 0
         for i, arrival in enumerate(self.arrivals.pending()):
             if arrival.stream == name:
                 rows += sum(chunk.rows for chunk in arrival.chunks[taken if i == 0 else 0 :])
-        for epoch in self.sealer.epochs(self.group.commit.epoch + 1) if self.group.behind else ():
+        for epoch in self.sealer.epochs(cursor + 1) if cursor < self.group.sealed else ():
             part = epoch.of(name)
             rows += 0 if part is None else part.rows
         return rows

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.checkup import Checkup
-from headrace.engine.group import Delivered
+from headrace.engine.delivered import Delivered
 from headrace.health import Problem, SourceHealth
 from headrace.log.arrivals import Arrivals
 from headrace.log.seal import Sealer
@@ -178,9 +178,7 @@ class SessionMetrics:
         return html_table(("since opening", ""), self.lines())
 
 
-def stream_infos(
-    catalog: Catalog, arrivals: Arrivals, sealer: Sealer, group: Delivered, checkup: Checkup
-) -> list[StreamInfo]:
+def stream_infos(catalog: Catalog, arrivals: Arrivals, sealer: Sealer, checkup: Checkup) -> list[StreamInfo]:
     """Every stream as of the last sealed epoch, in the order of creation."""
     latest = sealer.latest
     infos: list[StreamInfo] = Listing()
@@ -188,7 +186,7 @@ def stream_infos(
     for stream, source in zip(streams, checkup.sources(s.name for s in streams), strict=True):
         part = latest.of(stream.name) if latest else None
         mark = None if part is None or part.watermark_us in (NEVER_US, FOREVER_US) else part.watermark_us
-        rows, late = group.commit.stream_rows.get(stream.name, (0, 0))
+        rows, late = (0, 0) if part is None else part.total
         infos.append(
             StreamInfo(
                 stream.name,
@@ -236,10 +234,10 @@ def query_infos(
 
 def session_metrics(group: Delivered, totals: Totals) -> SessionMetrics:
     """The counters of a session whose epochs have added up to `totals`."""
-    commit = group.commit
+    commit = group.main
     return SessionMetrics(
         epoch=commit.epoch,
-        active_queries=commit.metrics.active_queries,
+        active_queries=sum(group.active(name) for name in group.commits),
         input_rows=totals.input_rows,
         result_rows=totals.result_rows,
         late_rows=totals.late_rows,
@@ -248,5 +246,5 @@ def session_metrics(group: Delivered, totals: Totals) -> SessionMetrics:
         last_epoch_rows=commit.metrics.input_rows,
         event_time_latency=totals.event_time_latency,
         deployment_latencies=tuple(totals.deployments),
-        behind=group.behind,
+        behind=group.behind_most,
     )

@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame
 
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.spark import active
-from headrace.engine.upkeep import files_of
 from headrace.explaining import PENDING, cost_lines, query_head, query_lines
 from headrace.facts import FactFinder
 from headrace.model.query import Fallback, Query, QueryId
@@ -29,13 +28,17 @@ if TYPE_CHECKING:
 
 
 def fact_finder(session: Session) -> FactFinder:
-    return FactFinder(session._catalog, session._arrivals, session._sealer, session._group, session.health())
+    return FactFinder(
+        session._catalog, session._arrivals, session._sealer, session._delivered, session.health()
+    )
 
 
 def sharing_in(session: Session, entry: QueryEntry) -> Sharing:
     if not isinstance(entry.query.plan.body, Fallback):
         return Sharing(shared=True)  # without a look at all the others
-    return sharing_of(entry.query.plan, session._group, session.recent_epochs(), session._catalog.current())
+    return sharing_of(
+        entry.query.plan, session._delivered, session.recent_epochs(), session._catalog.current()
+    )
 
 
 def explain_entry(session: Session, entry: QueryEntry, *, verbose: bool) -> Text:
@@ -45,7 +48,7 @@ def explain_entry(session: Session, entry: QueryEntry, *, verbose: bool) -> Text
         return Text(explain_query(entry.query, plan))
     facts = facts_in(session, entry)
     delays = {str(stream.name): stream.watermark_us for stream in session._streams_of(entry)}
-    lines = query_lines(facts, sharing_in(session, entry), session._group.commit, delays)
+    lines = query_lines(facts, sharing_in(session, entry), session._delivered.commit_of(entry.group), delays)
     return Text(summarize_query(entry.query, plan, query_head(facts), lines))
 
 
@@ -66,7 +69,7 @@ def explain_session(session: Session, *, verbose: bool) -> Text:
     if verbose:
         return Text(explain_plan(plan))
     names = {int(entry.query.id): entry.query.name for entry in session._catalog.current()}
-    return Text(summarize_plan(plan, names, cost_lines(None, session._group.commit)))
+    return Text(summarize_plan(plan, names, cost_lines(None, session._delivered.main)))
 
 
 def select_in(session: Session, text: str, *, allow_files: bool) -> DataFrame:
@@ -140,15 +143,15 @@ def newest_in(session: Session, entry: QueryEntry, limit: int, after: int | None
     streams = {str(stream.name): stream for stream in session._streams_of(entry)}
     reader, root = session._reader, session._warehouse.root
     with active(reader):
-        return newest_rows(reader, root, streams, entry, session._group, session._sealer, limit, after)
+        return newest_rows(reader, root, streams, entry, session._delivered, session._sealer, limit, after)
 
 
 def audit_in(session: Session, entry: QueryEntry) -> AuditReport:
     """What a query delivered beside what plain Spark gives for the same tuples."""
     session._check_open()
     streams = session._streams_of(entry)
-    # the background run may commit meanwhile: judge by one commit, and by what is known of the query after it
-    commit = session._group.commit
+    # the background run may commit meanwhile: judge by one moment, and by what is known of the query after it
+    view = session._delivered.view(entry)
     entry = session._catalog.entry_of(entry.query.id)
     with session._sparks.auditing, active(session._auditor):
         report = audit_query(
@@ -156,11 +159,11 @@ def audit_in(session: Session, entry: QueryEntry) -> AuditReport:
             session._warehouse.root,
             streams,
             entry,
-            files_of(commit.results, entry),
+            list(view.files),
             session._sealer,
-            session._group.index,
-            commit.epoch,
-            commit.expired,
-            session._group.whole_after(entry),
+            session._delivered.index,
+            view.cursor,
+            view.expired,
+            view.after_us,
         )
     return replace(report, inputs=session._checkup.sources(entry.query.plan.streams))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from headrace.engine.upkeep import UpkeepOptions
+from headrace.engine.options import UpkeepOptions
 from headrace.log.seal import DEFAULT_MAX_EPOCH_ROWS
 from headrace.options import Duration, Options
 from headrace.session import Session
@@ -22,6 +22,7 @@ def open(
     changelog_count: int = 100,
     changelog_delay: Duration = "1 second",
     partitions: int | None = None,
+    backfill_tasks: int | None = None,
     retention: Duration | None = "7 days",
     log_retention: Duration | None = "1 day",
     epoch_timeout: Duration | None = "10 minutes",
@@ -45,7 +46,10 @@ def open(
         changelog_count: So many query changes make one changelog at most. Each of them is on disk before the call
             that asked for it returns, whatever this says.
         changelog_delay: So long a query change waits for others at most, when epochs run in the background.
-        partitions: Reduce tasks of an epoch; None: as many as Spark has cores.
+        partitions: How many tasks keys are spread over. None: as many as Spark has cores, or what `repartition` said
+            last. It may differ from one opening to the next.
+        backfill_tasks: So many tasks a query takes at most while it catches up (see `start` of `create_query`); None:
+            as many as the others.
         retention: How long results are kept after their epoch, e.g. `"7 days"`; None: for ever.
         log_retention: How long tuples are kept after their epoch, if no open window needs them; None: for ever.
         epoch_timeout: After so long an epoch is stopped, and the query that holds it up is looked for and quarantined.
@@ -66,6 +70,7 @@ def open(
             changelog_count,
             changelog_delay,
             partitions,
+            backfill_tasks,
             retention,
             log_retention,
             epoch_timeout,

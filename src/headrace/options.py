@@ -8,8 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from headrace import sql
-from headrace.engine.group import GroupOptions
-from headrace.engine.upkeep import UpkeepOptions
+from headrace.engine.options import GroupOptions, UpkeepOptions
 from headrace.log.seal import DEFAULT_MAX_EPOCH_ROWS
 from headrace.model.errors import EngineError
 
@@ -30,6 +29,7 @@ class Options:
     changelog_count: int = 100
     changelog_delay: Duration = "1 second"
     partitions: int | None = None
+    backfill_tasks: int | None = None
     retention: Duration | None = "7 days"
     log_retention: Duration | None = "1 day"
     epoch_timeout: Duration | None = "10 minutes"
@@ -42,7 +42,7 @@ class Options:
     def __post_init__(self) -> None:
         self.group  # noqa: B018 - the durations are read, so that bad ones are refused now
         self.changelog_seconds  # noqa: B018
-        for name in ("max_epoch_rows", "changelog_count", "partitions"):
+        for name in ("max_epoch_rows", "changelog_count", "partitions", "backfill_tasks"):
             count = getattr(self, name)
             if count is not None and (type(count) is not int or count < 1):
                 raise EngineError("BAD_OPTION", f"{name} is {count!r}", hint="give an integer of at least 1")
@@ -76,6 +76,7 @@ class Options:
             upkeep,
             _limit("epoch_timeout", self.epoch_timeout),
             _limit("query_timeout", self.query_timeout),
+            self.backfill_tasks,
         )
 
     @property

@@ -38,7 +38,7 @@ def _contents(session: Session) -> str:
     if session._closed:
         return "closed"
     live = sum(entry.live for entry in session._catalog.current())
-    epoch = session._group.commit.epoch
+    epoch = session._delivered.main.epoch
     ran = "no epoch has run" if epoch < 0 else f"last epoch {epoch}"
     kind = ", to read" if session._warehouse.read_only else ""
     streams = count(len(session._catalog.streams()), "stream")

@@ -1,4 +1,4 @@
-"""Running epochs, on demand or in the background, one at a time; and what they have added up to."""
+"""Running epochs, on demand or in the background; and what they have added up to."""
 
 from __future__ import annotations
 
@@ -12,23 +12,29 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 from headrace.catalog.catalog import Catalog
+from headrace.crew import Crew
 from headrace.engine.errors import spark_gone
 from headrace.engine.group import Group
+from headrace.engine.groups import Groups
 from headrace.engine.records import Commit, Metrics
 from headrace.engine.spark import active, is_gone
 from headrace.feeding import Feed, Feeds
 from headrace.health import RunState
 from headrace.log.arrivals import Arrivals
 from headrace.log.seal import Sealer
-from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
+from headrace.model.epoch import FOREVER_US, NEVER_US, Create, Epoch
 from headrace.model.errors import EngineError, HeadraceError, LogError
-from headrace.model.query import Stream
+from headrace.model.grouping import MAIN
+from headrace.model.query import QueryId, Stream
 from headrace.planner.joins import is_joined
 from headrace.progress import progress_of
 from headrace.retries import Retry
 from headrace.showing import show_seconds, show_time
 
 T = TypeVar("T")
+
+POLL_SECONDS = 0.1
+"""How often the background run looks for work at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +46,11 @@ class EpochInfo:
     newest_end_us: int | None
     changes: int
     cost: Metrics
+    group: str = MAIN
 
     HEADERS: ClassVar = (
         "epoch",
+        "group",
         "committed",
         "took",
         "tuples",
@@ -58,7 +66,7 @@ class EpochInfo:
         committed, cost = show_time(int(self.committed_at) * 1_000_000), self.cost
         end = None if self.newest_end_us is None else show_time(self.newest_end_us)
         counts = (cost.input_rows, cost.late_rows, cost.result_rows, cost.active_queries, self.changes)
-        return (self.epoch, committed, show_seconds(cost.seconds), *counts, end)
+        return (self.epoch, self.group, committed, show_seconds(cost.seconds), *counts, end)
 
 
 @dataclass(slots=True)
@@ -73,54 +81,80 @@ class Totals:
     deployments: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
     recent: deque[EpochInfo] = field(default_factory=lambda: deque(maxlen=1000))
 
-    def add(self, epoch: Epoch, commit: Commit) -> None:
-        self.input_rows += commit.metrics.input_rows
+    def add(self, epoch: Epoch, commit: Commit, home: Callable[[int], str | None]) -> None:
+        """Add what a group delivered in an epoch. `home` tells the group that a query lives in then.
+
+        The main group runs every epoch, so that what is about the epoch itself is counted with it.
+        """
+        main = commit.group == MAIN
         self.result_rows += commit.metrics.result_rows
-        self.late_rows += commit.metrics.late_rows
-        self.query_changes += len(epoch.changes)
+        if main:
+            self.input_rows += commit.metrics.input_rows
+            self.late_rows += commit.metrics.late_rows
+            self.query_changes += len(epoch.changes)
         for change in epoch.changes:
-            self.deployments.append(max(0.0, commit.committed_at - change.requested_at))
-        new = [file for file in commit.results if file.first_epoch == file.last_epoch == commit.epoch]
-        seen = epoch.watermark_us(
-            [part.stream for part in epoch.streams]
-        )  # joined rows are stored before they show
-        ends = [
-            min(file.max_us, seen) if is_joined(file.signature) else file.max_us
-            for file in new
-            if file.max_us and file.max_us not in (NEVER_US, FOREVER_US)
-        ]
-        ends = [end for end in ends if end not in (NEVER_US, FOREVER_US)]
-        self.event_time_latency = commit.committed_at - max(ends) / 1e6 if ends else None
-        newest = max(ends, default=None)
+            created = home(int(change.query.id)) if isinstance(change, Create) else MAIN
+            if created == commit.group:
+                self.deployments.append(max(0.0, commit.committed_at - change.requested_at))
+        newest = _newest_end(epoch, commit)
+        if main or newest is not None:
+            self.event_time_latency = None if newest is None else commit.committed_at - newest / 1e6
+        changes = len(epoch.changes) if main else 0
         self.recent.append(
-            EpochInfo(commit.epoch, commit.committed_at, newest, len(epoch.changes), commit.metrics)
+            EpochInfo(commit.epoch, commit.committed_at, newest, changes, commit.metrics, commit.group)
         )
 
 
+def _newest_end(epoch: Epoch, commit: Commit) -> int | None:
+    """The end of the last window that a group delivered in an epoch; None when it delivered none."""
+    new = [file for file in commit.results if file.first_epoch == file.last_epoch == commit.epoch]
+    # joined rows are stored before they show
+    seen = epoch.watermark_us([part.stream for part in epoch.streams])
+    ends = [
+        min(file.max_us, seen) if is_joined(file.signature) else file.max_us
+        for file in new
+        if file.max_us and file.max_us not in (NEVER_US, FOREVER_US)
+    ]
+    return max((end for end in ends if end not in (NEVER_US, FOREVER_US)), default=None)
+
+
 class Running:
-    """The group's epochs as people ask for them: `run_available` until all input is processed, `start` and `stop`.
+    """The epochs of all groups as people ask for them: `run_available` until all input is processed, `start`, `stop`.
 
     Trouble stops neither the background run nor anything else for good: an epoch that fails is run again, later each
-    time, and sources go on meanwhile. `state` and `retry` tell.
+    time, and sources and other groups go on meanwhile. `state` and `troubles` tell.
     """
 
     def __init__(
         self,
-        group: Group,
+        groups: Groups,
         catalog: Catalog,
         arrivals: Arrivals,
         sealer: Sealer,
         max_epoch_rows: int,
         progress: bool | None,
     ) -> None:
-        self.group, self.feeds, self.retry = group, Feeds(), Retry()
+        self.groups, self.feeds, self._sealing = groups, Feeds(), Retry()
         self.totals = Totals()
         self._catalog, self._arrivals, self._sealer = catalog, arrivals, sealer
         self._max_epoch_rows, self._progress = max_epoch_rows, progress
-        self._lock = threading.Lock()
+        self._crew = Crew(groups, self._committed)
+        self._show: Callable[[Commit], None] = _show_nothing
+        self._lock, self._adding = threading.Lock(), threading.Lock()
         self._loop: threading.Thread | None = None
         self._stopping = threading.Event()
         self._closed = False
+
+    def _committed(self, group: Group, commit: Commit) -> None:
+        """An epoch of a group counts now. Called by the threads of the crew."""
+        epoch = self._sealer.epoch(commit.epoch)
+
+        def home(query: int) -> str | None:
+            return self._catalog.entry_of(QueryId(query)).group_at(commit.epoch)
+
+        with self._adding:
+            self.totals.add(epoch, commit, home)
+            self._show(commit)
 
     # on demand
 
@@ -153,18 +187,18 @@ class Running:
             if self._loop is None:
                 self.feeds.stop()
             while worker.is_alive():
-                self._cancel()
+                self.groups.cancel()
                 worker.join(0.5)
             raise
 
     def _run_available(self, interrupted: threading.Event) -> int:
-        with self._lock, active(self.group.spark):
+        with self._lock, active(self.groups.spark):
             if self._closed:
                 raise session_closed()
             errors = self.feeds.run_available(interrupted)
             self._catalog.flush()
             done = self._seal_and_run(interrupted)
-            self.retry.passed()
+            self._sealing.passed()
             for error in errors:
                 raise error
             return done
@@ -176,28 +210,39 @@ class Running:
             return
 
         def read(interrupted: threading.Event) -> HeadraceError | None:
-            with active(self.group.spark):
+            with active(self.groups.spark):
                 return feed.attempt(feed.ingest.drain)
 
         if (error := self._apart(read)) is not None:
             raise not_drained(stream, feed, error)
 
     def _seal_and_run(self, interrupted: threading.Event) -> int:
+        """Seal and run until nothing is pending and every group has run everything; epochs of the main group."""
         done = 0
         with progress_of(self._progress) as show:
-            while not (interrupted.is_set() or self._closed):
-                waiting = sum(c.rows for a in self._arrivals.pending() for c in a.chunks)
-                if self.group.behind == 0 and self._sealer.seal(self._max_epoch_rows) is None:
-                    break
-                for commit in self.group.run_pending():
-                    self.totals.add(self._sealer.epoch(commit.epoch), commit)
-                    done += 1
-                    show(commit, waiting)
+
+            def told(commit: Commit) -> None:
+                nonlocal done
+                done += commit.group == MAIN
+                show(commit, sum(c.rows for a in self._arrivals.pending() for c in a.chunks))
+
+            self._show = told
+            try:
+                while not self._stops(interrupted):
+                    sealed = not self.groups.due() and self._sealer.seal(self._max_epoch_rows) is not None
+                    if not sealed and not self.groups.due():
+                        break
+                    self._crew.run_to_end(lambda: self._stops(interrupted))
+            finally:
+                self._show = _show_nothing
         return done
 
+    def _stops(self, interrupted: threading.Event) -> bool:
+        return interrupted.is_set() or self._closed
+
     def warm_up(self) -> None:
-        with active(self.group.spark):
-            self.group.warm_up()
+        with active(self.groups.spark):
+            self.groups.main.warm_up()
 
     # in the background
 
@@ -208,8 +253,9 @@ class Running:
         if seconds <= 0:
             raise EngineError("BAD_OPTION", "the interval must be longer than nothing", hint="say '1 second'")
         self._stopping.clear()
-        self.retry.passed()
-        with active(self.group.spark):
+        self._sealing.passed()
+        self._crew.forgive()
+        with active(self.groups.spark):
             self.feeds.start(seconds)
         self._loop = threading.Thread(target=self._run_loop, args=(seconds,), name="headrace", daemon=True)
         self._loop.start()
@@ -217,50 +263,54 @@ class Running:
     def _run_loop(self, seconds: float) -> None:
         due = time.monotonic()
         while not self._stopping.is_set():
-            self._step()
-            due = max(due + seconds, time.monotonic())
-            self._stopping.wait(max(0.0, due - time.monotonic()))
+            if time.monotonic() >= due:
+                due = max(due + seconds, time.monotonic())
+                self._tick()
+            with self._lock:
+                self._seal_next()
+                self._crew.dispatch()
+            self._crew.wait(min(POLL_SECONDS, max(0.0, due - time.monotonic())))
+        while self._crew.busy:
+            self._crew.wait(POLL_SECONDS)
 
-    def _step(self) -> None:
-        """Read the sources, then seal and run; whatever fails is tried again in a later step."""
+    def _tick(self) -> None:
+        """Read the sources; whatever fails is tried again in a later step."""
         try:
-            with active(self.group.spark):
+            with active(self.groups.spark):
                 self.feeds.tick()
-            if self.retry.due:
-                with self._lock, active(self.group.spark):
-                    self._run_sealed()
-                self.retry.passed()
         except Exception as error:
-            self.retry.failed(spark_gone() if is_gone(self.group.spark) else error)
+            self._sealing.failed(spark_gone() if is_gone(self.groups.spark) else error)
 
-    def _seal_next(self) -> bool:
-        """Seal what waits, query changes too: input that never pauses must not keep them waiting."""
-        self._catalog.tick()
-        return self._sealer.seal(self._max_epoch_rows) is not None
+    def _seal_next(self) -> None:
+        """Seal what waits, query changes too, as soon as some group has run all that is sealed.
 
-    def _run_sealed(self) -> None:
-        """Seal and run until nothing is pending or somebody wants to stop.
-
-        Ctrl-C anywhere in the process cancels all Spark jobs; an epoch it hit is simply run again.
+        So sealing waits for no slow group. When all groups are behind, what arrives meanwhile becomes one large epoch:
+        that is cheaper to run than many small ones.
         """
-        while not self._closed and (self.group.behind or self._seal_next()):
-            try:
-                for commit in self.group.run_pending():
-                    self.totals.add(self._sealer.epoch(commit.epoch), commit)
-            except EngineError as error:
-                if error.code != "EPOCH_CANCELLED":
-                    raise
-            if self._stopping.is_set():
-                return
+        if not self._sealing.due or not self._crew.caught_up():
+            return
+        try:
+            self._catalog.tick()
+            self._sealer.seal(self._max_epoch_rows)
+            self._sealing.passed()
+        except Exception as error:
+            self._sealing.failed(error)
 
     def stop(self) -> None:
-        """Stop running in the background; the epoch under way is finished first."""
+        """Stop running in the background; the epochs under way are finished first."""
         if self._loop is None:
             return
         self._stopping.set()
+        self._crew.wake()
         self._loop.join()
         self._loop = None
         self.feeds.stop()
+
+    @property
+    def troubles(self) -> dict[str, Retry]:
+        """What keeps the run, by the group that it keeps; the empty name stands for sealing, which is for all."""
+        sealing = {} if self._sealing.error is None else {"": self._sealing}
+        return sealing | self._crew.troubles
 
     @property
     def state(self) -> RunState:
@@ -271,7 +321,7 @@ class Running:
             return RunState.IDLE
         if not self._loop.is_alive():
             return RunState.STOPPED
-        return RunState.RUNNING if self.retry.error is None else RunState.RETRYING
+        return RunState.RETRYING if self.troubles else RunState.RUNNING
 
     # closing
 
@@ -284,13 +334,14 @@ class Running:
             self._stopping.set()
             self.feeds.stop()
             while not self._lock.acquire(timeout=0.5):
-                self._cancel()
+                self.groups.cancel()
             self._lock.release()
-            self.group.close()
+            self._crew.close()
+            self.groups.close()
 
-    def _cancel(self) -> None:
-        with suppress(Exception):
-            self.group.cancel()
+
+def _show_nothing(commit: Commit) -> None:
+    """What is shown of a commit when nobody watches."""
 
 
 def session_closed() -> EngineError:

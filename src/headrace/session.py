@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -14,13 +15,17 @@ from headrace import sql
 from headrace.catalog.queries import QueryEntry
 from headrace.checkup import Checkup
 from headrace.defining import define_stream
+from headrace.engine.delivered import Delivered
 from headrace.engine.files import check_results
-from headrace.engine.group import Delivered, Group
-from headrace.engine.recovery import check_cursor, last_commit, last_whole_commit
+from headrace.engine.group import House
+from headrace.engine.groups import Groups
+from headrace.engine.recovery import check_commits, check_cursor, last_commits
 from headrace.engine.spark import (
     active,
 )
+from headrace.engine.upkeep import Upkeep
 from headrace.engine.workers import equip_workers
+from headrace.grouped import GroupInfo, check_group, group_infos
 from headrace.guard import guarding
 from headrace.handles import QueryHandle
 from headrace.health import Health
@@ -52,6 +57,7 @@ from headrace.results.view import query_frame
 from headrace.running import EpochInfo, Running, Totals, session_closed
 from headrace.showing import Listing, Text
 from headrace.sparks import SparkSessions
+from headrace.starting import Start, start_epoch
 from headrace.statements import execute
 from headrace.storage.interrupts import uninterrupted
 from headrace.storage.warehouse import Warehouse
@@ -86,40 +92,48 @@ class Session:
 
     def _recover(self, options: Options) -> None:
         """Find where the last writer stopped. The commit comes first: what is read later can only be newer."""
-        commit = last_whole_commit(self._warehouse) if options.rebuild else last_commit(self._warehouse)
-        check_cursor(commit, EpochLog(self._warehouse))
+        commits = last_commits(self._warehouse, whole=options.rebuild)
+        check_commits(commits.values(), EpochLog(self._warehouse))
         log = open_log(
             self._warehouse, batch_count=options.changelog_count, batch_delay=options.changelog_seconds
         )
         self._catalog, self._arrivals, self._sealer = log.catalog, log.arrivals, log.sealer
-        self._group = Delivered(self._catalog, self._sealer, commit)
+        self._delivered = Delivered(self._catalog, self._sealer, commits)
+        for name in self._catalog.groups():
+            check_cursor(
+                self._delivered.commit_of(name), self._delivered.next_epoch(name), EpochLog(self._warehouse)
+            )
         self._counts = RowCounts(
-            self._warehouse.root, lambda: self._group, self._streams_by_name, lambda: self._reader
+            self._warehouse.root, lambda: self._delivered, self._streams_by_name, lambda: self._reader
         )
         self._running: Running | None = None
         if self._warehouse.read_only:
             self._checkup = self._look_after(None)
             return
         equip_workers(self._sparks.jobs, self._warehouse.root)
-        group = Group(self._sparks.jobs, self._warehouse, self._catalog, self._sealer, commit, options.group)
-        self._group = group
+        groups = Groups(self._house(options), self._sparks.jobs_of)
         if options.rebuild:
-            group.rebuild()
+            groups.rebuild()
         self._running = Running(
-            group, self._catalog, self._arrivals, self._sealer, options.max_epoch_rows, options.progress
+            groups, self._catalog, self._arrivals, self._sealer, options.max_epoch_rows, options.progress
         )
         self._attach_kept_sources(self._running)
         self._checkup = self._look_after(self._running)
 
+    def _house(self, options: Options) -> House:
+        """What all groups have in common."""
+        upkeep = Upkeep(self._warehouse, self._catalog, self._sealer, self._delivered, options.group.upkeep)
+        return House(self._warehouse, self._catalog, self._sealer, self._delivered, upkeep, options.group)
+
     def _look_after(self, running: Running | None) -> Checkup:
-        return Checkup(self._warehouse, self._catalog, self._arrivals, self._sealer, self._group, running)
+        return Checkup(self._warehouse, self._catalog, self._arrivals, self._sealer, self._delivered, running)
 
     def _attach_kept_sources(self, running: Running) -> None:
         for stream in self._catalog.streams():
             described = self._catalog.source(stream.name)
             if described and described["kind"] != FRAME and not self._arrivals.closed(stream.name):
                 source = source_from(described)
-                ingest = open_ingest(running.group.spark, self._warehouse, self._arrivals, stream, source)
+                ingest = open_ingest(running.groups.spark, self._warehouse, self._arrivals, stream, source)
                 running.feeds.add(stream.name, ingest)
 
     @property
@@ -159,7 +173,7 @@ class Session:
             return
         if source is None and max_ahead == "default":
             max_ahead = None
-        stream = define_stream(running.group.spark, name, schema, event_time, watermark, max_ahead)
+        stream = define_stream(running.groups.spark, name, schema, event_time, watermark, max_ahead)
         if source is None:
             self._sealer.create_stream(stream)
             return
@@ -194,7 +208,7 @@ class Session:
         running.feeds.add(stream.name, self._checked_ingest(stream, as_source(source)))
 
     def _checked_ingest(self, stream: Stream, source: Source) -> Ingest | FolderIngest:
-        jobs = self._runs().group.spark
+        jobs = self._runs().groups.spark
         ingest = open_ingest(jobs, self._warehouse, self._arrivals, stream, source)
         with active(jobs):
             ingest.check()
@@ -232,24 +246,67 @@ class Session:
 
     def streams(self) -> list[StreamInfo]:
         """Every stream, with its watermark and row counts as of the last sealed epoch."""
-        return stream_infos(self._catalog, self._arrivals, self._sealer, self._group, self._checkup)
+        return stream_infos(self._catalog, self._arrivals, self._sealer, self._checkup)
 
     # queries
 
     def create_query(
-        self, text: str, name: str | None = None, *, replace: bool = False, if_not_exists: bool = False
+        self,
+        text: str,
+        name: str | None = None,
+        *,
+        replace: bool = False,
+        if_not_exists: bool = False,
+        group: str | None = None,
+        start: Start | None = None,
     ) -> QueryHandle:
         """Ask for a query; returns at once. It is active from the next epoch on.
 
         With `replace`, a live query of that name ends where the new one begins. With `if_not_exists`, it stays.
+
+        It shares its work with the queries of `group`, which is made when there is none of that name. Queries of other
+        groups do not slow it down. Without a group it joins the main one, or gets one of its own if nothing can be
+        shared.
+
+        With `start`, the query lives from that moment on, as if it had been created then: 'earliest', a time (UTC), or
+        '2 hours ago'. It catches up in a group of its own, and then joins the others.
         """
         self._runs()
         if name is not None:
             sql.check_name(name, "query")
+        wanted = None if group is None else check_group(group)
         if if_not_exists and name is not None and self._catalog.has_live(name):
             return self.query(name)
-        query = self._catalog.request_create(name, self._parse(text), replace=replace)
+        plan = self._parse(text)
+        first = None if start is None else self._start_epoch(plan, start)
+        query = self._catalog.request_create(name, plan, replace=replace, group=wanted, start=first)
         return QueryHandle(self, query.name, query.id)
+
+    def _start_epoch(self, plan: QueryPlan, start: Start) -> int | None:
+        """The epoch of the log that a query begins with; its streams must have had their names since."""
+        since = max(self._catalog.stream_ended(stream) or 0 for stream in plan.streams)
+        return start_epoch(start, self._sealer, since, time.time())
+
+    def groups(self) -> list[GroupInfo]:
+        """Every sharing group: its members, how far it is, and what its epochs cost."""
+        troubles = {} if self._running is None else self._running.troubles
+        errors = {name: str(retry.error) for name, retry in troubles.items()}
+        return group_infos(self._catalog, self._delivered, self._sealer, list(self.recent_epochs()), errors)
+
+    def move_query(self, name: str, group: str) -> None:
+        """Let a query live in another group, which is made when there is none of that name.
+
+        It changes groups when both have reached the same epoch, and delivers all its rows meanwhile.
+        """
+        self._runs()
+        self._catalog.request_move(name, check_group(group))
+
+    def repartition(self, partitions: int) -> None:
+        """Spread the keys of all groups over so many partitions from the next epoch on: tasks that run side by side.
+
+        State moves along. It stays so when the warehouse is opened again, unless `partitions` is given then.
+        """
+        self._runs().groups.repartition(partitions)
 
     def _parse(self, text: str) -> QueryPlan:
         streams = {str(stream.name): stream for stream in self._catalog.streams()}
@@ -326,7 +383,7 @@ class Session:
 
     def metrics(self) -> SessionMetrics:
         """Counters for a live view; cheap. `health()` says whether something is wrong."""
-        return session_metrics(self._group, self._running.totals if self._running else Totals())
+        return session_metrics(self._delivered, self._running.totals if self._running else Totals())
 
     def health(self) -> Health:
         """What is broken: the state of the run, of every source and of every query. Lists folders, runs no job."""
@@ -349,24 +406,23 @@ class Session:
         self._check_open()
         self._checkup.warn_reader(entry.query.name, entry.query.plan.streams)
         streams = self._streams_by_name(entry)
-        until_us, files = self._group.closed_until(entry), self._group.results(entry)
-        after_us = self._group.whole_after(entry)
-        check_results(self._warehouse.root, files)
+        view = self._delivered.view(entry)
+        check_results(self._warehouse.root, view.files)
         with active(self._reader):
             return query_frame(
                 self._reader,
                 self._warehouse.root,
                 streams,
                 entry,
-                files,
-                until_us=until_us,
-                after_us=after_us,
+                view.files,
+                until_us=view.until_us,
+                after_us=view.after_us,
             )
 
     def _direct(self, entry: QueryEntry) -> pd.DataFrame | None:
         """All rows of a query without a Spark job; None when Spark has to finish them."""
         self._check_open()
-        files = self._group.results(entry)
+        files = self._delivered.results(entry)
         check_results(self._warehouse.root, files)
         found = direct_frame(self._warehouse.root, entry, files)
         if found is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from headrace.catalog.queries import QueryEntry
-from headrace.engine.group import Delivered
+from headrace.engine.delivered import Delivered
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.query import Fallback, QueryPlan
 from headrace.model.window import SessionWindow
@@ -72,11 +72,11 @@ def _average(epochs: Sequence[EpochInfo], entries: Iterable[QueryEntry]) -> floa
 
 def _rows(plan: QueryPlan, group: Delivered) -> int | None:
     """About how many tuples of the log a query reads per epoch: those of open windows, or of the last epoch."""
-    last = group.commit.epoch
+    last = group.sealed
     if last < 0:
         return None
     epochs = range(last, last + 1) if plan.window is None else range(group.first_epoch, last + 1)
-    watermark_us = group.watermark_us(plan.streams)
+    watermark_us = group.watermark_at(plan.streams, last)
     oldest = NEVER_US
     if plan.window is not None and not isinstance(plan.window, SessionWindow):
         if watermark_us == FOREVER_US:

@@ -12,6 +12,7 @@ from headrace import sql
 from headrace.engine.analyzer import SparkAnalyzer
 from headrace.engine.spark import AUDITING, EPOCH_JOBS, READING, child_session, running_session, start_session
 from headrace.engine.workers import refuse_connect
+from headrace.model.grouping import MAIN
 
 
 class SparkSessions:
@@ -42,6 +43,10 @@ class SparkSessions:
     def jobs(self) -> SparkSession:
         """The session that epochs run in."""
         return child_session(self.main, EPOCH_JOBS)
+
+    def jobs_of(self, group: str) -> SparkSession:
+        """The session that epochs of a group run in: temporary views of one group are not seen by another."""
+        return self.jobs if group == MAIN else child_session(self.main, EPOCH_JOBS)
 
     @cached_property
     def reader(self) -> SparkSession:

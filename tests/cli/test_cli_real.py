@@ -103,7 +103,7 @@ def test_an_audit_that_finds_a_difference_shows_it_and_exits_with_1(
     warehouse: Path, open_session: Open
 ) -> None:
     session = open_session(read_only=True)
-    (file,) = session._group.results(session.query("french")._entry())
+    (file,) = session._delivered.results(session.query("french")._entry())
     session.close()
     rewrite(warehouse / file.path, lambda table: set_value(table, table.column_names[0], 0, 4))
     audited = invoke("audit", "french", "--warehouse", str(warehouse))

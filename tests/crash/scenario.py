@@ -23,7 +23,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from headrace.engine.upkeep import UpkeepOptions
+from headrace.engine.options import UpkeepOptions
 from headrace.storage import faults
 
 Dies = Callable[[str, int], bool]
@@ -84,7 +84,7 @@ def play(hr: Any, names: tuple[str, ...] = tuple(QUERIES), steps: int = STEPS) -
             watermark="4 seconds",
         )
     # requests are on disk at once: those of a step that has not begun wait for its batch
-    unfinished = bool(hr._arrivals.pending()) or hr._group.behind > 0
+    unfinished = bool(hr._arrivals.pending()) or hr._delivered.behind_most > 0
     for step in range(hr._arrivals.next_number - unfinished, steps):
         infos = {info.name: info for info in hr.queries()}
         for name in CREATES.get(step, ()):
@@ -109,7 +109,7 @@ def outlive(opens: Callable[[], Any], play: Callable[[Any], None], dies: Dies) -
         hr = opens()
 
         def hook(point: str, hr: Any = hr) -> None:
-            if dies(point, hr._group.commit.epoch):
+            if dies(point, hr._delivered.main.epoch):
                 raise faults.Crash(point)
 
         try:
@@ -123,7 +123,7 @@ def outlive(opens: Callable[[], Any], play: Callable[[Any], None], dies: Dies) -
 def delivered(hr: Any) -> dict[str, Counter[tuple[Any, ...]]]:
     """All rows of all result tables as they are stored, by table: queries, epochs and query-sets included."""
     found: dict[str, Counter[tuple[Any, ...]]] = {}
-    for file in hr._group.commit.results:
+    for file in hr._delivered.main.results:
         rows = pq.read_table(hr._warehouse.root / file.path).to_pylist()
         found.setdefault(file.signature, Counter()).update(tuple(sorted(row.items())) for row in rows)
     return found
@@ -145,8 +145,8 @@ def named_by(hr: Any) -> set[str]:
     epochs = hr._sealer.epochs(hr._sealer.first)
     chunks = {chunk.path for epoch in epochs for part in epoch.streams for chunk in part.chunks}
     pending = {chunk.path for arrival in hr._arrivals.pending() for chunk in arrival.chunks}
-    last = hr._group.commit.epoch
+    last = hr._delivered.main.epoch
     commits = {
         f"groups/main/commits/{number:012d}.json" for number in range(last - BUSY.keep_commits + 1, last + 1)
     }
-    return chunks | pending | set(hr._group.commit.files()) | commits
+    return chunks | pending | set(hr._delivered.main.files()) | commits

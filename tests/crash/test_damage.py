@@ -14,7 +14,7 @@ from scenario import BUSY, FAST, batch, delivered, lifetimes, play
 
 import headrace
 from headrace.catalog.queries import QueryState
-from headrace.engine.upkeep import UpkeepOptions
+from headrace.engine.options import UpkeepOptions
 from headrace.model.errors import HeadraceError
 from headrace.storage.envelope import envelope
 from tampering import flip
@@ -150,7 +150,7 @@ def test_pack_of_old_epochs(
     with headrace.open(tmp_path / "warehouse", spark=spark, upkeep=BUSY, progress=False) as hr:
         hr.append("purchases", batch(7))
         hr.run_available()
-        assert hr._group.commit.epoch == 7
+        assert hr._delivered.main.epoch == 7
         with pytest.raises(HeadraceError) as raised:
             hr.query("spend").audit()
         named = pack if damage is not missing else tmp_path / "warehouse/epochs/000000000000.json"
@@ -176,7 +176,7 @@ def test_catalog_record(warehouse: Path, name: str, damage: Damage) -> None:
 def test_result_file(spark: Any, warehouse: Path, undisturbed: Any, damage: Damage) -> None:
     """Its queries cannot be read, the others can; epochs, and the merging of other files, go on."""
     with headrace.open(warehouse, spark=spark, upkeep=BUSY, progress=False) as hr:
-        file = max(hr._group.results(hr._catalog.entry("users")), key=lambda file: file.rows)
+        file = max(hr._delivered.results(hr._catalog.entry("users")), key=lambda file: file.rows)
         path = warehouse / file.path
         kept = path.read_bytes()
         damage(path)
@@ -198,7 +198,7 @@ def test_result_file(spark: Any, warehouse: Path, undisturbed: Any, damage: Dama
 @pytest.mark.parametrize("place", [0.1, 0.5, 0.98])
 def test_flipped_bit_in_a_result_file(spark: Any, warehouse: Path, place: float) -> None:
     with headrace.open(warehouse, spark=spark, upkeep=BUSY, progress=False) as hr:
-        path = warehouse / max(hr._group.results(hr._catalog.entry("users")), key=lambda f: f.rows).path
+        path = warehouse / max(hr._delivered.results(hr._catalog.entry("users")), key=lambda f: f.rows).path
         flip(path, place)
         for look in (lambda q: q.results(), lambda q: q.to_pandas(), lambda q: q.audit()):
             with pytest.raises(HeadraceError) as raised:
@@ -260,7 +260,7 @@ def test_segment(
     for path in segments(warehouse):
         damage(path)
     with headrace.open(warehouse, spark=spark, upkeep=BUSY, progress=False) as hr:
-        named = [str(warehouse / segment.path) for segment in hr._group.commit.segments]
+        named = [str(warehouse / segment.path) for segment in hr._delivered.main.segments]
         play(hr)
         assert any(path in caplog.text for path in named)
         assert delivered(hr) == delivered(undisturbed)

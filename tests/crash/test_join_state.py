@@ -148,7 +148,7 @@ def test_rebuilt_state_goes_on_as_if_it_had_been_kept(
 ) -> None:
     with opens(tmp_path) as hr:
         play(hr, step)
-        segments = {tmp_path / segment.path for segment in hr._group.commit.segments}
+        segments = {tmp_path / segment.path for segment in hr._delivered.main.segments}
     assert {path.name.split("-")[1] for path in segments} >= {"joins", "product"}
     for segment in segments:
         segment.unlink()

@@ -13,7 +13,7 @@ import pytest
 from scenario import NOON
 
 import headrace
-from headrace.engine.upkeep import UpkeepOptions
+from headrace.engine.options import UpkeepOptions
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
@@ -46,10 +46,10 @@ def held(hr: Any) -> dict[str, int]:
     """The sizes of whatever the driver remembers."""
     return {
         "entries": len(hr._catalog.entries()),
-        "logged": sum(map(len, hr._group.index._streams.values())),
-        "garbage": len(hr._group._upkeep._garbage),
-        "results": len(hr._group.commit.results),
-        "counted": len(hr._group.commit.rows),
+        "logged": sum(map(len, hr._delivered.index._streams.values())),
+        "garbage": len(hr._running.groups._house.upkeep._garbage),
+        "results": len(hr._delivered.main.results),
+        "counted": len(hr._delivered.main.rows),
         "slots": hr._catalog._queries.slots,
     }
 
@@ -87,7 +87,7 @@ def test_bounded(spark: Any, tmp_path: Path) -> None:
                 for name in ("long", alive[0]):
                     report = hr.query(name).audit()
                     assert report.ok, report
-        assert hr._group.commit.epoch == EPOCHS - 1
+        assert hr._delivered.main.epoch == EPOCHS - 1
         assert hr.query("long").metrics().rows > 0
         listed = [info.name for info in hr.queries()]
 

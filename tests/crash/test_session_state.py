@@ -118,7 +118,7 @@ def test_rebuilt_state_goes_on_as_if_it_had_been_kept(
 ) -> None:
     with opens(tmp_path) as hr:
         play(hr, step)
-        segments = {tmp_path / segment.path for segment in hr._group.commit.segments}
+        segments = {tmp_path / segment.path for segment in hr._delivered.main.segments}
     for segment in segments:
         segment.unlink()
     with opens(tmp_path, rebuild=step == 4) as hr:  # else it is found out and mended when an epoch needs it
@@ -134,14 +134,14 @@ def test_epochs_without_tuples_behind_are_rebuilt_together(opens: Opens, tmp_pat
             rows = [row for i, row in enumerate(batch(step)) if i % 11]
             hr.append("purchases", rows)
             hr.run_available()
-        group = hr._group
+        group = hr._delivered
         work = _Rebuild(
             group.spark, hr._warehouse, hr._catalog, hr._sealer, group.commit, group.commit.partitions
         )
         _, doomed = work.choose()
         assert len(list(work._batches(doomed, sessions=True))) == 1
         expected = {name: hr.query(name).results().count() for name in ("visits", "long")}
-        hr._group.rebuild()
+        hr._running.groups.rebuild()
         hr.close_stream("purchases")
         hr.run_available()
         for name, rows in expected.items():
@@ -154,9 +154,9 @@ def test_segments_stay_when_the_log_is_gone(opens: Opens, tmp_path: Path, undist
     with opens(tmp_path, log_retention="1 millisecond") as hr:
         play(hr, 4)
         assert hr._sealer.first == 1, "uniq, which reads the log as a whole, began in epoch 1"
-        before = hr._group.commit.segments
+        before = hr._delivered.main.segments
     with opens(tmp_path, rebuild=True) as hr:
-        assert hr._group.commit.segments == before
+        assert hr._delivered.main.segments == before
         play(hr)
         check_equal(hr, undisturbed)
         report = hr.query("visits").audit()

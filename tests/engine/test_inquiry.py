@@ -14,12 +14,14 @@ from headrace.engine.errors import epoch_cancelled
 from headrace.engine.failure import EpochTrouble, Failure, FailureKind, spark_died
 from headrace.engine.inquiry import Inquiry
 from headrace.engine.job import JobResult
-from headrace.engine.records import NOTHING, SEARCH
+from headrace.engine.paths import search_path
 from headrace.model.epoch import Epoch
 from headrace.model.errors import EngineError
 from headrace.model.query import EpochId, Query, QueryId
 from headrace.storage.warehouse import Warehouse
 from log_samples import PLAN
+
+SEARCH = search_path("main")
 
 ERROR = Failure(FailureKind.ERROR, "'utf-8' codec can't encode character")
 EPOCH = Epoch(EpochId(3), ())
@@ -59,7 +61,7 @@ class FakeRunner:
         if self.base is not None:
             raise EpochTrouble(self.base)
 
-    def plan(self, epoch: int, entries: Any, commit: Any) -> Any:
+    def plan(self, epoch: int, entries: Any) -> Any:
         return None
 
     def run_shared(self, epoch: Any, plan: Any, entries: Any, *_: Any) -> tuple[JobResult, dict[int, str]]:
@@ -88,7 +90,7 @@ class FakeCatalog:
             for i in range(1, count + 1)
         }
 
-    def active_entries(self, epoch: int) -> tuple[QueryEntry, ...]:
+    def active_entries(self, epoch: int, group: str = "main") -> tuple[QueryEntry, ...]:
         return tuple(self.entries.values())
 
     def entry_of(self, id_: int) -> QueryEntry:
@@ -96,7 +98,7 @@ class FakeCatalog:
 
 
 def opened(path: Path, runner: FakeRunner, catalog: FakeCatalog) -> Inquiry:
-    return Inquiry(runner, Warehouse(path), catalog, 600.0)  # type: ignore[arg-type]
+    return Inquiry("main", runner, Warehouse(path), catalog, 600.0)  # type: ignore[arg-type]
 
 
 def run(inquiry: Inquiry, runner: FakeRunner, catalog: FakeCatalog) -> dict[int, str]:
@@ -111,7 +113,7 @@ def run(inquiry: Inquiry, runner: FakeRunner, catalog: FakeCatalog) -> dict[int,
             inquiry.settled()
             return out
         except EpochTrouble as trouble:
-            out |= inquiry.find(EPOCH, NOTHING, trouble)
+            out |= inquiry.find(EPOCH, (), trouble)
     raise AssertionError("it goes on for ever")
 
 
@@ -132,7 +134,7 @@ def test_the_culprits_are_quarantined_with_the_reason_and_the_epoch_runs(
 
 def test_what_fails_once_is_tried_again(tmp_path: Path) -> None:
     runner, catalog = FakeRunner(), FakeCatalog(3)
-    assert opened(tmp_path, runner, catalog).find(EPOCH, NOTHING, EpochTrouble(ERROR)) == {}
+    assert opened(tmp_path, runner, catalog).find(EPOCH, (), EpochTrouble(ERROR)) == {}
     assert runner.trials == []
 
 
@@ -248,7 +250,7 @@ def test_a_query_that_runs_by_itself_and_kills_spark_is_found(tmp_path: Path) ->
     inquiry.fallback_begins(2)
     assert not Warehouse(tmp_path).exists(SEARCH), "nothing is written while all is well"
     with pytest.raises(EngineError):
-        inquiry.find(EPOCH, NOTHING, EpochTrouble(spark_died()))
+        inquiry.find(EPOCH, (), EpochTrouble(spark_died()))
     inquiry = opened(tmp_path, runner, catalog)
     assert inquiry.known(EPOCH) == {}
     inquiry.check(EPOCH)

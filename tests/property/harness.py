@@ -106,7 +106,7 @@ class Run:
 
     def _open(self) -> Any:
         hr = self._opens(**self.scenario.options)
-        interpret(hr._reader, hr._auditor, *([] if self._compiled else [hr._group.spark]))
+        interpret(hr._reader, hr._auditor, *([] if self._compiled else [hr._running.groups.spark]))
         return hr
 
     def play(self) -> None:

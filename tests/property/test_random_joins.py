@@ -41,7 +41,7 @@ def test_random_joins_equal_spark(seed: int, spark: Any, open_session: Callable[
 def _play(scenario: JoinScenario, open_session: Callable[..., Any]) -> tuple[Any, dict[int, int], list[str]]:
     """(the session, the step that each sealed epoch was, what went wrong)."""
     hr, steps = open_session(), {}
-    interpret(hr._reader, hr._auditor, hr._group.spark)
+    interpret(hr._reader, hr._auditor, hr._running.groups.spark)
     problems = []
     for name in NAMES:
         hr.create_stream(name, DDL, event_time="ts", watermark=f"{DELAY_US} microseconds")
@@ -49,7 +49,7 @@ def _play(scenario: JoinScenario, open_session: Callable[..., Any]) -> tuple[Any
         if epoch in scenario.reopens:
             hr.close()
             hr = open_session(rebuild=scenario.rebuilds)
-            interpret(hr._reader, hr._auditor, hr._group.spark)
+            interpret(hr._reader, hr._auditor, hr._running.groups.spark)
         known = {info.name for info in hr.queries()}
         for query in scenario.queries:
             if query.first == epoch:

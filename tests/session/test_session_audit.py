@@ -20,7 +20,7 @@ Open = Callable[..., Any]
 
 
 def result_path(session: Any, path: Path, query: str) -> Path:
-    (file,) = session._group.results(session.query(query)._entry())
+    (file,) = session._delivered.results(session.query(query)._entry())
     return path / "warehouse" / str(file.path)
 
 

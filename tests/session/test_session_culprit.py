@@ -10,7 +10,7 @@ from session_samples import info, rows, sale, with_sales
 
 from headrace.catalog.queries import QueryState
 from headrace.engine import attempt
-from headrace.engine.records import SEARCH
+from headrace.engine.paths import search_path
 
 pytestmark = pytest.mark.spark
 
@@ -65,7 +65,7 @@ def test_memory_planning_and_time_each_find_their_culprit(
     hr.run_available()
     assert info(hr, "slow").error.startswith("time limit: it did not end within"), info(hr, "slow")
     assert {i.name for i in hr.queries() if i.error} == {"huge", "odd", "slow"}
-    assert not hr._warehouse.exists(SEARCH)
+    assert not hr._warehouse.exists(search_path("main"))
     assert [rows(query) for query in good] == [[(1,), (2,), (3,)], [(2,), (3,)]]
     assert rows(hr.query("new")) == [(3,), (4,)] and hr.query("new").audit().ok
     report = hr.query("slow").audit()

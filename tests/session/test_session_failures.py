@@ -141,7 +141,7 @@ def test_rows_that_cannot_be_read_are_an_error_in_our_words(open_session: Open, 
     query = hr.create_query("SELECT id FROM sales", name="q")
     hr.append("sales", [sale(1)])
     hr.run_available()
-    (file,) = hr._group.results(query._entry())
+    (file,) = hr._delivered.results(query._entry())
     path = tmp_path / "warehouse" / file.path
     path.write_bytes(b"PAR1" + bytes(path.stat().st_size - 8) + b"PAR1")
     for call in (query.to_pandas, query.results, query.audit, lambda: hr.execute("SELECT * FROM q")):

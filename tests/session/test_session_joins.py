@@ -15,7 +15,7 @@ from session_samples import SALES, at, info, rows, sale
 from headrace.catalog.queries import QueryState
 from headrace.engine import job
 from headrace.engine.handover import HANDOVER, clear_handover
-from headrace.engine.upkeep import UpkeepOptions
+from headrace.engine.options import UpkeepOptions
 from headrace.results.compare import compare_rows
 
 pytestmark = pytest.mark.spark
@@ -305,7 +305,7 @@ def test_a_lost_file_of_joined_rows_stops_only_the_query_that_reads_it_again(ope
         for name in ("sales", "returns"):
             hr.append(name, [sale(second)])
         hr.run_available()
-    lost = next(file for file in hr._group.commit.results if file.signature.startswith("joined-"))
+    lost = next(file for file in hr._delivered.main.results if file.signature.startswith("joined-"))
     (hr._warehouse.root / lost.path).unlink()
     for name in ("sales", "returns"):
         hr.append(name, [sale(30)])

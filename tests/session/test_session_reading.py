@@ -13,7 +13,7 @@ import pytest
 
 from headrace.catalog.queries import QueryState
 from headrace.catalog.snapshot import SNAPSHOT
-from headrace.engine.upkeep import UpkeepOptions
+from headrace.engine.options import UpkeepOptions
 
 pytestmark = pytest.mark.spark
 
@@ -91,8 +91,8 @@ def test_rows_without_a_job_are_those_of_spark(open_session: Open, tmp_path: Pat
     # what `queries` counts is what a reader gets, before and after rows are put into windows or left out by HAVING
     counted = {info.name: info.rows for info in hr.queries()}
     assert counted == {name: len(hr.query(name).to_pandas()) for name in QUERIES}
-    assert counted["having"] < hr._group.stored_rows(hr._catalog.entry("having"))
-    assert counted["joined"] > hr._group.stored_rows(hr._catalog.entry("joined"))
+    assert counted["having"] < hr._delivered.stored_rows(hr._catalog.entry("having"))
+    assert counted["joined"] > hr._delivered.stored_rows(hr._catalog.entry("joined"))
     assert hr.query("mean").metrics().rows == hr.query("mean").status().rows == counted["mean"] > 0
 
     # dropped queries leave snapshot and commits, and stay readable with their rows
@@ -106,7 +106,7 @@ def test_rows_without_a_job_are_those_of_spark(open_session: Open, tmp_path: Pat
         hr.run_available()
     assert [entry.query.name for entry in hr._catalog.current()] == ["other"]
     assert "computed" not in (tmp_path / "warehouse" / SNAPSHOT).read_text()
-    assert set(hr._group.commit.rows) <= {str(hr._catalog.entry("other").query.id)}
+    assert set(hr._delivered.main.rows) <= {str(hr._catalog.entry("other").query.id)}
     hr.close()
     again = open_session()
     assert {info.name: info.state for info in again.queries()}["sums"] is QueryState.DROPPED

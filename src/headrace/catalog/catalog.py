@@ -15,13 +15,15 @@ from contextlib import suppress
 from typing import Any
 
 from headrace.catalog.archive import Archive, Archived
+from headrace.catalog.groups import GroupTable
 from headrace.catalog.queries import QueryEntry, QueryState, QueryTable
 from headrace.catalog.requests import REQUESTS, Request, RequestLog, read_requests
 from headrace.catalog.snapshot import CHANGELOG, SNAPSHOT, Changelog, Snapshot
 from headrace.catalog.streams import StreamTable
-from headrace.model.epoch import Change, Create, Drop, Epoch
+from headrace.model.epoch import Change, Create, Drop, Epoch, Move
 from headrace.model.errors import CatalogError, StorageError, did_you_mean
-from headrace.model.query import EpochId, Query, QueryId, QueryPlan, Stream
+from headrace.model.grouping import MAIN, GroupSpec, Regrouping, Wish, plain_group
+from headrace.model.query import EpochId, Fallback, Query, QueryId, QueryPlan, Stream
 from headrace.sql.text.names import quote_name
 from headrace.storage import faults
 from headrace.storage.clock import Clock, SystemClock
@@ -54,7 +56,10 @@ class Catalog:
         if self._warehouse.exists(SNAPSHOT):
             start = self._warehouse.read_value(SNAPSHOT, "catalog-snapshot")
         self._archive = Archive(self._warehouse, start.archives)
-        self._queries = QueryTable(entry for entry in start.entries if not self._put_away(entry))
+        self._queries = QueryTable(
+            (entry for entry in start.entries if not self._put_away(entry)), start.freed
+        )
+        self._groups = GroupTable(self._warehouse, start.regrouping, start.specs)
         self._applied, self._snapshot = start.epoch, start
         self._next_id, self._last_changelog = start.next_id, start.changelog
         self._flushed: list[Changelog] = []
@@ -95,14 +100,16 @@ class Catalog:
     def _note(self, change: Change) -> None:
         """List a requested change; epochs make it real."""
         match change:
-            case Create(query, requested_at):
+            case Create(query, requested_at, group):
                 self._next_id = max(self._next_id, query.id + 1)
                 if self._queries.get(query.id) is None and query.id not in self._archive:
-                    self._queries.add(QueryEntry(query, requested_at=requested_at))
+                    self._queries.add(QueryEntry(query, requested_at=requested_at, wish=Wish(group, -1)))
             case Drop(query_id):
                 entry = self._queries.get(query_id)
                 if entry is not None and entry.live:
                     self._queries.put(dataclasses.replace(entry, dropping=True))
+            case Move():
+                pass  # an epoch takes it in, and then the query is on its way
 
     # streams
 
@@ -162,10 +169,20 @@ class Catalog:
 
     # requests
 
-    def request_create(self, name: str | None, plan: QueryPlan, *, replace: bool = False) -> Query:
+    def request_create(
+        self,
+        name: str | None,
+        plan: QueryPlan,
+        *,
+        replace: bool = False,
+        group: str | None = None,
+        start: int | None = None,
+    ) -> Query:
         """Ask for a query, durably; pending until an epoch takes it in. Without a name it gets one: q1, q2, ...
 
-        With `replace`, a live query of that name ends in the epoch that the new one begins with.
+        With `replace`, a live query of that name ends in the epoch that the new one begins with. It lives in `group`;
+        without one, a query that no shared operator covers gets a group of its own. With `start` it lives from that
+        epoch on, which the log still has to hold when an epoch takes it in.
         """
         with uninterrupted(), self._lock:
             for stream in plan.streams:
@@ -176,10 +193,12 @@ class Catalog:
                 raise _name_taken("query", name, "there is a stream of that name")
             present, now = self._newest(name), self._clock.now()
             query = Query(query_id, name, plan)
+            alone = plain_group(int(query_id)) if isinstance(plan.body, Fallback) else MAIN
+            create = Create(query, now, group or alone, start)
             if present is None or not present.live:
-                self._request(Create(query, now))
+                self._request(create)
             elif replace:
-                self._request(Drop(present.query.id, now), Create(query, now))
+                self._request(Drop(present.query.id, now), create)
             else:
                 raise CatalogError(
                     "QUERY_EXISTS",
@@ -196,6 +215,28 @@ class Catalog:
                 raise CatalogError("QUERY_DROPPED", f"query `{entry.query.name}` is already dropped")
             self._request(Drop(entry.query.id, self._clock.now()))
             return entry.query
+
+    def request_move(self, name: str, group: str) -> Query:
+        """Ask for a query to live in another group, durably; it goes on delivering meanwhile."""
+        with uninterrupted(), self._lock:
+            entry = self.entry(name)
+            if not entry.live:
+                raise CatalogError("QUERY_DROPPED", f"query `{entry.query.name}` is already dropped")
+            if entry.error is not None:
+                raise CatalogError(
+                    "QUERY_QUARANTINED",
+                    f"query `{entry.query.name}` is quarantined: it lives in no group any more",
+                    hint="drop it, and create it again in the group that you want",
+                )
+            self._request(Move(entry.query.id, group, self._clock.now()))
+            return entry.query
+
+    def earliest_start(self) -> int | None:
+        """The first epoch that a query needs which no epoch has taken in yet; the log must keep it."""
+        with self._lock:
+            waiting = [*self._requests, *(change for log in self._flushed for change in log.changes)]
+            starts = [c.start for c in waiting if isinstance(c, Create) and c.start is not None]
+            return min(starts, default=None)
 
     def _free_name(self, query_id: QueryId) -> str:
         number = int(query_id)
@@ -295,10 +336,13 @@ class Catalog:
             self._flushed = [log for log in self._flushed if log.number > epoch.last_changelog]
             self._last_changelog = max(self._last_changelog, epoch.last_changelog)
 
-    def quarantine(self, query_id: QueryId, epoch: EpochId, error: str) -> None:
-        """End a query before `epoch` because of `error`. The group's commit record makes it durable."""
+    def quarantine(self, query_id: QueryId, epoch: EpochId, error: str, ended_us: int | None = None) -> None:
+        """End a query before `epoch` because of `error`, with its windows closed up to `ended_us`.
+
+        The commit record of its group makes it durable.
+        """
         with self._lock:
-            self._queries.quarantine(query_id, epoch, error)
+            self._queries.quarantine(query_id, epoch, error, ended_us)
 
     def checkpoint(self) -> None:
         """Write a snapshot of what the applied epochs made, and remove the changelogs it covers."""
@@ -309,7 +353,16 @@ class Catalog:
                 for entry in self._queries.entries()
                 if entry.state is not QueryState.PENDING
             )
-            snapshot = Snapshot(self._applied, covered, self._next_id, entries, self._archive.numbers)
+            snapshot = Snapshot(
+                self._applied,
+                covered,
+                self._next_id,
+                entries,
+                self._archive.numbers,
+                self._groups.last,
+                self._groups.specs,
+                self._queries.freed,
+            )
             if snapshot != self._snapshot:
                 faults.reach("snapshot.before")
                 self._warehouse.replace_value(SNAPSHOT, "catalog-snapshot", snapshot)
@@ -392,15 +445,87 @@ class Catalog:
         """The newest query of that name."""
         return self.entry(name).query
 
-    def active_entries(self, epoch: EpochId | int) -> tuple[QueryEntry, ...]:
-        """The queries that see the tuples of `epoch`, oldest first."""
+    def active_entries(self, epoch: EpochId | int, group: str | None = None) -> tuple[QueryEntry, ...]:
+        """The queries that see the tuples of `epoch`, oldest first; all of them, or those that live in a group then."""
         with self._lock:
-            return tuple(entry for entry in self._queries.entries() if entry.active_in(epoch))
+            if group is None:
+                return tuple(entry for entry in self._queries.entries() if entry.active_in(epoch))
+            found = self._queries.living_in(group)
+            return tuple(e for e in found if e.active_in(epoch) and e.group_at(epoch) == group)
+
+    # groups
+
+    def groups(self) -> tuple[str, ...]:
+        """Every group that a listed query lives in, or has lived in; and the one that is always there."""
+        with self._lock:
+            return tuple(sorted({MAIN, *self._queries.groups()}))
+
+    def living_in(self, group: str) -> tuple[QueryEntry, ...]:
+        """The queries that live in a group, or have lived there, oldest first."""
+        with self._lock:
+            return self._queries.living_in(group)
+
+    def travellers(self) -> tuple[QueryEntry, ...]:
+        """The active queries that are wanted in another group than the one they live in, oldest first."""
+        with self._lock:
+            found = self._queries.entries()
+            return tuple(e for e in found if e.state is QueryState.ACTIVE and e.moving_to is not None)
+
+    def next_epoch(self, group: str, after: int) -> int | None:
+        """The first epoch after `after` in which a query is active in a group, sealed or not; None when none is."""
+        with self._lock:
+            found = (entry.next_in(group, after) for entry in self._queries.living_in(group))
+            return min((epoch for epoch in found if epoch is not None), default=None)
+
+    def spec(self, group: str, epoch: int) -> GroupSpec | None:
+        """With what a group runs an epoch. A group of which nothing was said runs with what the main group has."""
+        with self._lock:
+            found, main = self._groups.spec(group, epoch), self._groups.spec(MAIN, epoch)
+            if found is not None or main is None:
+                return found
+            return dataclasses.replace(main, name=group, by_hand=False)
+
+    @property
+    def last_regrouping(self) -> int:
+        with self._lock:
+            return self._groups.last
+
+    def regroup(self, record: Regrouping) -> None:
+        """Let queries live elsewhere from an epoch on, durably. The caller makes sure that no group has run it yet."""
+        with uninterrupted(), self._lock:
+            self._groups.add(record)
+            self._relocate(record)
+
+    def regroupings(self, group: str, after: int, until: int) -> list[Regrouping]:
+        """The regroupings after number `after` that concern a group and take effect by epoch `until`, oldest first."""
+        with self._lock:
+            return self._groups.pending(group, after, until)
+
+    def regrouping_files(self) -> set[str]:
+        """The segment files that regroupings name: a group may still have to take them in."""
+        with self._lock:
+            return self._groups.files()
+
+    def forget_regroupings(self, taken: int) -> None:
+        """Remove the regroupings up to number `taken`, which every group has taken in, from the disk."""
+        with self._lock:
+            self._groups.forget(taken, self._snapshot.regrouping)
+
+    def replayed(self) -> None:
+        """All epochs are known: regroupings that the snapshot lacks happen now."""
+        with self._lock:
+            for record in self._groups.unapplied:
+                self._relocate(record)
+            self._groups.unapplied.clear()
+
+    def _relocate(self, record: Regrouping) -> None:
+        for move in record.moves:
+            self._queries.relocate(move, record.epoch)
 
     # dropped queries
 
-    def archive(self, epoch: int, rows: Mapping[str, int], ended: Mapping[str, int]) -> None:
-        """Put away the queries that were dropped by `epoch`, which is committed, with what its commit says of them.
+    def archive(self, epoch: int, rows: Mapping[str, int]) -> None:
+        """Put away the queries that were dropped by `epoch`, which all groups have run, with the rows they delivered.
 
         Then no commit and no snapshot needs to hold them. Durable with the next checkpoint.
         """
@@ -413,7 +538,7 @@ class Catalog:
                 and entry.last_epoch <= epoch
             ]
             new = [
-                Archived(entry, rows.get(str(entry.query.id), 0), ended.get(str(entry.query.id)))
+                Archived(entry, rows.get(str(entry.query.id), 0), entry.ended_us)
                 for entry in dropped
                 if entry.query.id not in self._archive
             ]

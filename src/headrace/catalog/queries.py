@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headrace.model import codec
-from headrace.model.epoch import Create, Drop, Epoch
+from headrace.model.epoch import Create, Drop, Epoch, Move
+from headrace.model.grouping import MAIN, GroupKind, Relocation, Stay, Wish, backfill_group, kind_of
 from headrace.model.query import EpochId, Query, QueryId
 from headrace.sql.text.names import name_key
 
@@ -35,7 +36,8 @@ class QueryEntry:
 
     `slot` is None until it is active, and stays what it was after the drop. `dropping` says that a drop was
     requested (its name is free) though no epoch has taken it in yet. A quarantined query holds its slot until
-    it is dropped, so slots follow from the sealed epochs alone.
+    it is dropped, so slots follow from the sealed epochs alone. `stays` say in which group it lives from which epoch
+    on, and `wish` in which one it is to live. `ended_us` is how far its windows had closed when it ended.
     """
 
     query: Query
@@ -47,6 +49,9 @@ class QueryEntry:
     requested_at: float = 0.0
     active_at: float | None = None
     dropping: bool = False
+    stays: tuple[Stay, ...] = ()
+    wish: Wish | None = None
+    ended_us: int | None = None
 
     @property
     def live(self) -> bool:
@@ -57,6 +62,29 @@ class QueryEntry:
         if self.first_epoch is None or epoch < self.first_epoch:
             return False
         return self.last_epoch is None or epoch < self.last_epoch
+
+    @property
+    def group(self) -> str:
+        """The group it lives in by the newest regrouping; for a pending query, the one it will begin in."""
+        return self.stays[-1].group if self.stays else self.wish.group if self.wish else MAIN
+
+    def group_at(self, epoch: int) -> str | None:
+        """The group it lives in, in an epoch; None before its first."""
+        return next((stay.group for stay in reversed(self.stays) if stay.epoch <= epoch), None)
+
+    @property
+    def moving_to(self) -> str | None:
+        """The group it is on its way to."""
+        return self.wish.group if self.wish is not None and self.wish.group != self.group else None
+
+    def next_in(self, group: str, after: int) -> int | None:
+        """The first epoch after `after` in which it is active in a group; None when there is none."""
+        ends = [stay.epoch for stay in self.stays[1:]] + [self.last_epoch]
+        for stay, end in zip(self.stays, ends, strict=True):
+            begin = max(stay.epoch, after + 1)
+            if stay.group == group and (end is None or begin < end):
+                return begin
+        return None
 
     def to(self, state: QueryState) -> QueryEntry:
         """The entry in another state; only declared transitions exist."""
@@ -71,24 +99,30 @@ codec.register(QueryState, QueryEntry)
 class QueryTable:
     """All entries by id, and which slots are taken. Not thread-safe; the catalog guards it."""
 
-    def __init__(self, entries: Iterable[QueryEntry] = ()) -> None:
+    def __init__(self, entries: Iterable[QueryEntry] = (), freed: Iterable[tuple[int, int]] = ()) -> None:
         self._entries: dict[QueryId, QueryEntry] = {}
         self._newest: dict[str, QueryId] = {}
-        self._free: list[int] = []
-        self._slots = 0
+        self._homes: dict[str, set[QueryId]] = {}
+        self._freed = dict(freed)
         for entry in entries:
             self.add(entry)
-        taken = {entry.slot for entry in self._entries.values() if _holds_slot(entry)}
-        self._slots = 1 + max((slot for slot in taken if slot is not None), default=-1)
-        self._free = [slot for slot in range(self._slots) if slot not in taken]
+        taken = [entry.slot for entry in self._entries.values() if _holds_slot(entry)]
+        used = [*(slot for slot in taken if slot is not None), *self._freed]
+        self._slots = 1 + max(used, default=-1)
+        self._free = sorted(self._freed)
 
     @property
     def slots(self) -> int:
         """How many slots were ever needed at once: the width of a query-set."""
         return self._slots
 
+    @property
+    def freed(self) -> tuple[tuple[int, int], ...]:
+        """The free slots, each with the first epoch in which nobody held it."""
+        return tuple(sorted(self._freed.items()))
+
     def add(self, entry: QueryEntry) -> None:
-        self._entries[entry.query.id] = entry
+        self.put(entry)
         key = entry.query.name.lower()
         self._newest[key] = max(entry.query.id, self._newest.get(key, entry.query.id))
 
@@ -105,9 +139,30 @@ class QueryTable:
 
     def put(self, entry: QueryEntry) -> None:
         self._entries[entry.query.id] = entry
+        for stay in entry.stays:
+            self._homes.setdefault(stay.group, set()).add(entry.query.id)
+
+    def living_in(self, group: str) -> tuple[QueryEntry, ...]:
+        """The queries that live in a group, or have lived there."""
+        return tuple(self._entries[query_id] for query_id in sorted(self._homes.get(group, ())))
+
+    def groups(self) -> tuple[str, ...]:
+        """Every group that a query lives in, or has lived in."""
+        return tuple(sorted(group for group, ids in self._homes.items() if ids))
+
+    def relocate(self, move: Relocation, epoch: int) -> None:
+        """Let a query live in another group from an epoch on."""
+        entry = self._entries.get(move.query)
+        if entry is None or any(stay.epoch >= epoch for stay in entry.stays):
+            return
+        settled = entry.wish is not None and entry.wish.epoch <= move.settled
+        stays = (*entry.stays, Stay(epoch, move.target))
+        self.put(dataclasses.replace(entry, stays=stays, wish=None if settled else entry.wish))
 
     def remove(self, query_id: QueryId) -> None:
         entry = self._entries.pop(query_id)
+        for stay in entry.stays:
+            self._homes[stay.group].discard(query_id)
         key = entry.query.name.lower()
         if self._newest[key] == query_id:
             rest = [other.query.id for other in self._entries.values() if other.query.name.lower() == key]
@@ -128,41 +183,78 @@ class QueryTable:
             if change.query.id not in self._entries:
                 self.add(QueryEntry(change.query, requested_at=change.requested_at))
         for query_id in sorted(dropped):
-            self._drop(query_id, epoch.id)
+            self._drop(query_id, epoch)
         for change in created:
             if change.query.id not in dropped:
-                self._activate(change.query.id, epoch)
+                self._activate(change, epoch)
+        for move in epoch.changes:
+            entry = self._entries.get(move.id) if isinstance(move, Move) else None
+            if isinstance(move, Move) and entry is not None and entry.state is not QueryState.DROPPED:
+                self.put(dataclasses.replace(entry, wish=Wish(move.group, int(epoch.id))))
 
-    def _drop(self, query_id: QueryId, epoch: EpochId) -> None:
+    def _drop(self, query_id: QueryId, epoch: Epoch) -> None:
         entry = self._entries.get(query_id)
         if entry is None or entry.state is QueryState.DROPPED:
             return
         if _holds_slot(entry) and entry.slot is not None:
             heapq.heappush(self._free, entry.slot)
-        first = epoch if entry.first_epoch is None else entry.first_epoch
-        last = epoch if entry.last_epoch is None else entry.last_epoch
-        self._entries[query_id] = dataclasses.replace(
-            entry.to(QueryState.DROPPED), first_epoch=first, last_epoch=last, dropping=False
+            self._freed[entry.slot] = int(epoch.id)
+        first = epoch.id if entry.first_epoch is None else entry.first_epoch
+        last = epoch.id if entry.last_epoch is None else entry.last_epoch
+        ended_us = epoch.closed_us(entry.query.plan.streams) if entry.ended_us is None else entry.ended_us
+        self.put(
+            dataclasses.replace(
+                entry.to(QueryState.DROPPED),
+                first_epoch=first,
+                last_epoch=last,
+                dropping=False,
+                ended_us=ended_us,
+                wish=None,
+            )
         )
 
-    def _activate(self, query_id: QueryId, epoch: Epoch) -> None:
-        if self._free:
+    def _activate(self, change: Create, epoch: Epoch) -> None:
+        first = int(epoch.id) if change.start is None else min(change.start, int(epoch.id))
+        home, wish = change.group, None
+        if first < epoch.id and kind_of(change.group) is GroupKind.SHARED:
+            home, wish = backfill_group(int(change.query.id)), Wish(change.group, int(epoch.id))
+        entry = self._entries[change.query.id].to(QueryState.ACTIVE)
+        self.put(
+            dataclasses.replace(
+                entry,
+                slot=self._take_slot(first),
+                first_epoch=EpochId(first),
+                active_at=epoch.sealed_at,
+                stays=(Stay(first, home),),
+                wish=wish,
+            )
+        )
+
+    def _take_slot(self, first: int) -> int:
+        """The lowest slot that nobody held from epoch `first` on: rows say by slots whose they are."""
+        passed_over = []
+        while self._free:
             slot = heapq.heappop(self._free)
+            if self._freed[slot] <= first:
+                break
+            passed_over.append(slot)
         else:
             slot, self._slots = self._slots, self._slots + 1
-        entry = self._entries[query_id].to(QueryState.ACTIVE)
-        self._entries[query_id] = dataclasses.replace(
-            entry, slot=slot, first_epoch=epoch.id, active_at=epoch.sealed_at
-        )
+        for other in passed_over:
+            heapq.heappush(self._free, other)
+        self._freed.pop(slot, None)
+        return slot
 
-    def quarantine(self, query_id: QueryId, epoch: EpochId, error: str) -> None:
+    def quarantine(self, query_id: QueryId, epoch: EpochId, error: str, ended_us: int | None = None) -> None:
         """End a query's lifetime before `epoch` because of `error`. Saying it again changes nothing."""
         entry = self._entries.get(query_id)
         if entry is None or entry.error is not None:
             return
         last = epoch if entry.last_epoch is None else min(epoch, entry.last_epoch)
         state = entry.to(QueryState.QUARANTINED) if entry.state is QueryState.ACTIVE else entry
-        self._entries[query_id] = dataclasses.replace(state, last_epoch=last, error=error)
+        if entry.ended_us is None or last != entry.last_epoch:
+            state = dataclasses.replace(state, ended_us=ended_us)
+        self.put(dataclasses.replace(state, last_epoch=last, error=error))
 
 
 def _holds_slot(entry: QueryEntry) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from headrace.catalog.queries import QueryEntry
 from headrace.model import codec
 from headrace.model.epoch import Change
+from headrace.model.grouping import GroupSpec
 
 CHANGELOG = "catalog/changelog"
 SNAPSHOT = "catalog/snapshot.json"
@@ -22,13 +23,20 @@ class Changelog:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that epochs up to `epoch` and changelogs up to `changelog` made, and the batches of the archive."""
+    """Everything that epochs up to `epoch` and changelogs up to `changelog` made, and the batches of the archive.
+
+    Regroupings up to number `regrouping` are in it: where queries live, and (epoch, spec) of every group. `freed` are
+    the free slots, each with the first epoch in which nobody held it.
+    """
 
     epoch: int
     changelog: int
     next_id: int
     entries: tuple[QueryEntry, ...]
     archives: tuple[int, ...] = ()
+    regrouping: int = -1
+    specs: tuple[tuple[int, GroupSpec], ...] = ()
+    freed: tuple[tuple[int, int], ...] = ()
 
 
 codec.register(Changelog, Snapshot)

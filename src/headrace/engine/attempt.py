@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.catalyst import chunk_frame, find_failing
+from headrace.engine.delivered import Delivered
 from headrace.engine.errors import epoch_cancelled, query_caused, spark_reason, was_cancelled
 from headrace.engine.failure import EpochTrouble, FailureKind, failure_of, out_of_time, spark_died
 from headrace.engine.fallback import run_fallback
@@ -20,46 +21,49 @@ from headrace.engine.files import check_chunks, check_segments, find_damaged
 from headrace.engine.finish import find_unfinishable
 from headrace.engine.job import JobResult, run_job, warm_up
 from headrace.engine.limits import Watch
-from headrace.engine.logview import LogIndex
-from headrace.engine.records import Commit, ResultFile, SegmentFile
+from headrace.engine.paths import plan_path
+from headrace.engine.records import ResultFile
 from headrace.engine.spark import is_gone
-from headrace.engine.upkeep import plan_path
 from headrace.model.epoch import Chunk, Epoch
 from headrace.model.errors import HeadraceError, LogError
+from headrace.model.grouping import GroupSpec
 from headrace.model.plan import ScanPath, SharedPlan
 from headrace.model.predicate import Operand, operands_of
 from headrace.model.query import Aggregation, Fallback, Join, Projection, Query, StreamName
+from headrace.model.state import SegmentFile
 from headrace.planner.shared import Member, plan_group
 from headrace.storage import faults
 from headrace.storage.warehouse import Warehouse
-
-POOL = "headrace-main"
-"""The FAIR pool that epochs run in."""
 
 STUCK_SECONDS = 30.0
 """A Spark that does not run an empty job in so long will not run anything."""
 
 
 class EpochRunner:
-    """Runs epochs for any set of queries over the state of a commit. `query_seconds` limits a query by itself."""
+    """Runs epochs of a group for any set of its queries. `query_seconds` limits what a query does by itself."""
 
     def __init__(
         self,
+        group: str,
         spark: SparkSession,
         warehouse: Warehouse,
         catalog: Catalog,
-        index: LogIndex,
-        partitions: int,
+        delivered: Delivered,
         job_group: str,
         query_seconds: float | None = None,
     ) -> None:
         self.spark, self.job_group, self.query_seconds = spark, job_group, query_seconds
-        self._warehouse, self._catalog, self._index, self._partitions = warehouse, catalog, index, partitions
+        self._group, self._warehouse, self._catalog, self._delivered = group, warehouse, catalog, delivered
 
-    def plan(self, epoch: int, entries: Sequence[QueryEntry], commit: Commit) -> SharedPlan:
+    def _spec(self, epoch: int) -> GroupSpec:
+        spec = self._catalog.spec(self._group, epoch)
+        assert spec is not None
+        return spec
+
+    def plan(self, epoch: int, entries: Sequence[QueryEntry]) -> SharedPlan:
         """The plan of these queries in an epoch."""
         streams = {stream.name: stream for stream in self._catalog.streams(epoch)}
-        rates = {StreamName(name): rows for name, (rows, _) in commit.stream_rows.items()}
+        rates = {StreamName(name): rows for name, (rows, _) in self._delivered.totals(epoch - 1).items()}
         try:
             return plan_group((Member(e.query, e.slot or 0) for e in entries), streams, rates)
         except HeadraceError:
@@ -72,14 +76,17 @@ class EpochRunner:
         epoch: Epoch,
         plan: SharedPlan,
         entries: Sequence[QueryEntry],
-        commit: Commit,
+        held: Sequence[SegmentFile],
         attempt: str,
         seconds: float | None = None,
     ) -> tuple[JobResult, dict[int, str]]:
-        """(what the shared operators produced, the queries that failed in it), within some seconds."""
-        root, path = self._warehouse.root, plan_path(plan.version)
+        """(what the shared operators produced, the queries that failed in it), within some seconds.
+
+        `held` is the state before the epoch.
+        """
+        root, path = self._warehouse.root, plan_path(self._group, plan.version)
         streams = {str(stream.name): stream for stream in self._catalog.streams(epoch.id)}
-        live = [s for s in commit.segments if _alive(s, plan, epoch)]
+        live = [s for s in held if _alive(s, plan, epoch)]
         check_segments(root, live)
         check_chunks(root, _chunks_read(plan, epoch), content=False)
         with Watch(self.spark, self.job_group, seconds) as watch:
@@ -87,12 +94,11 @@ class EpochRunner:
                 if plan.operators and not self._warehouse.exists(path):
                     self._warehouse.replace_value(path, "plan", plan)
                 faults.reach("job.before")
-                result = run_job(
-                    self.spark, root, plan, path, epoch, streams, live, self._partitions, attempt
-                )
+                partitions = self._spec(int(epoch.id)).partitioning.partitions
+                result = run_job(self.spark, root, plan, path, epoch, streams, live, partitions, attempt)
                 faults.reach("job.after")
                 unfinishable = result.failures or find_unfinishable(
-                    self.spark, root, streams, entries, epoch, result.results, commit.results
+                    self.spark, root, streams, entries, epoch, result.results, self._earlier(entries)
                 )
                 return result, unfinishable
             except HeadraceError:
@@ -106,6 +112,11 @@ class EpochRunner:
                 if broken:
                     return JobResult(), broken
                 raise trouble from error
+
+    def _earlier(self, entries: Sequence[QueryEntry]) -> list[ResultFile]:
+        """The result files of earlier epochs, of all groups that these queries have lived in."""
+        groups = dict.fromkeys(group for entry in entries for group in self._delivered.groups_of(entry))
+        return [file for group in groups for file in self._delivered.commit_of(group).results]
 
     def run_fallbacks(
         self,
@@ -152,7 +163,7 @@ class EpochRunner:
                         self.spark,
                         self._warehouse.root,
                         streams,
-                        self._index,
+                        self._delivered.index,
                         entry.query,
                         entry.first_epoch or 0,
                         epoch,
@@ -208,8 +219,8 @@ class EpochRunner:
     def take_thread(self, epoch: Epoch) -> None:
         """Let this thread's jobs be the epoch's: one that was cut off from Spark has lost what it was."""
         context = self.spark.sparkContext
-        context.setLocalProperty("spark.scheduler.pool", POOL)
-        context.setJobGroup(self.job_group, f"headrace epoch {epoch.id}, which failed")
+        context.setLocalProperty("spark.scheduler.pool", f"headrace-{self._group}")
+        context.setJobGroup(self.job_group, f"headrace epoch {epoch.id} of {self._group}, which failed")
         sessions = SparkSession._get_j_spark_session_class(self.spark._jvm)
         sessions.setActiveSession(self.spark._jsparkSession)
 
@@ -217,7 +228,7 @@ class EpochRunner:
         """EpochTrouble or HeadraceError when the epoch fails although nobody asks anything of it."""
         with Watch(self.spark, self.job_group, STUCK_SECONDS) as watch:
             try:
-                warm_up(self.spark, self._partitions)
+                warm_up(self.spark, self._spec(int(epoch.id)).partitioning.partitions)
             except Exception as error:
                 raise self._trouble(epoch, watch, error) from error
         with Watch(self.spark, self.job_group, self.query_seconds) as watch:
@@ -241,9 +252,9 @@ class EpochRunner:
             except Exception:
                 return False
 
-    def discard(self, result: JobResult, commit: Commit) -> None:
-        """Remove what a trial wrote."""
-        kept = set(commit.files())
+    def discard(self, result: JobResult, held: Sequence[SegmentFile]) -> None:
+        """Remove what a trial wrote; the state that it began with stays."""
+        kept = {file.path for file in held}
         for path in (*(file.path for file in result.results), *(file.path for file in result.segments)):
             if path not in kept:
                 self._warehouse.delete(path)

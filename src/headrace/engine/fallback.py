@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 
 from headrace.engine.files import check_chunks
 from headrace.engine.logview import LogIndex, log_frame
-from headrace.engine.records import RESULTS, ResultFile
+from headrace.engine.paths import RESULTS
+from headrace.engine.records import ResultFile
 from headrace.engine.tasks import REPORT, REPORT_DDL
 from headrace.log.chunks import CODEC
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch

@@ -13,9 +13,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.engine.records import ResultFile, SegmentFile
+from headrace.engine.records import ResultFile
 from headrace.model.epoch import Chunk
 from headrace.model.errors import EngineError, LogError, StorageError
+from headrace.model.state import SegmentFile
 from headrace.storage.checksums import amiss
 
 SEGMENT_DAMAGED = "SEGMENT_DAMAGED"

@@ -23,11 +23,12 @@ from headrace.engine.attempt import EpochRunner, expressions_of
 from headrace.engine.culprit import AT_ONCE, Search, begin, by_suspicion, find_culprit
 from headrace.engine.errors import epoch_failed, epoch_unrunnable, spark_gone, spark_stuck
 from headrace.engine.failure import EpochTrouble, Failure, FailureKind, spark_died
-from headrace.engine.records import SEARCH, Commit
+from headrace.engine.paths import search_path
 from headrace.engine.spark import is_gone, is_stopped
 from headrace.model.epoch import Epoch
 from headrace.model.errors import HeadraceError, StorageError
 from headrace.model.query import Aggregation, Fallback, Join, QueryId
+from headrace.model.state import SegmentFile
 from headrace.storage.warehouse import Warehouse
 
 Broken = dict[int, str]
@@ -37,18 +38,24 @@ class Inquiry:
     """The trouble of the epoch that a group is to run next. Costs nothing while there is none."""
 
     def __init__(
-        self, runner: EpochRunner, warehouse: Warehouse, catalog: Catalog, epoch_seconds: float | None
+        self,
+        group: str,
+        runner: EpochRunner,
+        warehouse: Warehouse,
+        catalog: Catalog,
+        epoch_seconds: float | None,
     ) -> None:
-        self._runner, self._warehouse, self._catalog = runner, warehouse, catalog
+        self._group, self._runner, self._warehouse, self._catalog = group, runner, warehouse, catalog
+        self._path = search_path(group)
         self._epoch_seconds = epoch_seconds
         self._good_seconds = 0.0
         self._tried_again = self._unlimited = -1
         self._search: Search | None = None
-        if warehouse.exists(SEARCH):
+        if warehouse.exists(self._path):
             try:
-                self._search = warehouse.read_value(SEARCH, "search")
+                self._search = warehouse.read_value(self._path, "search")
             except StorageError:  # torn, or of another version: what it knew is found out again
-                warehouse.delete(SEARCH)
+                warehouse.delete(self._path)
         self._left_running = None if self._search is None else self._search.fallback
 
     # before an epoch
@@ -83,7 +90,7 @@ class Inquiry:
         """The epoch was committed: what was known of it is no longer needed."""
         if self._search is not None:
             self._search = None
-            self._warehouse.delete(SEARCH)
+            self._warehouse.delete(self._path)
 
     def keep(self, epoch: Epoch, broken: Broken) -> None:
         """Remember culprits that may have left Spark unable to run the epoch again."""
@@ -91,12 +98,12 @@ class Inquiry:
         named = {str(query): reason for query, reason in broken.items()}
         self._note(replace(search, culprits={**search.culprits, **named}, fallback=None))
 
-    def find(self, epoch: Epoch, commit: Commit, trouble: EpochTrouble) -> Broken:
+    def find(self, epoch: Epoch, held: Sequence[SegmentFile], trouble: EpochTrouble) -> Broken:
         """The queries to go on without; none: try again. HeadraceError when no query is to blame."""
         search, failure = self._of(epoch), trouble.failure
         if not is_gone(self._runner.spark):
             self._runner.take_thread(epoch)
-        entries = self._catalog.active_entries(epoch.id)
+        entries = self._catalog.active_entries(epoch.id, self._group)
         resumed = search.trying is not None or search.deaths >= AT_ONCE
         if failure.kind is FailureKind.SPARK and not resumed:
             if not is_stopped(self._runner.spark):
@@ -115,12 +122,12 @@ class Inquiry:
         if failure.kind is FailureKind.TIME and not resumed and not self._runner.answers():
             self._note(replace(search, deaths=AT_ONCE, kind=failure.kind.name, reason=failure.reason))
             raise spark_stuck(epoch.id) from trouble
-        return self._find(epoch, commit, search, failure, entries)
+        return self._find(epoch, held, search, failure, entries)
 
     def _find(
         self,
         epoch: Epoch,
-        commit: Commit,
+        held: Sequence[SegmentFile],
         search: Search,
         failure: Failure,
         entries: Sequence[QueryEntry],
@@ -137,7 +144,7 @@ class Inquiry:
         search = begin(search, order, failure)
         try:
             search, guilty = find_culprit(
-                search, lambda ids: self._fails(epoch, commit, ids), self._note, likely, spark_died()
+                search, lambda ids: self._fails(epoch, held, ids), self._note, likely, spark_died()
             )
         except HeadraceError as error:
             if error.code not in (
@@ -157,7 +164,7 @@ class Inquiry:
             return {}
         raise epoch_unrunnable(epoch.id, str(search.failure))
 
-    def _fails(self, epoch: Epoch, commit: Commit, ids: Sequence[int]) -> Failure | None:
+    def _fails(self, epoch: Epoch, held: Sequence[SegmentFile], ids: Sequence[int]) -> Failure | None:
         """One trial; queries that it can name do not make it fail, because an epoch goes on without them."""
         entries = [self._catalog.entry_of(QueryId(id_)) for id_ in ids]
         seconds = self._runner.query_seconds
@@ -166,10 +173,10 @@ class Inquiry:
         started = time.monotonic()
         try:
             while entries:
-                plan = self._runner.plan(int(epoch.id), entries, commit)
+                plan = self._runner.plan(int(epoch.id), entries)
                 attempt = f"trial{uuid.uuid4().hex[:8]}"
-                result, broken = self._runner.run_shared(epoch, plan, entries, commit, attempt, seconds)
-                self._runner.discard(result, commit)
+                result, broken = self._runner.run_shared(epoch, plan, entries, held, attempt, seconds)
+                self._runner.discard(result, held)
                 if not broken:
                     break
                 entries = [entry for entry in entries if entry.query.id not in broken]
@@ -200,7 +207,7 @@ class Inquiry:
 
     def _note(self, search: Search) -> None:
         self._search = search
-        self._warehouse.replace_value(SEARCH, "search", search)
+        self._warehouse.replace_value(self._path, "search", search)
 
 
 def _suspicion(entry: QueryEntry, epoch: Epoch) -> int:

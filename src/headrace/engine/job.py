@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from headrace.engine.catalyst import chunk_frame, scan_catalyst
 from headrace.engine.errors import reported_error
 from headrace.engine.handover import LARGE_BYTES, Shipped, clear_handover
-from headrace.engine.records import ResultFile, SegmentFile
+from headrace.engine.records import ResultFile
 from headrace.engine.reduce import reduce_task
 from headrace.engine.tasks import EpochTask, scan_task
 from headrace.model.epoch import Chunk, Epoch
@@ -35,6 +35,7 @@ from headrace.model.plan import (
     SharedPlan,
 )
 from headrace.model.query import Stream
+from headrace.model.state import SegmentFile
 
 SPLIT_ROWS = 1 << 17
 """Chunks with more rows than this are read by row groups, so that several tasks can share one."""

@@ -25,14 +25,16 @@ from headrace.catalog.queries import QueryEntry
 from headrace.engine.errors import epoch_cancelled, epoch_failed, was_cancelled
 from headrace.engine.files import check_chunks, check_segments
 from headrace.engine.job import run_job
-from headrace.engine.records import COMMITS, Commit, SegmentFile
+from headrace.engine.paths import commits_dir, plan_path
+from headrace.engine.records import Commit
 from headrace.engine.reduce import load_segment, segment_decoder
-from headrace.engine.upkeep import plan_path
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk, Epoch, StreamEpoch
 from headrace.model.errors import EngineError, HeadraceError
+from headrace.model.partitioning import Partitioning
 from headrace.model.plan import Operator
 from headrace.model.query import Aggregation, EpochId, Join, StreamName
+from headrace.model.state import SegmentFile
 from headrace.model.window import SessionWindow
 from headrace.planner.shared import Member, plan_group
 from headrace.storage import faults
@@ -47,25 +49,35 @@ def rebuild_commit(
     catalog: Catalog,
     sealer: Sealer,
     commit: Commit,
-    partitions: int,
+    held: Sequence[SegmentFile],
+    following: int,
+    partitioning: Partitioning,
 ) -> Commit:
     """The commit with segments made from the log; it has replaced the old one on disk.
+
+    They are the state that epoch `following` of the group begins with: of the queries that live in it then, wherever
+    they lived before. So all regroupings up to that epoch are taken in by this commit. `held` is that state as it is.
 
     An operator whose epochs the log no longer holds keeps the segments it has, or, when these are damaged, makes the
     rebuild fail. Costs a read of the chunks that open windows can hold; nothing counts before all of it is done.
     """
-    if commit.epoch < 0:
+    epoch = following - 1
+    if epoch < 0:
         return commit
-    work = _Rebuild(spark, warehouse, catalog, sealer, commit, partitions)
+    work = _Rebuild(spark, warehouse, catalog, sealer, commit.group, held, epoch, partitioning)
     kept, doomed = work.choose()
     made = work.run(doomed)  # a query's sides are in several operators, and some of these may be kept
     segments = [
-        *(s for s in commit.segments if s.operator in kept),
+        *(s for s in held if s.operator in kept),
         *(s for s in made if s.operator not in kept),
     ]
-    corrected = dataclasses.replace(commit, segments=tuple(segments))
+    taken = [
+        commit.regrouping,
+        *(r.number for r in catalog.regroupings(commit.group, commit.regrouping, following)),
+    ]
+    corrected = dataclasses.replace(commit, epoch=epoch, segments=tuple(segments), regrouping=max(taken))
     faults.reach("rebuild.before")
-    warehouse.replace_value(record_name(COMMITS, commit.epoch), "commit", corrected)
+    warehouse.replace_value(record_name(commits_dir(commit.group), epoch), "commit", corrected)
     faults.reach("rebuild.after")
     return corrected
 
@@ -96,18 +108,20 @@ class _Rebuild:
     warehouse: Warehouse
     catalog: Catalog
     sealer: Sealer
-    commit: Commit
-    partitions: int
+    group: str
+    held: Sequence[SegmentFile]
+    epoch: int
+    partitioning: Partitioning
 
     def choose(self) -> tuple[set[str], list[QueryEntry]]:
         """(operators whose segments stay, queries whose state is made anew)."""
-        streams = {stream.name: stream for stream in self.catalog.streams(self.commit.epoch)}
+        streams = {stream.name: stream for stream in self.catalog.streams(self.epoch)}
         kept: set[str] = set()
         doomed: dict[int, QueryEntry] = {}
         active = [
             entry
-            for entry in self.catalog.active_entries(self.commit.epoch)
-            if isinstance(entry.query.plan.body, Aggregation | Join)
+            for entry in self.catalog.active_entries(self.epoch + 1, self.group)
+            if entry.active_in(self.epoch) and isinstance(entry.query.plan.body, Aggregation | Join)
         ]
         by_id = {entry.query.id: entry for entry in active}
         plan = plan_group((Member(entry.query, entry.slot or 0) for entry in active), streams)
@@ -129,7 +143,7 @@ class _Rebuild:
         return kept, list(doomed.values())
 
     def _mark(self, *streams: str) -> int:
-        return self.sealer.epoch(self.commit.epoch).watermark_us(streams)
+        return self.sealer.epoch(self.epoch).watermark_us(streams)
 
     def _oldest(self, entry: QueryEntry) -> int:
         """Tuples up to this event time are in no open window of the query; an open session may have any."""
@@ -153,14 +167,12 @@ class _Rebuild:
                 return False
             if part.closed_us == NEVER_US:
                 continue
-            if part.closed_us + self.catalog.stream(name, self.commit.epoch).watermark_us > self._oldest(
-                entry
-            ):
+            if part.closed_us + self.catalog.stream(name, self.epoch).watermark_us > self._oldest(entry):
                 return False
         return True
 
     def _intact(self, operator: Operator) -> bool:
-        mine = [s for s in self.commit.segments if s.operator == operator.id]
+        mine = [s for s in self.held if s.operator == operator.id]
         decode = segment_decoder(operator)
         try:
             check_segments(self.warehouse.root, mine)
@@ -183,8 +195,8 @@ class _Rebuild:
     def _batches(self, entries: Sequence[QueryEntry], sessions: bool) -> Iterator[_Batch]:
         """What to read, in order; the queries have windows, or all of them have sessions."""
         batch = _Batch({})
-        first = min((int(entry.first_epoch or 0) for entry in entries), default=self.commit.epoch + 1)
-        for epoch in self.sealer.epochs(max(first, self.sealer.first), self.commit.epoch + 1):
+        first = min((int(entry.first_epoch or 0) for entry in entries), default=self.epoch + 1)
+        for epoch in self.sealer.epochs(max(first, self.sealer.first), self.epoch + 1):
             active = [entry for entry in entries if entry.active_in(epoch.id)]
             for name, chunks in self._needed(epoch, active).items():
                 rows = sum(chunk.rows for chunk in chunks)
@@ -212,19 +224,19 @@ class _Rebuild:
         return {name: chunks for name, chunks in found.items() if chunks}
 
     def _run_batch(self, batch: _Batch, held: list[SegmentFile], attempt: str) -> list[SegmentFile]:
-        streams = {str(stream.name): stream for stream in self.catalog.streams(self.commit.epoch)}
+        streams = {str(stream.name): stream for stream in self.catalog.streams(self.epoch)}
         plan = plan_group(
             (Member(entry.query, entry.slot or 0) for entry in batch.entries),
             {stream.name: stream for stream in streams.values()},
         )
-        path = plan_path(plan.version)
+        path = plan_path(self.group, plan.version)
         self.warehouse.replace_value(path, "plan", plan)
         parts = tuple(
             StreamEpoch(stream, tuple(batch.chunks.get(stream, ())), batch.marks[stream], batch.marks[stream])
             for stream in map(StreamName, batch.marks)
         )
         check_chunks(self.warehouse.root, (chunk for part in parts for chunk in part.chunks), content=False)
-        root, epoch = self.warehouse.root, Epoch(EpochId(self.commit.epoch), parts)
+        root, epoch = self.warehouse.root, Epoch(EpochId(self.epoch), parts)
         try:
             result = run_job(
                 self.spark,
@@ -234,7 +246,7 @@ class _Rebuild:
                 epoch,
                 streams,
                 held,
-                self.partitions,
+                self.partitioning.partitions,
                 attempt,
                 rebuilds=True,
             )
@@ -242,8 +254,8 @@ class _Rebuild:
             raise
         except Exception as error:
             if was_cancelled(error):
-                raise epoch_cancelled(self.commit.epoch) from error
-            raise epoch_failed(self.commit.epoch, error) from error
+                raise epoch_cancelled(self.epoch) from error
+            raise epoch_failed(self.epoch, error) from error
         planned = {operator.id for operator in plan.operators}
         return [*(s for s in held if s.operator not in planned), *result.segments]
 

@@ -2,62 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from headrace.model import codec
-from headrace.model.partitioning import ALL_KEY_GROUPS, Ranges, intersect_ranges
-
-COMMITS = "groups/main/commits"
-SEGMENTS = "groups/main/segments"
-PLANS = "groups/main/plans"
-SEARCH = "groups/main/search.json"
-"""What is known of an epoch that fails; there only while one does."""
-RESULTS = "results"
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentFile:
-    """What a commit takes from a segment file: the state of some key groups and some queries of one operator.
-
-    A file is immutable and may be named by several commits, of several groups, each for a part of it. `key_groups` are
-    those that count; `narrowed` says that the file has others too. Of its queries, those in `only` count (None: all)
-    that are not in `without`. `level` counts merges; `last_end_us` is when the last window that needs it ends.
-    """
-
-    operator: str
-    partition: int
-    path: str
-    bytes: int
-    level: int
-    last_end_us: int
-    checksum: int | None = None
-    key_groups: Ranges = ALL_KEY_GROUPS
-    narrowed: bool = False
-    only: tuple[int, ...] | None = None
-    without: tuple[int, ...] = ()
-
-    def of_key_groups(self, wanted: Ranges) -> SegmentFile | None:
-        """The same for fewer key groups; None when none of them is left."""
-        left = intersect_ranges(self.key_groups, wanted)
-        if left == self.key_groups:
-            return self
-        return replace(self, key_groups=left, narrowed=True) if left else None
-
-    def of_queries(self, queries: Iterable[int]) -> SegmentFile | None:
-        """The same for some queries alone; None when none of them counts here."""
-        wanted = {int(query) for query in queries} - set(self.without)
-        if self.only is not None:
-            wanted &= set(self.only)
-        return replace(self, only=tuple(sorted(wanted)), without=()) if wanted else None
-
-    def but(self, queries: Iterable[int]) -> SegmentFile | None:
-        """The same without some queries; None when no other one counts here."""
-        gone = {int(query) for query in queries}
-        if self.only is None:
-            return replace(self, without=tuple(sorted({*self.without, *gone})))
-        left = tuple(query for query in self.only if query not in gone)
-        return replace(self, only=left) if left else None
+from headrace.model.state import SegmentFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,29 +51,36 @@ class Metrics:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
-    """The whole state of a group after an epoch: reading the last commit is recovery.
+class Quarantine:
+    """A query failed in `epoch`, whose rows are not among its results; its windows had closed up to `ended_us`."""
 
-    `rows` counts each query's result rows so far (keys are query ids as text). `quarantined` holds the queries that
-    failed, with the epoch and the reason; rows of that epoch are not among the results. `stream_rows` counts each
-    stream's tuples so far, and how many of them were late. Keys are spread over `partitions`, which stays while
-    segments live. Results of epochs up to `expired` may be gone. `ended` holds, for join queries that are no longer
-    active, the watermark up to which their windows have closed, and `lost`, for tables of joined rows, (epoch, end):
-    windows that end by then may have lost rows of that epoch or before.
+    epoch: int
+    error: str
+    ended_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The whole state of a sharing group after an epoch: reading its last commit is recovery.
+
+    Nothing in it is about other groups: what holds for all of them is in the sealed epochs and in the catalog, or is
+    added up over the commits of all groups. `rows` counts the result rows that each query got in this group (keys are
+    query ids as text), and `quarantined` are the queries that failed here. `regrouping` is the number of the last
+    regrouping that the group has taken in. Results of epochs up to `expired` may be gone. `lost` holds, for tables of
+    joined rows, (epoch, end): windows that end by then may have lost rows of that epoch or before.
     """
 
+    group: str
     epoch: int
     plan: str
     segments: tuple[SegmentFile, ...]
     results: tuple[ResultFile, ...]
-    quarantined: dict[str, tuple[int, str]] = field(default_factory=dict)
+    quarantined: dict[str, Quarantine] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
-    stream_rows: dict[str, tuple[int, int]] = field(default_factory=dict)
     metrics: Metrics = Metrics()
     committed_at: float = 0.0
-    partitions: int = 0
+    regrouping: int = -1
     expired: int = -1
-    ended: dict[str, int] = field(default_factory=dict)
     lost: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
     def files(self) -> Iterator[str]:
@@ -133,6 +89,9 @@ class Commit:
         yield from (result.path for result in self.results)
 
 
-codec.register(SegmentFile, ResultFile, Metrics, Commit)
+codec.register(ResultFile, Metrics, Quarantine, Commit)
 
-NOTHING = Commit(-1, "", (), ())
+
+def no_commit(group: str) -> Commit:
+    """Where a group stands that has run nothing yet."""
+    return Commit(group, -1, "", (), ())

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from headrace.engine.files import segment_damaged
 from headrace.engine.handover import Shipped, hand_over, take_over
-from headrace.engine.records import SegmentFile
 from headrace.engine.result_files import ResultWriter
 from headrace.engine.tasks import (
     EpochTask,
@@ -30,6 +29,7 @@ from headrace.engine.tasks import (
 )
 from headrace.model.errors import HeadraceError
 from headrace.model.plan import GroupingOperator, JoinOperator, Operator, SessionOperator
+from headrace.model.state import SegmentFile
 from headrace.operators.common.bundle import Blob, Item, read_bundle, write_bundle
 from headrace.operators.join.block import JoinedBlock, stored_rows
 from headrace.operators.join.feed import GATHER_ROWS, Feed, Gathering

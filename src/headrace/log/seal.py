@@ -61,6 +61,7 @@ class Sealer:
         self._log.need(max(catalog.applied_epoch, warehouse.mark(EPOCHS)))
         for epoch in self._log.range(catalog.applied_epoch + 1):
             catalog.apply(epoch)
+        catalog.replayed()
         if self._latest is not None and warehouse.held:
             arrivals.sealed(self._latest)
             self._log.tidy()
@@ -153,9 +154,11 @@ class Sealer:
         before = None if self._latest is None else self._latest.of(stream.name)
         closed_us = NEVER_US if before is None else before.watermark_us
         batch = None if before is None else before.batch
-        oddities = Oddities() if before is None else before.oddities
+        oddities, total = (Oddities(), (0, 0)) if before is None else (before.oddities, before.total)
         if part is None:
-            return StreamEpoch(stream.name, (), closed_us, closed_us, batch=batch, oddities=oddities)
+            return StreamEpoch(
+                stream.name, (), closed_us, closed_us, batch=batch, oddities=oddities, total=total
+            )
         limit_us = FOREVER_US if stream.max_ahead_us is None else int(now * 1e6) + stream.max_ahead_us
         reached = [reach_up_to(self._warehouse, chunk, stream, limit_us) for chunk in part.chunks]
         seen = [reach.newest_us for reach in reached if reach.newest_us is not None]
@@ -169,6 +172,7 @@ class Sealer:
             late,
             batch=(part.batch.source, part.batch.number) if part.batch else batch,
             oddities=add_oddities(oddities, part.chunks, reached),
+            total=(total[0] + sum(chunk.rows for chunk in part.chunks), total[1] + late),
         )
 
     def pack(self, before: int, more_than: int = 256) -> None:

@@ -35,8 +35,12 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Create:
+    """A query begins, in a sharing group; with `start` it lives from that earlier epoch on, and catches up first."""
+
     query: Query
     requested_at: float = 0.0
+    group: str = "main"
+    start: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,16 @@ class Drop:
     requested_at: float = 0.0
 
 
-Change = Create | Drop
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A query is wanted in another sharing group; it goes there when the two groups have reached the same epoch."""
+
+    id: QueryId
+    group: str
+    requested_at: float = 0.0
+
+
+Change = Create | Drop | Move
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +79,8 @@ class Oddities:
 class StreamEpoch:
     """A stream's part of an epoch. `closed_us` is W(e-1), `watermark_us` is W(e).
 
-    `batch` is the last source batch taken in so far (the ingest's id, its number there), in any epoch.
+    `batch` is the last source batch taken in so far (the ingest's id, its number there), in any epoch. `total` counts
+    the stream's tuples, and how many of them were late, in all epochs up to this one.
     """
 
     stream: StreamName
@@ -76,6 +90,7 @@ class StreamEpoch:
     late_rows: int = 0
     batch: tuple[str, int] | None = None
     oddities: Oddities = Oddities()
+    total: tuple[int, int] = (0, 0)
 
     @property
     def rows(self) -> int:
@@ -99,6 +114,10 @@ class Epoch:
 
     def of(self, stream: str) -> StreamEpoch | None:
         return next((part for part in self.streams if part.stream == stream), None)
+
+    def totals(self) -> dict[str, tuple[int, int]]:
+        """Tuples and late tuples of every stream, up to and with this epoch."""
+        return {str(part.stream): part.total for part in self.streams}
 
     def closed_us(self, streams: Iterable[str]) -> int:
         """W(e-1) of a query over these streams: the least of theirs."""

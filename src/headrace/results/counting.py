@@ -27,9 +27,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.catalog.queries import QueryEntry
+from headrace.engine.delivered import Delivered
 from headrace.engine.files import check_results
 from headrace.engine.finish import accepted_rows
-from headrace.engine.group import Delivered
 from headrace.engine.records import ResultFile
 from headrace.engine.spark import active
 from headrace.model.errors import HeadraceError
@@ -96,7 +96,7 @@ class RowCounts:
         return found
 
     def _forget(self, group: Delivered) -> None:
-        live = {file.path for file in group.commit.results}
+        live = group.files()
         for path in [path for path in self._files if path not in live]:
             del self._files[path]
 
@@ -252,7 +252,7 @@ def _counted(entry: QueryEntry, group: Delivered) -> bool:
     body = _windows_of(entry)
     if _joins(entry) or (body is not None and body.having is not None):
         return False
-    return group.commit.expired < entry.first_epoch
+    return group.expired(entry) < entry.first_epoch
 
 
 def _comparisons(body: Aggregation) -> list[_Comparison] | None:

@@ -10,10 +10,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from headrace.catalog.queries import QueryEntry
+from headrace.engine.delivered import Delivered
 from headrace.engine.files import check_results
-from headrace.engine.group import Delivered
 from headrace.engine.records import ResultFile
-from headrace.engine.upkeep import files_of
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US
 from headrace.model.query import Aggregation, Join, Stream
@@ -46,12 +45,11 @@ def newest_rows(
     A query delivers in epoch e the windows that end in (W(e-1), W(e)], and other rows with the number of the epoch. So
     the rows after an epoch are told by its watermark and its number, and few files hold them.
     """
-    # epochs may be committed meanwhile: everything is told by one commit
-    commit, first = delivered.commit, entry.first_epoch or 0
-    files, until_us = files_of(commit.results, entry), delivered.closed_until(entry, commit)
+    # epochs may be committed meanwhile: everything is told as of one moment
+    view, first = delivered.view(entry), entry.first_epoch or 0
     rows: pa.Table | None = None
-    for epoch in looks_back(entry, commit.epoch) if after is None else (min(after, commit.epoch),):
-        found, since = files_after(entry, files, epoch), delivered.whole_after(entry)
+    for epoch in looks_back(entry, view.cursor) if after is None else (min(after, view.cursor),):
+        found, since = files_after(entry, view.files, epoch), view.after_us
         if epoch >= first:
             closed_us = sealer.epoch(epoch).watermark_us(entry.query.plan.streams)
             since = closed_us if since is None else max(since, closed_us)
@@ -59,14 +57,14 @@ def newest_rows(
             found = []  # the streams were closed by then, and no window ends later
         check_results(root, found)
         frame = query_frame(
-            spark, root, streams, entry, found, until_us=until_us, after_us=since, first_epoch=epoch + 1
+            spark, root, streams, entry, found, until_us=view.until_us, after_us=since, first_epoch=epoch + 1
         )
         shown = readable(frame)
         rows = (shown.limit(limit) if after is None else shown).toArrow()
         if rows.num_rows >= limit:
             break
     assert rows is not None
-    return Newest(rows, commit.epoch)
+    return Newest(rows, view.cursor)
 
 
 def looks_back(entry: QueryEntry, epoch: int) -> Iterator[int]:

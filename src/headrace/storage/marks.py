@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import zlib
 from pathlib import Path
 
@@ -24,6 +25,7 @@ class Marks:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._marks: dict[str, int] = {}
+        self._lock = threading.Lock()
 
     def load(self) -> None:
         """Read what the last writer left; no marks when there is no such file, or one that was cut by a crash."""
@@ -40,24 +42,34 @@ class Marks:
         """The largest number that was written; -1 when none is known."""
         return self._marks.get(sequence, -1)
 
+    def names(self) -> list[str]:
+        """The sequences that something is known of."""
+        return list(self._marks)
+
     def reach(self, sequence: str, number: int) -> None:
         """Note that a record is there."""
-        if number <= self.get(sequence):
-            return
-        self._marks[sequence] = number
+        with self._lock:
+            if number > self.get(sequence):
+                self._marks[sequence] = number
+                self._write()
+
+    def lower(self, sequence: str, number: int) -> None:
+        """Somebody decided to go back to an earlier record, or to none (-1)."""
+        with self._lock:
+            self._marks.pop(sequence, None)
+            if number >= 0:
+                self._marks[sequence] = number
+            self._write()
+
+    def _write(self) -> None:
         text = json.dumps(self._marks, sort_keys=True).encode()
-        data = text + f" {zlib.crc32(text):08x}\n".encode()
+        data = (text + f" {zlib.crc32(text):08x}\n".encode()).ljust(_BYTES, b"\0")
         try:
             handle = os.open(self._path, os.O_CREAT | os.O_WRONLY, FILE_MODE)
             try:
-                os.pwrite(handle, data.ljust(_BYTES, b"\0"), 0)
+                os.pwrite(handle, data, 0)
+                os.ftruncate(handle, len(data))
             finally:
                 os.close(handle)
         except OSError:
             return  # the record is durable; a mark that is too low only notices less
-
-    def lower(self, sequence: str, number: int) -> None:
-        """Somebody decided to go back to an earlier record."""
-        self._marks.pop(sequence, None)
-        if number >= 0:
-            self.reach(sequence, number)

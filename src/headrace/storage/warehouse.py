@@ -1,7 +1,7 @@
 """A warehouse is a directory: atomic files, numbered records, one writer.
 
     format.json   LOCK   marks
-    catalog/{streams,changelog}/   catalog/snapshot.json   catalog/requests.log
+    catalog/{streams,changelog,regroupings,archive}/   catalog/snapshot.json   catalog/requests.log
     log/<stream>/   log/arrivals/
     epochs/
     groups/<group>/{segments,commits,plans}/
@@ -27,14 +27,12 @@ from headrace.model.errors import StorageError
 from headrace.storage.envelope import envelope, open_envelope, parse_json
 from headrace.storage.lock import WriterLock
 from headrace.storage.marks import Marks
-from headrace.storage.private import DIRECTORY_MODE, make_directory, open_new
+from headrace.storage.private import make_directory, open_new
 
 FORMAT = "headrace-warehouse"
-VERSION = 3
-READABLE = (2, 3)
-"""Version 3 adds checksums, marks and the log of requests. A warehouse of version 2 is read, and becomes one of version
-3 when it is opened to write.
-"""
+VERSION = 4
+READABLE = (4,)
+"""Version 4 has sharing groups, and key groups in its state. Older ones have neither, and are refused."""
 
 _RECORD = re.compile(r"(\d{12})\.json")
 _TEMPORARY = ".tmp-"
@@ -96,7 +94,7 @@ class Warehouse:
         if self._version not in READABLE:
             raise StorageError(
                 "WAREHOUSE_VERSION",
-                f"warehouse {self.root} has version {self._version}; this Headrace reads {READABLE[0]} to {VERSION}",
+                f"warehouse {self.root} has version {self._version}; this Headrace reads {VERSION}",
                 hint="open it with the Headrace that wrote it",
             )
 
@@ -117,19 +115,9 @@ class Warehouse:
             return
         self._lock.acquire(command)
         self._marks.load()
-        if self._version != VERSION:
-            self._upgrade()
         for pattern in ("", "catalog/", "catalog/*/", "log/*/", "log/*/files/", "epochs/", "groups/*/*/"):
             for left_behind in self.root.glob(f"{pattern}{_TEMPORARY}*"):
                 left_behind.unlink(missing_ok=True)
-
-    def _upgrade(self) -> None:
-        """From here on older versions refuse the warehouse: they would not know its marks and requests."""
-        for directory in (self.root, *(path for path in self.root.iterdir() if path.is_dir())):
-            with contextlib.suppress(PermissionError):  # somebody else's, who lets us write
-                directory.chmod(DIRECTORY_MODE)
-        self.replace("format.json", json.dumps({"format": FORMAT, "version": VERSION}).encode())
-        self._version = VERSION
 
     def release(self) -> None:
         self._lock.release()
@@ -250,6 +238,14 @@ class Warehouse:
         """The largest number that a record of this directory is known to have had; -1 when nothing is known."""
         return self._marks.get(rel_dir)
 
+    def marked(self) -> list[str]:
+        """The directories of which a record is known to have been written."""
+        return self._marks.names()
+
+    def unmark(self, rel_dir: str) -> None:
+        """Forget that a directory had records: all of it goes."""
+        self._marks.lower(rel_dir, -1)
+
     def go_back(self, rel_dir: str, number: int) -> None:
         """Let `number` be the last record of a directory: those after it were given up."""
         self._marks.lower(rel_dir, number)
@@ -300,6 +296,15 @@ def safe_name(name: str) -> str:
     if quoted.startswith(".") or quoted.lower() in _RESERVED:
         quoted = f"%{ord(quoted[0]):02X}{quoted[1:]}"
     return quoted
+
+
+def unsafe_name(name: str) -> str:
+    """The name that `safe_name` made a file name of, unless it was too long.
+
+    >>> unsafe_name(safe_name("a b")), unsafe_name(safe_name("arrivals"))
+    ('a b', 'arrivals')
+    """
+    return unquote(name)
 
 
 def local_directory(root: str | Path) -> Path:

@@ -1,0 +1,131 @@
+"""The crew: runs the epochs of all groups side by side, on a bounded number of threads.
+
+Every group runs its own epochs in order, and waits for nobody. Between two rounds of handing out epochs, queries change
+groups: then it is certain that no group begins an epoch meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+
+from headrace.engine.errors import spark_gone
+from headrace.engine.group import Group
+from headrace.engine.groups import Groups
+from headrace.engine.records import Commit
+from headrace.engine.spark import active, is_gone
+from headrace.model.errors import EngineError, HeadraceError
+from headrace.model.grouping import MAIN
+from headrace.retries import Retry, in_our_words
+
+SIDE_BY_SIDE = 4
+"""So many groups run an epoch at the same time at most. More would only wait for Spark's cores."""
+
+Committed = Callable[[Group, Commit], None]
+
+
+class Crew:
+    """Hands out epochs to threads. One thread at a time calls `dispatch`; any may look at `troubles`."""
+
+    def __init__(self, groups: Groups, committed: Committed, threads: int = SIDE_BY_SIDE) -> None:
+        self._groups, self._committed, self._threads = groups, committed, threads
+        self._pool = ThreadPoolExecutor(threads, "headrace-group")
+        self._changed = threading.Condition()
+        self._running: set[str] = set()
+        self._retries: dict[str, Retry] = {}
+        self._errors: dict[str, HeadraceError] = {}
+
+    @property
+    def troubles(self) -> dict[str, Retry]:
+        """The groups whose last try of an epoch failed, with what is known about it."""
+        with self._changed:
+            return {name: retry for name, retry in self._retries.items() if retry.error is not None}
+
+    @property
+    def busy(self) -> bool:
+        """Whether an epoch is under way."""
+        with self._changed:
+            return bool(self._running)
+
+    def forgive(self) -> None:
+        """Whatever failed is tried again at once."""
+        with self._changed:
+            self._retries.clear()
+
+    def caught_up(self) -> bool:
+        """Whether a group that has members has run all sealed epochs; or none has members."""
+        with self._changed:
+            standings = self._groups.standings(self._running)
+        lived_in = [one for one in standings.values() if one.members] or [standings[MAIN]]
+        return any(not one.due and not one.running for one in lived_in)
+
+    def dispatch(self, leave: Collection[str] = (), *, at_once: bool = False) -> None:
+        """Let queries change groups, then start the groups that have an epoch to run, but for those to `leave` alone.
+
+        A group that failed is tried again when its time has come, or `at_once`.
+        """
+        with self._changed:
+            failing = {name for name, retry in self._retries.items() if retry.error is not None}
+            resting = {*self._running, *leave, *self._groups.settle(self._running, failing)}
+            for group in self._groups.due():
+                retry = self._retries.setdefault(group.name, Retry())
+                if group.name in resting or not (at_once or retry.due):
+                    continue
+                if len(self._running) >= self._threads:
+                    break
+                self._running.add(group.name)
+                self._pool.submit(self._run, group, retry)
+
+    def _run(self, group: Group, retry: Retry) -> None:
+        try:
+            with active(group.spark):
+                commit = group.run_next()
+            if commit is not None:
+                self._committed(group, commit)
+            retry.passed()
+        except BaseException as error:
+            cancelled = isinstance(error, EngineError) and error.code == "EPOCH_CANCELLED"
+            told = in_our_words(self._told(group, error))
+            if not cancelled:  # else somebody wanted it, and the epoch is simply run again
+                retry.failed(told)
+            with self._changed:
+                self._errors[group.name] = told
+        finally:
+            with self._changed:
+                self._running.discard(group.name)
+                self._changed.notify_all()
+
+    def _told(self, group: Group, error: BaseException) -> Exception:
+        if is_gone(group.spark):
+            return spark_gone()
+        return error if isinstance(error, Exception) else EngineError("RUN_FAILED", str(error))
+
+    def wait(self, seconds: float) -> None:
+        """Wait until an epoch has ended, so long at most."""
+        with self._changed:
+            self._changed.wait(seconds)
+
+    def wake(self) -> None:
+        """Let a waiting caller look again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def run_to_end(self, stop: Callable[[], bool]) -> None:
+        """Run all groups until none has a sealed epoch left, or somebody wants to stop.
+
+        A group that fails keeps no other one from being run; the first error is raised after that.
+        """
+        with self._changed:
+            self._errors.clear()
+            while True:
+                if not stop():
+                    self.dispatch(self._errors, at_once=True)
+                if not self._running:
+                    break
+                self._changed.wait(0.5)
+            for error in self._errors.values():
+                raise error
+
+    def close(self) -> None:
+        self._pool.shutdown()

@@ -1,0 +1,185 @@
+"""All sharing groups of an open warehouse: which there are, where they stand, and how queries change groups."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from contextlib import suppress
+
+from pyspark.sql import SparkSession
+
+from headrace.catalog.queries import QueryEntry, QueryState
+from headrace.engine.group import Group, House
+from headrace.engine.moves import Standing, Step, Traveller, holds_back, plan_moves
+from headrace.model.errors import EngineError
+from headrace.model.grouping import MAIN, GroupSpec, Regrouping
+from headrace.model.partitioning import KEY_GROUPS, even_partitioning
+from headrace.model.query import QueryId
+from headrace.model.state import SegmentFile
+
+
+class Groups:
+    """The groups with work to do, each opened when it is first needed. Thread-safe.
+
+    `session` gives each group a Spark session of its own: temporary views of one must not be seen by another.
+    """
+
+    def __init__(self, house: House, session: Callable[[str], SparkSession]) -> None:
+        self._house, self._session = house, session
+        self._lock = threading.RLock()
+        self._open: dict[str, Group] = {}
+        self._take_width()
+        house.upkeep.sweep()
+
+    def get(self, name: str) -> Group:
+        with self._lock:
+            if name not in self._open:
+                self._open[name] = Group(name, self._session(name), self._house)
+            return self._open[name]
+
+    @property
+    def main(self) -> Group:
+        return self.get(MAIN)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that the main group's jobs run in."""
+        return self.main.spark
+
+    def opened(self) -> list[Group]:
+        with self._lock:
+            return list(self._open.values())
+
+    def due(self) -> list[Group]:
+        """The groups that have a sealed epoch to run, those that are furthest behind last."""
+        delivered = self._house.delivered
+        names = [
+            name for name in self._house.catalog.groups() if delivered.next_epoch(name) <= delivered.sealed
+        ]
+        names.sort(key=lambda name: (-delivered.cursor(name), name != MAIN, name))
+        return [self.get(name) for name in names]
+
+    def cancel(self) -> None:
+        """Let all jobs under way fail with EPOCH_CANCELLED. From any thread."""
+        for group in self.opened():
+            with suppress(Exception):
+                group.cancel()
+
+    def rebuild(self) -> None:
+        """Derive the state of every group anew from the log."""
+        for name in self._house.catalog.groups():
+            self.get(name).rebuild()
+
+    def close(self) -> None:
+        """Wait for what runs beside the epochs."""
+        self._house.upkeep.close()
+
+    # where they stand
+
+    def standings(self, running: Collection[str] = (), failing: Collection[str] = ()) -> dict[str, Standing]:
+        """Where every group stands, with those that are running an epoch now."""
+        delivered, catalog = self._house.delivered, self._house.catalog
+        found = {}
+        for name in {*catalog.groups(), *delivered.commits}:
+            following = delivered.next_epoch(name)
+            found[name] = Standing(
+                delivered.cursor(name),
+                delivered.commit_of(name).epoch,
+                len(catalog.active_entries(following, name)),
+                following <= delivered.sealed,
+                name in running,
+                name in failing,
+            )
+        return found
+
+    # how queries change groups
+
+    def travellers(self) -> list[Traveller]:
+        """The queries that are wanted in another group than the one they live in."""
+        return [
+            Traveller(entry.query.id, entry.group, entry.wish)
+            for entry in self._house.catalog.travellers()
+            if entry.wish is not None
+        ]
+
+    def settle(self, running: Collection[str] = (), failing: Collection[str] = ()) -> set[str]:
+        """Let queries change groups where that can be done now. The groups that should wait for a moment.
+
+        The caller makes sure that no group begins an epoch meanwhile.
+        """
+        travellers = self.travellers()
+        if not travellers:
+            return set()
+        with self._lock:
+            for step in plan_moves(travellers, self.standings(running, failing)):
+                self._regroup(step)
+        standings = self.standings(running, failing)
+        return {t.group for t in self.travellers() if holds_back(t.group, t.wish.group, standings)}
+
+    def _regroup(self, step: Step) -> None:
+        catalog = self._house.catalog
+        names = [catalog.entry_of(move.query).query.name for move in step.moves]
+        who = f"query `{names[0]}`" if len(names) == 1 else f"{len(names)} queries"
+        catalog.regroup(
+            Regrouping(
+                number=catalog.last_regrouping + 1,
+                epoch=step.epoch,
+                moves=step.moves,
+                state={step.target: self._state(step)},
+                reason=f"{who} moved from {step.source} to {step.target}",
+                decided_at=self._house.clock(),
+            )
+        )
+
+    def _state(self, step: Step) -> tuple[SegmentFile, ...]:
+        """What queries bring along: the parts of their group's segments that are theirs."""
+        group, moving = self.get(step.source), {int(move.query) for move in step.moves}
+        theirs = {
+            operator.id: moving & {int(query) for query in operator.queries}
+            for operator in group.plan_for(step.epoch - 1).operators
+        }
+        held = (file.of_queries(theirs.get(file.operator, ())) for file in group.held(step.epoch))
+        return tuple(file for file in held if file is not None)
+
+    # how wide they are
+
+    def _take_width(self) -> None:
+        """As many partitions as was asked for at opening; else as Spark has cores, unless a person chose otherwise."""
+        catalog, wanted = self._house.catalog, self._house.options.partitions
+        now = catalog.spec(MAIN, self._house.delivered.sealed + 1)
+        cores = self._session(MAIN).sparkContext.defaultParallelism
+        if now is None:
+            self._widen(wanted or cores, by_hand=wanted is not None, reason="the warehouse is new", epoch=0)
+        elif wanted is not None and wanted != now.partitioning.partitions:
+            self._widen(wanted, by_hand=True, reason=f"opened with {wanted} partitions")
+        elif wanted is None and not now.by_hand and cores != now.partitioning.partitions:
+            self._widen(cores, by_hand=False, reason=f"Spark has {cores} cores")
+
+    def repartition(self, partitions: int) -> None:
+        """Spread keys over so many partitions from the next epoch on."""
+        if type(partitions) is not int or not 1 <= partitions <= KEY_GROUPS:
+            raise EngineError(
+                "BAD_OPTION",
+                f"there cannot be {partitions!r} partitions",
+                hint=f"give a whole number from 1 to {KEY_GROUPS}",
+            )
+        self._widen(partitions, by_hand=True, reason=f"repartition({partitions})")
+
+    def _widen(self, partitions: int, *, by_hand: bool, reason: str, epoch: int | None = None) -> None:
+        catalog, delivered = self._house.catalog, self._house.delivered
+        spec = GroupSpec(MAIN, partitions, even_partitioning(min(partitions, KEY_GROUPS)), by_hand)
+        with self._lock:
+            catalog.regroup(
+                Regrouping(
+                    number=catalog.last_regrouping + 1,
+                    epoch=delivered.sealed + 1 if epoch is None else epoch,
+                    specs=(spec,),
+                    reason=reason,
+                    decided_at=self._house.clock(),
+                )
+            )
+
+
+def members_of(entries: Collection[QueryEntry], group: str) -> list[QueryId]:
+    """The queries that live in a group now, by the newest regroupings."""
+    return [e.query.id for e in entries if e.group == group and e.state is QueryState.ACTIVE]

@@ -1,0 +1,37 @@
+"""Where a sharing group keeps its things, relative to the warehouse."""
+
+from __future__ import annotations
+
+from headrace.storage.warehouse import safe_name
+
+GROUPS = "groups"
+RESULTS = "results"
+
+
+def group_dir(group: str) -> str:
+    return f"{GROUPS}/{safe_name(group)}"
+
+
+def commits_dir(group: str) -> str:
+    return f"{group_dir(group)}/commits"
+
+
+def segments_dir(group: str) -> str:
+    return f"{group_dir(group)}/segments"
+
+
+def plans_dir(group: str) -> str:
+    return f"{group_dir(group)}/plans"
+
+
+def plan_path(group: str, version: str) -> str:
+    return f"{plans_dir(group)}/{version}.json"
+
+
+def search_path(group: str) -> str:
+    """What is known of an epoch of the group that fails; there only while one does."""
+    return f"{group_dir(group)}/search.json"
+
+
+def handover_dir(group: str) -> str:
+    return f"{group_dir(group)}/handover"
