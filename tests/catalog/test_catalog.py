@@ -316,7 +316,7 @@ def test_ids_are_never_reused_even_when_all_is_forgotten(log: Opened) -> None:
         log.catalog.forget([query.id])
     log.catalog.request_drop("a")
     step(log)
-    log.catalog.archive(log.catalog.applied_epoch, {}, {})
+    log.catalog.archive(log.catalog.applied_epoch, {})
     log.catalog.forget([query.id])
     log.catalog.checkpoint()
     again = reopened(log).catalog

@@ -28,11 +28,10 @@ _UNPACKED = 16
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """A dropped query, the rows it delivered, and for joins the watermark up to which its windows had closed."""
+    """A dropped query, and the rows it delivered."""
 
     entry: QueryEntry
     rows: int
-    ended_us: int | None
 
 
 @dataclass(frozen=True, slots=True)

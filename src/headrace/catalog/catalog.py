@@ -20,7 +20,7 @@ from headrace.catalog.queries import QueryEntry, QueryState, QueryTable
 from headrace.catalog.requests import REQUESTS, Request, RequestLog, read_requests
 from headrace.catalog.snapshot import CHANGELOG, SNAPSHOT, Changelog, Snapshot
 from headrace.catalog.streams import StreamTable
-from headrace.model.epoch import Change, Create, Drop, Epoch, Move
+from headrace.model.epoch import NEVER_US, Change, Create, Drop, Epoch, Move
 from headrace.model.errors import CatalogError, StorageError, did_you_mean
 from headrace.model.grouping import MAIN, GroupSpec, Regrouping, Wish, plain_group
 from headrace.model.query import EpochId, Fallback, Query, QueryId, QueryPlan, Stream
@@ -336,7 +336,7 @@ class Catalog:
             self._flushed = [log for log in self._flushed if log.number > epoch.last_changelog]
             self._last_changelog = max(self._last_changelog, epoch.last_changelog)
 
-    def quarantine(self, query_id: QueryId, epoch: EpochId, error: str, ended_us: int | None = None) -> None:
+    def quarantine(self, query_id: QueryId, epoch: EpochId, error: str, ended_us: int = NEVER_US) -> None:
         """End a query before `epoch` because of `error`, with its windows closed up to `ended_us`.
 
         The commit record of its group makes it durable.
@@ -538,7 +538,7 @@ class Catalog:
                 and entry.last_epoch <= epoch
             ]
             new = [
-                Archived(entry, rows.get(str(entry.query.id), 0), entry.ended_us)
+                Archived(entry, rows.get(str(entry.query.id), 0))
                 for entry in dropped
                 if entry.query.id not in self._archive
             ]

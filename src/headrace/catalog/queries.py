@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headrace.model import codec
-from headrace.model.epoch import Create, Drop, Epoch, Move
+from headrace.model.epoch import NEVER_US, Create, Drop, Epoch, Move
 from headrace.model.grouping import MAIN, GroupKind, Relocation, Stay, Wish, backfill_group, kind_of
 from headrace.model.query import EpochId, Query, QueryId
 from headrace.sql.text.names import name_key
@@ -245,7 +245,7 @@ class QueryTable:
         self._freed.pop(slot, None)
         return slot
 
-    def quarantine(self, query_id: QueryId, epoch: EpochId, error: str, ended_us: int | None = None) -> None:
+    def quarantine(self, query_id: QueryId, epoch: EpochId, error: str, ended_us: int = NEVER_US) -> None:
         """End a query's lifetime before `epoch` because of `error`. Saying it again changes nothing."""
         entry = self._entries.get(query_id)
         if entry is None or entry.error is not None:

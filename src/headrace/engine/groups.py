@@ -97,7 +97,7 @@ class Groups:
     def travellers(self) -> list[Traveller]:
         """The queries that are wanted in another group than the one they live in."""
         return [
-            Traveller(entry.query.id, entry.group, entry.wish)
+            Traveller(entry.query.id, entry.group, entry.wish, entry.stays[-1].epoch)
             for entry in self._house.catalog.travellers()
             if entry.wish is not None
         ]

@@ -42,11 +42,12 @@ NOBODY = Standing(cursor=-1, committed=-1, members=0)
 
 @dataclass(frozen=True, slots=True)
 class Traveller:
-    """A query that lives in `group` and is wanted elsewhere."""
+    """A query that lives in `group` from epoch `since` on, and is wanted elsewhere."""
 
     query: QueryId
     group: str
     wish: Wish
+    since: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +75,10 @@ def plan_moves(travellers: Sequence[Traveller], standings: Mapping[str, Standing
     touched: set[str] = set()
     for (source, target), band in sorted(bands.items()):
         here, there = standings[source], standings.get(target, NOBODY)
-        if here.running or {source, target} & touched:
-            continue
         epoch = here.cursor + 1
+        band = [traveller for traveller in band if traveller.since < epoch]  # others have yet to arrive
+        if not band or here.running or {source, target} & touched:
+            continue
         if can_take(there, epoch):
             moves = tuple(Relocation(t.query, source, target, t.wish.epoch) for t in band)
         elif here.due and kind_of(source) is not GroupKind.TRANSIT:

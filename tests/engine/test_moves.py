@@ -1,0 +1,167 @@
+"""When queries change groups: random groups with random paces, played without Spark.
+
+a group's epochs     . . . 4 5 6|           cursor 6
+another one's        . . . 4|               cursor 4
+a query that moves   leaves one group after some epoch e - 1, and is in the next one from epoch e on
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from headrace.engine.moves import NOBODY, Standing, Traveller, can_take, holds_back, plan_moves
+from headrace.model.grouping import GroupKind, Wish, kind_of
+from headrace.model.query import QueryId
+
+
+def test_equal_cursors_move_at_once() -> None:
+    standings = {"a": Standing(7, 7, 2), "b": Standing(7, 7, 1)}
+    (step,) = plan_moves([Traveller(QueryId(1), "a", Wish("b", 5))], standings)
+    assert (step.epoch, step.target, step.moves[0].settled) == (8, "b", 5)
+
+
+def test_a_group_in_the_middle_of_an_epoch_is_left_alone() -> None:
+    running = Standing(7, 7, 2, due=True, running=True)
+    assert (
+        plan_moves([Traveller(QueryId(1), "a", Wish("b", 5))], {"a": running, "b": Standing(7, 7, 1)}) == []
+    )
+
+
+def test_other_cursors_go_by_a_group_of_their_own() -> None:
+    standings = {"a": Standing(7, 7, 2, due=True), "b": Standing(9, 9, 1)}
+    (step,) = plan_moves([Traveller(QueryId(1), "a", Wish("b", 5))], standings)
+    assert kind_of(step.target) is GroupKind.TRANSIT and step.epoch == 8 and step.moves[0].settled == -1
+
+
+def test_with_nothing_to_run_a_query_waits_where_it_is() -> None:
+    standings = {"a": Standing(9, 9, 2), "b": Standing(8, 8, 1, due=True, running=True)}
+    assert plan_moves([Traveller(QueryId(1), "a", Wish("b", 5))], standings) == []
+
+
+def test_a_new_group_takes_queries_from_any_epoch() -> None:
+    (step,) = plan_moves([Traveller(QueryId(1), "a", Wish("new", 5))], {"a": Standing(3, 3, 2, due=True)})
+    assert (step.epoch, step.target) == (4, "new")
+    assert not can_take(Standing(9, 9, 0), 4), "an empty group that has run this epoch already"
+    assert can_take(NOBODY, 0)
+
+
+def test_a_transit_group_lets_its_target_finish_and_no_longer() -> None:
+    near = {"transit-1-8": Standing(8, 8, 1, due=True), "b": Standing(7, 7, 1, due=True, running=True)}
+    assert holds_back("transit-1-8", "b", near)
+    far = {"transit-1-8": Standing(5, 5, 1, due=True), "b": Standing(9, 9, 1)}
+    assert not holds_back("transit-1-8", "b", far)
+    stuck = {"transit-1-8": Standing(8, 8, 1, due=True), "b": Standing(8, 8, 1, due=True, failing=True)}
+    assert not holds_back("transit-1-8", "b", stuck), "it would wait for ever"
+    assert not holds_back("a", "b", near | {"a": Standing(8, 8, 3, due=True)}), "others live there too"
+
+
+class World:
+    """Groups and queries as the engine has them: who ran which epoch with whom."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.sealed = -1
+        self.committed = {"main": -1}
+        self.running: dict[str, int] = {}
+        self.stays = {QueryId(i): [(0, "main")] for i in range(4)}
+        self.wishes: dict[QueryId, Wish] = {}
+        self.seen: dict[tuple[QueryId, int], list[str]] = {}
+
+    def home(self, query: QueryId, epoch: int) -> str:
+        return [group for since, group in self.stays[query] if since <= epoch][-1]
+
+    def members(self, group: str, epoch: int) -> list[QueryId]:
+        return [query for query in self.stays if self.home(query, epoch) == group]
+
+    def next_epoch(self, group: str) -> int:
+        done = self.committed.get(group, -1)
+        if group == "main":
+            return done + 1
+        found = [e for e in range(done + 1, self.sealed + 2) if self.members(group, e)]
+        return found[0] if found else max(done, self.sealed) + 1
+
+    def standings(self) -> dict[str, Standing]:
+        names = {*self.committed, *(group for stays in self.stays.values() for _, group in stays)}
+        found = {}
+        for name in names:
+            following = self.next_epoch(name)
+            cursor = min(following - 1, max(self.sealed, self.committed.get(name, -1)))
+            found[name] = Standing(
+                cursor,
+                self.committed.get(name, -1),
+                len(self.members(name, following)),
+                following <= self.sealed,
+                name in self.running,
+            )
+        return found
+
+    def travellers(self) -> list[Traveller]:
+        where = {query: stays[-1] for query, stays in self.stays.items()}
+        wishes = [(q, wish, *where[q]) for q, wish in self.wishes.items()]
+        return [Traveller(q, group, wish, since) for q, wish, since, group in wishes if wish.group != group]
+
+    def settle(self) -> None:
+        for step in plan_moves(self.travellers(), self.standings()):
+            for group in (step.source, step.target):
+                assert self.running.get(group) != step.epoch, "an epoch that is under way"
+                assert self.committed.get(group, -1) < step.epoch, "an epoch that was run already"
+            assert self.next_epoch(step.source) >= step.epoch
+            for move in step.moves:
+                assert self.stays[move.query][-1][1] == move.source
+                self.stays[move.query].append((step.epoch, step.target))
+                if move.query in self.wishes and self.wishes[move.query].epoch <= move.settled:
+                    del self.wishes[move.query]
+
+    def round(self) -> None:
+        """Something happens: an epoch is sealed, a wish is made, a group begins or ends an epoch."""
+        match self.rng.randrange(6):
+            case 0:
+                self.sealed += 1
+            case 1:
+                query = self.rng.choice(list(self.stays))
+                self.wishes[query] = Wish(self.rng.choice(["main", "a", "b"]), self.sealed)
+            case 2 if self.running:
+                self.commit(self.rng.choice(sorted(self.running)))
+            case _:
+                self.begin()
+
+    def begin(self) -> None:
+        self.settle()
+        standings = self.standings()
+        held = {t.group for t in self.travellers() if holds_back(t.group, t.wish.group, standings)}
+        ready = [n for n, one in standings.items() if one.due and not one.running and n not in held]
+        if ready:
+            group = self.rng.choice(sorted(ready))
+            self.running[group] = self.next_epoch(group)
+
+    def commit(self, group: str) -> None:
+        epoch = self.running.pop(group)
+        self.committed[group] = epoch
+        for query in self.members(group, epoch):
+            self.seen.setdefault((query, epoch), []).append(group)
+
+    def finish(self) -> None:
+        """Run everything to the end, as `run_available` does."""
+        for _ in range(2000):
+            while self.running:
+                self.commit(sorted(self.running)[0])
+            self.begin()
+            if not self.running and not any(one.due for one in self.standings().values()):
+                return
+        raise AssertionError("it does not come to an end")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_query_is_in_every_epoch_once(seed: int) -> None:
+    world = World(seed)
+    for _ in range(150):
+        world.round()
+    world.sealed += 1
+    world.finish()
+    world.settle()
+    assert not world.travellers(), f"seed {seed}: all cursors are equal, and somebody is still on the way"
+    for query in world.stays:
+        for epoch in range(world.sealed + 1):
+            assert world.seen.get((query, epoch)) == [world.home(query, epoch)], f"seed {seed}, epoch {epoch}"

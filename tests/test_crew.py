@@ -1,0 +1,158 @@
+"""The crew: groups run side by side, wait for nobody, and fail alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace import crew as crew_module
+from headrace.crew import Crew
+from headrace.engine.moves import Standing
+from headrace.model.errors import EngineError, HeadraceError
+
+WAIT = 20.0
+
+
+class FakeGroup:
+    """A group with so many sealed epochs to run; `gate` holds an epoch up, `error` makes it fail."""
+
+    def __init__(self, name: str, epochs: int) -> None:
+        self.name, self.left, self.spark = name, epochs, None
+        self.gate, self.error = threading.Event(), None
+        self.gate.set()
+
+    def run_next(self) -> Any:
+        assert self.gate.wait(WAIT)
+        if self.error is not None:
+            raise self.error
+        self.left -= 1
+        return SimpleNamespace(group=self.name)
+
+
+class FakeGroups:
+    """Several groups; notes which of them were running whenever queries could change groups."""
+
+    def __init__(self, *groups: FakeGroup) -> None:
+        self.groups = {group.name: group for group in groups}
+        self.settled: list[set[str]] = []
+
+    def settle(self, running: Collection[str], failing: Collection[str]) -> set[str]:
+        self.settled.append(set(running))
+        return set()
+
+    def due(self) -> list[FakeGroup]:
+        return [group for group in self.groups.values() if group.left]
+
+    def standings(self, running: Collection[str] = (), failing: Collection[str] = ()) -> dict[str, Standing]:
+        return {
+            name: Standing(0, 0, 1, group.left > 0, name in running) for name, group in self.groups.items()
+        }
+
+
+@pytest.fixture(autouse=True)
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def nothing(session: Any) -> Any:
+        yield
+
+    monkeypatch.setattr(crew_module, "active", nothing)
+    monkeypatch.setattr(crew_module, "is_gone", lambda spark: False)
+
+
+def crew_of(groups: FakeGroups, threads: int = 4) -> tuple[Crew, list[str]]:
+    done: list[str] = []
+    return Crew(groups, lambda group, commit: done.append(group.name), threads), done  # type: ignore[arg-type]
+
+
+def until(condition: Any) -> None:
+    """Wait for a condition that other threads bring about."""
+    done = threading.Event()
+    for _ in range(int(WAIT * 100)):
+        if condition():
+            return
+        done.wait(0.01)
+    raise AssertionError("it did not come about")
+
+
+def test_a_slow_group_holds_nobody_up() -> None:
+    slow, quick = FakeGroup("slow", 1), FakeGroup("quick", 3)
+    slow.gate.clear()
+    crew, done = crew_of(FakeGroups(slow, quick))
+    until(lambda: crew.dispatch() or done == ["quick"] * 3)  # type: ignore[func-returns-value]
+    assert crew.caught_up(), "the quick one has run everything, so that more may be sealed"
+    slow.gate.set()
+    crew.run_to_end(lambda: False)
+    assert done == [*["quick"] * 3, "slow"]
+    crew.close()
+
+
+def test_when_all_are_behind_nobody_has_caught_up() -> None:
+    slow = FakeGroup("main", 2)
+    slow.gate.clear()
+    crew, done = crew_of(FakeGroups(slow))
+    crew.dispatch()
+    assert not crew.caught_up()
+    slow.gate.set()
+    crew.run_to_end(lambda: False)
+    assert done == ["main", "main"] and crew.caught_up()
+    crew.close()
+
+
+def test_a_group_that_fails_fails_alone_and_its_error_comes_last() -> None:
+    bad, good = FakeGroup("bad", 2), FakeGroup("good", 3)
+    bad.error = EngineError("EPOCH_FAILED", "no")
+    crew, done = crew_of(FakeGroups(bad, good))
+    with pytest.raises(HeadraceError, match="EPOCH_FAILED"):
+        crew.run_to_end(lambda: False)
+    assert done == ["good"] * 3
+    assert set(crew.troubles) == {"bad"}
+    bad.error = None
+    crew.run_to_end(lambda: False)
+    assert bad.left == 0 and not crew.troubles
+    crew.close()
+
+
+def test_a_failed_group_rests_in_the_background_until_its_time() -> None:
+    bad = FakeGroup("bad", 1)
+    bad.error = EngineError("EPOCH_FAILED", "no")
+    crew, done = crew_of(FakeGroups(bad))
+    crew.dispatch()
+    until(lambda: not crew.busy)
+    bad.error = None
+    crew.dispatch()
+    assert not crew.busy, "half a second has not passed"
+    crew.forgive()
+    crew.dispatch()
+    until(lambda: done == ["bad"])
+    crew.close()
+
+
+def test_a_cancelled_epoch_is_no_trouble() -> None:
+    group = FakeGroup("main", 1)
+    group.error = EngineError("EPOCH_CANCELLED", "somebody wanted it")
+    crew, _ = crew_of(FakeGroups(group))
+    with pytest.raises(HeadraceError, match="EPOCH_CANCELLED"):
+        crew.run_to_end(lambda: False)
+    assert not crew.troubles
+    crew.close()
+
+
+def test_no_more_epochs_at_a_time_than_threads() -> None:
+    groups = [FakeGroup(f"g{i}", 1) for i in range(6)]
+    for group in groups:
+        group.gate.clear()
+    fakes = FakeGroups(*groups)
+    crew, done = crew_of(fakes, threads=2)
+    for _ in range(3):
+        crew.dispatch()
+    assert max(map(len, fakes.settled)) == 2
+    for group in groups:
+        group.gate.set()
+    crew.run_to_end(lambda: False)
+    assert sorted(done) == sorted(group.name for group in groups)
+    crew.close()
