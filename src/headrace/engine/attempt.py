@@ -18,14 +18,16 @@ from headrace.engine.failure import EpochTrouble, FailureKind, failure_of, out_o
 from headrace.engine.fallback import run_fallback
 from headrace.engine.files import check_chunks, check_segments, find_damaged
 from headrace.engine.finish import find_unfinishable
-from headrace.engine.job import JobResult, run_job, warm_up
+from headrace.engine.job import Job, JobContext, JobResult, run_job, warm_up
 from headrace.engine.limits import Watch
 from headrace.engine.logview import LogIndex
+from headrace.engine.paths import MAIN
 from headrace.engine.records import Commit, ResultFile, SegmentFile
 from headrace.engine.spark import is_gone
 from headrace.engine.upkeep import plan_path
 from headrace.model.epoch import Chunk, Epoch
 from headrace.model.errors import HeadraceError, LogError
+from headrace.model.partitioning import even_partitioning
 from headrace.model.plan import ScanPath, SharedPlan
 from headrace.model.predicate import Operand, operands_of
 from headrace.model.query import Aggregation, Fallback, Join, Projection, Query, StreamName
@@ -87,9 +89,8 @@ class EpochRunner:
                 if plan.operators and not self._warehouse.exists(path):
                     self._warehouse.replace_value(path, "plan", plan)
                 faults.reach("job.before")
-                result = run_job(
-                    self.spark, root, plan, path, epoch, streams, live, self._partitions, attempt
-                )
+                context = JobContext(self.spark, root, MAIN, even_partitioning(self._partitions))
+                result = run_job(context, Job(plan, path, epoch, streams, live, attempt))
                 faults.reach("job.after")
                 unfinishable = result.failures or find_unfinishable(
                     self.spark, root, streams, entries, epoch, result.results, commit.results

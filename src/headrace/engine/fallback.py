@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from headrace.engine.files import check_chunks
 from headrace.engine.logview import LogIndex, log_frame
 from headrace.engine.records import RESULTS, ResultFile
-from headrace.engine.tasks import REPORT, REPORT_DDL
 from headrace.log.chunks import CODEC
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
 from headrace.model.query import Query, Stream, log_relation
@@ -24,6 +23,9 @@ from headrace.sql.resolve.carried import carried
 from headrace.storage import faults
 from headrace.storage.checksums import written
 from headrace.storage.private import create_file
+
+REPORT = pa.schema([("report", pa.string())])
+REPORT_DDL = "report string"
 
 
 def run_log_sql(

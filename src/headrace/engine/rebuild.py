@@ -24,13 +24,15 @@ from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.errors import epoch_cancelled, epoch_failed, was_cancelled
 from headrace.engine.files import check_chunks, check_segments
-from headrace.engine.job import run_job
+from headrace.engine.job import Job, JobContext, run_job
+from headrace.engine.paths import MAIN
 from headrace.engine.records import COMMITS, Commit, SegmentFile
 from headrace.engine.reduce import load_segment, segment_decoder
 from headrace.engine.upkeep import plan_path
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk, Epoch, StreamEpoch
 from headrace.model.errors import EngineError, HeadraceError
+from headrace.model.partitioning import even_partitioning
 from headrace.model.plan import Operator
 from headrace.model.query import Aggregation, EpochId, Join, StreamName
 from headrace.model.window import SessionWindow
@@ -226,18 +228,8 @@ class _Rebuild:
         check_chunks(self.warehouse.root, (chunk for part in parts for chunk in part.chunks), content=False)
         root, epoch = self.warehouse.root, Epoch(EpochId(self.commit.epoch), parts)
         try:
-            result = run_job(
-                self.spark,
-                root,
-                plan,
-                path,
-                epoch,
-                streams,
-                held,
-                self.partitions,
-                attempt,
-                rebuilds=True,
-            )
+            context = JobContext(self.spark, root, MAIN, even_partitioning(self.partitions))
+            result = run_job(context, Job(plan, path, epoch, streams, held, attempt, rebuilds=True))
         except HeadraceError:
             raise
         except Exception as error:

@@ -26,6 +26,7 @@ from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.handover import clear_handover
 from headrace.engine.logview import LogIndex
+from headrace.engine.paths import MAIN, handover_dir
 from headrace.engine.records import COMMITS, PLANS, RESULTS, SEGMENTS, Commit, ResultFile
 from headrace.engine.result_files import write_results
 from headrace.log.seal import Sealer
@@ -168,7 +169,7 @@ class Upkeep:
     def sweep(self, commit: Commit) -> None:
         """At open: remove the files of crashed and retried attempts, and what a former writer had no time to."""
         self._remove(self._strays(commit))
-        clear_handover(self._warehouse.root)
+        clear_handover(self._warehouse.root, handover_dir(MAIN))
         self._warehouse.delete(plan_path(commit.plan))  # written again when needed, so a torn one heals
 
     # files that no commit names

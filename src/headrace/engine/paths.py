@@ -1,0 +1,40 @@
+"""Where a sharing group keeps its files, relative to the warehouse."""
+
+from __future__ import annotations
+
+from headrace.storage.warehouse import safe_name
+
+MAIN = "main"
+"""The group of queries that nobody gave another one."""
+
+
+def group_dir(group: str) -> str:
+    """All files of a group, but for results, which are in one place for all groups.
+
+    >>> group_dir("main"), group_dir("../alerts")
+    ('groups/main', 'groups/%2E.%2Falerts')
+    """
+    return f"groups/{safe_name(group)}"
+
+
+def commits_dir(group: str) -> str:
+    return f"{group_dir(group)}/commits"
+
+
+def segments_dir(group: str) -> str:
+    return f"{group_dir(group)}/segments"
+
+
+def plans_dir(group: str) -> str:
+    return f"{group_dir(group)}/plans"
+
+
+def search_path(group: str) -> str:
+    """What is known of an epoch that fails; there only while one does."""
+    return f"{group_dir(group)}/search.json"
+
+
+def handover_dir(group: str, job: str | None = None) -> str:
+    """Large blobs on their way between tasks: of one job, or of all jobs of a group."""
+    every = f"{group_dir(group)}/handover"
+    return every if job is None else f"{every}/{job}"
