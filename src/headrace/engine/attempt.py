@@ -19,7 +19,7 @@ from headrace.engine.failure import EpochTrouble, FailureKind, failure_of, out_o
 from headrace.engine.fallback import run_fallback
 from headrace.engine.files import check_chunks, check_segments, find_damaged
 from headrace.engine.finish import find_unfinishable
-from headrace.engine.job import JobResult, run_job, warm_up
+from headrace.engine.job import Job, JobContext, JobResult, run_job, warm_up
 from headrace.engine.limits import Watch
 from headrace.engine.paths import plan_path
 from headrace.engine.records import ResultFile
@@ -49,16 +49,13 @@ class EpochRunner:
         warehouse: Warehouse,
         catalog: Catalog,
         delivered: Delivered,
+        spec: Callable[[int], GroupSpec],
         job_group: str,
         query_seconds: float | None = None,
     ) -> None:
         self.spark, self.job_group, self.query_seconds = spark, job_group, query_seconds
         self._group, self._warehouse, self._catalog, self._delivered = group, warehouse, catalog, delivered
-
-    def _spec(self, epoch: int) -> GroupSpec:
-        spec = self._catalog.spec(self._group, epoch)
-        assert spec is not None
-        return spec
+        self._spec = spec
 
     def plan(self, epoch: int, entries: Sequence[QueryEntry]) -> SharedPlan:
         """The plan of these queries in an epoch."""
@@ -94,8 +91,8 @@ class EpochRunner:
                 if plan.operators and not self._warehouse.exists(path):
                     self._warehouse.replace_value(path, "plan", plan)
                 faults.reach("job.before")
-                partitions = self._spec(int(epoch.id)).partitioning.partitions
-                result = run_job(self.spark, root, plan, path, epoch, streams, live, partitions, attempt)
+                context = JobContext(self.spark, root, self._spec(int(epoch.id)))
+                result = run_job(context, Job(plan, path, epoch, streams, live, attempt))
                 faults.reach("job.after")
                 unfinishable = result.failures or find_unfinishable(
                     self.spark, root, streams, entries, epoch, result.results, self._earlier(entries)

@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.engine.errors import query_caused
 from headrace.engine.handover import Shipped
-from headrace.engine.tasks import MAP_BATCH_ROWS, EpochTask, map_tuples, reporting
+from headrace.engine.messages import EpochTask
+from headrace.engine.tasks import MAP_BATCH_ROWS, map_tuples, reporting
 from headrace.log.sources import ddl, literal_path
 from headrace.model.epoch import Chunk
 from headrace.model.plan import ScanPath

@@ -29,7 +29,8 @@ from headrace.engine.upkeep import Upkeep
 from headrace.log.seal import Sealer
 from headrace.model.epoch import Epoch
 from headrace.model.errors import EngineError, HeadraceError, StorageError
-from headrace.model.grouping import MAIN, GroupSpec
+from headrace.model.grouping import MAIN, GroupKind, GroupSpec, kind_of
+from headrace.model.partitioning import even_partitioning
 from headrace.model.plan import SharedPlan
 from headrace.model.query import QueryId
 from headrace.model.state import SegmentFile
@@ -68,6 +69,7 @@ class Group:
             house.warehouse,
             house.catalog,
             house.delivered,
+            self.spec,
             self._job_group,
             house.options.query_seconds,
         )
@@ -88,9 +90,11 @@ class Group:
 
     def spec(self, epoch: int) -> GroupSpec:
         """With what it runs an epoch."""
-        spec = self._house.catalog.spec(self.name, epoch)
+        spec, most = self._house.catalog.spec(self.name, epoch), self._house.options.backfill_tasks
         assert spec is not None, "the main group has a spec from the first opening on"
-        return spec
+        if most is None or most >= spec.tasks or kind_of(self.name) is not GroupKind.TRANSIT:
+            return spec
+        return replace(spec, tasks=most, partitioning=even_partitioning(most))
 
     @property
     def plan(self) -> SharedPlan | None:
@@ -141,11 +145,11 @@ class Group:
     def _rebuild(self) -> None:
         house, before = self._house, self.commit
         following = house.delivered.next_epoch(self.name)
-        held, partitioning = self.held(following), self.spec(following).partitioning
+        held, spec = self.held(following), self.spec(following)
         if before.epoch < 0 and not held:
             return
         commit = rebuild_commit(
-            self.spark, house.warehouse, house.catalog, house.sealer, before, held, following, partitioning
+            self.spark, house.warehouse, house.catalog, house.sealer, before, held, following, spec
         )
         house.delivered.replace(commit)
         kept = set(commit.files())

@@ -9,6 +9,11 @@ RESULTS = "results"
 
 
 def group_dir(group: str) -> str:
+    """All files of a group, but for results, which are in one place for all groups.
+
+    >>> group_dir("main"), group_dir("../alerts")
+    ('groups/main', 'groups/%2E.%2Falerts')
+    """
     return f"{GROUPS}/{safe_name(group)}"
 
 
@@ -33,5 +38,7 @@ def search_path(group: str) -> str:
     return f"{group_dir(group)}/search.json"
 
 
-def handover_dir(group: str) -> str:
-    return f"{group_dir(group)}/handover"
+def handover_dir(group: str, job: str | None = None) -> str:
+    """Large blobs on their way between tasks: of one job, or of all jobs of a group."""
+    every = f"{group_dir(group)}/handover"
+    return every if job is None else f"{every}/{job}"

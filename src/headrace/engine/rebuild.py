@@ -24,14 +24,14 @@ from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.errors import epoch_cancelled, epoch_failed, was_cancelled
 from headrace.engine.files import check_chunks, check_segments
-from headrace.engine.job import run_job
+from headrace.engine.job import Job, JobContext, run_job
 from headrace.engine.paths import commits_dir, plan_path
 from headrace.engine.records import Commit
 from headrace.engine.reduce import load_segment, segment_decoder
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk, Epoch, StreamEpoch
 from headrace.model.errors import EngineError, HeadraceError
-from headrace.model.partitioning import Partitioning
+from headrace.model.grouping import GroupSpec
 from headrace.model.plan import Operator
 from headrace.model.query import Aggregation, EpochId, Join, StreamName
 from headrace.model.state import SegmentFile
@@ -51,7 +51,7 @@ def rebuild_commit(
     commit: Commit,
     held: Sequence[SegmentFile],
     following: int,
-    partitioning: Partitioning,
+    spec: GroupSpec,
 ) -> Commit:
     """The commit with segments made from the log; it has replaced the old one on disk.
 
@@ -64,7 +64,7 @@ def rebuild_commit(
     epoch = following - 1
     if epoch < 0:
         return commit
-    work = _Rebuild(spark, warehouse, catalog, sealer, commit.group, held, epoch, partitioning)
+    work = _Rebuild(spark, warehouse, catalog, sealer, commit.group, held, epoch, spec)
     kept, doomed = work.choose()
     made = work.run(doomed)  # a query's sides are in several operators, and some of these may be kept
     segments = [
@@ -111,7 +111,7 @@ class _Rebuild:
     group: str
     held: Sequence[SegmentFile]
     epoch: int
-    partitioning: Partitioning
+    spec: GroupSpec
 
     def choose(self) -> tuple[set[str], list[QueryEntry]]:
         """(operators whose segments stay, queries whose state is made anew)."""
@@ -238,18 +238,8 @@ class _Rebuild:
         check_chunks(self.warehouse.root, (chunk for part in parts for chunk in part.chunks), content=False)
         root, epoch = self.warehouse.root, Epoch(EpochId(self.epoch), parts)
         try:
-            result = run_job(
-                self.spark,
-                root,
-                plan,
-                path,
-                epoch,
-                streams,
-                held,
-                self.partitioning.partitions,
-                attempt,
-                rebuilds=True,
-            )
+            context = JobContext(self.spark, root, self.spec)
+            result = run_job(context, Job(plan, path, epoch, streams, held, attempt, rebuilds=True))
         except HeadraceError:
             raise
         except Exception as error:

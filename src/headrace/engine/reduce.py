@@ -5,10 +5,9 @@ They read segments, write new ones and result files under names nobody else uses
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,34 +16,44 @@ import pyarrow as pa
 
 from headrace.engine.files import segment_damaged
 from headrace.engine.handover import Shipped, hand_over, take_over
-from headrace.engine.result_files import ResultWriter
-from headrace.engine.tasks import (
+from headrace.engine.messages import (
+    Control,
     EpochTask,
-    PreparedPlan,
-    arriving,
-    attempt_name,
-    error_fields,
-    prepared_plan,
-    report_of,
+    Report,
+    TaskError,
+    TaskMetrics,
+    decode_control,
+    encode_control,
 )
+from headrace.engine.paths import segments_dir
+from headrace.engine.references import absorb, portion_of
+from headrace.engine.result_files import ResultWriter
+from headrace.engine.tasks import PreparedPlan, arriving, attempt_name, prepared_plan, report_of
 from headrace.model.errors import HeadraceError
+from headrace.model.metrics import add_counts
 from headrace.model.plan import GroupingOperator, JoinOperator, Operator, SessionOperator
 from headrace.model.state import SegmentFile
 from headrace.operators.common.bundle import Blob, Item, read_bundle, write_bundle
+from headrace.operators.common.placing import Portion
 from headrace.operators.join.block import JoinedBlock, stored_rows
 from headrace.operators.join.feed import GATHER_ROWS, Feed, Gathering
 from headrace.operators.join.logic import JoinLogic
 from headrace.operators.join.products import Factors, multiply
 from headrace.operators.join.reduce import Outlet, reduce_join, resume_join
-from headrace.operators.join.state import join_from, join_items
+from headrace.operators.join.state import JoinSegment, join_from, join_items, portion_of_join
 from headrace.operators.join.tuples import receive_join
 from headrace.operators.sessions.logic import SessionLogic
 from headrace.operators.sessions.micro import receive_micros
 from headrace.operators.sessions.reduce import reduce_sessions
-from headrace.operators.sessions.segment import session_segment_from, session_segment_items
+from headrace.operators.sessions.segment import (
+    SessionSegment,
+    portion_of_sessions,
+    session_segment_from,
+    session_segment_items,
+)
 from headrace.operators.windows.aggregation import Emit, reduce_aggregation
 from headrace.operators.windows.prepared import AggregationLogic
-from headrace.operators.windows.segment import segment_from, segment_items
+from headrace.operators.windows.segment import Segment, portion_of_segment, segment_from, segment_items
 from headrace.operators.windows.tuples import Shipment, Tuples, receive_tuples, ship_tuples
 from headrace.storage import faults
 from headrace.storage.checksums import amiss, written
@@ -54,7 +63,9 @@ WAITING_BYTES = 1 << 26
 """Blobs for the next stage that a task holds in memory, about."""
 
 Items = dict[str, Item]
-Decoded = TypeVar("Decoded")
+State = TypeVar("State")
+Decode = Callable[[Items, str, Portion], State | None]
+"""The state of an operator, by its id, that counts of a bundle's items; None when that is nothing."""
 
 
 def reduce_task(stage: int, shipped: Iterable[Shipped]) -> Iterator[Shipped]:
@@ -62,72 +73,76 @@ def reduce_task(stage: int, shipped: Iterable[Shipped]) -> Iterator[Shipped]:
     need. Reports are for the driver, by way of partition 0.
     """
     tuples: list[Shipped] = []
-    control: dict[str, Any] | None = None
+    control: Control | None = None
     for one in shipped:
         match one:
             case (_, ("report", _, _)):
                 yield one
             case (_, ("control", _, blob)):
-                control = json.loads(blob)
+                control = decode_control(blob)
             case _:
                 tuples.append(one)
     if control is None:
         return
-    later = {id_ for ids in control["stages"][stage + 1 :] for id_ in ids}
+    later = {id_ for ids in control.stages[stage + 1 :] for id_ in ids}
     received: dict[str, list[Blob]] = {}
     try:
         for _, (kind, name, blob) in tuples:
-            found = take_over(control["task"]["root"], blob) if kind == "file" else blob
+            found = take_over(control.task.root, blob) if kind == "file" else blob
             received.setdefault(name, []).append(found)
         report, sent = _reduce(control, stage, received)
     except HeadraceError as error:
-        yield report_of({"error": error_fields(error)})
+        yield report_of(Report(error=TaskError.of(error)))
         return
     yield report_of(report)
     yield from sent
     if later:
         yield from (one for one in tuples if one[1][1] in later)
-        yield control["partition"], ("control", "", json.dumps(control).encode())
+        yield control.partition, ("control", "", encode_control(control))
 
 
-def _reduce(
-    control: dict[str, Any], stage: int, received: dict[str, list[Blob]]
-) -> tuple[dict[str, Any], list[Shipped]]:
+def _reduce(control: Control, stage: int, received: dict[str, list[Blob]]) -> tuple[Report, list[Shipped]]:
     """(the report, what goes on to the next stage)."""
     started = time.perf_counter()
-    task, partition = EpochTask(**control["task"]), control["partition"]
+    task, partition = control.task, control.partition
     prepared = prepared_plan(task.root, task.plan)
-    report: dict[str, Any] = {"partition": partition, "segments": [], "failures": {}, "rows": {}}
     name = attempt_name(task, f"p{partition}-s{stage}")
     work = _Partition(task, partition, stage, ResultWriter(task.root, name, task.epoch))
     factors = Factors()
-    for id_ in control["stages"][stage]:
-        held = [SegmentFile(**s) for s in control["segments"] if s["operator"] == id_]
+    segments: list[SegmentFile] = []
+    counted = _Counted()
+    for id_ in control.stages[stage]:
+        held = [segment for segment in control.segments if segment.operator == id_]
         blobs = received.pop(id_, []) + received.pop(arriving(id_, stage), [])
         done = work.run(prepared, id_, blobs, held, factors)
-        _note(report, done.failures, done.rows)
-        report["segments"] += [asdict(segment) for segment in done.segments]
+        counted.note(done.failures, done.rows)
+        segments += done.segments
     outputs = [(product.keys, o) for product in prepared.plan.products for o in product.outputs]
     for keys, output in outputs if stage == 0 else ():
         for sides in factors.of(output):
             multiplied = multiply(output, keys, sides)
             if multiplied is None:
                 continue
-            _note(report, multiplied.failures, multiplied.rows)
+            counted.note(multiplied.failures, multiplied.rows)
             if multiplied.rows:
                 queries = list(multiplied.rows)
                 work.writer.add(output.signature, multiplied.table, queries, multiplied.latest_us)
-    report["results"] = work.writer.finish()
-    spent = time.perf_counter() - started
-    report["metrics"] = {"reduce_seconds": spent, "bytes_shuffled": work.bytes_sent}
+    results = work.writer.finish()
+    spent = TaskMetrics(reduce_seconds=time.perf_counter() - started, bytes_shuffled=work.bytes_sent)
     faults.reach_task("task.reduce")
-    return report, work.sent
+    return Report(tuple(segments), results, counted.failures, counted.rows, spent), work.sent
 
 
-def _note(report: dict[str, Any], failures: dict[int, str], rows: dict[int, int]) -> None:
-    report["failures"].update({str(query): reason for query, reason in failures.items()})
-    for query, count in rows.items():
-        report["rows"][str(query)] = report["rows"].get(str(query), 0) + count
+@dataclass(slots=True)
+class _Counted:
+    """What becomes of queries in a task, by their ids as text."""
+
+    failures: dict[str, str] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+
+    def note(self, failures: dict[int, str], rows: dict[int, int]) -> None:
+        self.failures.update({str(query): reason for query, reason in failures.items()})
+        self.rows = add_counts(self.rows, {str(query): count for query, count in rows.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +187,8 @@ class _Partition:
         reduced = reduce_aggregation(
             logic,
             receive_tuples(logic.operator, blobs),
-            self._load(absorbed, segment_from),
-            self._load(kept, segment_from),
+            self._load(absorbed, window_state),
+            self._load(kept, window_state),
             self.task.closed_us(logic.operator),
             self.task.watermark_us(logic.operator),
             emit,
@@ -187,7 +202,7 @@ class _Partition:
         reduced = reduce_sessions(
             logic,
             receive_micros(logic.operator, blobs),
-            self._load(held, session_segment_from),
+            self._load(held, session_state),
             self.task.closed_us(logic.operator),
             self.task.watermark_us(logic.operator),
             self.writer.add,
@@ -220,17 +235,17 @@ class _Partition:
         asking = None
         if self.task.rebuilds:
             asking = frozenset(q.slot for i in feeds for q in operator.chains[i].queries)
-        outlet = Outlet(consume, send, self.task.partitions, asking)
+        outlet = Outlet(consume, send, self.task.partitioning, asking)
         segments: list[SegmentFile] = []
         if self.stage > 0:
-            rows = resume_join(logic, blobs, self._load(held, join_from), [], closed_us, outlet)
+            rows = resume_join(logic, blobs, self._load(held, join_state), [], closed_us, outlet)
         else:
             segments, absorbed, level = absorb(held)
             reduced = reduce_join(
                 logic,
                 receive_join(logic, blobs),
-                self._load(absorbed, join_from),
-                self._load(segments, join_from),
+                self._load(absorbed, join_state),
+                self._load(segments, join_state),
                 closed_us,
                 self.task.watermark_us(operator),
                 outlet if feeds or not self.task.rebuilds else None,
@@ -256,7 +271,7 @@ class _Partition:
         """One of so many; together they hold back no more than one would."""
 
         def send(tuples: Tuples) -> None:
-            self._send(operator.id, ship_tuples(operator, tuples, self.task.partitions))
+            self._send(operator.id, ship_tuples(operator, tuples, self.task.partitioning))
 
         return Gathering(operator, send, max(GATHER_ROWS // count, 1))
 
@@ -264,59 +279,57 @@ class _Partition:
         """Hand blobs over to the next stage; small ones wait for this one's end, up to a limit, the others in files."""
         for one in shipments:
             large_bytes = self.task.large_bytes if self.waiting_bytes < WAITING_BYTES else 0
-            shipped = hand_over(self.task.root, large_bytes, one.partition, name, one.blob)
+            shipped = hand_over(self.task.handing, large_bytes, one.partition, name, one.blob)
             self.sent.append(shipped)
             self.bytes_sent += len(one.blob)
             self.waiting_bytes += len(shipped[1][2])
 
-    def _load(self, files: Sequence[SegmentFile], decode: Callable[[Items], Decoded]) -> list[Decoded]:
-        return [load_segment(self.task.root, file, decode) for file in files]
+    def _load(self, files: Sequence[SegmentFile], decode: Decode[State]) -> list[State]:
+        found = (load_segment(self.task.root, file, decode) for file in files)
+        return [state for state in found if state is not None]
 
     def _write(self, operator: Operator, items: Items, level: int, last_end_us: int) -> SegmentFile:
-        rel = f"groups/main/segments/{attempt_name(self.task, f'{operator.id}-p{self.number}')}.arrow"
+        name = attempt_name(self.task, f"{operator.id}-p{self.number}")
+        rel = f"{segments_dir(self.task.group)}/{name}.arrow"
         path = Path(self.task.root, rel)
         create_file(path)
         with pa.OSFile(str(path), "wb") as sink:
             write_bundle(items, sink)
         size, crc = written(path)
-        return SegmentFile(operator.id, self.number, rel, size, level, last_end_us, crc)
+        mine = self.task.partitioning.owned(self.number)
+        return SegmentFile(operator.id, rel, size, level, last_end_us, crc, mine)
 
 
-def absorb(held: Sequence[SegmentFile]) -> tuple[list[SegmentFile], list[SegmentFile], int]:
-    """(segments to keep, segments to merge into the new one, the new one's level).
-
-    Like a binary counter: equal levels merge, so there are at most log2(epochs) live segments and a partial is
-    rewritten at most as often.
-
-    >>> one = lambda level: SegmentFile("o", 0, "", 0, level, 0)
-    >>> [s.level for s in absorb([one(3), one(1), one(0)])[1]], absorb([one(3), one(1), one(0)])[2]
-    ([1, 0], 2)
-    """
-    kept, level = list(held), 0
-    while kept and kept[-1].level <= level:
-        kept.pop()
-        level += 1
-    return kept, list(held[len(kept) :]), level
+def window_state(items: Items, operator: str, portion: Portion) -> Segment | None:
+    return portion_of_segment(segment_from(items), operator, portion)
 
 
-def segment_decoder(operator: Operator) -> Callable[[Items], Any]:
+def session_state(items: Items, operator: str, portion: Portion) -> SessionSegment | None:
+    return portion_of_sessions(session_segment_from(items), operator, portion)
+
+
+def join_state(items: Items, operator: str, portion: Portion) -> JoinSegment | None:
+    return portion_of_join(join_from(items), operator, portion)
+
+
+def segment_decoder(operator: Operator) -> Decode[Any]:
     """What reads an operator's segments."""
     match operator:
         case JoinOperator():
-            return join_from
+            return join_state
         case SessionOperator():
-            return session_segment_from
+            return session_state
         case _:
-            return segment_from
+            return window_state
 
 
-def load_segment(root: str, file: SegmentFile, decode: Callable[[Items], Decoded]) -> Decoded:
-    """A segment, memory-mapped; damage is named."""
+def load_segment(root: str, file: SegmentFile, decode: Decode[State]) -> State | None:
+    """What counts of a segment, memory-mapped; None when that is nothing. Damage is named."""
     path = Path(root, file.path)
     if found := amiss(path, file.bytes, file.checksum):
         raise segment_damaged(path, found)
     try:
         with pa.memory_map(str(path)) as source:
-            return decode(read_bundle(source))
+            return decode(read_bundle(source), file.operator, portion_of(file))
     except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
         raise segment_damaged(path, f"damaged: {error}") from error

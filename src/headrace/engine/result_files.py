@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,7 @@ class ResultWriter:
         self._open[signature] = _Open(rel, pq.ParquetWriter(path, schema, **parquet_options(schema)))
         return self._open[signature]
 
-    def finish(self) -> list[dict[str, Any]]:
+    def finish(self) -> tuple[ResultFile, ...]:
         """Close the files; what the commit should say of each."""
         found = []
         for signature, file in self._open.items():
@@ -128,5 +128,5 @@ class ResultWriter:
                 file.latest_us,
                 checksum=crc,
             )
-            found.append(asdict(record))
-        return found
+            found.append(record)
+        return tuple(found)

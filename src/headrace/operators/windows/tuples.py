@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Protocol
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.model.partitioning import Partitioning
 from headrace.model.plan import AggregatingOperator, AggregationOperator, LaneKind, Measure
 from headrace.model.predicate import Operand
 from headrace.model.types import Kind, SqlType
@@ -28,7 +28,8 @@ from headrace.operators.common.encode import (
     to_physical,
     translate_ranks,
 )
-from headrace.operators.common.keys import Keys, encode_keys, route_keys, unify_keys
+from headrace.operators.common.keys import Keys, encode_keys, unify_keys
+from headrace.operators.common.placing import route_keys
 from headrace.operators.common.regions import Regions, region_count, regions_of
 from headrace.operators.windows.lanes import LaneLogic, Parts, logic_for
 from headrace.operators.windows.slices import fine_slices, last_ends
@@ -169,12 +170,11 @@ def _bins(codes: Ints, capacity: int, rows: int) -> tuple[Ints, Ints]:
     return bins, present
 
 
-def ship_tuples(operator: AggregationOperator, tuples: Tuples, partitions: int) -> list[Shipment]:
+def ship_tuples(operator: AggregationOperator, tuples: Tuples, partitioning: Partitioning) -> list[Shipment]:
     """Route rows to partitions by key, one blob each."""
-    seed = crc32((operator.product or operator.id).encode())
     return [
         Shipment(partition, pack_bundle(_items(operator, tuples, rows, home)))
-        for partition, rows, home in route_keys(tuples.keys, partitions, seed)
+        for partition, rows, home in route_keys(tuples.keys, partitioning, operator.id)
     ]
 
 
