@@ -35,6 +35,7 @@ class Crew:
         self._running: set[str] = set()
         self._retries: dict[str, Retry] = {}
         self._errors: dict[str, HeadraceError] = {}
+        self._fatal: BaseException | None = None
 
     @property
     def troubles(self) -> dict[str, Retry]:
@@ -66,6 +67,8 @@ class Crew:
         A group that failed is tried again when its time has come, or `at_once`.
         """
         with self._changed:
+            if self._fatal is not None:
+                raise self._fatal
             failing = {name for name, retry in self._retries.items() if retry.error is not None}
             resting = {*self._running, *leave, *self._groups.settle(self._running, failing)}
             for group in self._groups.due():
@@ -84,22 +87,19 @@ class Crew:
             if commit is not None:
                 self._committed(group, commit)
             retry.passed()
-        except BaseException as error:
+        except Exception as error:
             cancelled = isinstance(error, EngineError) and error.code == "EPOCH_CANCELLED"
-            told = in_our_words(self._told(group, error))
+            told = in_our_words(spark_gone() if is_gone(group.spark) else error)
             if not cancelled:  # else somebody wanted it, and the epoch is simply run again
                 retry.failed(told)
             with self._changed:
                 self._errors[group.name] = told
+        except BaseException as error:  # the process is to end
+            self._fatal = error
         finally:
             with self._changed:
                 self._running.discard(group.name)
                 self._changed.notify_all()
-
-    def _told(self, group: Group, error: BaseException) -> Exception:
-        if is_gone(group.spark):
-            return spark_gone()
-        return error if isinstance(error, Exception) else EngineError("RUN_FAILED", str(error))
 
     def wait(self, seconds: float) -> None:
         """Wait until an epoch has ended, so long at most."""
@@ -119,11 +119,13 @@ class Crew:
         with self._changed:
             self._errors.clear()
             while True:
-                if not stop():
+                if not stop() and self._fatal is None:
                     self.dispatch(self._errors, at_once=True)
                 if not self._running:
                     break
                 self._changed.wait(0.5)
+            if self._fatal is not None:
+                raise self._fatal
             for error in self._errors.values():
                 raise error
 

@@ -123,7 +123,7 @@ def outlive(opens: Callable[[], Any], play: Callable[[Any], None], dies: Dies) -
 def delivered(hr: Any) -> dict[str, Counter[tuple[Any, ...]]]:
     """All rows of all result tables as they are stored, by table: queries, epochs and query-sets included."""
     found: dict[str, Counter[tuple[Any, ...]]] = {}
-    for file in hr._delivered.main.results:
+    for file in [file for commit in hr._delivered.commits.values() for file in commit.results]:
         rows = pq.read_table(hr._warehouse.root / file.path).to_pylist()
         found.setdefault(file.signature, Counter()).update(tuple(sorted(row.items())) for row in rows)
     return found
@@ -145,8 +145,10 @@ def named_by(hr: Any) -> set[str]:
     epochs = hr._sealer.epochs(hr._sealer.first)
     chunks = {chunk.path for epoch in epochs for part in epoch.streams for chunk in part.chunks}
     pending = {chunk.path for arrival in hr._arrivals.pending() for chunk in arrival.chunks}
-    last = hr._delivered.main.epoch
     commits = {
-        f"groups/main/commits/{number:012d}.json" for number in range(last - BUSY.keep_commits + 1, last + 1)
+        path.relative_to(hr._warehouse.root).as_posix()
+        for group, commit in hr._delivered.commits.items()
+        for path in (hr._warehouse.root / "groups" / group / "commits").iterdir()
+        if int(path.stem) > commit.epoch - BUSY.keep_commits
     }
-    return chunks | pending | set(hr._delivered.main.files()) | commits
+    return chunks | pending | hr._delivered.files() | commits
