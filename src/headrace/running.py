@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 from headrace.catalog.catalog import Catalog
 from headrace.crew import Crew
+from headrace.engine.costs import QueryCost
 from headrace.engine.errors import spark_gone
 from headrace.engine.group import Group
 from headrace.engine.groups import Groups
@@ -80,6 +81,7 @@ class Totals:
     event_time_latency: float | None = None
     deployments: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
     recent: deque[EpochInfo] = field(default_factory=lambda: deque(maxlen=1000))
+    costs: dict[int, QueryCost] = field(default_factory=dict)
 
     def add(self, epoch: Epoch, commit: Commit, home: Callable[[int], str | None]) -> None:
         """Add what a group delivered in an epoch. `home` tells the group that a query lives in then.
@@ -152,8 +154,11 @@ class Running:
         def home(query: int) -> str | None:
             return self._catalog.entry_of(QueryId(query)).group_at(commit.epoch)
 
+        costs = group.costs(commit)
         with self._adding:
             self.totals.add(epoch, commit, home)
+            known = self.totals.costs
+            known |= {query: known.get(query, QueryCost()).then(cost) for query, cost in costs.items()}
             self._show(commit)
 
     # on demand

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from headrace.catalog.catalog import Catalog
 from headrace.engine.attempt import EpochRunner
+from headrace.engine.costs import QueryCost, divide_costs
 from headrace.engine.delivered import Delivered
 from headrace.engine.errors import spark_gone
 from headrace.engine.failure import EpochTrouble
@@ -109,6 +110,15 @@ class Group:
             self._plan = self._runner.plan(epoch, entries)
             self._plan_key = key
         return self._plan
+
+    def costs(self, commit: Commit) -> dict[int, QueryCost]:
+        """What each query cost in an epoch that was just committed."""
+        found = {} if self._plan is None else divide_costs(commit.operators, self._plan)
+        alone = [] if self._plan is None else [int(fallback.query) for fallback in self._plan.fallbacks]
+        for query in alone:
+            share = commit.metrics.fallback_seconds / len(alone)
+            found[query] = QueryCost(share, commit.metrics.input_rows, rows=commit.metrics.result_rows)
+        return found
 
     def run_next(self) -> Commit | None:
         """Run the next sealed epoch, if there is one. EngineError only for what no query is to blame for."""
@@ -303,6 +313,7 @@ class Group:
             regrouping=taken[-1].number if taken else before.regrouping,
             expired=before.expired,
             lost=before.lost,
+            operators=result.operators,
         )
 
 

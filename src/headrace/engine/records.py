@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from headrace.model import codec
+from headrace.model.metrics import OperatorMetrics
 from headrace.model.state import SegmentFile
 
 
@@ -67,7 +68,8 @@ class Commit:
     added up over the commits of all groups. `rows` counts the result rows that each query got in this group (keys are
     query ids as text), and `quarantined` are the queries that failed here. `regrouping` is the number of the last
     regrouping that the group has taken in. Results of epochs up to `expired` may be gone. `lost` holds, for tables of
-    joined rows, (epoch, end): windows that end by then may have lost rows of that epoch or before.
+    joined rows, (epoch, end): windows that end by then may have lost rows of that epoch or before. `operators` says
+    what each operator cost in this epoch, by its id.
     """
 
     group: str
@@ -82,6 +84,7 @@ class Commit:
     regrouping: int = -1
     expired: int = -1
     lost: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    operators: dict[str, OperatorMetrics] = field(default_factory=dict)
 
     def files(self) -> Iterator[str]:
         """Every file that this commit makes count."""

@@ -1,0 +1,80 @@
+"""What each query costs: the work of shared operators, divided among the queries that share it.
+
+What a shared operator does cannot be told apart by query. Its seconds and bytes are divided in proportion to the tuples
+that each query accepted, plus one for being there at all. So the costs of all queries add up to what was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from headrace.model.metrics import OperatorMetrics
+from headrace.model.plan import SharedPlan
+
+
+@dataclass(frozen=True, slots=True)
+class QueryCost:
+    """What a query has cost since the warehouse was opened. `state_bytes` is what it holds now, its share of files.
+
+    `cpu_seconds` is the time of kernels, or of the driver while plain Spark ran the query. `tuples` were read for it,
+    `matched` of them it accepted.
+    """
+
+    cpu_seconds: float = 0.0
+    tuples: int = 0
+    matched: int = 0
+    rows: int = 0
+    shuffled_bytes: float = 0.0
+    state_bytes: float = 0.0
+
+    def then(self, later: QueryCost) -> QueryCost:
+        """Both together; state is that of the later one."""
+        return QueryCost(
+            self.cpu_seconds + later.cpu_seconds,
+            self.tuples + later.tuples,
+            self.matched + later.matched,
+            self.rows + later.rows,
+            self.shuffled_bytes + later.shuffled_bytes,
+            later.state_bytes,
+        )
+
+
+def divide_costs(operators: Mapping[str, OperatorMetrics], plan: SharedPlan) -> dict[int, QueryCost]:
+    """What each query of a plan cost in an epoch, by its id."""
+    found: dict[int, QueryCost] = {}
+    for operator in plan.operators:
+        spent = operators.get(operator.id)
+        if spent is None:
+            continue
+        queries = [int(query) for query in operator.queries]
+        for query, cost in _divide(spent, queries):
+            before = found.get(query, QueryCost())
+            after = before.then(cost)
+            found[query] = after if not before.state_bytes else _add_state(after, before.state_bytes)
+    return found
+
+
+def _add_state(cost: QueryCost, more: float) -> QueryCost:
+    """A query in several operators has state in each of them."""
+    return QueryCost(
+        cost.cpu_seconds, cost.tuples, cost.matched, cost.rows, cost.shuffled_bytes, cost.state_bytes + more
+    )
+
+
+def _divide(spent: OperatorMetrics, queries: Iterable[int]) -> Iterable[tuple[int, QueryCost]]:
+    weights = {query: spent.matched.get(str(query), 0) + 1 for query in queries}
+    total = sum(weights.values())
+    for query, weight in weights.items():
+        share = weight / total
+        yield (
+            query,
+            QueryCost(
+                (spent.map_seconds + spent.reduce_seconds) * share,
+                spent.tuples,
+                weight - 1,
+                spent.rows.get(str(query), 0),
+                spent.shuffled_bytes * share,
+                spent.state_bytes * share,
+            ),
+        )
