@@ -116,18 +116,21 @@ class Crew:
 
         A group that fails keeps no other one from being run; the first error is raised after that.
         """
+        failed: BaseException | None = None
         with self._changed:
             self._errors.clear()
             while True:
-                if not stop() and self._fatal is None:
-                    self.dispatch(self._errors, at_once=True)
+                if not stop() and failed is None and self._fatal is None:
+                    try:
+                        self.dispatch(self._errors, at_once=True)
+                    except BaseException as error:  # the epochs under way come to their end first
+                        failed = error
                 if not self._running:
                     break
                 self._changed.wait(0.5)
-            if self._fatal is not None:
-                raise self._fatal
-            for error in self._errors.values():
-                raise error
+            for error in (self._fatal, failed, *self._errors.values()):
+                if error is not None:
+                    raise error
 
     def close(self) -> None:
         self._pool.shutdown()
