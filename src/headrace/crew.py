@@ -128,9 +128,9 @@ class Crew:
                 if not self._running:
                     break
                 self._changed.wait(0.5)
-            for error in (self._fatal, failed, *self._errors.values()):
-                if error is not None:
-                    raise error
+            for known in (self._fatal, failed, *self._errors.values()):
+                if known is not None:
+                    raise known
 
     def close(self) -> None:
         self._pool.shutdown()
