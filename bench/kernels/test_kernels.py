@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.model.epoch import NEVER_US
+from headrace.model.partitioning import even_partitioning
 from headrace.model.plan import AggregationOperator
 from headrace.model.predicate import TRUE, Compare, Op, Operand, conjunction
 from headrace.model.query import (
@@ -104,7 +105,7 @@ def make_case(queries: int, columns: int) -> Case:
         tuples = prepare_tuples(operator, columns, marks[-1])
         assert tuples is not None
         combined = combine_tuples(operator, tuples)
-        blobs = [shipment.blob for shipment in ship_tuples(operator, combined, 1)]
+        blobs = [shipment.blob for shipment in ship_tuples(operator, combined, even_partitioning(1))]
         marks.append(table["ts"][-1].value)
         if epoch == 0:
             received = receive_tuples(operator, blobs)
@@ -149,7 +150,9 @@ def test_partials(benchmark: Benchmark, case: Case) -> None:
 
 def test_shipping(benchmark: Benchmark, case: Case) -> None:
     benchmark(
-        lambda: receive_tuples(case.operator, [s.blob for s in ship_tuples(case.operator, case.tuples, 2)])
+        lambda: receive_tuples(
+            case.operator, [s.blob for s in ship_tuples(case.operator, case.tuples, even_partitioning(2))]
+        )
     )
 
 

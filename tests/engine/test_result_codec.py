@@ -49,7 +49,7 @@ def test_nothing_that_spark_reads_is_written_with_lz4(tmp_path: Path) -> None:
     writer.add("sig", stored(10), range(10))
     (file,) = writer.finish()
     write_results(stored(10), tmp_path / "merged.parquet")
-    paths = [tmp_path / chunk.path, tmp_path / file["path"], tmp_path / "merged.parquet"]
+    paths = [tmp_path / chunk.path, tmp_path / file.path, tmp_path / "merged.parquet"]
     assert set.union(*map(codecs, paths)) <= {"SNAPPY", "UNCOMPRESSED"}
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.operators.common.bundle import pack_bundle, read_bundle, write_bundle
-from headrace.operators.common.keys import encode_keys, partition_keys, unify_keys
+from headrace.operators.common.keys import encode_keys, unify_keys
 
 DTYPES = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.float64]
 
@@ -127,17 +127,3 @@ def test_keys_of_several_batches_meet(columns: list[pa.Array], data: st.DataObje
     assert len(set(distinct)) == len(distinct) == len(set(tuples_of(columns)))
     found = [distinct[i] for part, keys in zip(ids, encoded, strict=True) for i in part[keys.ids].tolist()]
     assert found == tuples_of(columns)
-
-
-@given(key_tables(), st.integers(1, 7), st.integers(0, 2**32 - 1))
-def test_a_key_has_one_partition_wherever_it_comes_from(
-    columns: list[pa.Array], partitions: int, seed: int
-) -> None:
-    homes: dict[tuple[Any, ...], int] = {}
-    for order in (columns, [c.take(pa.array(range(len(c) - 1, -1, -1))) for c in columns]):
-        table = encode_keys(order, len(order[0])).table
-        for key, home in zip(
-            tuples_of(table.columns), partition_keys(table, partitions, seed).tolist(), strict=True
-        ):
-            assert 0 <= home < partitions
-            assert homes.setdefault(key, home) == home

@@ -12,6 +12,7 @@ import pytest
 from join_cases import COLUMNS, NUMBER, TS, Ask, Schema, Side, plan_joins
 
 from headrace.model.epoch import FOREVER_US, NEVER_US
+from headrace.model.partitioning import even_partitioning
 from headrace.model.predicate import TRUE, Compare, Op
 from headrace.model.window import Window
 from headrace.operators.common.bundle import pack_bundle, read_bundle
@@ -22,10 +23,11 @@ from headrace.operators.join.logic import JoinLogic
 from headrace.operators.join.reduce import JoinReduced, Outlet, count_bits, reduce_join, resume_join
 from headrace.operators.join.state import JoinSegment, join_items
 from headrace.operators.join.tuples import prepare_join, receive_join, ship_join
-from headrace.operators.windows.tuples import Shipment
+from headrace.operators.protocol import Shipment
 
 SCHEMA = Schema((("k",),), (True, True))
-NOWHERE = Outlet(lambda chain, block: None, lambda shipment: None, 1)
+ALONE = even_partitioning(1)
+NOWHERE = Outlet(lambda chain, block: None, lambda shipment: None, ALONE)
 
 
 def ask(number: int, inputs: tuple[int, ...], range_us: int, bar: float | None = None) -> Ask:
@@ -56,7 +58,7 @@ def run(
     for number, columns in enumerate(batches):
         tuples = prepare_join(logic, number, columns, NEVER_US)
         assert tuples is not None
-        blobs += [shipment.blob for shipment in ship_join(logic, tuples, 1)]
+        blobs += [shipment.blob for shipment in ship_join(logic, tuples, ALONE)]
     outlet = NOWHERE if consume is None else replace(NOWHERE, consume=consume)
     return reduce_join(logic, receive_join(logic, blobs), held, [], NEVER_US, NEVER_US, outlet)
 
@@ -119,7 +121,7 @@ def test_a_hot_key_costs_no_memory_on_the_way_to_another_key(monkeypatch: pytest
     def shipped(streams: set[int], columns: Any) -> list[bytes]:
         numbers = [number for number, (stream, _) in enumerate(schema.inputs([one])) if stream in streams]
         found = [prepare_join(logic, number, columns, NEVER_US) for number in numbers]
-        return [s.blob for tuples in found if tuples is not None for s in ship_join(logic, tuples, 1)]
+        return [s.blob for tuples in found if tuples is not None for s in ship_join(logic, tuples, ALONE)]
 
     old = receive_join(logic, shipped({2}, few))
     held = reduce_join(logic, old, [], [], NEVER_US, NEVER_US, NOWHERE).segment
@@ -142,7 +144,7 @@ def test_a_hot_key_costs_no_memory_on_the_way_to_another_key(monkeypatch: pytest
         found += joined.rows
         peaks.append(tracemalloc.get_traced_memory()[1])
 
-    outlet = Outlet(consume, send, 1)
+    outlet = Outlet(consume, send, ALONE)
     tracemalloc.start()
     try:
         reduce_join(logic, receive_join(logic, blobs), [held], [], NEVER_US, NEVER_US, outlet)
@@ -224,7 +226,7 @@ def test_groups_of_a_part_that_two_plans_have_sliced() -> None:
     def right(logic: JoinLogic, moment: int, held: list[JoinSegment]) -> list[JoinSegment]:
         tuples = prepare_join(logic, 1, batch(np.zeros(600, int), np.full(600, moment)), NEVER_US)
         assert tuples is not None
-        blobs = [shipment.blob for shipment in ship_join(logic, tuples, 1)]
+        blobs = [shipment.blob for shipment in ship_join(logic, tuples, ALONE)]
         found = reduce_join(logic, receive_join(logic, blobs), held, [], NEVER_US, NEVER_US, NOWHERE)
         assert found.segment is not None
         return [found.segment]
@@ -232,7 +234,7 @@ def test_groups_of_a_part_that_two_plans_have_sliced() -> None:
     held = right(both, 4, right(first, 7, []))
     tuples = prepare_join(both, 0, batch(np.zeros(600, int), np.full(600, 8)), NEVER_US)
     assert tuples is not None
-    blobs = [shipment.blob for shipment in ship_join(both, tuples, 1)]
+    blobs = [shipment.blob for shipment in ship_join(both, tuples, ALONE)]
     rows: dict[int, int] = {}
 
     def count(chain: int, block: JoinedBlock) -> None:

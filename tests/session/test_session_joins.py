@@ -14,8 +14,9 @@ from session_samples import SALES, at, info, rows, sale
 
 from headrace.catalog.queries import QueryState
 from headrace.engine import job
-from headrace.engine.handover import HANDOVER, clear_handover
+from headrace.engine.handover import clear_handover
 from headrace.engine.options import UpkeepOptions
+from headrace.engine.paths import handover_dir
 from headrace.results.compare import compare_rows
 
 pytestmark = pytest.mark.spark
@@ -319,9 +320,9 @@ def test_large_epochs_go_through_files_that_nobody_finds_afterwards(
 ) -> None:
     handed: list[str] = []
 
-    def clear(root: Path) -> None:
-        handed.extend(path.name for path in (root / HANDOVER).iterdir())
-        clear_handover(root)
+    def clear(root: Path, folder: str) -> None:
+        handed.extend(path.name for path in (root / folder).iterdir())
+        clear_handover(root, folder)
 
     monkeypatch.setattr(job, "clear_handover", clear)
     hr = with_both(open_session())
@@ -331,5 +332,5 @@ def test_large_epochs_go_through_files_that_nobody_finds_afterwards(
     for name in ("sales", "returns"):
         hr.append(name, [sale(i / 1000) | {"id": i} for i in range(50_000)] + [sale(100)])
     hr.run_available()
-    assert len(handed) >= 2 and not (hr._warehouse.root / HANDOVER).exists()
+    assert len(handed) >= 2 and not any((hr._warehouse.root / handover_dir("main")).iterdir())
     assert len(rows(query)) == 50_000 and query.audit().ok

@@ -19,7 +19,7 @@ from headrace.engine.failure import EpochTrouble, FailureKind, failure_of, out_o
 from headrace.engine.fallback import run_fallback
 from headrace.engine.files import check_chunks, check_segments, find_damaged
 from headrace.engine.finish import find_unfinishable
-from headrace.engine.job import JobResult, run_job, warm_up
+from headrace.engine.job import Job, JobContext, JobResult, run_job, warm_up
 from headrace.engine.limits import Watch
 from headrace.engine.paths import plan_path
 from headrace.engine.records import ResultFile
@@ -94,8 +94,9 @@ class EpochRunner:
                 if plan.operators and not self._warehouse.exists(path):
                     self._warehouse.replace_value(path, "plan", plan)
                 faults.reach("job.before")
-                partitions = self._spec(int(epoch.id)).partitioning.partitions
-                result = run_job(self.spark, root, plan, path, epoch, streams, live, partitions, attempt)
+                spec = self._spec(int(epoch.id))
+                context = JobContext(self.spark, root, self._group, spec.partitioning, spec.tasks)
+                result = run_job(context, Job(plan, path, epoch, streams, live, attempt))
                 faults.reach("job.after")
                 unfinishable = result.failures or find_unfinishable(
                     self.spark, root, streams, entries, epoch, result.results, self._earlier(entries)

@@ -16,7 +16,6 @@ from headrace.engine.files import check_chunks
 from headrace.engine.logview import LogIndex, log_frame
 from headrace.engine.paths import RESULTS
 from headrace.engine.records import ResultFile
-from headrace.engine.tasks import REPORT, REPORT_DDL
 from headrace.log.chunks import CODEC
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
 from headrace.model.query import Query, Stream, log_relation
@@ -25,6 +24,9 @@ from headrace.sql.resolve.carried import carried
 from headrace.storage import faults
 from headrace.storage.checksums import written
 from headrace.storage.private import create_file
+
+REPORT = pa.schema([("report", pa.string())])
+REPORT_DDL = "report string"
 
 
 def run_log_sql(

@@ -1,7 +1,8 @@
 """What map tasks hand to reduce tasks: small blobs through Spark's shuffle, large ones through files of the warehouse.
 
 A blob in the shuffle is pickled, copied to the JVM, compressed, written, and all of that backwards; a file is written
-once and mapped. Files are for one job, which removes them, with any that a killed one left.
+once and mapped. A job has a directory of its own for its files and removes it. What a killed job left goes when the
+warehouse is opened.
 """
 
 from __future__ import annotations
@@ -9,13 +10,12 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from headrace.storage.private import create_file
-
-HANDOVER = "groups/main/handover"
 
 LARGE_BYTES = 1 << 18
 """Blobs from this size on are files, if nothing else is said."""
@@ -24,12 +24,20 @@ Shipped = tuple[int, tuple[str, str, bytes]]
 """(reduce partition, (kind, name, blob)): what map tasks send."""
 
 
-def hand_over(root: str, large_bytes: int, partition: int, operator: str, blob: bytes) -> Shipped:
-    """Tuples of an operator for a reduce partition."""
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """Where a job's large blobs go: a directory of the warehouse, relative to its root."""
+
+    root: str
+    folder: str
+
+
+def hand_over(to: Handover, large_bytes: int, partition: int, operator: str, blob: bytes) -> Shipped:
+    """Tuples of an operator for a reduce partition; blobs from `large_bytes` on become files."""
     if len(blob) < large_bytes:
         return partition, ("tuples", operator, blob)
-    rel = f"{HANDOVER}/{operator}-p{partition}-{uuid.uuid4().hex}"
-    path = Path(root, rel)
+    rel = f"{to.folder}/{operator}-p{partition}-{uuid.uuid4().hex}"
+    path = Path(to.root, rel)
     create_file(path)
     path.write_bytes(blob)
     return partition, ("file", operator, json.dumps([rel, len(blob)]).encode())
@@ -51,5 +59,6 @@ def take_over(root: str, blob: bytes) -> memoryview:
     return memoryview(found)
 
 
-def clear_handover(root: Path) -> None:
-    shutil.rmtree(root / HANDOVER, ignore_errors=True)
+def clear_handover(root: Path, folder: str) -> None:
+    """Remove the files of one job, or of all jobs of a group."""
+    shutil.rmtree(root / folder, ignore_errors=True)

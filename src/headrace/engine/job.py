@@ -5,12 +5,12 @@ Where joined rows go on to an operator, a stage follows for each time that they 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import uuid
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,21 +21,29 @@ from pyspark.sql import SparkSession
 from headrace.engine.catalyst import chunk_frame, scan_catalyst
 from headrace.engine.errors import reported_error
 from headrace.engine.handover import LARGE_BYTES, Shipped, clear_handover
+from headrace.engine.messages import (
+    Check,
+    Control,
+    EpochTask,
+    Piece,
+    Report,
+    Scan,
+    Work,
+    decode_report,
+    encode_work,
+)
+from headrace.engine.paths import handover_dir
 from headrace.engine.records import ResultFile
 from headrace.engine.reduce import reduce_task
-from headrace.engine.tasks import EpochTask, scan_task
+from headrace.engine.references import ordered_references, owned_references
+from headrace.engine.tasks import scan_task
 from headrace.model.epoch import Chunk, Epoch
-from headrace.model.plan import (
-    AggregatingOperator,
-    GroupingOperator,
-    JoinOperator,
-    Operator,
-    ScanPath,
-    SelectionOperator,
-    SharedPlan,
-)
+from headrace.model.metrics import OperatorMetrics
+from headrace.model.partitioning import Partitioning
+from headrace.model.plan import Operator, ScanPath, SharedPlan
 from headrace.model.query import Stream
 from headrace.model.state import SegmentFile
+from headrace.operators.kinds import operator_kind
 
 SPLIT_ROWS = 1 << 17
 """Chunks with more rows than this are read by row groups, so that several tasks can share one."""
@@ -43,91 +51,120 @@ SPLIT_ROWS = 1 << 17
 TASK_ROWS = 1 << 15
 """A map task is worth starting for about this many rows."""
 
+Thing = TypeVar("Thing")
 
-Piece = tuple[str, list[int] | None, tuple[int, int | None] | None]
-"""What a map task reads: the path of a chunk, row groups (None: all), and its size and checksum if it is to look."""
+
+@dataclass(frozen=True, slots=True)
+class JobContext:
+    """Where a group's jobs run: the session, the warehouse, the group's name, which partition owns which keys, and how
+    many map tasks a job has at most.
+    """
+
+    spark: SparkSession
+    root: Path
+    group: str
+    partitioning: Partitioning
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run of a plan over an epoch's chunks and the state from before. A job that rebuilds delivers nothing."""
+
+    plan: SharedPlan
+    plan_path: str
+    epoch: Epoch
+    streams: dict[str, Stream]
+    segments: Sequence[SegmentFile]
+    attempt: str
+    rebuilds: bool = False
 
 
 @dataclass(slots=True)
 class JobResult:
-    """What the tasks reported."""
+    """What the tasks reported. `operators` says what each operator cost, by its id."""
 
     segments: list[SegmentFile] = field(default_factory=list)
     results: list[ResultFile] = field(default_factory=list)
     failures: dict[int, str] = field(default_factory=dict)
     rows: dict[int, int] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
+    operators: dict[str, OperatorMetrics] = field(default_factory=dict)
 
-    def add(self, report: dict[str, Any]) -> None:
-        if "error" in report:
-            raise reported_error(report["error"])
-        self.segments += [SegmentFile(**s) for s in report.get("segments", ())]
-        self.results += [ResultFile(**r) for r in report.get("results", ())]
-        self.failures.update({int(q): reason for q, reason in report.get("failures", {}).items()})
-        for query, count in report.get("rows", {}).items():
+    def add(self, report: Report) -> None:
+        if report.error is not None:
+            raise reported_error(asdict(report.error))
+        self.segments += report.segments
+        self.results += report.results
+        self.failures.update({int(query): reason for query, reason in report.failures.items()})
+        for query, count in report.rows.items():
             self.rows[int(query)] = self.rows.get(int(query), 0) + count
-        for name, value in report.get("metrics", {}).items():
+        for name, value in asdict(report.metrics).items():
             self.metrics[name] = self.metrics.get(name, 0) + value
+        for id_, spent in report.operators.items():
+            self.operators[id_] = self.operators.get(id_, OperatorMetrics()) + spent
+
+    def count_state(self) -> None:
+        """Add the size of each operator's live segments to what is known of it; a file counts once."""
+        for operator, _, size in {(s.operator, s.path, s.bytes) for s in self.segments}:
+            spent = self.operators.get(operator, OperatorMetrics())
+            self.operators[operator] = spent + OperatorMetrics(state_bytes=size)
 
 
-def run_job(
-    spark: SparkSession,
-    root: Path,
-    plan: SharedPlan,
-    plan_path: str,
-    epoch: Epoch,
-    streams: dict[str, Stream],
-    segments: Sequence[SegmentFile],
-    partitions: int,
-    attempt: str,
-    *,
-    rebuilds: bool = False,
-) -> JobResult:
+def run_job(context: JobContext, job: Job) -> JobResult:
     """Run the operators that have something to do. Raises what a task reported, or Spark's own exception."""
-    busy = _busy(plan, epoch, segments)
+    busy = _busy(job.plan, job.epoch, job.segments)
     result = JobResult()
-    carried = {o.id for o in plan.operators} - {o.id for o in busy}
-    result.segments += [s for s in segments if s.operator in carried]
+    carried = {o.id for o in job.plan.operators} - {o.id for o in busy}
+    result.segments += [s for s in job.segments if s.operator in carried]
     if not busy:
+        result.count_state()
         return result
-    task = EpochTask(
-        root=str(root),
-        plan=plan_path,
-        epoch=epoch.id,
-        partitions=partitions,
-        closed={part.stream: part.closed_us for part in epoch.streams},
-        watermark={part.stream: part.watermark_us for part in epoch.streams},
-        attempt=attempt,
-        rebuilds=rebuilds,
-        large_bytes=LARGE_BYTES,
-    )
-    stages = _stages(busy, rebuilds)
-    work = _control(task, stages, segments, partitions)
+    task = _task(context, job)
+    stages = reduce_stages(busy, job.rebuilds)
+    work: list[tuple[int, Work]] = [(0, one) for one in controls(task, stages, job.segments)]
     scans: list[RDD[Shipped]] = []
     reads = [read for operator in busy for read in operator.reads]
     for name in dict.fromkeys(read.stream for read in reads):
-        part = epoch.of(name)
+        part = job.epoch.of(name)
         chunks = part.chunks if part else ()
         if chunks and any(read.stream == name and read.path is ScanPath.FAST for read in reads):
-            work += _scans(spark, root, task, name, chunks)
+            work += _scans(context, task, name, chunks)
         slow = [read for read in reads if read.stream == name and read.path is ScanPath.CATALYST]
         if chunks and slow:
-            work += [(chunk.rows // 8, _check(root, chunk)) for chunk in chunks]
+            work += [(chunk.rows // 8, Check(str(context.root), chunk)) for chunk in chunks]
             operands = list(dict.fromkeys(operand for read in slow for operand in read.scanned))
-            frame = chunk_frame(spark, root, streams[name], chunks)
+            frame = chunk_frame(context.spark, context.root, job.streams[name], chunks)
             scans.append(scan_catalyst(frame, task, name, operands))
-    loads = _loads(work, spark.sparkContext.defaultParallelism)
+    loads = _loads(work, context.tasks)
     try:
-        reports = _run_stages(spark, loads, scans, partitions, len(stages))
+        reports = _run_stages(context.spark, loads, scans, context.partitioning.partitions, len(stages))
     finally:
-        clear_handover(root)
+        clear_handover(context.root, task.handover)
     for report in reports:
-        result.add(json.loads(report))
+        result.add(decode_report(report))
+    result.count_state()
     return result
 
 
+def _task(context: JobContext, job: Job) -> EpochTask:
+    return EpochTask(
+        root=str(context.root),
+        group=context.group,
+        plan=job.plan_path,
+        epoch=job.epoch.id,
+        partitioning=context.partitioning,
+        closed={part.stream: part.closed_us for part in job.epoch.streams},
+        watermark={part.stream: part.watermark_us for part in job.epoch.streams},
+        attempt=job.attempt,
+        handover=handover_dir(context.group, uuid.uuid4().hex),
+        rebuilds=job.rebuilds,
+        large_bytes=LARGE_BYTES,
+    )
+
+
 def _run_stages(
-    spark: SparkSession, loads: Sequence[str], scans: Sequence[RDD[Shipped]], partitions: int, stages: int
+    spark: SparkSession, loads: Sequence[bytes], scans: Sequence[RDD[Shipped]], partitions: int, stages: int
 ) -> list[bytes]:
     """Map tasks, then so many times the shuffle of a few blobs and reduce tasks; the reports.
 
@@ -149,7 +186,7 @@ def _run_stages(
 
 def warm_up(spark: SparkSession, partitions: int) -> None:
     """Start the Python workers and load the kernels into them, with a job that does nothing else."""
-    _run_stages(spark, ["[]"] * partitions, (), partitions, 1)
+    _run_stages(spark, [encode_work(())] * partitions, (), partitions, 1)
 
 
 def has_work(operator: Operator, epoch: Epoch, segments: Sequence[SegmentFile]) -> bool:
@@ -158,101 +195,83 @@ def has_work(operator: Operator, epoch: Epoch, segments: Sequence[SegmentFile]) 
     if any(part is not None and part.chunks for part in parts):
         return True
     moved = epoch.watermark_us(operator.clock) > epoch.closed_us(operator.clock)
-    return (
-        isinstance(operator, AggregatingOperator)
-        and moved
-        and any(s.operator == operator.id for s in segments)
-    )
+    return operator_kind(operator).ticks and moved and any(s.operator == operator.id for s in segments)
 
 
 def _busy(plan: SharedPlan, epoch: Epoch, segments: Sequence[SegmentFile]) -> list[Operator]:
-    """The operators that have something to do; what a join feeds runs with it."""
+    """The operators that have something to do; what an operator feeds runs with it."""
     busy = {operator.id for operator in plan.operators if has_work(operator, epoch, segments)}
+    return [o for o in plan.operators if o.id in busy or operator_kind(o).fed_by(o) in busy]
+
+
+def reduce_stages(busy: Sequence[Operator], rebuilds: bool) -> list[list[str]]:
+    """The operators of each reduce stage; what others feed comes after all of these. There is one stage at least."""
+    fed = [o.id for o in busy if operator_kind(o).fed_by(o) is not None]
+    counts = {o.id: operator_kind(o).stages(o, rebuilds) for o in busy if o.id not in fed}
+    levels = range(max(1, *counts.values())) if counts else range(1)
+    stages = [[id_ for id_, count in counts.items() if count > level] for level in levels]
+    return [*stages, fed] if fed else stages
+
+
+def controls(
+    task: EpochTask, stages: Sequence[Sequence[str]], segments: Sequence[SegmentFile]
+) -> list[Control]:
+    """What each reduce partition does: it gets those parts of the state whose key groups it owns."""
+    ids = tuple(map(tuple, stages))
+    busy = {id_ for stage in ids for id_ in stage}
+    held = ordered_references(s for s in segments if s.operator in busy)
     return [
-        operator
-        for operator in plan.operators
-        if operator.id in busy or (isinstance(operator, GroupingOperator) and operator.join in busy)
-    ]
-
-
-def _stages(busy: Sequence[Operator], rebuilds: bool) -> list[list[str]]:
-    """The operators of each reduce stage. Joins send rows on, to themselves where they are on several keys; what they
-    feed comes after them. A rebuild joins nothing but what is fed.
-    """
-    grouping = [operator.id for operator in busy if isinstance(operator, GroupingOperator)]
-    stages = [[o.id for o in busy if not isinstance(o, SelectionOperator | GroupingOperator)]]
-    joins = [operator for operator in busy if isinstance(operator, JoinOperator)]
-    if rebuilds:
-        joins = [join for join in joins if any(chain.feeds is not None for chain in join.chains)]
-    for level in range(1, max((join.levels for join in joins), default=1)):
-        stages.append([join.id for join in joins if join.levels > level])
-    return [*stages, grouping] if grouping else stages
-
-
-def _control(
-    task: EpochTask, stages: list[list[str]], segments: Sequence[SegmentFile], partitions: int
-) -> list[tuple[int, dict[str, Any]]]:
-    """One control row per reduce partition: which operators it runs in each stage, over which segments."""
-    held = [s for s in segments if any(s.operator in stage for stage in stages)]
-    return [
-        (
-            0,
-            {
-                "kind": "control",
-                "task": asdict(task),
-                "partition": partition,
-                "stages": stages,
-                "segments": [asdict(s) for s in held if s.partition == partition],
-            },
-        )
-        for partition in range(partitions)
+        Control(task, partition, ids, owned_references(held, task.partitioning, partition))
+        for partition in range(task.partitioning.partitions)
     ]
 
 
 def _scans(
-    spark: SparkSession, root: Path, task: EpochTask, stream: str, chunks: Sequence[Chunk]
-) -> list[tuple[int, dict[str, Any]]]:
-    """(rows, scan spec) for each map task of a stream: pieces of chunks, spread evenly."""
+    context: JobContext, task: EpochTask, stream: str, chunks: Sequence[Chunk]
+) -> list[tuple[int, Scan]]:
+    """(rows, scan) for each map task of a stream: pieces of chunks, spread evenly."""
     pieces: list[tuple[int, Piece]] = []
     for chunk in chunks:
-        pieces += _pieces(root, chunk)
+        pieces += _pieces(context.root, chunk)
     rows = sum(count for count, _ in pieces)
-    width = max(1, min(spark.sparkContext.defaultParallelism, -(-rows // TASK_ROWS), len(pieces)))
-    loads: list[list[Any]] = [[0, []] for _ in range(width)]
-    for count, piece in sorted(pieces, key=lambda item: -item[0]):
-        lightest = min(loads, key=lambda load: load[0])
-        lightest[0] += count
-        lightest[1].append(piece)
+    width = max(1, min(context.tasks, -(-rows // TASK_ROWS), len(pieces)))
     return [
-        (count, {"kind": "scan", "task": asdict(task), "stream": stream, "number": i, "pieces": found})
-        for i, (count, found) in enumerate(loads)
+        (count, Scan(task, stream, number, tuple(found)))
+        for number, (count, found) in enumerate(_spread(pieces, width))
     ]
-
-
-def _check(root: Path, chunk: Chunk) -> dict[str, Any]:
-    """A look at a chunk that Spark reads by itself."""
-    return {"kind": "check", "root": str(root), "chunk": asdict(chunk)}
 
 
 def _pieces(root: Path, chunk: Chunk) -> list[tuple[int, Piece]]:
     """(rows, piece) for each; the task with the first piece of a chunk looks whether the whole file is sound."""
     whole = (chunk.bytes, chunk.checksum)
     if chunk.rows <= SPLIT_ROWS:
-        return [(chunk.rows, (chunk.path, None, whole))]
+        return [(chunk.rows, Piece(chunk.path, None, whole))]
     try:
         metadata = pq.read_metadata(root / chunk.path)
     except (OSError, pa.ArrowInvalid):
-        return [(chunk.rows, (chunk.path, None, whole))]  # the task that reads it says what is wrong
+        return [(chunk.rows, Piece(chunk.path, None, whole))]  # the task that reads it says what is wrong
     groups = range(metadata.num_row_groups)
-    return [(metadata.row_group(i).num_rows, (chunk.path, [i], whole if i == 0 else None)) for i in groups]
+    return [
+        (metadata.row_group(i).num_rows, Piece(chunk.path, (i,), whole if i == 0 else None)) for i in groups
+    ]
 
 
-def _loads(work: Sequence[tuple[int, dict[str, Any]]], cores: int) -> list[str]:
-    """The work list as one JSON text, and so one task, per core."""
-    width = max(1, min(cores, len(work)))
-    loads: list[tuple[list[int], list[dict[str, Any]]]] = [([0], []) for _ in range(width)]
-    for rows, spec in sorted(work, key=lambda item: -item[0]):
-        total, specs = min(loads, key=lambda load: load[0][0])
-        total[0] += rows + 1
-        specs.append(spec)
-    return [json.dumps(specs) for _, specs in loads]
+def _loads(work: Sequence[tuple[int, Work]], tasks: int) -> list[bytes]:
+    """The work as one message for each of so many tasks."""
+    width = max(1, min(tasks, len(work)))
+    return [encode_work(found) for _, found in _spread([(rows + 1, one) for rows, one in work], width)]
+
+
+def _spread(weighed: Iterable[tuple[int, Thing]], width: int) -> list[tuple[int, list[Thing]]]:
+    """So many loads of about the same weight; the heaviest things are placed first.
+
+    >>> _spread([(1, "a"), (5, "b"), (4, "c")], 2)
+    [(5, ['b']), (5, ['c', 'a'])]
+    """
+    totals = [0] * width
+    loads: list[list[Thing]] = [[] for _ in range(width)]
+    for weight, thing in sorted(weighed, key=lambda item: -item[0]):
+        lightest = totals.index(min(totals))
+        totals[lightest] += weight
+        loads[lightest].append(thing)
+    return list(zip(totals, loads, strict=True))

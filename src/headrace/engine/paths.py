@@ -33,5 +33,7 @@ def search_path(group: str) -> str:
     return f"{group_dir(group)}/search.json"
 
 
-def handover_dir(group: str) -> str:
-    return f"{group_dir(group)}/handover"
+def handover_dir(group: str, job: str | None = None) -> str:
+    """Large blobs on their way between tasks: of one job, or of all jobs of the group."""
+    every = f"{group_dir(group)}/handover"
+    return every if job is None else f"{every}/{job}"

@@ -24,10 +24,10 @@ from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.errors import epoch_cancelled, epoch_failed, was_cancelled
 from headrace.engine.files import check_chunks, check_segments
-from headrace.engine.job import run_job
+from headrace.engine.job import Job, JobContext, run_job
 from headrace.engine.paths import commits_dir, plan_path
 from headrace.engine.records import Commit
-from headrace.engine.reduce import load_segment, segment_decoder
+from headrace.engine.reduce import load_segment
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk, Epoch, StreamEpoch
 from headrace.model.errors import EngineError, HeadraceError
@@ -173,11 +173,10 @@ class _Rebuild:
 
     def _intact(self, operator: Operator) -> bool:
         mine = [s for s in self.held if s.operator == operator.id]
-        decode = segment_decoder(operator)
         try:
             check_segments(self.warehouse.root, mine)
             for segment in mine:
-                load_segment(str(self.warehouse.root), segment, decode)
+                load_segment(str(self.warehouse.root), segment, operator)
         except EngineError:
             return False
         return True
@@ -238,18 +237,9 @@ class _Rebuild:
         check_chunks(self.warehouse.root, (chunk for part in parts for chunk in part.chunks), content=False)
         root, epoch = self.warehouse.root, Epoch(EpochId(self.epoch), parts)
         try:
-            result = run_job(
-                self.spark,
-                root,
-                plan,
-                path,
-                epoch,
-                streams,
-                held,
-                self.partitioning.partitions,
-                attempt,
-                rebuilds=True,
-            )
+            tasks = self.spark.sparkContext.defaultParallelism
+            context = JobContext(self.spark, root, self.group, self.partitioning, tasks)
+            result = run_job(context, Job(plan, path, epoch, streams, held, attempt, rebuilds=True))
         except HeadraceError:
             raise
         except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,7 @@ class ResultWriter:
         queries: Sequence[int],
         latest_us: int | None = None,
     ) -> None:
-        """Add rows of these queries; `latest_us` is the end of the last window among them."""
+        """Add rows of these queries. `latest_us` is the end of the last window among them."""
         file = self._open.get(signature) or self._start(signature, table.schema)
         file.queries = (min(file.queries[0], *queries), max(file.queries[1], *queries))
         file.latest_us = (
@@ -110,7 +110,7 @@ class ResultWriter:
         self._open[signature] = _Open(rel, pq.ParquetWriter(path, schema, **parquet_options(schema)))
         return self._open[signature]
 
-    def finish(self) -> list[dict[str, Any]]:
+    def finish(self) -> tuple[ResultFile, ...]:
         """Close the files; what the commit should say of each."""
         found = []
         for signature, file in self._open.items():
@@ -128,5 +128,5 @@ class ResultWriter:
                 file.latest_us,
                 checksum=crc,
             )
-            found.append(asdict(record))
-        return found
+            found.append(record)
+        return tuple(found)

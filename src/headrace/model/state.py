@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from headrace.model import codec
-from headrace.model.partitioning import ALL_KEY_GROUPS, Ranges, intersect_ranges
+from headrace.model.partitioning import ALL_KEY_GROUPS, Ranges, intersect_ranges, ranges_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,6 @@ class SegmentFile:
     """
 
     operator: str
-    partition: int
     path: str
     bytes: int
     level: int
@@ -36,6 +35,11 @@ class SegmentFile:
         if left == self.key_groups:
             return self
         return replace(self, key_groups=left, narrowed=True) if left else None
+
+    def with_key_groups(self, other: SegmentFile) -> SegmentFile:
+        """The same for the key groups of both; the other one differs from this one in key groups alone."""
+        both = (g for low, high in (*self.key_groups, *other.key_groups) for g in range(low, high))
+        return replace(self, key_groups=ranges_of(both), narrowed=self.narrowed or other.narrowed)
 
     def of_queries(self, queries: Iterable[int]) -> SegmentFile | None:
         """The same for some queries alone; None when none of them counts here."""

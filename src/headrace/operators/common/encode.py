@@ -172,3 +172,25 @@ def translate_ranks(old: Ints, ranks: Ints) -> Ints:
     """
     known = (old >= 0) & (old < len(ranks))
     return np.where(known, ranks[np.where(known, old, 0)], old) if len(ranks) else old
+
+
+def positions(known: Ints, wanted: Ints) -> Ints:
+    """Where each wanted value is in `known`, whose values are distinct and in any order; -1 where it is not.
+
+    >>> positions(np.array([7, 3]), np.array([3, 4, 7])).tolist()
+    [1, -1, 0]
+    """
+    if len(known) == 0:
+        return np.full(len(wanted), -1, np.int64)
+    order = np.argsort(known)
+    at = order[np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)]
+    return np.where(known[at] == wanted, at, -1)
+
+
+def ranges(starts: Ints, counts: Ints) -> Ints:
+    """start, start + 1, .. for each start, as many as its count says.
+
+    >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - starts, counts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.operators.common.encode import Bools, Ints, canonical_floats, one_chunk
+from headrace.operators.common.encode import Ints, canonical_floats, one_chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,11 @@ class Keys:
 def empty_key(rows: int) -> pa.Table:
     """A key table without columns still needs its row count: it carries one constant column."""
     return pa.table({"all": pa.array(np.zeros(rows, np.int8))})
+
+
+def is_empty_key(table: pa.Table) -> bool:
+    """Whether this is a key table without columns."""
+    return bool(table.column_names == ["all"])
 
 
 def encode_keys(columns: Sequence[pa.ChunkedArray | pa.Array], rows: int) -> Keys:
@@ -77,58 +82,8 @@ def _compact(codes: Ints) -> tuple[Ints, Ints]:
 def unify_keys(tables: Sequence[pa.Table]) -> tuple[pa.Table, list[Ints]]:
     """One table of all distinct keys, and for each given table the position of its rows in it."""
     merged = pa.concat_tables([t for t in tables if t.num_rows] or list(tables[:1]))
-    if merged.column_names == ["all"]:
+    if is_empty_key(merged):
         return merged.slice(0, 1), [np.zeros(t.num_rows, np.int64) for t in tables]
     keys = encode_keys(merged.columns, merged.num_rows)
     bounds = np.cumsum([0] + [t.num_rows for t in tables])
     return keys.table, [keys.ids[a:b] for a, b in pairwise(bounds)]
-
-
-def partition_keys(table: pa.Table, partitions: int, seed: int) -> Ints:
-    """The partition of each key: a hash of its values that is the same in every process."""
-    if table.column_names == ["all"]:
-        return np.full(table.num_rows, seed % partitions, np.int64)
-    mixed = np.full(table.num_rows, np.uint64(seed & 0xFFFF_FFFF))
-    for column in table.columns:
-        mixed = mix(mixed ^ hash_column(one_chunk(column)))
-    return (mixed % np.uint64(partitions)).astype(np.int64)
-
-
-def route_keys(keys: Keys, partitions: int, seed: int) -> Iterator[tuple[int, slice | Ints, Bools]]:
-    """(partition, the tuples that go there, which rows of the key table do), for each partition that gets any."""
-    home = partition_keys(keys.table, partitions, seed)
-    target = home[keys.ids]
-    for partition in np.unique(home):
-        mine = home == partition
-        yield int(partition), slice(None) if mine.all() else np.flatnonzero(target == partition), mine
-
-
-def hash_column(array: pa.Array) -> Ints:
-    kind = array.type
-    if pa.types.is_floating(kind):
-        words = array.fill_null(0).cast(pa.float64()).to_numpy(zero_copy_only=False).view(np.uint64)
-    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        words = array.fill_null(False if pa.types.is_boolean(kind) else 0).cast(pa.int64())
-        words = words.to_numpy(zero_copy_only=False).view(np.uint64)
-    elif pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
-        width = pa.int32() if kind.bit_width == 32 else pa.int64()
-        words = array.view(width).fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False).view(np.uint64)
-    else:
-        plain = pa.types.is_string(kind) or pa.types.is_binary(kind)
-        texts = array.cast(pa.binary() if plain else pa.string())
-        words = np.array([_fnv(t) for t in texts.to_pylist()], np.uint64)
-    return np.where(np.asarray(array.is_null()), np.uint64(0x9E3779B97F4A7C15), words)  # type: ignore[return-value]
-
-
-def _fnv(text: bytes | str | None) -> int:
-    value = 0xCBF29CE484222325
-    for byte in text.encode() if isinstance(text, str) else text or b"":
-        value = ((value ^ byte) * 0x100000001B3) & 0xFFFF_FFFF_FFFF_FFFF
-    return value
-
-
-def mix(words: Ints) -> Ints:
-    with np.errstate(over="ignore"):
-        words = (words ^ (words >> np.uint64(31))) * np.uint64(0x7FB5D329728EA185)
-        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x81DADEF4BC2DD44D)
-        return words ^ (words >> np.uint64(33))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from headrace.model.partitioning import Partitioning
 from headrace.operators.common.bundle import Item, pack_bundle
 from headrace.operators.common.encode import Array, Ints, one_chunk
 from headrace.operators.join import partners
@@ -23,7 +24,7 @@ from headrace.operators.join.rows import Body, Codes, body_from, body_items, con
 from headrace.operators.join.side import Held, Probe
 from headrace.operators.join.tuples import key_items, keys_from, meta_item, route_rows
 from headrace.operators.join.windows import Moments
-from headrace.operators.windows.tuples import Shipment
+from headrace.operators.protocol import Shipment
 
 PIECES = 1 << 10
 """Rows that come in so many pieces are sent, however few they are."""
@@ -56,8 +57,8 @@ class Sent:
 class Outbox:
     """Collects the rows of all hops and sends them a block at a time."""
 
-    def __init__(self, logic: JoinLogic, send: Send, partitions: int) -> None:
-        self._logic, self._send, self._partitions = logic, send, partitions
+    def __init__(self, logic: JoinLogic, send: Send, partitioning: Partitioning) -> None:
+        self._logic, self._send, self._partitioning = logic, send, partitioning
         self._waiting: dict[int, list[Sent]] = {}
         self._rows: Counter[int] = Counter()
 
@@ -104,7 +105,7 @@ class Outbox:
             bodies = {p: concat_bodies([one.bodies[p] for one in found]) for p in sent.bodies}
             sets = np.concatenate([one.sets for one in found], axis=1)
             sent = Sent(concat_keys([one.keys for one in found]), bodies, sets)
-        for partition, keys, rows in route_rows(self._logic, sent.keys, self._partitions):
+        for partition, keys, rows in route_rows(self._logic, sent.keys, self._partitioning):
             items = sent.items(keys, rows) | {"meta": meta_item({"hop": hop})}
             self._send(Shipment(partition, pack_bundle(items)))
 

@@ -13,10 +13,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.model.partitioning import Partitioning
 from headrace.model.predicate import Operand
 from headrace.model.types import Kind
 from headrace.operators.common.encode import Ints, one_chunk, to_arrow, to_physical
-from headrace.operators.common.keys import encode_keys, hash_column, mix, unify_keys
+from headrace.operators.common.keys import encode_keys, unify_keys
+from headrace.operators.common.placing import (
+    hash_keys,
+    key_groups_of,
+    key_groups_of_integers,
+    partitions_of,
+)
 
 
 @dataclass(slots=True)
@@ -83,39 +90,18 @@ def key_column(table: KeyTable, keys: Sequence[Operand], operand: Operand, index
     return column.take(pa.array(index)).cast(operand.type.arrow)
 
 
-def hash_keys(table: pa.Table) -> Ints:
-    """A 64-bit hash per key, the same in every process."""
-    mixed = np.zeros(table.num_rows, np.uint64)
-    for column in table.columns:
-        array = one_chunk(column)
-        text = pa.types.is_string(array.type) or pa.types.is_binary(array.type)
-        mixed = mix(mixed ^ (_hash_texts(array) if text else hash_column(array)))
-    return mixed.view(np.int64)
-
-
-def _hash_texts(array: pa.Array) -> Ints:
-    """Eight bytes of every text at a time."""
-    if len(array) == 0:
-        return np.empty(0, np.uint64)
-    wide = array.cast(pa.large_binary())
-    offsets = np.frombuffer(wide.buffers()[1], np.int64)[wide.offset : wide.offset + len(wide) + 1]
-    data = np.append(np.frombuffer(wide.buffers()[2] or b"", np.uint8), np.zeros(8, np.uint8))
-    lengths = np.diff(offsets)
-    mixed = mix(lengths.astype(np.uint64))
-    for step in range(0, int(lengths.max()), 8):
-        longer = np.flatnonzero(lengths > step)
-        eight = data[(offsets[longer] + step)[:, None] + np.arange(8)].view("<u8")[:, 0]
-        spare = np.maximum(step + 8 - lengths[longer], 0).astype(np.uint64) * np.uint64(8)
-        mixed[longer] = mix(mixed[longer] ^ (eight << spare >> spare))
-    return mixed
-
-
-def partition_rows(keys: RowKeys, partitions: int, seed: int) -> Ints:
+def partition_rows(keys: RowKeys, partitioning: Partitioning, operator: str) -> Ints:
     """The partition of each row: the same for equal keys of all inputs."""
-    hashes = keys.values if keys.table is None else hash_keys(keys.table)
-    mixed = mix(hashes.view(np.uint64) ^ np.uint64(seed))
-    home = (mixed % np.uint64(partitions)).astype(np.int64)
-    return home if keys.table is None else home[keys.values]
+    if keys.table is None:
+        return partitions_of(key_groups_of_integers(keys.values), partitioning)
+    return partitions_of(key_groups_of(keys.table, operator), partitioning)[keys.values]
+
+
+def key_groups(keys: KeyTable, operator: str) -> Ints:
+    """The key group of each key."""
+    if keys.table is None:
+        return key_groups_of_integers(keys.hashes)
+    return key_groups_of(keys.table, operator)
 
 
 def concat_keys(parts: Sequence[RowKeys]) -> RowKeys:

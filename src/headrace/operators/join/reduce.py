@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from headrace.model.partitioning import Partitioning
 from headrace.model.plan import JoinMember
 from headrace.operators.common.bitrows import WORD
 from headrace.operators.common.bundle import Blob, Item, read_bundle
@@ -36,13 +37,12 @@ Consume = Callable[[int, JoinedBlock], None]
 class Outlet:
     """Where rows go: complete ones to `consume`, those on their way to another key to `send`.
 
-    What is sent is for the given partition of the next stage, of which there are as many as of every stage. Rows are
-    joined for the queries of these slots; None stands for all.
+    Every stage has the same partitioning. Rows are joined for the queries of these slots; None stands for all.
     """
 
     consume: Consume
     send: Send
-    partitions: int
+    partitioning: Partitioning
     slots: frozenset[int] | None = None
 
 
@@ -143,7 +143,7 @@ class _Join:
         self._sides = sides
         self._consume = outlet.consume
         self._asking = None if outlet.slots is None else slot_mask(outlet.slots, logic.words)
-        self._outbox = Outbox(logic, outlet.send, outlet.partitions)
+        self._outbox = Outbox(logic, outlet.send, outlet.partitioning)
         self._containment: dict[tuple[JoinMember, JoinMember, Moments, Moments], Containment] = {}
         self._counts = np.zeros(len(logic.words) * WORD, np.int64)
 

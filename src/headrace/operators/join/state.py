@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +16,15 @@ import pyarrow as pa
 from headrace.catalog.changelogs import changelog_set, words
 from headrace.operators.common.bitrows import WORD
 from headrace.operators.common.bundle import Item
-from headrace.operators.common.encode import Array, narrow
-from headrace.operators.join.keys import KeyTable
-from headrace.operators.join.logic import InputLogic, JoinLogic, Words
+from headrace.operators.common.encode import Array, Bools, narrow
+from headrace.operators.common.placing import Portion
+from headrace.operators.join.keys import KeyTable, key_groups
+from headrace.operators.join.logic import InputLogic, JoinLogic, Words, slot_mask
 from headrace.operators.join.rows import Body, KeyedRows, body_from, body_items, last_end, merge_keyed
+from headrace.operators.windows.segment import check_version
 
-VERSION = 2
+VERSION = 3
+"""Version 2 had other hashes of keys."""
 
 
 @dataclass(slots=True)
@@ -59,20 +62,38 @@ def read_input(spec: InputLogic, segment: JoinSegment) -> KeyedRows | None:
 
 
 def _current_sets(spec: InputLogic, stored: StoredInput, sets: Array) -> tuple[Array, Array | None]:
-    """(query-sets in the current plan's roles and words, mask of the queries that are still there)."""
+    """(query-sets in the current plan's roles and words, mask of the queries that are still where they were)."""
     mask = None
     if stored.slots != spec.slots:
         mask = np.zeros((spec.roles, len(spec.words)), np.uint64)
         slots = (spec.words[-1] + 1) * WORD
         for part, then, now in zip(mask, stored.slots, spec.slots, strict=False):
             part |= words(changelog_set(then, now), slots)[list(spec.words)]
-    if (sets.shape[0], stored.words) == (spec.roles, spec.words):
+    moved = _moved_slots(spec, stored)
+    if (sets.shape[0], stored.words) == (spec.roles, spec.words) and not moved:
         return sets, mask
     roles = min(spec.roles, sets.shape[0])
     fitted = np.zeros((spec.roles, len(spec.words), sets.shape[2]), np.uint64)
     for word in set(spec.words) & set(stored.words):
         fitted[:roles, spec.words.index(word)] = sets[:roles, stored.words.index(word)]
-    return fitted, mask
+    if not moved:
+        return fitted, mask
+    assert mask is not None
+    fitted &= mask[:, :, None]
+    for role, old, new in moved:
+        bits = sets[role, stored.words.index(old // WORD)] >> np.uint64(old % WORD) & np.uint64(1)
+        fitted[role, spec.words.index(new // WORD)] |= bits << np.uint64(new % WORD)
+    return fitted, None
+
+
+def _moved_slots(spec: InputLogic, stored: StoredInput) -> list[tuple[int, int, int]]:
+    """(role, slot then, slot now) of the queries that have another slot than when the tuples were written."""
+    moved = []
+    for role, (then, now) in enumerate(zip(stored.slots, spec.slots, strict=False)):
+        if then != now:
+            place = {query: slot for slot, query in now.items()}
+            moved += [(role, old, place[q]) for old, q in then.items() if place.get(q, old) != old]
+    return moved
 
 
 def build_segment(
@@ -95,10 +116,15 @@ def _live(spec: InputLogic, part: KeyedRows, watermark_us: int) -> KeyedRows | N
     needed &= body.wanted()
     if body.mask is None and needed.all():
         return part if body.rows else None
+    return _some_rows(part, needed)
+
+
+def _some_rows(part: KeyedRows, needed: Bools) -> KeyedRows | None:
+    """Some rows with the keys and codes that they have, and the bits of their mask; None without any row."""
     kept = np.flatnonzero(needed)
     if len(kept) == 0:
         return None
-    rows = body.take(kept)
+    rows = part.body.take(kept)
     present = np.bincount(rows.code, minlength=rows.codes.count) > 0
     fewer = Body(
         rows.base,
@@ -113,6 +139,26 @@ def _live(spec: InputLogic, part: KeyedRows, watermark_us: int) -> KeyedRows | N
     table = None if part.keys.table is None else part.keys.table.filter(pa.array(occurs))
     offsets = np.append(0, np.cumsum(counts[occurs]))
     return KeyedRows(KeyTable(part.keys.hashes[occurs], offsets, table), fewer)
+
+
+def portion_of_join(segment: JoinSegment, operator: str, portion: Portion) -> JoinSegment | None:
+    """The tuples of some keys that some queries want, of an operator by its id; None when there are none."""
+    if portion.whole:
+        return segment
+    found = {id_: _portion_of_input(stored, operator, portion) for id_, stored in segment.inputs.items()}
+    inputs = {id_: stored for id_, stored in found.items() if stored is not None}
+    return JoinSegment(inputs, segment.last_end_us) if inputs else None
+
+
+def _portion_of_input(stored: StoredInput, operator: str, portion: Portion) -> StoredInput | None:
+    keys, body = stored.rows.keys, stored.rows.body
+    slots = [{slot: q for slot, q in role.items() if portion.has(q)} for role in stored.slots]
+    if portion.chooses:
+        mask = np.stack([slot_mask(role, stored.words) for role in slots])
+        body = replace(body, mask=mask)
+    needed = portion.keys(key_groups(keys, operator))[keys.of_rows()]
+    rows = _some_rows(KeyedRows(keys, body), needed & body.wanted())
+    return None if rows is None else StoredInput(rows, slots, stored.words)
 
 
 def join_items(segment: JoinSegment) -> dict[str, Item]:
@@ -135,8 +181,7 @@ def join_items(segment: JoinSegment) -> dict[str, Item]:
 def join_from(items: dict[str, Item]) -> JoinSegment:
     """The inverse of `join_items`; arrays stay views of the bundle where they can."""
     meta = json.loads(items["meta"].tobytes())
-    if meta["version"] != VERSION:
-        raise ValueError(f"a join segment of version {meta['version']}; this is version {VERSION}")
+    check_version(meta, VERSION)
     inputs = {}
     for i, described in enumerate(meta["inputs"]):
         prefix = f"{i}."

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.model.epoch import NEVER_US
+from headrace.model.partitioning import Partitioning
 from headrace.operators.common.bundle import Blob, Item, pack_bundle, read_bundle
 from headrace.operators.common.encode import Bools, Ints, narrow, one_chunk, to_physical
 from headrace.operators.join.keys import RowKeys, concat_keys, encode_row_keys, partition_rows
@@ -23,8 +23,8 @@ from headrace.operators.join.rows import (
     concat_bodies,
     last_end,
 )
+from headrace.operators.protocol import Columns, Shipment
 from headrace.operators.windows.slices import fine_slices
-from headrace.operators.windows.tuples import Columns, Shipment
 
 
 def prepare_join(logic: JoinLogic, input: int, columns: Columns, closed_us: int) -> JoinTuples | None:
@@ -75,21 +75,21 @@ def _codes(spec: InputLogic, times: Ints, closed_us: int) -> tuple[Ints, Codes, 
     return lookup[code], Codes(starts[present // 2], bound), still
 
 
-def ship_join(logic: JoinLogic, tuples: JoinTuples, partitions: int) -> list[Shipment]:
+def ship_join(logic: JoinLogic, tuples: JoinTuples, partitioning: Partitioning) -> list[Shipment]:
     """Route tuples to partitions by key, one blob each."""
     return [
         Shipment(partition, pack_bundle(_items(tuples, keys, rows)))
-        for partition, keys, rows in route_rows(logic, tuples.keys, partitions)
+        for partition, keys, rows in route_rows(logic, tuples.keys, partitioning)
     ]
 
 
 def route_rows(
-    logic: JoinLogic, keys: RowKeys, partitions: int
+    logic: JoinLogic, keys: RowKeys, partitioning: Partitioning
 ) -> Iterator[tuple[int, RowKeys, Ints | None]]:
     """(partition, keys of the rows that go there, these rows: None for all): equal keys of all inputs meet."""
-    home = partition_rows(keys, partitions, crc32(logic.operator.id.encode()))
-    sizes = np.bincount(home, minlength=partitions)
-    by_home = np.argsort(home.astype(np.uint16) if partitions <= 2**16 else home, kind="stable")
+    home = partition_rows(keys, partitioning, logic.operator.id)
+    sizes = np.bincount(home, minlength=partitioning.partitions)
+    by_home = np.argsort(home.astype(np.uint16), kind="stable")
     ends = np.cumsum(sizes)
     for partition in np.flatnonzero(sizes).tolist():
         rows = by_home[ends[partition] - sizes[partition] : ends[partition]]

@@ -8,10 +8,9 @@ import numpy as np
 
 from headrace.model.plan import LaneKind, Measure, Output, SessionOperator
 from headrace.operators.common.cells import FamilyIndex
-from headrace.operators.common.encode import Ints
+from headrace.operators.common.encode import Ints, positions
 from headrace.operators.windows.lanes import LaneLogic
 from headrace.operators.windows.tuples import measure_logics
-from headrace.planner.shared import COLUMNS_PER_QUERY, ENTRIES_PER_COLUMN
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +46,6 @@ class ReadySessions:
     queries: Ints
     rows: list[Ints]
     lanes: list[dict[LaneKind, tuple[int, Ints]]]
-
-
-def positions(known: Ints, wanted: Ints) -> Ints:
-    """Where each wanted value is in `known`, whose values are distinct and in any order; -1 where it is not.
-
-    >>> positions(np.array([7, 3]), np.array([3, 4, 7])).tolist()
-    [1, -1, 0]
-    """
-    if len(known) == 0:
-        return np.full(len(wanted), -1, np.int64)
-    order = np.argsort(known)
-    at = order[np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)]
-    return np.where(known[at] == wanted, at, -1)
-
-
-def query_of_entry(ids: Ints) -> Ints:
-    """The query that each lane entry is of, by the way its id is made."""
-    return ids // (ENTRIES_PER_COLUMN * COLUMNS_PER_QUERY)
 
 
 class SessionLogic:

@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.model.epoch import NEVER_US
+from headrace.model.partitioning import Partitioning
 from headrace.model.plan import SessionOperator
 from headrace.operators.common.bundle import Blob, Item, pack_bundle, read_bundle
 from headrace.operators.common.encode import Array, Ints, narrow, to_physical
-from headrace.operators.common.keys import Keys, encode_keys, route_keys, unify_keys
+from headrace.operators.common.keys import Keys, encode_keys, unify_keys
+from headrace.operators.common.placing import route_keys
 from headrace.operators.common.regions import Regions, region_count, regions_of
+from headrace.operators.protocol import Columns, Shipment
 from headrace.operators.windows.lanes import Parts
 from headrace.operators.windows.tuples import (
-    Columns,
-    Shipment,
     concat_measures,
     lift_measures,
     measure_items,
@@ -163,11 +163,13 @@ def combine_micros(operator: SessionOperator, micros: MicroSessions, closed_us: 
     )
 
 
-def ship_micros(operator: SessionOperator, micros: MicroSessions, partitions: int) -> list[Shipment]:
+def ship_micros(
+    operator: SessionOperator, micros: MicroSessions, partitioning: Partitioning
+) -> list[Shipment]:
     """Route rows to partitions by key, one blob each."""
     return [
         Shipment(partition, pack_bundle(_items(operator, micros, rows, home)))
-        for partition, rows, home in route_keys(micros.keys, partitions, crc32(operator.id.encode()))
+        for partition, rows, home in route_keys(micros.keys, partitioning, operator.id)
     ]
 
 

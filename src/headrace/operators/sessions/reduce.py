@@ -13,16 +13,18 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.common.encode import Bools, Ints
+from headrace.operators.common.encode import Bools, Ints, positions, ranges
 from headrace.operators.common.keys import empty_key, unify_keys
-from headrace.operators.sessions.logic import SessionLogic, positions, query_of_entry
+from headrace.operators.protocol import Emit
+from headrace.operators.sessions.logic import SessionLogic
 from headrace.operators.sessions.micro import MicroSessions, late_limits, lateness, merge_runs, ordered
-from headrace.operators.sessions.rows import Found, lower_output, open_block, ranges
+from headrace.operators.sessions.rows import Found, lower_output, open_block
 from headrace.operators.sessions.segment import SessionBlock, SessionSegment
 from headrace.operators.sessions.words import common_words, make_segment
-from headrace.operators.windows.aggregation import Emit, Reduced
+from headrace.operators.windows.aggregation import Reduced
 from headrace.operators.windows.folding import shadow
 from headrace.operators.windows.lanes import Parts
+from headrace.operators.windows.segment import query_of_entry
 
 BLOCK_ELEMENTS = 1 << 21
 """Keys are worked off in blocks, so that micro-sessions times queries are about this many at most."""

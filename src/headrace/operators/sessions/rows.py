@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headrace.model.plan import LaneKind, Output
 from headrace.model.types import TIMESTAMP
-from headrace.operators.common.encode import Bools, Ints, to_arrow
+from headrace.operators.common.encode import Bools, Ints, ranges, to_arrow
 from headrace.operators.sessions.logic import ReadySessions, SessionLogic
 from headrace.operators.sessions.segment import SessionBlock
 from headrace.operators.windows.lanes import Parts
@@ -36,15 +36,6 @@ class Found:
     @property
     def counts(self) -> Ints:
         return np.diff(self.bounds)
-
-
-def ranges(starts: Ints, counts: Ints) -> Ints:
-    """start, start + 1, .. for each start, as many as its count says.
-
-    >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
-    [5, 6, 0, 1, 2]
-    """
-    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - starts, counts)
 
 
 @dataclass(frozen=True, slots=True)

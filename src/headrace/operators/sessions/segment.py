@@ -12,8 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.common.bundle import Item
-from headrace.operators.common.encode import Array, Ints, narrow, one_chunk
-from headrace.operators.windows.segment import LaneBlock
+from headrace.operators.common.encode import Array, Bools, Ints, narrow, one_chunk, positions, ranges
+from headrace.operators.common.placing import Portion, key_groups_of
+from headrace.operators.windows.segment import LaneBlock, check_version, query_of_entry
+
+VERSION = 2
+"""Version 1 had its keys placed by another hash."""
 
 
 @dataclass(slots=True)
@@ -60,7 +64,7 @@ def session_segment_items(segment: SessionSegment) -> dict[str, Item]:
         blocks.append(lanes)
     for text, words in segment.words.items():
         items[f"words.{text}"] = pa.table({"w": words})
-    meta = {"version": 1, "sessions": blocks}
+    meta = {"version": VERSION, "sessions": blocks}
     items["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
     return items
 
@@ -68,6 +72,7 @@ def session_segment_items(segment: SessionSegment) -> dict[str, Item]:
 def session_segment_from(items: dict[str, Item]) -> SessionSegment:
     """The inverse of `session_segment_items`."""
     meta = json.loads(items["meta"].tobytes())
+    check_version(meta, VERSION)
     blocks = []
     for i, described in enumerate(meta["sessions"]):
         lanes = {}
@@ -82,3 +87,41 @@ def session_segment_from(items: dict[str, Item]) -> SessionSegment:
 
 def _wide(values: Array) -> Array:
     return values if values.dtype == np.float64 else values.astype(np.int64)
+
+
+def portion_of_sessions(segment: SessionSegment, operator: str, portion: Portion) -> SessionSegment | None:
+    """The open sessions of some keys and queries of an operator, by its id; None when there are none."""
+    if portion.whole:
+        return segment
+    keys = portion.keys(key_groups_of(segment.keys, operator))
+    blocks = [found for b in segment.blocks if (found := _portion_of_block(b, keys, portion)) is not None]
+    if not blocks:
+        return None
+    used, place = np.flatnonzero(keys), np.cumsum(keys) - 1
+    for block in blocks:
+        block.keys = place[block.keys]
+    return SessionSegment(segment.keys.take(pa.array(used)), blocks, dict(segment.words))
+
+
+def _portion_of_block(block: SessionBlock, keys: Bools, portion: Portion) -> SessionBlock | None:
+    of_query = np.repeat(np.arange(len(block.queries)), block.counts)
+    kept = keys[block.keys] & portion.queries(block.queries)[of_query]
+    if not kept.any():
+        return None
+    counts = np.bincount(of_query[kept], minlength=len(block.queries))
+    first, present = np.cumsum(block.counts) - block.counts, counts > 0
+    lanes = {}
+    for name, lane in block.lanes.items():
+        query = positions(block.queries, query_of_entry(lane.ids))
+        values = kept[ranges(first[query], block.counts[query])]
+        lanes[name] = LaneBlock(
+            lane.ids[present[query]], {part: found[values] for part, found in lane.parts.items()}
+        )
+    return SessionBlock(
+        block.queries[present],
+        counts[present],
+        block.keys[kept],
+        block.starts[kept],
+        block.ends[kept],
+        lanes,
+    )

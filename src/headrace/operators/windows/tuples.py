@@ -5,17 +5,16 @@ Both are rows of (key, slice, region per operand) with the lanes' partials; a ra
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Protocol
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.model.partitioning import Partitioning
 from headrace.model.plan import AggregatingOperator, AggregationOperator, LaneKind, Measure
-from headrace.model.predicate import Operand
 from headrace.model.types import Kind, SqlType
 from headrace.operators.common.bundle import Blob, Item, pack_bundle, read_bundle
 from headrace.operators.common.encode import (
@@ -28,13 +27,13 @@ from headrace.operators.common.encode import (
     to_physical,
     translate_ranks,
 )
-from headrace.operators.common.keys import Keys, encode_keys, route_keys, unify_keys
+from headrace.operators.common.keys import Keys, encode_keys, unify_keys
+from headrace.operators.common.placing import route_keys
 from headrace.operators.common.regions import Regions, region_count, regions_of
+from headrace.operators.protocol import Columns, Shipment
 from headrace.operators.windows.lanes import LaneLogic, Parts, logic_for
 from headrace.operators.windows.slices import fine_slices, last_ends
 from headrace.optimizer.movement import Movement, decide_combine
-
-Columns = Mapping[Operand, pa.ChunkedArray]
 
 SAMPLE_ROWS = 1 << 15
 VALUE_LANES = (LaneKind.SUM, LaneKind.MIN, LaneKind.MAX, LaneKind.MOMENTS)
@@ -61,14 +60,6 @@ class Tuples:
     @property
     def rows(self) -> int:
         return len(self.slice)
-
-
-@dataclass(frozen=True, slots=True)
-class Shipment:
-    """One blob for one reduce partition."""
-
-    partition: int
-    blob: bytes
 
 
 def prepare_tuples(operator: AggregationOperator, columns: Columns, closed_us: int) -> Tuples | None:
@@ -169,12 +160,11 @@ def _bins(codes: Ints, capacity: int, rows: int) -> tuple[Ints, Ints]:
     return bins, present
 
 
-def ship_tuples(operator: AggregationOperator, tuples: Tuples, partitions: int) -> list[Shipment]:
+def ship_tuples(operator: AggregationOperator, tuples: Tuples, partitioning: Partitioning) -> list[Shipment]:
     """Route rows to partitions by key, one blob each."""
-    seed = crc32((operator.product or operator.id).encode())
     return [
         Shipment(partition, pack_bundle(_items(operator, tuples, rows, home)))
-        for partition, rows, home in route_keys(tuples.keys, partitions, seed)
+        for partition, rows, home in route_keys(tuples.keys, partitioning, operator.id)
     ]
 
 
