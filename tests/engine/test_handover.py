@@ -15,11 +15,11 @@ from headrace.engine.handover import (
     shipped_bytes,
     take_over,
 )
-from headrace.engine.messages import EpochTask
+from headrace.engine.messages import Control, EpochTask
 from headrace.engine.paths import handover_dir
 from headrace.engine.result_files import ResultWriter
 from headrace.model.partitioning import even_partitioning
-from headrace.operators.windows.tuples import Shipment
+from headrace.operators.protocol import Shipment
 
 FOLDER = handover_dir("main", "job1")
 
@@ -70,7 +70,8 @@ def test_small_blobs_of_a_task_do_not_fill_its_memory(
 ) -> None:
     monkeypatch.setattr(reduce, "WAITING_BYTES", 250)
     task = EpochTask(str(tmp_path), "main", "plan", 0, even_partitioning(2), {}, {}, "attempt", FOLDER)
-    work = reduce._Partition(task, 0, 0, ResultWriter(str(tmp_path), "name", 0))
-    work._send("joins-1", [Shipment(n % 2, bytes(100)) for n in range(9)])
+    work = reduce.Partition(Control(task, 0, (), ()), 0, ResultWriter(str(tmp_path), "name", 0))
+    work.send("joins-1", "joins-1", [Shipment(n % 2, bytes(100)) for n in range(9)])
+    assert {name for _, (_, name, _) in work.sent} == {"joins-1-to-1"}
     assert [kind for _, (kind, _, _) in work.sent] == ["tuples"] * 3 + ["file"] * 6
     assert work.bytes_sent == sum(map(shipped_bytes, work.sent)) == 900

@@ -23,7 +23,7 @@ from headrace.operators.join.logic import JoinLogic
 from headrace.operators.join.reduce import JoinReduced, Outlet, count_bits, reduce_join, resume_join
 from headrace.operators.join.state import JoinSegment, join_items
 from headrace.operators.join.tuples import prepare_join, receive_join, ship_join
-from headrace.operators.windows.tuples import Shipment
+from headrace.operators.protocol import Shipment
 
 SCHEMA = Schema((("k",),), (True, True))
 ALONE = even_partitioning(1)

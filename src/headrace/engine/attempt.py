@@ -91,7 +91,8 @@ class EpochRunner:
                 if plan.operators and not self._warehouse.exists(path):
                     self._warehouse.replace_value(path, "plan", plan)
                 faults.reach("job.before")
-                context = JobContext(self.spark, root, self._spec(int(epoch.id)))
+                spec = self._spec(int(epoch.id))
+                context = JobContext(self.spark, root, self._group, spec.partitioning, spec.tasks)
                 result = run_job(context, Job(plan, path, epoch, streams, live, attempt))
                 faults.reach("job.after")
                 unfinishable = result.failures or find_unfinishable(

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.engine.errors import query_caused
 from headrace.engine.handover import Shipped
-from headrace.engine.messages import EpochTask
-from headrace.engine.tasks import MAP_BATCH_ROWS, map_tuples, reporting
+from headrace.engine.messages import EpochTask, TaskMetrics
+from headrace.engine.tasks import MAP_BATCH_ROWS, MapTask, TupleBatch, reporting
 from headrace.log.sources import ddl, literal_path
 from headrace.model.epoch import Chunk
 from headrace.model.plan import ScanPath
@@ -104,14 +104,19 @@ def _mapper(
     task: EpochTask, stream: str, selected: Selected
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for partition, (kind, name, blob) in reporting(mapped(batches)):
+            row = {"partition": [partition], "kind": [kind], "name": [name], "blob": [blob]}
+            yield pa.RecordBatch.from_pydict(row, schema=SHIPPED)
+
+    def mapped(batches: Iterator[pa.RecordBatch]) -> Iterator[Shipped]:
+        work: MapTask | None = None
         for number, table in enumerate(_gather(batches)):
-            columns = selected.unpack(table)
-            part = f"c{number}"
-            shipped = map_tuples(task, stream, ScanPath.CATALYST, columns, table.num_rows, part)
-            for partition, (kind, name, blob) in reporting(shipped):
-                row = {"partition": [partition], "kind": [kind], "name": [name], "blob": [blob]}
-                yield pa.RecordBatch.from_pydict(row, schema=SHIPPED)
+            work = work or MapTask(task)
+            columns, rows = selected.unpack(table), table.num_rows
+            yield from work.run(TupleBatch(stream, ScanPath.CATALYST, columns, rows, f"c{number}"))
             faults.reach_task("task.catalyst")
+        if work is not None:
+            yield work.report(TaskMetrics(bytes_shuffled=work.shuffled_bytes))
 
     return run
 

@@ -38,20 +38,12 @@ from headrace.engine.reduce import reduce_task
 from headrace.engine.references import ordered_references, owned_references
 from headrace.engine.tasks import scan_task
 from headrace.model.epoch import Chunk, Epoch
-from headrace.model.grouping import GroupSpec
 from headrace.model.metrics import OperatorMetrics
 from headrace.model.partitioning import Partitioning
-from headrace.model.plan import (
-    AggregatingOperator,
-    GroupingOperator,
-    JoinOperator,
-    Operator,
-    ScanPath,
-    SelectionOperator,
-    SharedPlan,
-)
+from headrace.model.plan import Operator, ScanPath, SharedPlan
 from headrace.model.query import Stream
 from headrace.model.state import SegmentFile
+from headrace.operators.kinds import operator_kind
 
 SPLIT_ROWS = 1 << 17
 """Chunks with more rows than this are read by row groups, so that several tasks can share one."""
@@ -64,24 +56,15 @@ Thing = TypeVar("Thing")
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """Where a group's jobs run: the session, the warehouse, and the group, which has so many tasks at a time."""
+    """Where a group's jobs run: the session, the warehouse, the group's name, which partition owns which keys, and how
+    many map tasks a job has at most.
+    """
 
     spark: SparkSession
     root: Path
-    spec: GroupSpec
-
-    @property
-    def group(self) -> str:
-        return self.spec.name
-
-    @property
-    def partitioning(self) -> Partitioning:
-        return self.spec.partitioning
-
-    @property
-    def tasks(self) -> int:
-        """How many map tasks run side by side at most."""
-        return min(self.spec.tasks, self.spark.sparkContext.defaultParallelism)
+    group: str
+    partitioning: Partitioning
+    tasks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +104,12 @@ class JobResult:
         for id_, spent in report.operators.items():
             self.operators[id_] = self.operators.get(id_, OperatorMetrics()) + spent
 
+    def count_state(self) -> None:
+        """Add the size of each operator's live segments to what is known of it; a file counts once."""
+        for operator, _, size in {(s.operator, s.path, s.bytes) for s in self.segments}:
+            spent = self.operators.get(operator, OperatorMetrics())
+            self.operators[operator] = spent + OperatorMetrics(state_bytes=size)
+
 
 def run_job(context: JobContext, job: Job) -> JobResult:
     """Run the operators that have something to do. Raises what a task reported, or Spark's own exception."""
@@ -129,9 +118,10 @@ def run_job(context: JobContext, job: Job) -> JobResult:
     carried = {o.id for o in job.plan.operators} - {o.id for o in busy}
     result.segments += [s for s in job.segments if s.operator in carried]
     if not busy:
+        result.count_state()
         return result
     task = _task(context, job)
-    stages = _stages(busy, job.rebuilds)
+    stages = reduce_stages(busy, job.rebuilds)
     work: list[tuple[int, Work]] = [(0, one) for one in controls(task, stages, job.segments)]
     scans: list[RDD[Shipped]] = []
     reads = [read for operator in busy for read in operator.reads]
@@ -153,6 +143,7 @@ def run_job(context: JobContext, job: Job) -> JobResult:
         clear_handover(context.root, task.handover)
     for report in reports:
         result.add(decode_report(report))
+    result.count_state()
     return result
 
 
@@ -204,35 +195,22 @@ def has_work(operator: Operator, epoch: Epoch, segments: Sequence[SegmentFile]) 
     if any(part is not None and part.chunks for part in parts):
         return True
     moved = epoch.watermark_us(operator.clock) > epoch.closed_us(operator.clock)
-    return (
-        isinstance(operator, AggregatingOperator)
-        and moved
-        and any(s.operator == operator.id for s in segments)
-    )
+    return operator_kind(operator).ticks and moved and any(s.operator == operator.id for s in segments)
 
 
 def _busy(plan: SharedPlan, epoch: Epoch, segments: Sequence[SegmentFile]) -> list[Operator]:
-    """The operators that have something to do; what a join feeds runs with it."""
+    """The operators that have something to do; what an operator feeds runs with it."""
     busy = {operator.id for operator in plan.operators if has_work(operator, epoch, segments)}
-    return [
-        operator
-        for operator in plan.operators
-        if operator.id in busy or (isinstance(operator, GroupingOperator) and operator.join in busy)
-    ]
+    return [o for o in plan.operators if o.id in busy or operator_kind(o).fed_by(o) in busy]
 
 
-def _stages(busy: Sequence[Operator], rebuilds: bool) -> list[list[str]]:
-    """The operators of each reduce stage. Joins send rows on, to themselves where they are on several keys; what they
-    feed comes after them. A rebuild joins nothing but what is fed.
-    """
-    grouping = [operator.id for operator in busy if isinstance(operator, GroupingOperator)]
-    stages = [[o.id for o in busy if not isinstance(o, SelectionOperator | GroupingOperator)]]
-    joins = [operator for operator in busy if isinstance(operator, JoinOperator)]
-    if rebuilds:
-        joins = [join for join in joins if any(chain.feeds is not None for chain in join.chains)]
-    for level in range(1, max((join.levels for join in joins), default=1)):
-        stages.append([join.id for join in joins if join.levels > level])
-    return [*stages, grouping] if grouping else stages
+def reduce_stages(busy: Sequence[Operator], rebuilds: bool) -> list[list[str]]:
+    """The operators of each reduce stage; what others feed comes after all of these. There is one stage at least."""
+    fed = [o.id for o in busy if operator_kind(o).fed_by(o) is not None]
+    counts = {o.id: operator_kind(o).stages(o, rebuilds) for o in busy if o.id not in fed}
+    levels = range(max(1, *counts.values())) if counts else range(1)
+    stages = [[id_ for id_, count in counts.items() if count > level] for level in levels]
+    return [*stages, fed] if fed else stages
 
 
 def controls(
@@ -256,8 +234,7 @@ def _scans(
     for chunk in chunks:
         pieces += _pieces(context.root, chunk)
     rows = sum(count for count, _ in pieces)
-    cores = context.tasks
-    width = max(1, min(cores, -(-rows // TASK_ROWS), len(pieces)))
+    width = max(1, min(context.tasks, -(-rows // TASK_ROWS), len(pieces)))
     return [
         (count, Scan(task, stream, number, tuple(found)))
         for number, (count, found) in enumerate(_spread(pieces, width))
@@ -279,9 +256,9 @@ def _pieces(root: Path, chunk: Chunk) -> list[tuple[int, Piece]]:
     ]
 
 
-def _loads(work: Sequence[tuple[int, Work]], cores: int) -> list[bytes]:
-    """The work as one message, and so one task, per core."""
-    width = max(1, min(cores, len(work)))
+def _loads(work: Sequence[tuple[int, Work]], tasks: int) -> list[bytes]:
+    """The work as one message for each of so many tasks."""
+    width = max(1, min(tasks, len(work)))
     return [encode_work(found) for _, found in _spread([(rows + 1, one) for rows, one in work], width)]
 
 

@@ -27,7 +27,7 @@ from headrace.engine.files import check_chunks, check_segments
 from headrace.engine.job import Job, JobContext, run_job
 from headrace.engine.paths import commits_dir, plan_path
 from headrace.engine.records import Commit
-from headrace.engine.reduce import load_segment, segment_decoder
+from headrace.engine.reduce import load_segment
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk, Epoch, StreamEpoch
 from headrace.model.errors import EngineError, HeadraceError
@@ -173,11 +173,10 @@ class _Rebuild:
 
     def _intact(self, operator: Operator) -> bool:
         mine = [s for s in self.held if s.operator == operator.id]
-        decode = segment_decoder(operator)
         try:
             check_segments(self.warehouse.root, mine)
             for segment in mine:
-                load_segment(str(self.warehouse.root), segment, decode)
+                load_segment(str(self.warehouse.root), segment, operator)
         except EngineError:
             return False
         return True
@@ -238,7 +237,7 @@ class _Rebuild:
         check_chunks(self.warehouse.root, (chunk for part in parts for chunk in part.chunks), content=False)
         root, epoch = self.warehouse.root, Epoch(EpochId(self.epoch), parts)
         try:
-            context = JobContext(self.spark, root, self.spec)
+            context = JobContext(self.spark, root, self.group, self.spec.partitioning, self.spec.tasks)
             result = run_job(context, Job(plan, path, epoch, streams, held, attempt, rebuilds=True))
         except HeadraceError:
             raise

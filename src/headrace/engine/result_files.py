@@ -91,7 +91,7 @@ class ResultWriter:
         queries: Sequence[int],
         latest_us: int | None = None,
     ) -> None:
-        """Add rows of these queries; `latest_us` is the end of the last window among them."""
+        """Add rows of these queries. `latest_us` is the end of the last window among them."""
         file = self._open.get(signature) or self._start(signature, table.schema)
         file.queries = (min(file.queries[0], *queries), max(file.queries[1], *queries))
         file.latest_us = (

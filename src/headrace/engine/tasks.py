@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.engine.files import check_chunk, check_chunks
-from headrace.engine.handover import Shipped, hand_over, shipped_bytes
+from headrace.engine.handover import Shipped, hand_over
 from headrace.engine.messages import (
     Check,
     Control,
@@ -33,27 +33,14 @@ from headrace.engine.messages import (
     encode_control,
     encode_report,
 )
+from headrace.engine.records import ResultFile
 from headrace.engine.result_files import ResultWriter
 from headrace.model.errors import HeadraceError, LogError
-from headrace.model.plan import (
-    AggregationOperator,
-    GroupingOperator,
-    JoinOperator,
-    Operator,
-    ScanPath,
-    SelectionOperator,
-    SessionOperator,
-    SharedPlan,
-)
+from headrace.model.metrics import OperatorMetrics, add_counts
+from headrace.model.plan import Operator, ScanPath, SharedPlan
 from headrace.model.predicate import Operand
-from headrace.operators.join.feed import Feed
-from headrace.operators.join.logic import JoinLogic
-from headrace.operators.join.tuples import prepare_join, ship_join
-from headrace.operators.selection import SelectionLogic
-from headrace.operators.sessions.logic import SessionLogic
-from headrace.operators.sessions.micro import combine_micros, prepare_micros, ship_micros
-from headrace.operators.windows.prepared import AggregationLogic
-from headrace.operators.windows.tuples import Shipment, combine_tuples, prepare_tuples, ship_tuples
+from headrace.operators.kinds import operator_kind
+from headrace.operators.protocol import Batch, MapOutlet, OperatorLogic
 from headrace.planner import shared as _registers_plan_classes  # noqa: F401
 from headrace.storage import faults
 from headrace.storage.envelope import open_envelope
@@ -66,14 +53,11 @@ PLANS = 32
 
 @dataclass(frozen=True, slots=True)
 class PreparedPlan:
-    """A plan with its operators' logic worked out; `feeds` by the join's id and the number of the chain."""
+    """A plan with its operators made ready to run, by their ids."""
 
     plan: SharedPlan
-    aggregations: dict[str, AggregationLogic]
-    sessions: dict[str, SessionLogic]
-    selections: dict[str, SelectionLogic]
-    joins: dict[str, JoinLogic]
-    feeds: dict[str, dict[int, Feed]]
+    operators: dict[str, Operator]
+    logic: dict[str, OperatorLogic]
 
     def scanning(self, stream: str, path: ScanPath) -> list[tuple[Operator, int]]:
         """The operators that read a stream by a path, with the number of the read."""
@@ -89,20 +73,8 @@ class PreparedPlan:
 def prepared_plan(root: str, plan: str) -> PreparedPlan:
     path = Path(root, plan)
     shared: SharedPlan = open_envelope(path.read_bytes(), "plan", path)
-    aggregations = {o.id: AggregationLogic(o) for o in shared.operators if isinstance(o, AggregationOperator)}
-    selections = {o.id: SelectionLogic(o) for o in shared.operators if isinstance(o, SelectionOperator)}
-    sessions = {o.id: SessionLogic(o) for o in shared.operators if isinstance(o, SessionOperator)}
-    joins = {o.id: JoinLogic(o) for o in shared.operators if isinstance(o, JoinOperator)}
-    groupings = {o.id: o for o in shared.operators if isinstance(o, GroupingOperator)}
-    feeds = {
-        id_: {
-            number: Feed(join, number, groupings[chain.feeds])
-            for number, chain in enumerate(join.operator.chains)
-            if chain.feeds is not None
-        }
-        for id_, join in joins.items()
-    }
-    return PreparedPlan(shared, aggregations, sessions, selections, joins, feeds)
+    logic = {operator.id: operator_kind(operator).prepare(operator, shared) for operator in shared.operators}
+    return PreparedPlan(shared, {operator.id: operator for operator in shared.operators}, logic)
 
 
 def attempt_name(task: EpochTask, part: str) -> str:
@@ -119,47 +91,78 @@ def report_of(report: Report) -> Shipped:
     return 0, ("report", "", encode_report(report))
 
 
-def map_tuples(
-    task: EpochTask,
-    stream: str,
-    path: ScanPath,
-    columns: dict[Operand, pa.ChunkedArray],
-    rows: int,
-    part: str,
-) -> Iterator[Shipped]:
-    """Run every operator of one stream and scan path over a batch of tuples."""
-    prepared = prepared_plan(task.root, task.plan)
-    for operator, read in prepared.scanning(stream, path):
-        match operator:
-            case AggregationOperator():
-                tuples = prepare_tuples(operator, columns, task.closed_us(operator))
-                if tuples is not None:
-                    combined = combine_tuples(operator, tuples)
-                    yield from handed(task, operator.id, ship_tuples(operator, combined, task.partitioning))
-            case SessionOperator():
-                micros = prepare_micros(operator, columns, task.closed_us(operator))
-                if micros is not None:
-                    micros = combine_micros(operator, micros, task.closed_us(operator))
-                    yield from handed(task, operator.id, ship_micros(operator, micros, task.partitioning))
-            case SelectionOperator():
-                logic = prepared.selections[operator.id]
-                table, counts = logic.select(columns, rows, task.epoch)
-                if table.num_rows:
-                    writer = ResultWriter(task.root, attempt_name(task, f"{operator.id}-{part}"), task.epoch)
-                    writer.add(operator.signature, table, operator.queries, task.watermark[stream])
-                    found = {str(q): int(n) for q, n in zip(operator.queries, counts, strict=True) if n}
-                    yield report_of(Report(results=writer.finish(), rows=found))
-            case JoinOperator():
-                join = prepared.joins[operator.id]
-                joining = prepare_join(join, read, columns, task.closed_us(operator))
-                if joining is not None:
-                    yield from handed(task, operator.id, ship_join(join, joining, task.partitioning))
+@dataclass(frozen=True, slots=True)
+class TupleBatch:
+    """Tuples of one stream that came by one path; `part` is part of the names of what is made of them."""
+
+    stream: str
+    path: ScanPath
+    columns: dict[Operand, pa.ChunkedArray]
+    rows: int
+    part: str
 
 
-def handed(task: EpochTask, name: str, shipments: Iterable[Shipment]) -> Iterator[Shipped]:
-    """What goes to the partitions of an operator, under its id or another name."""
-    for one in shipments:
-        yield hand_over(task.handing, task.large_bytes, one.partition, name, one.blob)
+class MapTask:
+    """A map task at work: it runs every operator that reads a batch, and reports at its end."""
+
+    def __init__(self, task: EpochTask) -> None:
+        self._task = task
+        self._prepared = prepared_plan(task.root, task.plan)
+        self._results: list[ResultFile] = []
+        self._rows: dict[str, int] = {}
+        self._operators: dict[str, OperatorMetrics] = {}
+
+    def operands(self, stream: str, path: ScanPath) -> list[Operand]:
+        """What must be read of a stream for the operators that get it by this path."""
+        reads = self._prepared.scanning(stream, path)
+        return list(dict.fromkeys(o for operator, read in reads for o in operator.reads[read].scanned))
+
+    def run(self, batch: TupleBatch) -> Iterator[Shipped]:
+        """What all operators ship of a batch."""
+        for operator, read in self._prepared.scanning(batch.stream, batch.path):
+            began = time.process_time()
+            name = attempt_name(self._task, f"{operator.id}-{batch.part}")
+            writer = ResultWriter(self._task.root, name, self._task.epoch)
+            mapped = self._prepared.logic[operator.id].map(
+                Batch(
+                    read,
+                    batch.columns,
+                    batch.rows,
+                    self._task.epoch,
+                    self._task.closed_us(operator),
+                    self._task.watermark[batch.stream],
+                ),
+                MapOutlet(writer.add, self._task.partitioning),
+            )
+            self._results += writer.finish()
+            to, large = self._task.handing, self._task.large_bytes
+            shipped = [hand_over(to, large, s.partition, operator.id, s.blob) for s in mapped.shipments]
+            rows, matched = as_text(mapped.rows), as_text(mapped.matched)
+            self._rows = add_counts(self._rows, rows)
+            spent = OperatorMetrics(
+                map_seconds=time.process_time() - began,
+                tuples=batch.rows,
+                shuffled_bytes=sum(len(shipment.blob) for shipment in mapped.shipments),
+                matched=matched,
+                rows=rows,
+            )
+            self._operators[operator.id] = self._operators.get(operator.id, OperatorMetrics()) + spent
+            yield from shipped
+
+    @property
+    def shuffled_bytes(self) -> int:
+        return sum(spent.shuffled_bytes for spent in self._operators.values())
+
+    def report(self, metrics: TaskMetrics) -> Shipped:
+        """What was made and what it cost."""
+        return report_of(
+            Report(results=tuple(self._results), rows=self._rows, metrics=metrics, operators=self._operators)
+        )
+
+
+def as_text(counts: Mapping[int, int]) -> dict[str, int]:
+    """Counts by query, as messages have them."""
+    return {str(query): count for query, count in counts.items()}
 
 
 def arriving(id_: str, stage: int) -> str:
@@ -196,29 +199,28 @@ def reporting(work: Iterator[Shipped]) -> Iterator[Shipped]:
 
 def _scan(scan: Scan) -> Iterator[Shipped]:
     started = time.perf_counter()
-    task = scan.task
-    prepared = prepared_plan(task.root, task.plan)
-    reads = prepared.scanning(scan.stream, ScanPath.FAST)
-    wanted = list(dict.fromkeys(o for operator, read in reads for o in operator.reads[read].scanned))
+    task, root = MapTask(scan.task), scan.task.root
+    wanted = task.operands(scan.stream, ScanPath.FAST)
     pieces: list[pa.Table] = []
-    read = shipped = 0
+    read = 0
     for number, piece in enumerate(scan.pieces):
         if piece.whole is not None:
-            check_chunk(Path(task.root), piece.path, *piece.whole)
-        table = _as_stream(read_piece(task.root, piece, [o.sql for o in wanted]), wanted)
+            check_chunk(Path(root), piece.path, *piece.whole)
+        table = _as_stream(read_piece(root, piece, [o.sql for o in wanted]), wanted)
         read += table.nbytes
         pieces.append(table)
         if number + 1 == len(scan.pieces) or sum(p.num_rows for p in pieces) >= MAP_BATCH_ROWS:
             table = pa.concat_tables(pieces)
             columns = {o: table.column(o.sql) for o in wanted}
             part = f"m{scan.number}-{number}"
-            for out in map_tuples(task, scan.stream, ScanPath.FAST, columns, table.num_rows, part):
-                shipped += shipped_bytes(out)
-                yield out
+            yield from task.run(TupleBatch(scan.stream, ScanPath.FAST, columns, table.num_rows, part))
             pieces = []
     faults.reach_task("task.map")
-    spent = TaskMetrics(map_seconds=time.perf_counter() - started, bytes_read=read, bytes_shuffled=shipped)
-    yield report_of(Report(metrics=spent))
+    yield task.report(
+        TaskMetrics(
+            map_seconds=time.perf_counter() - started, bytes_read=read, bytes_shuffled=task.shuffled_bytes
+        )
+    )
 
 
 def _as_stream(piece: pa.Table, operands: Sequence[Operand]) -> pa.Table:

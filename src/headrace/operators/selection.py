@@ -5,11 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from headrace.model.plan import SelectionOperator
+from headrace.model.plan import SelectionOperator, SharedPlan
 from headrace.operators.common.bitrows import WORD, count_bits
 from headrace.operators.common.cells import FamilyIndex, split_family
+from headrace.operators.common.placing import Portion
 from headrace.operators.common.regions import regions_of
-from headrace.operators.windows.tuples import Columns
+from headrace.operators.protocol import (
+    Batch,
+    Columns,
+    Items,
+    MapOutlet,
+    Mapped,
+    OperatorKind,
+    Received,
+    Reduced,
+    ReduceOutlet,
+)
 from headrace.planner.signatures import output_column
 
 
@@ -60,3 +71,30 @@ def pack_sets(member: np.ndarray, slots: np.ndarray, words: int) -> np.ndarray:
     for column, slot in enumerate(slots.tolist()):
         packed[slot // WORD] |= member[:, column].astype(np.uint64) << np.uint64(slot % WORD)
     return packed
+
+
+class Selections:
+    """A selection as a kind of operator: map tasks store the tuples, and there is no state."""
+
+    def __init__(self, operator: SelectionOperator, plan: SharedPlan) -> None:
+        self._operator = operator
+        self._logic = SelectionLogic(operator)
+
+    def map(self, batch: Batch, outlet: MapOutlet) -> Mapped:
+        operator = self._operator
+        table, counts = self._logic.select(batch.columns, batch.rows, batch.epoch)
+        if table.num_rows == 0:
+            return Mapped()
+        outlet.emit(operator.signature, table, operator.queries, batch.watermark_us)
+        found = {int(q): int(count) for q, count in zip(operator.queries, counts, strict=True) if count}
+        return Mapped(rows=found, matched=found)
+
+    def reduce(self, received: Received, outlet: ReduceOutlet) -> Reduced:
+        raise AssertionError("a selection has no reduce stage")
+
+
+def _no_state(items: Items, operator: str, portion: Portion) -> None:
+    raise ValueError("a selection has no segments")
+
+
+SELECTIONS = OperatorKind(Selections, _no_state, stages=lambda operator, rebuilds: 0)

@@ -24,7 +24,7 @@ from headrace.operators.join.rows import Body, Codes, body_from, body_items, con
 from headrace.operators.join.side import Held, Probe
 from headrace.operators.join.tuples import key_items, keys_from, meta_item, route_rows
 from headrace.operators.join.windows import Moments
-from headrace.operators.windows.tuples import Shipment
+from headrace.operators.protocol import Shipment
 
 PIECES = 1 << 10
 """Rows that come in so many pieces are sent, however few they are."""

@@ -17,8 +17,8 @@ from headrace.operators.common.encode import Array
 from headrace.operators.common.regions import regions_of
 from headrace.operators.join.keys import keys_are_exact
 from headrace.operators.join.windows import PairWindows
+from headrace.operators.protocol import Columns
 from headrace.operators.selection import pack_sets
-from headrace.operators.windows.tuples import Columns
 
 
 def carried_name(operand: Operand) -> str:

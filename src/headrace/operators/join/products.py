@@ -21,7 +21,7 @@ from headrace.model.query import AggregateFunction
 from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, Kind, SqlType
 from headrace.operators.common.encode import Array, Bools, Ints, one_chunk, to_arrow, to_physical
 from headrace.operators.common.keys import unify_keys
-from headrace.operators.windows.aggregation import Emit
+from headrace.operators.protocol import Emit
 
 _SCALED = frozenset((AggregateFunction.COUNT_ALL, AggregateFunction.COUNT, AggregateFunction.SUM))
 _SAMPLES = frozenset((AggregateFunction.VAR_SAMP, AggregateFunction.STDDEV_SAMP))
@@ -40,7 +40,7 @@ class Factors:
     def taking(self, operator: str) -> Emit:
         """What takes the rows of an operator: those of a query follow each other."""
 
-        def take(signature: str, table: pa.Table, queries: Sequence[int], latest_us: int) -> None:
+        def take(signature: str, table: pa.Table, queries: Sequence[int], latest_us: int | None) -> None:
             found = self._tables.setdefault((operator, signature), {})
             ids = table.column("query").to_numpy()
             bounds = np.append(np.flatnonzero(np.diff(ids, prepend=-1)), len(ids))

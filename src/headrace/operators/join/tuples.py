@@ -23,8 +23,8 @@ from headrace.operators.join.rows import (
     concat_bodies,
     last_end,
 )
+from headrace.operators.protocol import Columns, Shipment
 from headrace.operators.windows.slices import fine_slices
-from headrace.operators.windows.tuples import Columns, Shipment
 
 
 def prepare_join(logic: JoinLogic, input: int, columns: Columns, closed_us: int) -> JoinTuples | None:

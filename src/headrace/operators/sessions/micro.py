@@ -22,10 +22,9 @@ from headrace.operators.common.encode import Array, Ints, narrow, to_physical
 from headrace.operators.common.keys import Keys, encode_keys, unify_keys
 from headrace.operators.common.placing import route_keys
 from headrace.operators.common.regions import Regions, region_count, regions_of
+from headrace.operators.protocol import Columns, Shipment
 from headrace.operators.windows.lanes import Parts
 from headrace.operators.windows.tuples import (
-    Columns,
-    Shipment,
     concat_measures,
     lift_measures,
     measure_items,

@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from headrace.operators.common.encode import Bools, Ints, positions, ranges
 from headrace.operators.common.keys import empty_key, unify_keys
+from headrace.operators.protocol import Emit
 from headrace.operators.sessions.logic import SessionLogic
 from headrace.operators.sessions.micro import MicroSessions, late_limits, lateness, merge_runs, ordered
 from headrace.operators.sessions.rows import Found, lower_output, open_block
 from headrace.operators.sessions.segment import SessionBlock, SessionSegment
 from headrace.operators.sessions.words import common_words, make_segment
-from headrace.operators.windows.aggregation import Emit, Reduced
+from headrace.operators.windows.aggregation import Reduced
 from headrace.operators.windows.folding import shadow
 from headrace.operators.windows.lanes import Parts
 from headrace.operators.windows.segment import query_of_entry

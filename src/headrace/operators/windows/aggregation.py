@@ -7,7 +7,7 @@ column) rather than per cell: see `docs/decisions/0003-state-per-query-column.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Generic, TypeVar
@@ -18,29 +18,28 @@ import pyarrow as pa
 from headrace.model.types import Kind
 from headrace.operators.common.encode import Ints, OrderedStrings, translate_ranks
 from headrace.operators.common.keys import empty_key, unify_keys
-from headrace.operators.windows.folding import BLOCK_ELEMENTS, KeyBlock, fold_block
+from headrace.operators.protocol import Emit
+from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock, fold_block
 from headrace.operators.windows.grid import Source, live_rows, window_step
 from headrace.operators.windows.lower import Lowered, lower_table
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import LaneBlock, Segment, WindowBlock
+from headrace.operators.windows.sums import SliceSums
 from headrace.operators.windows.tuples import Tuples, rerank
-
-Emit = Callable[[str, pa.Table, Sequence[int], int], None]
-"""Takes result rows for a signature, with the queries they are of and the end of their last window."""
-
 
 State = TypeVar("State")
 
 
 @dataclass(slots=True)
 class Reduced(Generic[State]):
-    """What a partition of an operator produced besides rows: its new segment (None: no state), rows per query, and the
-    queries that failed with the reason.
+    """What a partition of an operator produced besides rows: its new segment (None: no state), rows per query, the
+    queries that failed with the reason, and how many tuples queries accepted, where the kernel knows.
     """
 
     segment: State | None = None
     failures: dict[int, str] = field(default_factory=dict)
     rows: dict[int, int] = field(default_factory=dict)
+    matched: dict[int, int] = field(default_factory=dict)
 
     def note(self, lowered: Lowered) -> None:
         self.failures.update(lowered.failures)
@@ -66,8 +65,11 @@ def reduce_aggregation(
     keys, tuple_keys, sources = _unify(tuples, absorbed, kept)
     reduced: Reduced[Segment] = Reduced()
     gathered: dict[int, list[WindowBlock]] = {}
+    matched = np.zeros(len(logic.ids[0]), np.int64)
     for block in _key_blocks(logic, tuples, tuple_keys, keys.num_rows, sources):
         folded = None if block.tuples is None else fold_block(logic, block)
+        if folded is not None:
+            matched += _accepted(folded, len(matched))
         key_rows = keys.slice(block.first, block.count)
         for w, window in enumerate(logic.operator.windows):
             fresh, closing = window_step(logic, w, block, folded, sources, closed_us, watermark_us)
@@ -82,7 +84,18 @@ def reduce_aggregation(
                 gathered.setdefault(w, []).append(rest)
     if gathered:
         reduced.segment = _segment(logic, keys, gathered, words)
+    for output in logic.operator.outputs:
+        counts = matched[np.array(output.base, np.int64)].tolist()
+        reduced.matched |= {int(q): count for q, count in zip(output.queries, counts, strict=True) if count}
     return reduced
+
+
+def _accepted(folded: Folded, entries: int) -> Ints:
+    """How many tuples of this epoch each entry of the first lane, ROWS, has: one for each state column."""
+    rows = folded.lanes[0]
+    if rows is None:
+        return np.zeros(entries, np.int64)
+    return rows.totals() if isinstance(rows, SliceSums) else rows["v"].sum(axis=1)
 
 
 def _unify(

@@ -51,6 +51,11 @@ class SliceSums:
         for s in range(2, self._running.shape[1]):
             self._running[:, s] += self._running[:, s - 1]
 
+    def totals(self) -> Ints:
+        """[entry]: the sums over all slices and keys."""
+        every = self._running[:, -1].sum(axis=1, dtype=np.int64)
+        return every[self._high] - every[self._low]
+
     def ranges(self, entries: slice, lows: Ints, highs: Ints) -> Ints:
         """[entry, range, key]: the sums over slices [low, high) of each range."""
         _, depth, keys = self._running.shape

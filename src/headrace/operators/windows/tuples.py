@@ -5,7 +5,7 @@ Both are rows of (key, slice, region per operand) with the lanes' partials; a ra
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Protocol
@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from headrace.model.partitioning import Partitioning
 from headrace.model.plan import AggregatingOperator, AggregationOperator, LaneKind, Measure
-from headrace.model.predicate import Operand
 from headrace.model.types import Kind, SqlType
 from headrace.operators.common.bundle import Blob, Item, pack_bundle, read_bundle
 from headrace.operators.common.encode import (
@@ -31,11 +30,10 @@ from headrace.operators.common.encode import (
 from headrace.operators.common.keys import Keys, encode_keys, unify_keys
 from headrace.operators.common.placing import route_keys
 from headrace.operators.common.regions import Regions, region_count, regions_of
+from headrace.operators.protocol import Columns, Shipment
 from headrace.operators.windows.lanes import LaneLogic, Parts, logic_for
 from headrace.operators.windows.slices import fine_slices, last_ends
 from headrace.optimizer.movement import Movement, decide_combine
-
-Columns = Mapping[Operand, pa.ChunkedArray]
 
 SAMPLE_ROWS = 1 << 15
 VALUE_LANES = (LaneKind.SUM, LaneKind.MIN, LaneKind.MAX, LaneKind.MOMENTS)
@@ -62,14 +60,6 @@ class Tuples:
     @property
     def rows(self) -> int:
         return len(self.slice)
-
-
-@dataclass(frozen=True, slots=True)
-class Shipment:
-    """One blob for one reduce partition."""
-
-    partition: int
-    blob: bytes
 
 
 def prepare_tuples(operator: AggregationOperator, columns: Columns, closed_us: int) -> Tuples | None:

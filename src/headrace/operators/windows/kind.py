@@ -1,0 +1,72 @@
+"""Shared windowed aggregations, of a stream's tuples or of joined rows, as a kind of operator."""
+
+from __future__ import annotations
+
+from headrace.model.plan import AggregationOperator, SharedPlan
+from headrace.operators.common.placing import Portion
+from headrace.operators.protocol import (
+    Batch,
+    Items,
+    MapOutlet,
+    Mapped,
+    OperatorKind,
+    Received,
+    Reduced,
+    ReduceOutlet,
+    Saved,
+)
+from headrace.operators.windows.aggregation import reduce_aggregation
+from headrace.operators.windows.prepared import AggregationLogic
+from headrace.operators.windows.segment import Segment, portion_of_segment, segment_from, segment_items
+from headrace.operators.windows.tuples import combine_tuples, prepare_tuples, receive_tuples, ship_tuples
+
+
+class Windows:
+    """An aggregation made ready to run."""
+
+    def __init__(self, operator: AggregationOperator, plan: SharedPlan) -> None:
+        self._operator = operator
+        self._logic = AggregationLogic(operator)
+
+    def map(self, batch: Batch, outlet: MapOutlet) -> Mapped:
+        tuples = prepare_tuples(self._operator, batch.columns, batch.closed_us)
+        if tuples is None:
+            return Mapped()
+        combined = combine_tuples(self._operator, tuples)
+        return Mapped(ship_tuples(self._operator, combined, outlet.partitioning))
+
+    def reduce(self, received: Received, outlet: ReduceOutlet) -> Reduced:
+        reduced = reduce_aggregation(
+            self._logic,
+            receive_tuples(self._operator, received.blobs),
+            received.absorbed,
+            received.kept,
+            received.closed_us,
+            received.watermark_us,
+            outlet.emit,
+        )
+        segment = reduced.segment
+        state = None if segment is None else Saved(segment_items(segment), segment.last_end_us)
+        return Reduced(state, reduced.rows, reduced.failures, reduced.matched)
+
+
+def load_windows(items: Items, operator: str, portion: Portion) -> Segment | None:
+    return portion_of_segment(segment_from(items), operator, portion)
+
+
+WINDOWS = OperatorKind(
+    Windows,
+    load_windows,
+    stages=lambda operator, rebuilds: 1,
+    factor_of=lambda operator: operator.product,
+    ticks=True,
+    merges=True,
+)
+GROUPINGS = OperatorKind(
+    Windows,
+    load_windows,
+    stages=lambda operator, rebuilds: 1,
+    fed_by=lambda operator: operator.join,
+    ticks=True,
+    merges=True,
+)

@@ -1,0 +1,234 @@
+"""Whole jobs without a JVM: map tasks, stages of reduce tasks, segments and results, for one group or for two."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from local_spark import LocalSpark
+
+from headrace.engine import job
+from headrace.engine.job import Job, JobContext, JobResult, reduce_stages, run_job
+from headrace.engine.messages import (
+    Control,
+    EpochTask,
+    Report,
+    TaskError,
+    TaskMetrics,
+    decode_control,
+    decode_report,
+    encode_control,
+    encode_report,
+)
+from headrace.engine.paths import handover_dir, plan_path, segments_dir
+from headrace.log.chunks import write_chunk
+from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch, StreamEpoch
+from headrace.model.metrics import OperatorMetrics
+from headrace.model.partitioning import Partitioning, even_partitioning
+from headrace.model.plan import SharedPlan
+from headrace.model.predicate import TRUE
+from headrace.model.query import Aggregation, EpochId, Projection, Query, QueryId, QueryPlan
+from headrace.model.state import SegmentFile
+from headrace.model.window import SessionWindow
+from headrace.operators.kinds import operator_kind
+from headrace.planner.shared import Member, plan_group
+from headrace.storage.envelope import envelope
+
+sys.path.append(str(Path(__file__).parents[1] / "operators"))
+
+from shelf import Groups, random_partitioning
+from test_aggregation import OPERANDS, STREAM, random_query, random_value
+
+SCHEMA = pa.schema([(c.name, c.type.arrow) for c in STREAM.columns])
+
+
+@pytest.fixture(autouse=True)
+def _without_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "unwrap_spark_exception", nullcontext)
+
+
+def mixed_query(rng: random.Random, number: int) -> Query:
+    """Windows, sessions, or a filter."""
+    query = random_query(rng, number)
+    body = query.plan.body
+    assert isinstance(body, Aggregation)
+    kind = rng.random()
+    if kind < 0.3:
+        body = replace(body, window=SessionWindow(rng.choice([2, 5, 9])))
+    elif kind < 0.4:
+        return replace(
+            query, plan=replace(query.plan, body=Projection(body.where, (OPERANDS["i"], OPERANDS["ts"])))
+        )
+    return replace(query, plan=replace(query.plan, body=body))
+
+
+def run_epoch(
+    root: Path,
+    group: str,
+    partitioning: Partitioning,
+    plan: SharedPlan,
+    epoch: Epoch,
+    held: list[SegmentFile],
+) -> JobResult:
+    path = plan_path(group, plan.version)
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_bytes(envelope("plan", plan))
+    context = JobContext(LocalSpark(), root, group, partitioning, 2)  # type: ignore[arg-type]
+    return run_job(context, Job(plan, path, epoch, {}, held, f"{group}{epoch.id}"))
+
+
+def result_rows(root: Path, result: JobResult, mine: dict[int, int]) -> Counter[Any]:
+    """Result rows as values; those of filters once per query that has its slot among them."""
+    found: Counter[Any] = Counter()
+    for file in result.results:
+        for row in pq.read_table(root / file.path).to_pylist():
+            rest = tuple(sorted((k, plain(v)) for k, v in row.items() if k[:2] != "qs"))
+            if "query" in row:
+                found[row["query"], rest] += 1
+            else:
+                bits = [slot for slot in mine if row[f"qs{slot // 64}"] >> slot % 64 & 1]
+                found.update((mine[slot], rest) for slot in bits)
+    return found
+
+
+def plain(value: Any) -> str:
+    """A value as text. Sums of floats depend a little on the order in which they are added up."""
+    if isinstance(value, float):
+        return f"{value:.5g}" if not abs(value) < 1e-3 else "0"
+    return repr(value)
+
+
+def life(root: Path, seed: int, changes: bool) -> tuple[list[Counter[Any]], Groups, Counter[str]]:
+    """The rows of each epoch, of all queries."""
+    rng, moves = random.Random(seed), random.Random(seed + 1)
+    queries = {n: (mixed_query(rng, n), rng.randint(0, 2)) for n in range(1, 20)}
+    groups = Groups(moves, changes)
+    closed, found, seen = NEVER_US, list[Counter[Any]](), Counter[str]()
+    for number in range(6):
+        rows = [
+            {c.name: random_value(rng, c.name) for c in STREAM.columns}
+            | {"ts": 8 * number + rng.randint(-6, 8)}
+            for _ in range(rng.choice([0, 20, 40]))
+        ]
+        table = pa.Table.from_pylist(rows, schema=SCHEMA)
+        chunks = (write_chunk(root, "log/s", table, "ts", number),) if rows else ()
+        watermark = FOREVER_US if number == 5 else max(closed, 8 * number)
+        epoch = Epoch(EpochId(number), (StreamEpoch(STREAM.name, chunks, closed, watermark),))
+        active = {n: query for n, (query, first) in queries.items() if first <= number}
+        groups.change(active)
+        epoch_rows: Counter[Any] = Counter()
+        for at, shelf in enumerate(groups.shelves):
+            mine = [Member(q, n) for n, q in active.items() if groups.home(n) == at]
+            plan = plan_group(mine, {STREAM.name: STREAM})
+            result = run_epoch(root, f"g{at}", shelf.partitioning, plan, epoch, shelf.references)
+            assert not result.failures
+            epoch_rows += result_rows(root, result, {n: n for n in active})
+            shelf.references = result.segments
+            seen.update(segment.path for segment in result.segments)
+        found.append(epoch_rows)
+        closed = watermark
+    return found, groups, seen
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_jobs_give_the_same_rows_however_keys_and_queries_move(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    print(f"seed {seed}")
+    alone, _, _ = life(tmp_path / "alone", seed, changes=False)
+    monkeypatch.setattr(job, "LARGE_BYTES", 0)  # every blob goes through a file
+    moved, groups, segments = life(tmp_path / "moved", seed, changes=True)
+    assert [sum(rows.values()) for rows in moved] == [sum(rows.values()) for rows in alone]
+    assert moved == alone and sum(map(len, alone)) > 50 and groups.moves > 5
+    for group in ("g0", "g1"):
+        assert any(path.startswith(segments_dir(group)) for path in segments)
+        assert not list((tmp_path / "moved" / handover_dir(group)).iterdir())
+
+
+def test_a_repartitioned_file_is_named_by_both_until_it_is_absorbed(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    body = random_query(rng, 1).plan.body
+    assert isinstance(body, Aggregation)
+    query = replace(
+        body, keys=(OPERANDS["k"],), where=TRUE, window=replace(body.window, range_us=90, slide_us=90)
+    )
+    member = Member(Query(QueryId(1), "q", QueryPlan("", (STREAM.name,), query, (), "", "")), 1)
+    plan = plan_group([member], {STREAM.name: STREAM})
+    rows = [{"k": k, "ts": 1} for k in range(500)]
+    chunk = write_chunk(tmp_path, "log/s", pa.Table.from_pylist(rows, schema=SCHEMA), "ts", 0)
+    first = Epoch(EpochId(0), (StreamEpoch(STREAM.name, (chunk,), NEVER_US, 0),))
+    one = run_epoch(tmp_path, "main", even_partitioning(1), plan, first, [])
+    (file,) = one.segments
+    assert not file.narrowed
+    # level 0 would be absorbed at once: make it an old one
+    old = replace(file, level=3)
+    second = Epoch(EpochId(1), (StreamEpoch(STREAM.name, (chunk,), 0, 0),))
+    four = run_epoch(tmp_path, "main", even_partitioning(4), plan, second, [old])
+    parts = [s for s in four.segments if s.path == file.path]
+    assert len(parts) == 4 and all(part.narrowed and part.level == 3 for part in parts)
+    assert sorted(g for part in parts for low, high in part.key_groups for g in range(low, high)) == list(
+        range(256)
+    )
+    (id_,) = four.operators
+    assert four.operators[id_].state_bytes == sum({s.path: s.bytes for s in four.segments}.values())
+    last = Epoch(EpochId(2), (StreamEpoch(STREAM.name, (), 0, FOREVER_US),))
+    done = run_epoch(tmp_path, "main", random_partitioning(rng), plan, last, four.segments)
+    assert done.rows == {1: 500} and not done.segments
+
+
+def test_metrics_tell_what_operators_and_queries_cost(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    members = [Member(mixed_query(rng, n), n) for n in range(1, 15)]
+    plan = plan_group(members, {STREAM.name: STREAM})
+    rows = [{c.name: random_value(rng, c.name) for c in STREAM.columns} | {"ts": 5} for _ in range(200)]
+    chunk = write_chunk(tmp_path, "log/s", pa.Table.from_pylist(rows, schema=SCHEMA), "ts", 0)
+    epoch = Epoch(EpochId(0), (StreamEpoch(STREAM.name, (chunk,), NEVER_US, FOREVER_US),))
+    result = run_epoch(tmp_path, "main", even_partitioning(2), plan, epoch, [])
+    assert set(result.operators) == {operator.id for operator in plan.operators}
+    from brute import truth
+
+    for operator in plan.operators:
+        spent = result.operators[operator.id]
+        assert spent.tuples == 200 and spent.map_seconds > 0
+        assert (spent.shuffled_bytes > 0) == (operator_kind(operator).stages(operator, False) > 0)
+        assert {int(q): n for q, n in spent.rows.items()} == {
+            int(q): result.rows[q] for q in operator.queries if result.rows.get(q)
+        }
+    for member in members:
+        body = member.query.plan.body
+        if isinstance(body, Aggregation) and isinstance(body.window, SessionWindow):
+            continue
+        assert isinstance(body, Aggregation | Projection)
+        accepted = sum(truth(body.where, row) is True for row in rows)
+        found = [spent.matched.get(str(member.query.id), 0) for spent in result.operators.values()]
+        assert sum(found) == accepted, member.query
+    assert result.metrics["bytes_shuffled"] == sum(o.shuffled_bytes for o in result.operators.values())
+
+
+def test_messages_come_back() -> None:
+    task = EpochTask("r", "main", "p", 3, even_partitioning(3), {"s": NEVER_US}, {"s": 5}, "a", "h")
+    segment = SegmentFile("o", "path", 1, 0, 9, 7, ((0, 3), (5, 9)), True, (1, 2))
+    control = Control(task, 1, (("o",), ("p", "q")), (segment,))
+    assert decode_control(encode_control(control)) == control
+    report = Report(
+        (segment,),
+        rows={"1": 2},
+        metrics=TaskMetrics(1.5, bytes_read=3),
+        operators={"o": OperatorMetrics(tuples=3, matched={"1": 2})},
+        error=TaskError("engine", "CODE", "message", None, "hint"),
+    )
+    assert decode_report(encode_report(report)) == report
+    with pytest.raises(TypeError, match="a Control"):
+        decode_report(encode_control(control))
+
+
+def test_selections_alone_have_one_stage_with_nothing_in_it() -> None:
+    assert reduce_stages([], False) == [[]]
