@@ -385,10 +385,21 @@ class Catalog:
     # looking
 
     def entries(self) -> tuple[QueryEntry, ...]:
-        """Every query that was not forgotten, oldest first; archived ones are read from disk."""
+        """Every query that was not forgotten, oldest first. Archived ones are read from disk; nobody waits for that."""
         with self._lock:
-            archived = [one.entry for one in self._archive.all()]
-            return tuple(sorted([*archived, *self._queries.entries()], key=lambda entry: entry.query.id))
+            numbers, current = self._archive.numbers, self._queries.entries()
+        found = {one.entry.query.id: one.entry for number in numbers for one in self._archived_batch(number)}
+        found |= {entry.query.id: entry for entry in current}
+        return tuple(found[query_id] for query_id in sorted(found))
+
+    def _archived_batch(self, number: int) -> tuple[Archived, ...]:
+        try:
+            return self._archive.read(number)
+        except StorageError:
+            with self._lock:
+                if number in self._archive.numbers:
+                    raise
+            return ()  # its queries were forgotten a moment ago
 
     def current(self) -> tuple[QueryEntry, ...]:
         """The queries that are live, and those that were dropped a moment ago, oldest first."""
@@ -551,6 +562,11 @@ class Catalog:
         """What is known of a query that was put away."""
         with self._lock:
             return self._archive.get(query_id)
+
+    def archived_rows(self, query_id: QueryId) -> int | None:
+        """How many rows a query that was put away delivered; None for any other."""
+        with self._lock:
+            return self._archive.rows(query_id)
 
     def archived_lifetimes(self) -> list[tuple[int, int, int]]:
         """(id, first epoch, last epoch) of the queries that were put away."""

@@ -4,7 +4,8 @@
     log/<stream>/files.json          the files that all batches before some number took, as far as they still exist
     log/<stream>/aside.json          the files that could not be read, and why
 
-A batch counts when its arrival is there; files of a batch that has none are taken again.
+A batch counts when its arrival is there; files of a batch that has none are taken again. Its record is left as it is:
+the next batch has the same number, and writes its own record over it before it arrives.
 """
 
 from __future__ import annotations
@@ -119,10 +120,8 @@ class FolderBooks:
         if self._warehouse.exists(f"{self._base}.json"):
             self._add(self._warehouse.read_value(f"{self._base}.json", "taken"))
         for number in self._warehouse.records(self._base):
-            if not self._arrivals.has(self._stream.name, Batch(IDENTITY, number)):
-                if self._warehouse.held:
-                    self._warehouse.delete_record(self._base, number)
-            elif number >= self._next:
+            arrived = self._arrivals.has(self._stream.name, Batch(IDENTITY, number))
+            if arrived and number >= self._next:
                 self._need(number == self._next)
                 self._add(self._warehouse.read_record(self._base, number, kind="taken"))
         last = self._arrivals.batch(self._stream.name)
