@@ -108,7 +108,7 @@ class QueryHandle:
     def newest(self, limit: int = 20, after: int | None = None) -> Newest:
         """All rows that were delivered after the epoch `after`; without it, the `limit` newest rows there are.
 
-        Rows of later windows come last; rows of one window come in no order. The answer says which epoch to go on after.
+        Rows of later windows come last. The answer says which epoch to go on after.
         """
         try:
             return newest_in(self._session, self._entry(), limit, after)

@@ -198,6 +198,29 @@ def test_a_statement_reads_no_files_and_calls_no_methods(open_session: Open, tmp
         hr.execute(HARMFUL[0].format(file=secret))
 
 
+def test_a_statement_reads_no_tables_of_the_users_own(open_session: Open) -> None:
+    hr = with_sales(open_session())
+    hr.create_query("SELECT id FROM sales", name="q1")
+    hr.append("sales", [sale(1)])
+    hr.run_available()
+    hr.spark.sql("CREATE TABLE wages USING parquet AS SELECT 7 AS pay")
+    try:
+        for text in (
+            "SELECT * FROM wages",
+            "TABLE Wages",
+            "SELECT (SELECT MAX(pay) FROM `wages`) AS n FROM q1",
+            "WITH t AS (SELECT * FROM wages) SELECT * FROM t",
+            "SELECT * FROM (WITH wages AS (SELECT 1 AS pay) SELECT * FROM wages), wages",
+        ):
+            with pytest.raises(SqlError) as caught:
+                hr.execute(text)
+            assert caught.value.code in ("NOT_ALLOWED", "UNKNOWN_STATEMENT"), (text, caught.value)
+        assert hr.execute("SELECT pay FROM wages", allow_files=True).to_pylist() == [{"pay": 7}]
+        assert hr.execute("WITH t AS (SELECT id FROM q1) SELECT id FROM t").num_rows == 1
+    finally:
+        hr.spark.sql("DROP TABLE wages")
+
+
 def test_only_the_tables_that_are_named_are_opened(
     open_session: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,7 +86,9 @@ def test_of_an_epoch_with_many_windows_the_last_ones_are_the_newest(open_session
     for name, handle in handles.items():
         shown = [row["at"] for row in handle.newest(3).rows.to_pylist()]
         everything = sorted(row["at"] for row in session.execute(f"SELECT at FROM {name}").to_pylist())
-        edge = everything[-3] - timedelta(seconds=2)
         assert len(everything) > 30 and len(shown) == 3
+        if name == "w_plain":  # it has no windows: the tuple of the last epoch comes last
+            assert shown[-1] == everything[-1]
+            continue
+        edge = everything[-3] - timedelta(seconds=2)
         assert all(at > edge for at in shown), (name, shown, everything[-3:])
-        assert name == "w_plain" or shown[-1] >= shown[0]

@@ -75,7 +75,7 @@ def newest_rows(
         if rows.num_rows >= limit:
             break
     assert rows is not None
-    return Newest(rows.take(range(rows.num_rows - 1, -1, -1)), view.cursor)
+    return Newest(rows.take(pa.array(range(rows.num_rows - 1, -1, -1), pa.int64())), view.cursor)
 
 
 def looks_back(entry: QueryEntry, epoch: int) -> Iterator[int]:
