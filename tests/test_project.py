@@ -31,6 +31,7 @@ LAYERS = (
         "options",
         "sparks",
         "guard",
+        "creating",
         "defining",
         "handles",
         "infos",
