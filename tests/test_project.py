@@ -198,6 +198,16 @@ def test_every_dependency_is_explained() -> None:
     assert [name for name in named if f"`{name}`" not in explained] == []
 
 
+def test_what_is_thorough_raises_every_number_of_random_cases() -> None:
+    """A switch that no target sets is a test that never runs longer."""
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    known = set(re.findall(r'"(HEADRACE_(?:THOROUGH|EXAMPLES|SEEDS|\w*ROUNDS))"', tests))
+    (recipe,) = re.findall(
+        r"^thorough:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert len(known) >= 4 and sorted(name for name in known if f"{name}=" not in recipe) == []
+
+
 def tracked_files() -> list[Path]:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
     if listed.returncode:

@@ -184,7 +184,7 @@ def test_a_sum_that_overflows_fails_its_query_only() -> None:
     def query(number: int, function: AggregateFunction) -> Query:
         aggregate = Aggregate(function, OPERANDS["i"], TRUE, SqlType("bigint"))
         body = Aggregation(SessionWindow(5), TRUE, (), (aggregate,), (), None)
-        return Query(QueryId(number), f"q{number}", QueryPlan("", STREAM.name, body, (), "", ""))
+        return Query(QueryId(number), f"q{number}", QueryPlan("", (STREAM.name,), body, (), "", ""))
 
     members = [Member(query(1, AggregateFunction.SUM), 0), Member(query(2, AggregateFunction.MAX), 0)]
     (operator,) = plan_group(members, {STREAM.name: STREAM}).operators
