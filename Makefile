@@ -9,6 +9,9 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.headrace-stamp
 JAVA   := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
+# Compiled modules are kept: without them every process that tests start compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The tests that start a JVM.
 SPARK  := spark or cluster or crash
 

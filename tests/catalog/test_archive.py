@@ -55,11 +55,11 @@ def test_the_snapshot_does_not_grow_with_queries_that_are_gone(log: Opened) -> N
     log.catalog.request_create("stays", PLAN)
     come_and_go(log, 3)
     size = log.warehouse.path(SNAPSHOT).stat().st_size
-    come_and_go(log, 20)
+    come_and_go(log, 12)
     assert log.warehouse.path(SNAPSHOT).stat().st_size < size + 50
     assert [entry.query.name for entry in log.catalog.current()] == ["stays"]
-    assert len(log.catalog.entries()) == 24
-    assert len(log.warehouse.records(ARCHIVE)) == 5
+    assert len(log.catalog.entries()) == 16
+    assert len(log.warehouse.records(ARCHIVE)) == 3
 
 
 def test_archived_queries_are_listed_and_found_as_before(log: Opened) -> None:
