@@ -171,9 +171,9 @@ def test_an_epoch_that_fails_although_its_trials_run_is_an_error(tmp_path: Path)
     """It must not be tried for ever."""
     runner, catalog = FakeRunner(), FakeCatalog(5)
     inquiry = opened(tmp_path, runner, catalog)
-    assert [inquiry.find(EPOCH, NOTHING, EpochTrouble(ERROR)) for _ in range(2)] == [{}, {}]
+    assert [inquiry.find(EPOCH, (), EpochTrouble(ERROR)) for _ in range(2)] == [{}, {}]
     with pytest.raises(EngineError) as caught:
-        inquiry.find(EPOCH, NOTHING, EpochTrouble(ERROR))
+        inquiry.find(EPOCH, (), EpochTrouble(ERROR))
     assert caught.value.code == "EPOCH_FAILED"
 
 

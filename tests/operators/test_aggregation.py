@@ -237,9 +237,9 @@ def check_against_slow_evaluator(seed: int, changes: bool = False) -> None:
         assert isinstance(query.plan.body, Aggregation)
         expected = windows_of(query.plan.body, epochs, first, last)
         assert found[number] == Counter(expected.keys()), query
-        for group, wanted in expected.items():
-            got = values[number, group]
-            assert all(close_to(g, w) for g, w in zip(got, wanted, strict=True)), (query, group, got, wanted)
+        for place, wanted in expected.items():
+            got = values[number, place]
+            assert all(close_to(g, w) for g, w in zip(got, wanted, strict=True)), (query, place, got, wanted)
 
 
 def result_rows(
