@@ -9,6 +9,9 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.headrace-stamp
 JAVA   := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
+# Compiled modules are kept: without them every process that tests start compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The tests that start a JVM.
 SPARK  := spark or cluster or crash
 
@@ -51,6 +54,7 @@ format: setup ## rewrite the code in house format (ruff)
 
 type: setup ## check types (mypy)
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini
 
 unit: setup ## run the tests that need no JVM, in seconds, on all cores
 	$(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal -m "not ($(SPARK))"
@@ -62,7 +66,7 @@ all: java unit
 	$(BIN)/pytest -m "$(SPARK)"
 
 thorough: java setup ## all tests, with more of what is random and what takes minutes
-	HEADRACE_THOROUGH=1 HEADRACE_EXAMPLES=100 HEADRACE_PROPERTY_ROUNDS=8 $(BIN)/pytest
+	HEADRACE_THOROUGH=1 HEADRACE_SEEDS=40 HEADRACE_EXAMPLES=100 HEADRACE_PROPERTY_ROUNDS=8 $(BIN)/pytest
 
 check: lint type all ## lint, types and all tests, half an hour at most: what CI runs
 

@@ -23,7 +23,8 @@ class FakeGroup:
 
     def __init__(self, name: str, epochs: int) -> None:
         self.name, self.left, self.spark = name, epochs, None
-        self.gate, self.error = threading.Event(), None
+        self.gate = threading.Event()
+        self.error: EngineError | None = None
         self.gate.set()
 
     def run_next(self) -> Any:

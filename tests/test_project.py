@@ -31,6 +31,7 @@ LAYERS = (
         "options",
         "sparks",
         "guard",
+        "creating",
         "defining",
         "handles",
         "infos",
@@ -195,6 +196,16 @@ def test_every_dependency_is_explained() -> None:
     explained = (ROOT / "docs/decisions/0002-dependencies.md").read_text(encoding="utf-8")
     assert len(named) > 10
     assert [name for name in named if f"`{name}`" not in explained] == []
+
+
+def test_what_is_thorough_raises_every_number_of_random_cases() -> None:
+    """A switch that no target sets is a test that never runs longer."""
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    known = set(re.findall(r'"(HEADRACE_(?:THOROUGH|EXAMPLES|SEEDS|\w*ROUNDS))"', tests))
+    (recipe,) = re.findall(
+        r"^thorough:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert len(known) >= 4 and sorted(name for name in known if f"{name}=" not in recipe) == []
 
 
 def tracked_files() -> list[Path]:

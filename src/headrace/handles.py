@@ -106,9 +106,9 @@ class QueryHandle:
         )
 
     def newest(self, limit: int = 20, after: int | None = None) -> Newest:
-        """At most `limit` rows that were delivered after the epoch `after`; without it, the newest rows there are.
+        """All rows that were delivered after the epoch `after`; without it, the `limit` newest rows there are.
 
-        Rows of one epoch come in no order. The answer says which epoch to go on after.
+        Rows of later windows come last. The answer says which epoch to go on after.
         """
         try:
             return newest_in(self._session, self._entry(), limit, after)

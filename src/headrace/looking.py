@@ -18,7 +18,7 @@ from headrace.planner.summary import summarize_plan, summarize_query
 from headrace.recent import recent_tuples
 from headrace.results.audit import AuditReport, audit_query
 from headrace.results.newest import Newest, newest_rows
-from headrace.selecting import analyse, opened_tables, read_select
+from headrace.selecting import analyse, check_own, opened_tables, read_select
 from headrace.sharing import Sharing, sharing_of
 from headrace.showing import Text, count
 from headrace.status import QueryFacts, QueryStatus, describe_window, status_of, why_empty
@@ -77,6 +77,7 @@ def select_in(session: Session, text: str, *, allow_files: bool) -> DataFrame:
     reader = session._reader
     with session._sparks.lock, active(reader):
         selecting = read_select(reader, text, allow_files=allow_files)
+        check_own(reader, selecting, session._catalog.names())
         with opened_tables(reader, _tables(session, selecting.names())):
             return analyse(reader, text, selecting, session._catalog.names())
 

@@ -66,6 +66,23 @@ def read_select(spark: SparkSession, text: str, *, allow_files: bool) -> Selecti
     return Selecting(parsed, allow_files)
 
 
+def check_own(spark: SparkSession, selecting: Selecting, known: Iterable[str]) -> None:
+    """SqlError when a SELECT may read a table of Spark's own catalog: `known` are the queries and streams.
+
+    The other names are usually those of its WITH. One that is also the name of a table is refused, whichever was meant.
+    """
+    if selecting.allow_files:
+        return
+    for name in sorted(selecting.names() - {name.lower() for name in known}):
+        if spark.catalog.tableExists(quote_name(name)):
+            raise SqlError(
+                "NOT_ALLOWED",
+                f"`{name}` is a table of Spark's catalog, and statements read only queries and streams",
+                hint="in Python, execute(text, allow_files=True) allows what Spark allows; "
+                "a name in WITH must be another one",
+            )
+
+
 def check_harmless(parsed: Parsed) -> None:
     """SqlError when a text reads files, runs programs or calls methods."""
     found = [f"{name}() {_FUNCTIONS[name]}" for name in sorted(parsed.functions & _FUNCTIONS.keys())]

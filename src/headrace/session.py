@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace import sql
 from headrace.catalog.queries import QueryEntry
 from headrace.checkup import Checkup
+from headrace.creating import read_many
 from headrace.defining import define_stream
 from headrace.engine.delivered import Delivered
 from headrace.engine.files import check_results
@@ -281,6 +283,24 @@ class Session:
         first = None if start is None else self._start_epoch(plan, start)
         query = self._catalog.request_create(name, plan, replace=replace, group=wanted, start=first)
         return QueryHandle(self, query.name, query.id)
+
+    def create_queries(
+        self,
+        queries: Iterable[str | tuple[str, str]],
+        *,
+        replace: bool = False,
+        group: str | None = None,
+    ) -> list[QueryHandle]:
+        """Ask for many queries at once, each a text or a pair of name and text: all of them, or none.
+
+        It is quicker than one by one, because they become durable together. An error says which query it is about.
+        `replace` and `group` are as in `create_query`.
+        """
+        self._runs()
+        home = None if group is None else check_group(group)
+        wanted = read_many(queries, self._parse)
+        made = self._catalog.request_creations(wanted, replace=replace, group=home)
+        return [QueryHandle(self, query.name, query.id) for query in made]
 
     def _start_epoch(self, plan: QueryPlan, start: Start) -> int | None:
         """The epoch of the log that a query begins with; its streams must have had their names since."""

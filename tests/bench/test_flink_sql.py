@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -189,10 +190,16 @@ def test_flink_gives_the_joins_of_the_definition(workload: Workload, tmp_path: P
 
 
 OPERATORS = {"=": operator.eq, ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}
-AGGREGATES = {"SUM": sum, "COUNT": len, "AVG": fmean, "MIN": min, "MAX": max}
+AGGREGATES: dict[str, Callable[[list[Any]], Any]] = {
+    "SUM": sum,
+    "COUNT": len,
+    "AVG": fmean,
+    "MIN": min,
+    "MAX": max,
+}
 
 
-def windows(query: AggregationQuery, trial: Trial) -> list[tuple[int, int, Any]]:
+def windows(query: Any, trial: Trial) -> list[tuple[int, int, Any]]:
     """The closed windows of a query by their definition, row by row."""
     size_us, slide_us = query.range_s * 1_000_000, query.slide_s * 1_000_000
     values: dict[tuple[int, int], list[int]] = defaultdict(list)

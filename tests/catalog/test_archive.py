@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace.catalog import archive
 from headrace.catalog.archive import ARCHIVE
-from headrace.catalog.queries import QueryState
+from headrace.catalog.queries import QueryEntry, QueryState, QueryTable
 from headrace.catalog.snapshot import SNAPSHOT
 from headrace.model.errors import CatalogError, StorageError
+from headrace.model.query import Query, QueryId
 from headrace.storage import faults
 from log_samples import PLAN, PURCHASES, Opened, open_log
 
@@ -52,11 +55,11 @@ def test_the_snapshot_does_not_grow_with_queries_that_are_gone(log: Opened) -> N
     log.catalog.request_create("stays", PLAN)
     come_and_go(log, 3)
     size = log.warehouse.path(SNAPSHOT).stat().st_size
-    come_and_go(log, 20)
+    come_and_go(log, 12)
     assert log.warehouse.path(SNAPSHOT).stat().st_size < size + 50
     assert [entry.query.name for entry in log.catalog.current()] == ["stays"]
-    assert len(log.catalog.entries()) == 24
-    assert len(log.warehouse.records(ARCHIVE)) == 5
+    assert len(log.catalog.entries()) == 16
+    assert len(log.warehouse.records(ARCHIVE)) == 3
 
 
 def test_archived_queries_are_listed_and_found_as_before(log: Opened) -> None:
@@ -139,3 +142,58 @@ def test_a_missing_or_damaged_batch_is_named(log: Opened) -> None:
         with pytest.raises(StorageError) as raised:
             open_log(log.warehouse.root)
         assert str(path) in raised.value.message
+
+
+def test_a_listing_holds_up_nobody(log: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Archived queries are unpacked while other threads go on; one of them forgets a batch meanwhile."""
+    come_and_go(log, 12)
+    unpack, asked = archive.Archive.read, list[int]()
+
+    def read(self: archive.Archive, number: int) -> Any:
+        if not asked:
+            asking = threading.Thread(target=lambda: asked.append(len(log.catalog.current())))
+            asking.start()
+            asking.join(10)
+            log.catalog.forget(range(6, 11))
+            log.catalog.checkpoint()
+        return unpack(self, number)
+
+    monkeypatch.setattr(archive.Archive, "read", read)
+    assert [entry.query.id for entry in log.catalog.entries()] == [1, 2, 3, 4, 5, 11, 12]
+    assert asked == [0]
+
+
+def test_a_batch_that_is_missing_is_named_by_a_listing(log: Opened) -> None:
+    come_and_go(log, 6)
+    path = log.warehouse.path(f"{ARCHIVE}/{0:012d}.json")
+    path.unlink()
+    with pytest.raises(StorageError, match="missing") as caught:
+        log.catalog.entries()
+    assert str(path) in str(caught.value)
+
+
+def test_rows_are_known_without_unpacking(log: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    come_and_go(log, 7)
+    again = reopened(log)
+    monkeypatch.setattr(archive.Archive, "read", None)
+    assert [again.catalog.archived_rows(QueryId(i)) for i in (1, 7, 8)] == [10, 70, None]
+
+
+def test_a_thousand_names_are_dropped_in_linear_time() -> None:
+    class Counted(dict[QueryId, QueryEntry]):
+        """Entries that count how often all of them are looked at."""
+
+        walks = 0
+
+        def values(self) -> Any:
+            self.walks += 1
+            return super().values()
+
+    entries = [QueryEntry(Query(QueryId(i), f"q{i % 900}", PLAN)) for i in range(1000)]
+    table = QueryTable(entries)
+    table._entries = counted = Counted(table._entries)
+    for entry in entries:
+        newest = table.newest(entry.query.name)
+        assert newest is not None and newest.query.id % 900 == entry.query.id % 900
+        table.remove(entry.query.id)
+    assert table.newest("q3") is None and counted.walks == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,8 @@ def test_stream_names_ignore_case(log: Opened) -> None:
 
 
 def test_names_that_are_no_text_are_refused(log: Opened) -> None:
-    for name in (None, 5, b"purchases"):
+    wrong: list[Any] = [None, 5, b"purchases"]
+    for name in wrong:
         with pytest.raises(CatalogError, match="is not text"):
             log.catalog.stream(name)
         with pytest.raises(CatalogError, match="is not text"):

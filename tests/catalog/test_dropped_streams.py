@@ -10,7 +10,7 @@ import pytest
 from headrace.log.arrivals import Batch
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.errors import CatalogError
-from headrace.model.query import Stream
+from headrace.model.query import Stream, StreamName
 from headrace.model.types import BIGINT, TIMESTAMP, Column
 from headrace.recent import recent_tuples
 from log_samples import PLAN, PURCHASES, Opened, open_log
@@ -141,13 +141,13 @@ def test_streams_and_queries_share_one_set_of_names(log: Opened) -> None:
     with pytest.raises(CatalogError, match="NAME_TAKEN"):
         log.catalog.request_create("PURCHASES", PLAN)
     log.catalog.request_create("spend", PLAN)
-    spend = dataclasses.replace(PURCHASES, name="Spend")
+    spend = dataclasses.replace(PURCHASES, name=StreamName("Spend"))
     with pytest.raises(CatalogError, match="NAME_TAKEN"):
         log.sealer.create_stream(spend)
     log.catalog.request_drop("spend")
     with pytest.raises(CatalogError, match="whose results are kept"):
         log.sealer.create_stream(spend)
-    log.sealer.create_stream(dataclasses.replace(PURCHASES, name="q2"))
+    log.sealer.create_stream(dataclasses.replace(PURCHASES, name=StreamName("q2")))
     assert log.catalog.request_create(None, PLAN).name == "q3", "a name that is made up is free"
 
 

@@ -19,11 +19,11 @@ from log_samples import PLAN
 @st.composite
 def histories(draw: st.DrawFn) -> list[Epoch]:
     """Epochs that create some queries and drop some that live, perhaps those of the same epoch."""
-    epochs, live, next_id = [], set(), 1
+    epochs, live, next_id = list[Epoch](), set[int](), 1
     for number in range(draw(st.integers(1, 8))):
         changes: list[Change] = []
         for _ in range(draw(st.integers(0, 4))):
-            if live and draw(st.booleans()):
+            if draw(st.booleans()) if live else False:
                 gone = draw(st.sampled_from(sorted(live)))
                 live.remove(gone)
                 changes.append(Drop(QueryId(gone)))

@@ -16,7 +16,7 @@ import pytest
 from headrace.catalog import requests
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.requests import REQUESTS
-from headrace.model.errors import StorageError
+from headrace.model.errors import CatalogError, StorageError
 from headrace.storage.warehouse import Warehouse
 from log_samples import PLAN, PURCHASES, Opened, open_log
 
@@ -204,3 +204,43 @@ def test_a_changelog_before_requests_is_missed(log: Opened) -> None:
             Catalog(warehouse)
         assert str(record) in str(raised.value)
         warehouse.release()
+
+
+def test_many_at_once_cost_one_sync_and_are_there_after_a_kill(
+    log: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs, sync = list[int](), os.fdatasync
+    log.catalog.request_create("q2", PLAN)
+    monkeypatch.setattr(os, "fdatasync", lambda handle: (syncs.append(handle), sync(handle))[1])
+    made = log.catalog.request_creations([(None, PLAN), ("named", PLAN), (None, PLAN)] + [(None, PLAN)] * 50)
+    assert len(syncs) == 1
+    assert [query.name for query in made[:3]] == ["q3", "named", "q4"]
+    names = [query.name for query in made]
+    assert len(set(names)) == 53 and [int(query.id) for query in made] == list(range(2, 55))
+    log.catalog.request_drop("named")
+    assert live(reopened(log)) == ["q2", *(name for name in names if name != "named")]
+
+
+@pytest.mark.parametrize("names", [["a", "A"], ["b", "taken"], ["c", "purchases"]])
+def test_many_at_once_are_all_or_none(log: Opened, names: list[str]) -> None:
+    log.catalog.request_create("taken", PLAN)
+    with pytest.raises(CatalogError) as caught:
+        log.catalog.request_creations([(name, PLAN) for name in names])
+    assert caught.value.code in ("QUERY_EXISTS", "NAME_TAKEN")
+    assert live(log.catalog) == ["taken"]
+    made = log.catalog.request_creations([("taken", PLAN), ("new", PLAN)], replace=True)
+    assert [int(query.id) for query in made] == [2, 3]
+    assert live(reopened(log)) == ["taken", "new"]
+
+
+def test_many_that_were_half_written_are_none(log: Opened) -> None:
+    """A crash in the middle of the one line that holds them all."""
+    log.catalog.request_create("before", PLAN)
+    log.catalog.request_creations([(f"m{i}", PLAN) for i in range(40)])
+    path = log.warehouse.path(REQUESTS)
+    data = path.read_bytes()
+    start = data.index(b"\n") + 1
+    middle = (start + len(data.rstrip(b"\0"))) // 2 // 512 * 512
+    log.close()
+    path.write_bytes(data[:middle] + bytes(len(data) - middle))
+    assert live(open_log(log.warehouse.root).catalog) == ["before"]

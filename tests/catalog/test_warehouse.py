@@ -26,6 +26,22 @@ def test_put_if_absent_writes_once(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "w" / "a") == ["b.json"]
 
 
+def test_a_file_whose_name_could_not_be_synced_can_be_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse = Warehouse(tmp_path)
+
+    def fail(directory: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("headrace.storage.warehouse.sync_directory", fail)
+        with pytest.raises(StorageError, match="cannot write"):
+            warehouse.put_record("epochs", 0, Chunk("a", 1, 2, None, 3), kind="chunk")
+    assert warehouse.records("epochs") == []
+    assert warehouse.put_record("epochs", 0, Chunk("a", 1, 2, None, 3), kind="chunk")
+
+
 def test_of_many_racing_writers_one_wins(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     won: list[int] = []

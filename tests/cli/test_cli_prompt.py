@@ -53,7 +53,7 @@ def test_tab_offers_names_and_keywords(prefix, before, expected):
     assert offered(prefix, before) == expected
 
 
-def test_names_are_asked_for_now_and_then_and_survive_a_service_that_is_gone():
+def test_names_are_asked_for_now_and_then_and_survive_a_service_that_is_gone(monkeypatch):
     session, now = FakeSession(infos={"q": Info("q")}, stream_lines=[StreamLine("s")]), [0.0]
     names = Names(session, lambda: now[0])
     assert names() == (("q", "s"), ("price", "userID"))
@@ -65,7 +65,8 @@ def test_names_are_asked_for_now_and_then_and_survive_a_service_that_is_gone():
     def gone() -> list[Info]:
         raise EngineError("SERVICE_GONE", "gone")
 
-    session.queries, now[0] = gone, 6.0
+    monkeypatch.setattr(session, "queries", gone)
+    now[0] = 6.0
     assert names()[0] == ("q", "r", "s")
 
 

@@ -134,9 +134,17 @@ def test_epochs_without_tuples_behind_are_rebuilt_together(opens: Opens, tmp_pat
             rows = [row for i, row in enumerate(batch(step)) if i % 11]
             hr.append("purchases", rows)
             hr.run_available()
-        group = hr._delivered
+        group = hr._running.groups.main
+        following = group.commit.epoch + 1
         work = _Rebuild(
-            group.spark, hr._warehouse, hr._catalog, hr._sealer, group.commit, group.commit.partitions
+            group.spark,
+            hr._warehouse,
+            hr._catalog,
+            hr._sealer,
+            group.name,
+            group.held(following),
+            group.commit.epoch,
+            group.spec(following),
         )
         _, doomed = work.choose()
         assert len(list(work._batches(doomed, sessions=True))) == 1

@@ -50,6 +50,27 @@ def test_exactly_the_bad_ones_are_found_in_few_trials(row: set[int], data: st.Da
         assert trials <= len(bad) * (len(row).bit_length() + 3) + 1
 
 
+@given(st.integers(1, 60), st.data())
+def test_an_error_that_comes_once_blames_nobody_else(count: int, data: st.DataObject) -> None:
+    """One trial fails by accident, whoever is in it; the culprit is found all the same."""
+    culprit, accident = data.draw(st.integers(0, count - 1)), data.draw(st.integers(1, 9))
+    trials = 0
+
+    def fails(ids: tuple[int, ...]) -> Failure | None:
+        nonlocal trials
+        trials += 1
+        return ERROR if culprit in ids or trials == accident else None
+
+    found, guilty = find_culprit(begin(Search(1), range(count), ERROR), fails, lambda _: None)
+    assert guilty and found.order[found.good] == culprit
+
+
+def test_a_row_that_runs_in_the_end_has_no_culprit() -> None:
+    """The epoch failed as a whole, and then never again."""
+    found, guilty = find_culprit(begin(Search(1), range(8), ERROR), lambda ids: None, lambda _: None)
+    assert not guilty and found.good == len(found.order)
+
+
 def test_a_failure_by_the_sum_of_all_blames_nobody() -> None:
     """Three queries fit into memory, four do not."""
     row = begin(Search(1), range(8), MEMORY)
@@ -80,7 +101,7 @@ def test_the_likely_ones_are_left_out_first() -> None:
     order, likely = by_suspicion([(99, 1), *((i, 0) for i in range(98))])
     found, _ = find_culprit(begin(Search(1), order, ERROR), fails, lambda _: None, likely)
     assert found.order[found.good] == 99
-    assert tried == [tuple(range(98))], "one trial, without the only new one"
+    assert tried == [tuple(range(98)), (*range(98), 99)], "without the only new one, and once more with it"
 
 
 @pytest.mark.parametrize("failure", [ERROR, DIED], ids=["error", "by resources"])

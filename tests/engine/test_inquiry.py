@@ -153,6 +153,30 @@ def test_what_fails_without_any_query_is_no_querys_fault(tmp_path: Path, failure
     assert caught.value.code == code and caught.value.hint
 
 
+def test_an_error_that_goes_away_while_it_is_searched_for_costs_nobody_anything(tmp_path: Path) -> None:
+    class Twice(FakeRunner):
+        """The first two runs fail; after that everything is in order."""
+
+        def run_shared(
+            self, epoch: Any, plan: Any, entries: Any, *_: Any
+        ) -> tuple[JobResult, dict[int, str]]:
+            self.bad = {1: ERROR} if len(self.trials) < 2 else {}
+            return super().run_shared(epoch, plan, entries)
+
+    runner, catalog = Twice(), FakeCatalog(5)
+    assert run(opened(tmp_path, runner, catalog), runner, catalog) == {}
+
+
+def test_an_epoch_that_fails_although_its_trials_run_is_an_error(tmp_path: Path) -> None:
+    """It must not be tried for ever."""
+    runner, catalog = FakeRunner(), FakeCatalog(5)
+    inquiry = opened(tmp_path, runner, catalog)
+    assert [inquiry.find(EPOCH, (), EpochTrouble(ERROR)) for _ in range(2)] == [{}, {}]
+    with pytest.raises(EngineError) as caught:
+        inquiry.find(EPOCH, (), EpochTrouble(ERROR))
+    assert caught.value.code == "EPOCH_FAILED"
+
+
 def test_a_full_disk_is_no_querys_fault(tmp_path: Path) -> None:
     runner = FakeRunner({1: Failure(FailureKind.MACHINE, "No space left on device")})
     catalog = FakeCatalog(3)

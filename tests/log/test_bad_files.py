@@ -16,6 +16,7 @@ import pytest
 
 from headrace import sources
 from headrace.log import books, folder
+from headrace.log.arrivals import Batch
 from headrace.log.books import FolderBooks
 from headrace.log.chunks import write_chunk
 from headrace.log.convert import to_table
@@ -415,3 +416,14 @@ def test_files_set_aside_and_gone_are_forgotten_when_they_are_many(
         if i < 4:
             bad.unlink()
     assert asides(ingest) == ["2.parquet", "3.parquet", "4.parquet"]
+
+
+def test_a_batch_that_is_replayed_counts_its_files_once(log: Opened) -> None:
+    count = books.FileCount(log.warehouse, PURCHASES)
+    count.add(Batch("a", 0), 3)
+    count.add(Batch("a", 1), 2)
+    again = books.FileCount(log.warehouse, PURCHASES)
+    again.add(Batch("a", 1), 1)  # the driver died before the batch arrived, and a file is gone since
+    assert again.taken == 4
+    again.add(Batch("b", 1), 5)  # a new checkpoint
+    assert books.FileCount(log.warehouse, PURCHASES).taken == 9

@@ -186,6 +186,21 @@ def test_a_killed_ingest_goes_on(log: Opened, landing: Path, point: str) -> None
     again.close()
 
 
+def test_a_second_look_at_the_books_takes_nothing_from_the_first(log: Opened, landing: Path) -> None:
+    """Somebody opens the books while a batch has its record and not yet its arrival."""
+    put(landing, "a.parquet", 1)
+
+    def look(point: str) -> None:
+        if point == "ingest.written":
+            books.FolderBooks(log.warehouse, log.arrivals, PURCHASES)
+
+    with faults.hooked(look):
+        ingest_of(log, landing).run_available()
+    again = ingest_of(log, landing)
+    again.run_available()
+    assert arrived(log) == ["a.parquet"] and again.report().files_taken == 1
+
+
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_missing_record_of_a_batch_is_named(log: Opened, landing: Path, number: int) -> None:
     """Without it, the files of that batch would be taken again."""

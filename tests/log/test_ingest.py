@@ -179,6 +179,28 @@ def test_a_bad_file_of_a_pattern_is_set_aside_or_stops_the_source(
     assert [Path(file.path).name for file in ingest.report().aside] == ["a.parquet"]
 
 
+def test_files_of_a_pattern_are_counted_and_bad_texts_are_set_aside(
+    log: Opened, landing: Path, make: Make
+) -> None:
+    put_json(landing, "good.json", 5)
+    (landing / "zipped.json.gz").write_bytes(b"this is no gzip")
+    ingest = make(sources.files(f"{landing}/*.json*", "json"))
+    assert isinstance(ingest, Ingest)
+    ingest.run_available()
+    assert times(log) == [5]
+    (file,) = ingest.report().aside
+    assert file.path == str(landing / "zipped.json.gz") and file.reason
+    assert ingest.report().files_taken == 1
+    put_json(landing, "more.json", 6)
+    ingest.run_available()
+    assert (times(log), ingest.report().files_taken) == ([5, 6], 2)
+    assert make(sources.files(f"{landing}/*.json*", "json")).report().files_taken == 2
+    stopping = sources.files(f"{landing}/*.json*", "json", on_bad_file="stop")
+    (landing / "again.json.gz").write_bytes(b"this is no gzip")
+    with pytest.raises(LogError, match=r"(?s)SOURCE_STOPPED.*again\.json"):
+        make(stopping).run_available()
+
+
 def test_spark_blames_the_right_files(log: Opened, landing: Path, make: Make) -> None:
     """Files that only Spark can read: the bad ones are found by halves, the others are taken."""
     for i in range(4):

@@ -37,7 +37,7 @@ def test_readers_beside_a_busy_writer(tmp_path: Path) -> None:
     done = threading.Event()
 
     def write() -> None:
-        for time in range(60):
+        for time in range(30):
             writer.append(time)
             writer.catalog.request_create(None, PLAN)
             writer.catalog.flush()
@@ -56,4 +56,4 @@ def test_readers_beside_a_busy_writer(tmp_path: Path) -> None:
         seen.append(len(entries))
     thread.join()
     assert seen == sorted(seen)
-    assert len(open_log(Warehouse(tmp_path, read_only=True)).catalog.entries()) == 60
+    assert len(open_log(Warehouse(tmp_path, read_only=True)).catalog.entries()) == 30

@@ -300,7 +300,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(EVENTS, st.integers(1, 3))
 def test_every_chunk_is_in_one_epoch_in_arrival_order(
     events: list[tuple[str, object]], chunk_rows: int

@@ -128,7 +128,7 @@ def random_predicate(rng: random.Random, depth: int = 0) -> Predicate:
     if depth < 2 and choice < 0.15:
         return Not(random_predicate(rng, depth + 1))
     if depth < 2 and choice < 0.35:
-        build = rng.choice([And, Or])
+        build: Any = rng.choice([And, Or])
         return build(tuple(random_predicate(rng, depth + 1) for _ in range(2)))
     if choice < 0.45:
         return IsNull(operand)

@@ -87,7 +87,8 @@ def random_predicate(rng: random.Random, depth: int = 0) -> Predicate:
     pick = rng.random()
     if depth < 2 and pick < 0.35:
         children = tuple(random_predicate(rng, depth + 1) for _ in range(rng.randint(2, 3)))
-        return rng.choice([And, Or])(children)
+        build: Any = rng.choice([And, Or])
+        return build(children)
     if depth < 2 and pick < 0.45:
         return Not(random_predicate(rng, depth + 1))
     if pick < 0.5:
@@ -236,13 +237,13 @@ def check_against_slow_evaluator(seed: int, changes: bool = False) -> None:
         assert isinstance(query.plan.body, Aggregation)
         expected = windows_of(query.plan.body, epochs, first, last)
         assert found[number] == Counter(expected.keys()), query
-        for group, wanted in expected.items():
-            got = values[number, group]
-            assert all(close_to(g, w) for g, w in zip(got, wanted, strict=True)), (query, group, got, wanted)
+        for place, wanted in expected.items():
+            got = values[number, place]
+            assert all(close_to(g, w) for g, w in zip(got, wanted, strict=True)), (query, place, got, wanted)
 
 
 def result_rows(
-    table: pa.Table, body: Callable[[int], Aggregation]
+    table: pa.Table, body: Callable[[int], Any]
 ) -> Iterator[tuple[int, tuple[Any, ...], list[Any]]]:
     """(query, (window start, window end, keys..), aggregates) of stored rows."""
     raw = table.set_column(1, "window_end", table.column("window_end").cast(pa.int64()))
@@ -306,14 +307,14 @@ def test_a_day_that_slides_by_a_second_is_run_in_slices() -> None:
         table = pa.Table.from_pylist(rows, schema=schema)
         found += run_epoch(operator, [table], state, closed, watermark, AbsorbAll(1))
         closed = watermark
-    rows = sorted(row for table in found for row in zip(*(c.to_pylist() for c in table.columns), strict=True))
-    ends = np.array([row[1].timestamp() for row in rows]) * second
-    assert len(rows) == len(set(ends)) == (times[-1] // second - times[0] // second) + 86_400
+    made = sorted(row for table in found for row in zip(*(c.to_pylist() for c in table.columns), strict=True))
+    ends = np.array([row[1].timestamp() for row in made]) * second
+    assert len(made) == len(set(ends)) == (times[-1] // second - times[0] // second) + 86_400
     lows, highs = np.searchsorted(times, [ends - window.range_us, ends])
     sums = np.append(0, np.cumsum(values))
-    assert [row[2] for row in rows] == (sums[highs] - sums[lows]).tolist()
-    sample = range(0, len(rows), 997)
-    assert [rows[at][3] for at in sample] == [values[lows[at] : highs[at]].max() for at in sample]
+    assert [row[2] for row in made] == (sums[highs] - sums[lows]).tolist()
+    sample = range(0, len(made), 997)
+    assert [made[at][3] for at in sample] == [values[lows[at] : highs[at]].max() for at in sample]
 
 
 class AbsorbAll(random.Random):

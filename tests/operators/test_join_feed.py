@@ -16,7 +16,7 @@ from test_join import read_state as read_joined
 
 from headrace.model.epoch import NEVER_US
 from headrace.model.plan import GroupingOperator, JoinOperator
-from headrace.model.predicate import TRUE, And, Compare, Op, Operand
+from headrace.model.predicate import TRUE, And, Compare, Op, Operand, Predicate
 from headrace.model.query import (
     Aggregate,
     AggregateFunction,
@@ -67,9 +67,10 @@ def random_query(rng: random.Random, id_: int) -> Query:
     phase = rng.randrange(slide)
     lengths = [slide + rng.choice([0, 0, 1, 4, 9]) for _ in range(2)]
     windows = [Window(length, slide, phase - length) for length in lengths]
+    wheres: list[Predicate] = [rng.choice([TRUE, Compare(V, Op.GT, rng.randrange(4))]) for _ in range(2)]
     sides = tuple(
-        JoinSide(StreamName(name), window, rng.choice([TRUE, Compare(V, Op.GT, rng.randrange(4))]))
-        for name, window in zip("ab", windows, strict=True)
+        JoinSide(StreamName(name), window, where)
+        for name, window, where in zip("ab", windows, wheres, strict=True)
     )
     carried = tuple(Carried(named(side, o).sql, side, o) for side in (0, 1) for o in (K, V, S))
     only = And((Compare(named(0, V), Op.LT, 4), Compare(named(1, S), Op.EQ, "x")))

@@ -181,7 +181,9 @@ def test_many_overlapping_ranges_are_what_each_is_alone(
     kind: LaneKind, type_: SqlType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng, one = np.random.default_rng(5), logic_for(kind, type_)
-    values = [None if rng.random() < 0.2 else int(rng.integers(-(2**40), 2**40)) for _ in range(2 * 300 * 3)]
+    values: list[float | None] = [
+        None if rng.random() < 0.2 else int(rng.integers(-(2**40), 2**40)) for _ in range(2 * 300 * 3)
+    ]
     values[7] = -0.0 if type_ == DOUBLE else 2**62  # the sum of a range that holds nothing else
     flat = one.lift(physical(values, type_), len(values))
     parts = {name: part.reshape(2, 300, 3) for name, part in flat.items()}

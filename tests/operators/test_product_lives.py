@@ -13,7 +13,7 @@ from test_aggregation import read_state
 
 from headrace.model.epoch import NEVER_US
 from headrace.model.plan import AggregationOperator, SharedPlan
-from headrace.model.predicate import TRUE, Compare, Op, Operand
+from headrace.model.predicate import TRUE, Compare, Op, Operand, Predicate
 from headrace.model.query import (
     Aggregate,
     AggregateFunction,
@@ -51,9 +51,10 @@ Rows = dict[int, dict[tuple[int, int], tuple[int, int | None]]]
 def random_query(rng: random.Random, id_: int) -> Query:
     slide = rng.choice([2, 3, 5])
     windows = [Window(length, slide, -length) for length in (slide, slide + rng.choice([0, 4, 9]))]
+    wheres: list[Predicate] = [rng.choice([TRUE, Compare(V, Op.GT, rng.randrange(4))]) for _ in range(2)]
     sides = tuple(
-        JoinSide(StreamName(name), window, rng.choice([TRUE, Compare(V, Op.GT, rng.randrange(4))]))
-        for name, window in zip("ab", windows, strict=True)
+        JoinSide(StreamName(name), window, where)
+        for name, window, where in zip("ab", windows, wheres, strict=True)
     )
     keys = tuple((Operand("k", TYPES[name]),) for name in "ab")
     carried = (Carried("key", 0, keys[0][0]), Carried("value", 1, V))
@@ -91,10 +92,10 @@ class Life:
         watermark = max(self.closed, max(times, default=NEVER_US) - 3)
         for group, shelf in enumerate(self.groups.shelves):
             mine = [member for member in self.members if self.groups.home(member.query.id) == group]
-            rows = self._run_group(shelf, plan_group(mine, STREAMS), arrived, watermark)
+            made = self._run_group(shelf, plan_group(mine, STREAMS), arrived, watermark)
             for member in mine:
                 expected = self._expected(member.query, watermark)
-                assert rows.get(member.query.id, {}) == expected, member.query
+                assert made.get(member.query.id, {}) == expected, member.query
                 self.found += len(expected)
         self.closed = watermark
 

@@ -71,7 +71,9 @@ def test_products_equal_joined_rows(seed: int, monkeypatch: pytest.MonkeyPatch) 
             groups[key].append(rng.choice([None, rng.randint(-5, 9)]))
     asked = rng.randrange(count)
     factors, wanted = Factors(), output(count, [Factor(F.COUNT_ALL, BIGINT, None), *over(asked)])
-    names = rng.choice([{0: 0, 1: 1, 2: 2}, {0: -(2**63), 1: 0, 2: 2**63 - 1}, {0: "", 1: "a", 2: "b"}])
+    names: dict[Any, Any] = rng.choice(
+        [{0: 0, 1: 1, 2: 2}, {0: -(2**63), 1: 0, 2: 2**63 - 1}, {0: "", 1: "a", 2: "b"}]
+    )
     for i, groups in enumerate(sides):
         table = side(groups)
         keys = [names.get(key) for key in table.column("k0").to_pylist()]

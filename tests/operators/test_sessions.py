@@ -148,9 +148,9 @@ def check_against_slow_evaluator(seed: int, changes: bool = False) -> None:
         key = repr
         got = sorted(found[number], key=lambda item: key(item[0]))
         wanted = sorted(expected, key=lambda item: key(item[0]))
-        assert [group for group, _ in got] == [group for group, _ in wanted], query
-        for (group, left), (_, right) in zip(got, wanted, strict=True):
-            assert all(map(close_to, left, right)), (query, group, left, right)
+        assert [place for place, _ in got] == [place for place, _ in wanted], query
+        for (place, left), (_, right) in zip(got, wanted, strict=True):
+            assert all(map(close_to, left, right)), (query, place, left, right)
 
 
 def random_epochs(rng: random.Random) -> list[tuple[list[dict[str, Any]], int, int]]:
@@ -184,7 +184,7 @@ def test_a_sum_that_overflows_fails_its_query_only() -> None:
     def query(number: int, function: AggregateFunction) -> Query:
         aggregate = Aggregate(function, OPERANDS["i"], TRUE, SqlType("bigint"))
         body = Aggregation(SessionWindow(5), TRUE, (), (aggregate,), (), None)
-        return Query(QueryId(number), f"q{number}", QueryPlan("", STREAM.name, body, (), "", ""))
+        return Query(QueryId(number), f"q{number}", QueryPlan("", (STREAM.name,), body, (), "", ""))
 
     members = [Member(query(1, AggregateFunction.SUM), 0), Member(query(2, AggregateFunction.MAX), 0)]
     (operator,) = plan_group(members, {STREAM.name: STREAM}).operators

@@ -68,7 +68,7 @@ def operator_of(*queries: Query) -> JoinOperator:
     return operator
 
 
-CHAIN = ({"a": (K,), "b": (K,)}, {"b": (J,), "c": (J,)})
+CHAIN: tuple[dict[str, Key], ...] = ({"a": (K,), "b": (K,)}, {"b": (J,), "c": (J,)})
 
 
 def test_a_stream_is_kept_once_per_key_with_its_other_keys() -> None:
@@ -80,7 +80,11 @@ def test_a_stream_is_kept_once_per_key_with_its_other_keys() -> None:
 
 
 def test_every_order_meets_each_position_once_and_hops_from_where_it_has_been() -> None:
-    star = ({"a": (K,), "b": (K,)}, {"a": (J,), "c": (J,)}, {"c": (I,), "d": (I,)})
+    star: tuple[dict[str, Key], ...] = (
+        {"a": (K,), "b": (K,)},
+        {"a": (J,), "c": (J,)},
+        {"c": (I,), "d": (I,)},
+    )
     operator = operator_of(join(1, "abcd", *star))
     (chain,) = operator.chains
     assert operator.levels == 3

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import random
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -79,7 +80,7 @@ class RandomStream:
 
 def random_stream(rng: random.Random, name: str, event_type: str) -> RandomStream:
     """A stream with one to three columns of each of most types, under hostile names, in random order."""
-    makers = [
+    makers: list[Callable[[], tuple[str, tuple[Any, ...], bool]]] = [
         *[lambda: ("boolean", (True, False), False)] * 2,
         lambda: ("tinyint", _integers(rng, 8), True),
         lambda: ("smallint", _integers(rng, 16), True),

@@ -12,7 +12,6 @@ from generate import FOREVER, Lived, Scenario, Step
 from generate_values import RandomStream
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from headrace.model.errors import HeadraceError, SqlError
 from headrace.model.window import AnyWindow, SessionWindow
@@ -64,7 +63,7 @@ class Oracle:
 
     def frame(self, stream: RandomStream, tables: Iterable[pa.Table]) -> DataFrame:
         table = pa.concat_tables([*tables, stream.schema.empty_table()])
-        return self.spark.createDataFrame(table, StructType.fromDDL(stream.ddl)).coalesce(1)
+        return self.spark.createDataFrame(table, stream.ddl).coalesce(1)
 
     def show(self, stream: RandomStream, tables: Iterable[pa.Table]) -> None:
         self._shown = (stream, list(tables))
@@ -76,7 +75,7 @@ class Oracle:
             return rows_of(self.spark.sql(sql))
         stream, tables = self._shown
         table = pa.concat_tables([*tables, stream.schema.empty_table()])
-        frame = self._compiling.createDataFrame(table, StructType.fromDDL(stream.ddl))
+        frame = self._compiling.createDataFrame(table, stream.ddl)
         frame.coalesce(1).createOrReplaceTempView(stream.name)
         return rows_of(self._compiling.sql(sql))
 

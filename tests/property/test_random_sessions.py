@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -103,7 +103,11 @@ def streaming(spark: Any, tmp_path: Path) -> Iterator[Callable[..., Streaming]]:
 
 
 def play(
-    hr: Any, plain: Streaming, delay: str, texts: tuple[str, ...], batches: list[list[tuple[str, int, float]]]
+    hr: Any,
+    plain: Streaming,
+    delay: str,
+    texts: tuple[str, ...],
+    batches: Sequence[Sequence[tuple[str, int, float]]],
 ) -> list[Any]:
     """The same batches (key, value, seconds) through both; Headrace's queries."""
     start = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.engine.records import ResultFile
 from headrace.model.predicate import TRUE, Operand
-from headrace.model.query import Projection, Query, QueryId, QueryPlan, StreamName
+from headrace.model.query import EpochId, Projection, Query, QueryId, QueryPlan, StreamName
 from headrace.model.types import BIGINT
 from headrace.results.direct import count_tuples
 
@@ -19,7 +19,7 @@ from headrace.results.direct import count_tuples
 def test_rows_of_before_a_word_of_slots_was_needed_are_nobodys(tmp_path: Path) -> None:
     """Merging files that lack the word with files that have it leaves NULLs in it."""
     plan = QueryPlan("", (StreamName("s"),), Projection(TRUE, (Operand("i", BIGINT),)), (), "", "")
-    entry = QueryEntry(Query(QueryId(1), "q", plan), QueryState.ACTIVE, 70, 0)
+    entry = QueryEntry(Query(QueryId(1), "q", plan), QueryState.ACTIVE, 70, EpochId(0))
     old = pa.table({"epoch": np.zeros(3, np.int64), "qs0": np.full(3, -1, np.int64)})
     new = pa.table({"epoch": np.ones(2, np.int64), "qs0": [0, 0], "qs1": [1 << 6, 0]})
     files = []

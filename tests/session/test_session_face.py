@@ -198,6 +198,42 @@ def test_a_statement_reads_no_files_and_calls_no_methods(open_session: Open, tmp
         hr.execute(HARMFUL[0].format(file=secret))
 
 
+def test_many_queries_are_created_at_once_or_not_at_all(open_session: Open) -> None:
+    hr = with_sales(open_session())
+    texts = [f"SELECT id FROM sales WHERE level >= {i}" for i in range(3)]
+    with pytest.raises(SqlError, match="query 4 of the list"):
+        hr.create_queries([*texts, "SELECT nothing FROM sales"])
+    assert hr.queries() == []
+    handles = hr.create_queries([*texts, ("all of them", "SELECT id FROM sales")])
+    assert [handle.name for handle in handles] == ["q1", "q2", "q3", "all of them"]
+    hr.append("sales", [sale(1, level=1)])
+    hr.run_available()
+    assert [len(handle.to_pandas()) for handle in handles] == [1, 1, 0, 1]
+
+
+def test_a_statement_reads_no_tables_of_the_users_own(open_session: Open) -> None:
+    hr = with_sales(open_session())
+    hr.create_query("SELECT id FROM sales", name="q1")
+    hr.append("sales", [sale(1)])
+    hr.run_available()
+    hr.spark.sql("CREATE TABLE wages USING parquet AS SELECT 7 AS pay")
+    try:
+        for text in (
+            "SELECT * FROM wages",
+            "TABLE Wages",
+            "SELECT (SELECT MAX(pay) FROM `wages`) AS n FROM q1",
+            "WITH t AS (SELECT * FROM wages) SELECT * FROM t",
+            "SELECT * FROM (WITH wages AS (SELECT 1 AS pay) SELECT * FROM wages), wages",
+        ):
+            with pytest.raises(SqlError) as caught:
+                hr.execute(text)
+            assert caught.value.code in ("NOT_ALLOWED", "UNKNOWN_STATEMENT"), (text, caught.value)
+        assert hr.execute("SELECT pay FROM wages", allow_files=True).to_pylist() == [{"pay": 7}]
+        assert hr.execute("WITH t AS (SELECT id FROM q1) SELECT id FROM t").num_rows == 1
+    finally:
+        hr.spark.sql("DROP TABLE wages")
+
+
 def test_only_the_tables_that_are_named_are_opened(
     open_session: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

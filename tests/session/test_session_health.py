@@ -58,7 +58,7 @@ def put_nanoseconds(folder: Path, name: str, first: int, count: int) -> None:
 @pytest.mark.parametrize("form", ["parquet", "json", "streaming json"])
 def test_closing_drains_the_source(form: str, open_session: Open, tmp_path: Path) -> None:
     """One file taken, two more put, then close: 300 of 300 rows; and the audit tells what was taken in."""
-    format_, options = form.split()[-1], {"maxFilesPerTrigger": 1} if " " in form else {}
+    format_, options = form.split()[-1], {"maxFilesPerTrigger": "1"} if " " in form else {}
     folder = tmp_path / "in"
     put(folder, f"a.{format_}", 0)
     hr = open_session()

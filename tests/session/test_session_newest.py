@@ -61,3 +61,34 @@ def test_epoch_by_epoch_they_are_all_rows(open_session: Callable[..., Any]) -> N
         newest = handle.newest(2)
         assert newest.rows.num_rows == 2 and newest.rows.schema.names == everything.schema.names
         assert handle.newest(10_000).rows.num_rows == everything.num_rows
+
+
+WINDOWED = {
+    "w_windows": "SELECT window.end AS at, k, COUNT(*) AS n FROM a GROUP BY k, window(ts, '2 seconds')",
+    "w_hidden": "SELECT k, COUNT(*) AS n, MAX(ts) AS at FROM a GROUP BY k, window(ts, '2 seconds') "
+    "HAVING COUNT(*) > 0",
+    "w_joined": "SELECT x.ts AS at, y.v FROM a [RANGE 2 SECONDS] AS x, b [RANGE 2 SECONDS] AS y WHERE x.k = y.k",
+    "w_groups": "SELECT MAX(x.ts) AS at, x.v + y.v AS s, COUNT(DISTINCT x.v) AS n FROM a [RANGE 2 SECONDS] AS x, "
+    "b [RANGE 2 SECONDS] AS y WHERE x.k = y.k GROUP BY x.v + y.v",
+    "w_plain": "SELECT ts AS at, v FROM a WHERE v >= 0",
+}
+
+
+def test_of_an_epoch_with_many_windows_the_last_ones_are_the_newest(open_session: Callable[..., Any]) -> None:
+    session = open_session()
+    for name in ("a", "b"):
+        session.create_stream(name, "k BIGINT, v BIGINT, ts TIMESTAMP", event_time="ts")
+    handles = {name: session.create_query(text, name=name) for name, text in WINDOWED.items()}
+    for seconds in (range(4), range(4, 60), range(60, 61)):
+        session.append("a", tuples(seconds))
+        session.append("b", tuples(seconds))
+        session.run_available()
+    for name, handle in handles.items():
+        shown = [row["at"] for row in handle.newest(3).rows.to_pylist()]
+        everything = sorted(row["at"] for row in session.execute(f"SELECT at FROM {name}").to_pylist())
+        assert len(everything) > 30 and len(shown) == 3
+        if name == "w_plain":  # it has no windows: the tuple of the last epoch comes last
+            assert shown[-1] == everything[-1]
+            continue
+        edge = everything[-3] - timedelta(seconds=2)
+        assert all(at > edge for at in shown), (name, shown, everything[-3:])

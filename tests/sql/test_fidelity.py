@@ -119,3 +119,12 @@ def test_a_difference_is_found(analyzer: SparkAnalyzer, left: str, right: str) -
     texts = (f"SELECT {left} FROM s", f"SELECT {right} FROM s")
     assert analyzer.difference(*texts) is not None
     assert [analyzer.difference(text, text) for text in texts] == [None, None]
+
+
+def test_a_difference_in_the_last_of_many_columns_is_found(analyzer: SparkAnalyzer) -> None:
+    """Spark's own texts of plans have 25 columns and leave out the others."""
+    many = ", ".join(f"c{i}" for i in range(40))
+    assert (
+        analyzer.difference(f"SELECT {many}, a + (b + c) FROM s", f"SELECT {many}, a + b + c FROM s")
+        is not None
+    )

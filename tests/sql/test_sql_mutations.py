@@ -67,8 +67,8 @@ def _try_statements(seed: int, count: int) -> Counter[str]:
 
 
 def test_mutated_queries_are_taken_or_refused_by_us() -> None:
-    outcomes = _try_queries(11, 2000)
-    assert outcomes["taken"] > 100
+    outcomes = _try_queries(11, 1000)
+    assert outcomes["taken"] > 50
     assert len(outcomes) > 10
 
 

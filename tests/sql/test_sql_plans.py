@@ -140,8 +140,8 @@ def test_bracket_must_follow_the_stream() -> None:
 
 
 def test_long_chains_are_fine() -> None:
-    text = " OR ".join(f"level = {n}" for n in range(3000))
-    assert _where(text).count("level = ") == 3000
+    text = " OR ".join(f"level = {n}" for n in range(2000))
+    assert _where(text).count("level = ") == 2000
 
 
 @pytest.mark.parametrize(

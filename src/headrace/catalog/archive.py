@@ -3,7 +3,7 @@
     catalog/archive/%012d.json    a batch: a few columns to find its queries by, and the queries themselves, packed
 
 A query is archived when the commits no longer need it, and forgotten when its results are gone. The snapshot names the
-batches that count. In memory there are only ids, names and lifetimes.
+batches that count. In memory there are only ids, names, lifetimes and counts of rows.
 """
 
 from __future__ import annotations
@@ -36,20 +36,24 @@ class Archived:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveBatch:
-    """Queries side by side: ids, names and lifetimes; `packed` holds the `Archived` values, compressed."""
+    """Queries side by side: ids, names, lifetimes and rows; `packed` holds the `Archived` values, compressed.
+
+    Batches of older versions have no rows.
+    """
 
     ids: tuple[int, ...]
     names: tuple[str, ...]
     firsts: tuple[int, ...]
     lasts: tuple[int, ...]
     packed: str
+    rows: tuple[int, ...] = ()
 
 
 codec.register(Archived, ArchiveBatch)
 
 
 class Archive:
-    """The archived queries of a warehouse. Not thread-safe; the catalog guards it."""
+    """The archived queries of a warehouse. Not thread-safe but for `read`; the catalog guards it."""
 
     def __init__(self, warehouse: Warehouse, numbers: Iterable[int]) -> None:
         self._warehouse = warehouse
@@ -72,6 +76,15 @@ class Archive:
         place = self._places.get(query_id)
         return None if place is None else self._unpack(place[0])[place[1]]
 
+    def rows(self, query_id: int) -> int | None:
+        """How many rows an archived query delivered; None when it is not archived."""
+        place = self._places.get(query_id)
+        if place is None:
+            return None
+        number, at = place
+        known = self._batches[number].rows
+        return known[at] if known else self._unpack(number)[at].rows
+
     def newest(self, name: str) -> int | None:
         """The id of the youngest archived query of that name, in any case of letters."""
         return self._newest.get(name.lower())
@@ -80,9 +93,11 @@ class Archive:
         """All names, in lower case."""
         return self._newest.keys()
 
-    def all(self) -> list[Archived]:
-        """Every archived query. Unpacks all of them: for listings."""
-        return [one for number in self.numbers for one in self._unpack(number)]
+    def read(self, number: int) -> tuple[Archived, ...]:
+        """The queries of a batch, from disk. Any thread may call it; the batch may be gone by then."""
+        batch: ArchiveBatch = self._warehouse.read_record(ARCHIVE, number, kind="archive")
+        found: tuple[Archived, ...] = codec.loads(zlib.decompress(base64.b64decode(batch.packed)))
+        return found
 
     def lifetimes(self) -> Iterator[tuple[int, int, int]]:
         """(id, first epoch, last epoch) of every archived query."""
@@ -125,6 +140,7 @@ class Archive:
             tuple(int(entry.first_epoch or 0) for entry in entries),
             tuple(int(entry.last_epoch or 0) for entry in entries),
             base64.b64encode(zlib.compress(codec.dumps(tuple(queries)))).decode(),
+            tuple(one.rows for one in queries),
         )
         self._warehouse.replace_value(record_name(ARCHIVE, number), "archive", batch)
         self._unpacked.pop(number, None)
@@ -142,8 +158,7 @@ class Archive:
 
     def _unpack(self, number: int) -> tuple[Archived, ...]:
         if number not in self._unpacked:
-            batch: ArchiveBatch = self._warehouse.read_record(ARCHIVE, number, kind="archive")
-            self._unpacked[number] = codec.loads(zlib.decompress(base64.b64decode(batch.packed)))
+            self._unpacked[number] = self.read(number)
             if len(self._unpacked) > _UNPACKED:
                 self._unpacked.popitem(last=False)
         self._unpacked.move_to_end(number)

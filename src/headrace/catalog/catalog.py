@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -184,28 +184,53 @@ class Catalog:
         without one, a query that no shared operator covers gets a group of its own. With `start` it lives from that
         epoch on, which the log still has to hold when an epoch takes it in.
         """
+        return self.request_creations([(name, plan)], replace=replace, group=group, start=start)[0]
+
+    def request_creations(
+        self,
+        wanted: Sequence[tuple[str | None, QueryPlan]],
+        *,
+        replace: bool = False,
+        group: str | None = None,
+        start: int | None = None,
+    ) -> list[Query]:
+        """Ask for many queries at once: all of them, or (when it raises) none. Durable with one sync.
+
+        The options are as in `request_create`, and hold for all of them.
+        """
         with uninterrupted(), self._lock:
-            for stream in plan.streams:
-                self._streams.get(stream)
-            query_id = QueryId(self._next_id)
-            name = name or self._free_name(query_id)
-            if self._streams.has(name):
-                raise _name_taken("query", name, "there is a stream of that name")
-            present, now = self._newest(name), self._clock.now()
-            query = Query(query_id, name, plan)
-            alone = plain_group(int(query_id)) if isinstance(plan.body, Fallback) else MAIN
-            create = Create(query, now, group or alone, start)
-            if present is None or not present.live:
-                self._request(create)
-            elif replace:
-                self._request(Drop(present.query.id, now), create)
-            else:
-                raise CatalogError(
-                    "QUERY_EXISTS",
-                    f"there is already a query `{present.query.name}`",
-                    hint="drop it first, choose another name, or write CREATE OR REPLACE QUERY",
-                )
-            return query
+            queries: list[Query] = []
+            changes: list[Change] = []
+            new: set[str] = set()
+            for name, plan in wanted:
+                for stream in plan.streams:
+                    self._streams.get(stream)
+                query_id = QueryId(self._next_id + len(queries))
+                query = Query(query_id, name or self._free_name(query_id, new), plan)
+                alone = plain_group(int(query_id)) if isinstance(plan.body, Fallback) else MAIN
+                create = Create(query, self._clock.now(), group or alone, start)
+                changes += self._creation(create, replace, again=query.name.lower() in new)
+                queries.append(query)
+                new.add(query.name.lower())
+            if changes:
+                self._request(*changes)
+            return queries
+
+    def _creation(self, create: Create, replace: bool, again: bool) -> list[Change]:
+        """The changes that bring a query; `again` says that one of its name was asked for a moment ago."""
+        name = create.query.name
+        if self._streams.has(name):
+            raise _name_taken("query", name, "there is a stream of that name")
+        present = self._newest(name)
+        if not again and (present is None or not present.live):
+            return [create]
+        if replace and not again and present is not None:
+            return [Drop(present.query.id, create.requested_at), create]
+        raise CatalogError(
+            "QUERY_EXISTS",
+            f"there is already a query `{name if present is None else present.query.name}`",
+            hint="drop it first, choose another name, or write CREATE OR REPLACE QUERY",
+        )
 
     def request_drop(self, name: str) -> Query:
         """Ask for a query to end, durably; its results stay."""
@@ -238,23 +263,25 @@ class Catalog:
             starts = [c.start for c in waiting if isinstance(c, Create) and c.start is not None]
             return min(starts, default=None)
 
-    def _free_name(self, query_id: QueryId) -> str:
+    def _free_name(self, query_id: QueryId, taken: Container[str]) -> str:
         number = int(query_id)
-        while self._newest(f"q{number}") is not None or self._streams.has(f"q{number}"):
+        while (
+            f"q{number}" in taken or self._newest(f"q{number}") is not None or self._streams.has(f"q{number}")
+        ):
             number += 1
         return f"q{number}"
 
-    def _request(self, change: Change, also: Change | None = None) -> None:
-        """Make a change durable and list it; StorageError, and nothing has changed, when it cannot be kept.
+    def _request(self, change: Change, *others: Change) -> None:
+        """Make changes durable and list them; StorageError, and nothing has changed, when they cannot be kept.
 
         What is asked for together is kept together, and takes effect in the same epoch.
         """
         number = self._last_changelog + 1
         before = [Request(number, earlier) for earlier in self._requests]
         faults.reach("request.before")
-        self._request_log.add(Request(number, change, also), before)
+        self._request_log.add(Request(number, change, rest=others), before)
         faults.reach("request.after")
-        for one in (change,) if also is None else (change, also):
+        for one in (change, *others):
             self._requests.append(one)
             self._note(one)
         if len(self._requests) >= self._batch_count:
@@ -385,10 +412,21 @@ class Catalog:
     # looking
 
     def entries(self) -> tuple[QueryEntry, ...]:
-        """Every query that was not forgotten, oldest first; archived ones are read from disk."""
+        """Every query that was not forgotten, oldest first. Archived ones are read from disk; nobody waits for that."""
         with self._lock:
-            archived = [one.entry for one in self._archive.all()]
-            return tuple(sorted([*archived, *self._queries.entries()], key=lambda entry: entry.query.id))
+            numbers, current = self._archive.numbers, self._queries.entries()
+        found = {one.entry.query.id: one.entry for number in numbers for one in self._archived_batch(number)}
+        found |= {entry.query.id: entry for entry in current}
+        return tuple(found[query_id] for query_id in sorted(found))
+
+    def _archived_batch(self, number: int) -> tuple[Archived, ...]:
+        try:
+            return self._archive.read(number)
+        except StorageError:
+            with self._lock:
+                if number in self._archive.numbers:
+                    raise
+            return ()  # its queries were forgotten a moment ago
 
     def current(self) -> tuple[QueryEntry, ...]:
         """The queries that are live, and those that were dropped a moment ago, oldest first."""
@@ -551,6 +589,11 @@ class Catalog:
         """What is known of a query that was put away."""
         with self._lock:
             return self._archive.get(query_id)
+
+    def archived_rows(self, query_id: QueryId) -> int | None:
+        """How many rows a query that was put away delivered; None for any other."""
+        with self._lock:
+            return self._archive.rows(query_id)
 
     def archived_lifetimes(self) -> list[tuple[int, int, int]]:
         """(id, first epoch, last epoch) of the queries that were put away."""

@@ -101,7 +101,7 @@ class QueryTable:
 
     def __init__(self, entries: Iterable[QueryEntry] = (), freed: Iterable[tuple[int, int]] = ()) -> None:
         self._entries: dict[QueryId, QueryEntry] = {}
-        self._newest: dict[str, QueryId] = {}
+        self._named: dict[str, set[QueryId]] = {}
         self._homes: dict[str, set[QueryId]] = {}
         self._freed = dict(freed)
         for entry in entries:
@@ -123,16 +123,15 @@ class QueryTable:
 
     def add(self, entry: QueryEntry) -> None:
         self.put(entry)
-        key = entry.query.name.lower()
-        self._newest[key] = max(entry.query.id, self._newest.get(key, entry.query.id))
+        self._named.setdefault(entry.query.name.lower(), set()).add(entry.query.id)
 
     def get(self, query_id: QueryId) -> QueryEntry | None:
         return self._entries.get(query_id)
 
     def newest(self, name: str) -> QueryEntry | None:
         """The youngest query of that name, in any case of letters."""
-        query_id = self._newest.get(name_key(name, "query"))
-        return None if query_id is None else self._entries[query_id]
+        ids = self._named.get(name_key(name, "query"))
+        return self._entries[max(ids)] if ids else None
 
     def entries(self) -> tuple[QueryEntry, ...]:
         return tuple(self._entries[query_id] for query_id in sorted(self._entries))
@@ -164,12 +163,9 @@ class QueryTable:
         for stay in entry.stays:
             self._homes[stay.group].discard(query_id)
         key = entry.query.name.lower()
-        if self._newest[key] == query_id:
-            rest = [other.query.id for other in self._entries.values() if other.query.name.lower() == key]
-            if rest:
-                self._newest[key] = max(rest)
-            else:
-                del self._newest[key]
+        self._named[key].remove(query_id)
+        if not self._named[key]:
+            del self._named[key]
 
     def apply(self, epoch: Epoch) -> None:
         """Let the changes of `epoch` take effect: drops free their slots first, creations take the lowest

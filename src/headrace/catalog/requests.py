@@ -2,7 +2,7 @@
 
     catalog/requests.log    lines `<length> <checksum> {"changelog":<number>,"change":...}`, then zeros
 
-One small write and one fsync per request, into space that is reserved in advance: a full disk refuses a request and
+One write and one fsync per request, into space that is reserved in advance: a full disk refuses a request and
 never half of it. A line counts until the changelog of its number is there. The file starts over when it has grown and
 everything in it is in changelogs.
 """
@@ -32,15 +32,19 @@ _SECTOR = 512
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A change, with another that must not come without it, and the number of the changelog that will hold them."""
+    """A change, the others that must not come without it, and the number of the changelog that will hold them.
+
+    Older versions wrote one other change as `also`.
+    """
 
     changelog: int
     change: Change
     also: Change | None = None
+    rest: tuple[Change, ...] = ()
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        return (self.change,) if self.also is None else (self.change, self.also)
+        return ((self.change,) if self.also is None else (self.change, self.also)) + self.rest
 
 
 codec.register(Request)

@@ -9,12 +9,12 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from headrace.cli.screens import Lines, Picture
 from headrace.health import Problem, RunState, SourceHealth, SourceState
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -71,26 +71,14 @@ def view_for(console: Console) -> View:
     return LiveView(console) if console.is_terminal else PlainView(console)
 
 
-class LiveView:
+class LiveView(Picture):
     """Redraws one picture in place."""
 
-    def __init__(self, console: Console) -> None:
-        self._live = Live(console=console, auto_refresh=False, transient=False)
-
     def show(self, snapshot: Snapshot) -> None:
-        self._live.update(render_snapshot(snapshot), refresh=True)
-
-    def __enter__(self) -> Self:
-        self._live.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.__exit__(kind, error, trace)
+        self.draw(render_snapshot(snapshot))
 
 
-class PlainView:
+class PlainView(Lines):
     """Prints a line every few seconds, for logs and pipes."""
 
     def __init__(self, console: Console, every_s: float = PLAIN_EVERY_S) -> None:
@@ -101,16 +89,8 @@ class PlainView:
             self._console.print(render_line(snapshot), soft_wrap=True)
             self._next_s = (snapshot.elapsed_s // self._every_s + 1) * self._every_s
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
-
-
-class LogView:
+class LogView(Lines):
     """Prints a line with the time when epochs have brought something, and whenever a problem comes or goes."""
 
     def __init__(
@@ -146,14 +126,6 @@ class LogView:
             if key not in found:
                 self.say(f"over: {problem.about}: {problem.message}")
         self._problems = found
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
 
 
 def render_line(s: Snapshot) -> str:

@@ -7,8 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 import click
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
@@ -19,6 +18,7 @@ from headrace.cli.live import view_for
 from headrace.cli.monitor import Board
 from headrace.cli.opening import opened
 from headrace.cli.options import known_query, warehouse_option
+from headrace.cli.screens import Lines, Picture
 from headrace.cli.stopping import Clock, WallClock, stop_signals
 from headrace.model.errors import HeadraceError
 from headrace.service.client import connect
@@ -169,26 +169,14 @@ class Shown(Protocol):
     ) -> None: ...
 
 
-class Redrawn:
+class Redrawn(Picture):
     """One table, redrawn in place."""
 
-    def __init__(self, screen: Console) -> None:
-        self._live = Live(console=screen, auto_refresh=False)
-
     def show(self, tail: Tail, new: pa.Table) -> None:
-        self._live.update(render_tail(tail), refresh=True)
-
-    def __enter__(self) -> Self:
-        self._live.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.__exit__(kind, error, trace)
+        self.draw(render_tail(tail))
 
 
-class Printed:
+class Printed(Lines):
     """Each row once, for pipes and files; the names of the columns come first in CSV."""
 
     def __init__(self, form: tables.Format) -> None:
@@ -200,14 +188,6 @@ class Printed:
             text = tables.format_rows(new, self._form, header=False)
         self._begun = True
         click.echo(text, nl=False)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
 
 
 def render_tail(tail: Tail) -> RenderableType:

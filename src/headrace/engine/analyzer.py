@@ -38,11 +38,15 @@ _HINTS = {
 }
 
 
+_WHOLE_TEXTS = {"spark.sql.debug.maxToStringFields": str(2**31 - 1)}
+"""Plans are compared as texts too, and Spark would leave out all columns but the first 25."""
+
+
 class SparkAnalyzer:
     """Analyses texts in a session of its own, so that no view of ours shows up in the user's catalog."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._spark = child_session(spark, MEANING)
+        self._spark = child_session(spark, {**MEANING, **_WHOLE_TEXTS})
         self._views: dict[str, Stream] = {}
         self._parser: Any = self._spark._jsparkSession.sessionState().sqlParser()
 

@@ -4,6 +4,9 @@ Queries stand in a row, the least suspicious first. Without any of them the epoc
 there is a place in the row where it turns: with the queries before it the epoch runs, with one more it fails. Halving
 finds such a place in log2(n) trials, whatever the failure is. That query is the culprit.
 
+An error may also come once and never again. So the trial that failed is run once more before anybody is blamed. If it
+runs this time, the search goes on behind it.
+
 Memory and time can also run out by the sum of many queries that are each in order. Then the culprit has to fail by
 itself too; otherwise nobody is to blame.
 
@@ -73,7 +76,7 @@ def begin(search: Search, suspects: Sequence[int], failure: Failure) -> Search:
 def find_culprit(
     search: Search, fails: Fails, note: Callable[[Search], None], likely: int = 0, died: Failure | None = None
 ) -> tuple[Search, bool]:
-    """(the search with `bad == good + 1`, whether `order[good]` is to blame). Needs a row that is not empty.
+    """(the search at its end, whether `order[good]` is to blame). Needs a row that is not empty.
 
     The first trial is without the `likely` last ones. `died` is how a trial failed that never ended; `note` is called
     with what is known before each trial.
@@ -89,6 +92,22 @@ def find_culprit(
         search = search.failed(search.trying, died)
     if search.good >= search.bad:  # a row that ran a moment ago: this failure is of another kind
         return search, False
+    while True:
+        search = _halve(search, fails, note, likely)
+        if search.failure.by_resources:
+            return _alone(search, fails, note)
+        note(replace(search, trying=search.bad))
+        failure = fails(search.order[: search.bad])
+        if failure is not None:
+            search = search.failed(search.bad, failure)
+            return _alone(search, fails, note) if failure.by_resources else (search, True)
+        search = replace(search, good=search.bad, bad=len(search.order))
+        if search.good == search.bad:  # everybody runs together now: nobody is to blame
+            return search, False
+
+
+def _halve(search: Search, fails: Fails, note: Callable[[Search], None], likely: int) -> Search:
+    """The search with `bad == good + 1`."""
     while search.bad - search.good > 1:
         middle = (search.good + search.bad) // 2
         if search.good < len(search.order) - likely < search.bad:
@@ -96,7 +115,12 @@ def find_culprit(
         note(replace(search, trying=middle))
         failure = fails(search.order[:middle])
         search = replace(search, good=middle) if failure is None else search.failed(middle, failure)
-    if not search.failure.by_resources or len(search.order) == 1:
+    return search
+
+
+def _alone(search: Search, fails: Fails, note: Callable[[Search], None]) -> tuple[Search, bool]:
+    """Whether `order[good]` fails by itself too, when memory or time ran out."""
+    if len(search.order) == 1:
         return search, True
     note(replace(search, trying=search.bad, alone=True))
     failure = fails((search.order[search.good],))

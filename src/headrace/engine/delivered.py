@@ -176,9 +176,9 @@ class Delivered:
 
     def stored_rows(self, entry: QueryEntry) -> int:
         """How many rows epochs have stored for a query. Readers may get fewer, or of joined rows more."""
-        archived = self._catalog.archived(entry.query.id)
+        archived = self._catalog.archived_rows(entry.query.id)
         if archived is not None:
-            return archived.rows
+            return archived
         id_ = str(entry.query.id)
         return sum(self.commit_of(group).rows.get(id_, 0) for group in self.groups_of(entry))
 

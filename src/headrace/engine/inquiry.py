@@ -49,7 +49,7 @@ class Inquiry:
         self._path = search_path(group)
         self._epoch_seconds = epoch_seconds
         self._good_seconds = 0.0
-        self._tried_again = self._unlimited = -1
+        self._tried_again = self._unlimited = self._ran_in_trial = -1
         self._search: Search | None = None
         if warehouse.exists(self._path):
             try:
@@ -161,6 +161,9 @@ class Inquiry:
         self._note(Search(int(epoch.id), culprits=search.culprits))
         if search.failure.kind is FailureKind.TIME:
             self._unlimited = int(epoch.id)
+            return {}
+        if search.good == len(search.order) and self._ran_in_trial != epoch.id:
+            self._ran_in_trial = int(epoch.id)
             return {}
         raise epoch_unrunnable(epoch.id, str(search.failure))
 

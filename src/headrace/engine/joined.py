@@ -91,20 +91,22 @@ def _long(value: int) -> str:
     return f"{max(value, NEVER_US + 1)}L"
 
 
-def finish_joined(rows: DataFrame, body: Join) -> DataFrame:
-    """The query's columns as c0.., of rows or of groups of them."""
+def finish_joined(rows: DataFrame, body: Join, *, newest_first: bool = False) -> DataFrame:
+    """The query's columns as c0.., of rows or of groups of them; those of later windows first when asked for."""
     then = body.then
     assert isinstance(then, JoinedRows)
     rows = rows if then.where is None else rows.where(F.expr(then.where))
     finish = [f"{text} AS c{i}" for i, text in enumerate(then.finish)]
     if then.groups is None:
+        rows = rows.orderBy(F.col("window_end").desc()) if newest_first else rows
         return rows.selectExpr(*finish)
     relation = f"__headrace_joined_{uuid.uuid4().hex}"  # readers may be at work beside each other
-    having = "" if then.having is None else f" HAVING {then.having}"
+    tail = "" if then.having is None else f" HAVING {then.having}"
+    tail += " ORDER BY max(window_end) DESC" if newest_first else ""  # the rows of a group are of one window
     rows.createTempView(relation)
     try:
         return rows.sparkSession.sql(
-            f"SELECT {', '.join(finish)} FROM {relation} GROUP BY {', '.join(then.groups)}{having}"
+            f"SELECT {', '.join(finish)} FROM {relation} GROUP BY {', '.join(then.groups)}{tail}"
         )
     finally:
         rows.sparkSession.catalog.dropTempView(relation)

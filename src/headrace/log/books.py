@@ -3,8 +3,10 @@
     log/<stream>/files/%012d.json    the files that one batch took, written just before its arrival
     log/<stream>/files.json          the files that all batches before some number took, as far as they still exist
     log/<stream>/aside.json          the files that could not be read, and why
+    log/<stream>/counted.json        how many files were taken, where Spark remembers which
 
-A batch counts when its arrival is there; files of a batch that has none are taken again.
+A batch counts when its arrival is there; files of a batch that has none are taken again. Its record is left as it is:
+the next batch has the same number, and writes its own record over it before it arrives.
 """
 
 from __future__ import annotations
@@ -56,7 +58,17 @@ class AsideFile:
     changed_ns: int
 
 
-codec.register(Taken, AsideFile)
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """So many files were taken with the batch `number` of the ingest `source`, and so many before it."""
+
+    source: str
+    number: int
+    before: int
+    count: int
+
+
+codec.register(Taken, AsideFile, Counted)
 
 
 class AsideList:
@@ -104,6 +116,28 @@ class AsideList:
             return tuple(SetAside(self._stream.name, f.path, f.reason, f.at) for f in self._files.values())
 
 
+class FileCount:
+    """How many files Structured Streaming has brought into a stream; a batch that is replayed counts once."""
+
+    def __init__(self, warehouse: Warehouse, stream: Stream) -> None:
+        self._warehouse = warehouse
+        self._name = f"{warehouse.stream_dir(stream.name)}/counted.json"
+        known = warehouse.exists(self._name)
+        self._last = warehouse.read_value(self._name, "counted") if known else Counted("", -1, 0, 0)
+
+    @property
+    def taken(self) -> int:
+        return int(self._last.count)
+
+    def add(self, batch: Batch, files: int) -> None:
+        """Note the files of a batch, durably, before it arrives."""
+        again = (self._last.source, self._last.number) == (batch.source, batch.number)
+        before = self._last.before if again else self._last.count
+        counted = Counted(batch.source, batch.number, before, before + files)
+        self._warehouse.replace_value(self._name, "counted", counted)
+        self._last = counted
+
+
 class FolderBooks:
     """What the ingest of one directory has taken. Not thread-safe; the ingest guards it."""
 
@@ -119,10 +153,8 @@ class FolderBooks:
         if self._warehouse.exists(f"{self._base}.json"):
             self._add(self._warehouse.read_value(f"{self._base}.json", "taken"))
         for number in self._warehouse.records(self._base):
-            if not self._arrivals.has(self._stream.name, Batch(IDENTITY, number)):
-                if self._warehouse.held:
-                    self._warehouse.delete_record(self._base, number)
-            elif number >= self._next:
+            arrived = self._arrivals.has(self._stream.name, Batch(IDENTITY, number))
+            if arrived and number >= self._next:
                 self._need(number == self._next)
                 self._add(self._warehouse.read_record(self._base, number, kind="taken"))
         last = self._arrivals.batch(self._stream.name)

@@ -1,6 +1,7 @@
 """Ingest: one Structured Streaming query per stream brings its source into the log, each batch exactly once.
 
-Plain local directories are taken without it: see `folder`.
+Plain local directories are taken without it: see `folder`. Of other files Spark tells the names. They are read here, so
+that one that cannot be read is set aside and the others are taken.
 
 Spark's checkpoint remembers what was read; the arrival record, named by the ingest's id and the batch number,
 is what makes it count. A batch that Spark replays after a crash is skipped when its arrival is there, and
@@ -19,13 +20,13 @@ from urllib.parse import unquote, urlsplit
 
 from headrace.log.append import arrive, discard
 from headrace.log.arrivals import Arrivals, Batch
-from headrace.log.books import AsideFile, AsideList
+from headrace.log.books import UNKNOWN, AsideFile, AsideList, FileCount
 from headrace.log.chunks import DEFAULT_MAX_CHUNK_ROWS
 from headrace.log.folder import SETTLE_SECONDS, FolderIngest, reads_folder, source_stopped
 from headrace.log.listing import look_at
 from headrace.log.reading import FileReader, Reading
 from headrace.log.report import InputReport
-from headrace.log.sources import FileFormat, FileSource, FrameSource, OnBadFile, Source
+from headrace.log.sources import FileSource, FrameSource, OnBadFile, Source
 from headrace.log.spark_write import check_frame, job_cancelled, spark_error, write_dataframe
 from headrace.model.epoch import Chunk
 from headrace.model.errors import HeadraceError, LogError
@@ -90,6 +91,7 @@ class Ingest:
         self._lock, self._taking = threading.Lock(), threading.Lock()
         self._ending = False
         self.aside = AsideList(warehouse, stream)
+        self._files = FileCount(warehouse, stream)
 
     def check(self) -> None:
         """LogError when the source cannot even be opened: no such directory, an option Spark does not take."""
@@ -165,8 +167,8 @@ class Ingest:
         query.stop()
 
     def report(self, *, look: bool = True) -> InputReport:
-        """What was set aside; Spark keeps to itself which files it has taken."""
-        return InputReport(aside=self.aside.all())
+        """How many files were taken, and what was set aside; Spark keeps to itself which files wait."""
+        return InputReport(self._files.taken, aside=self.aside.all())
 
     def unread(self) -> list[str]:
         """Spark does not tell."""
@@ -204,7 +206,7 @@ class Ingest:
         make_directory(self._checkpoint)
         try:
             source = self._source
-            if isinstance(source, FileSource) and self._adopting:
+            if isinstance(source, FileSource):
                 frame = source.load_names(self._spark)
             else:
                 frame = source.load(self._spark, self._stream)
@@ -212,10 +214,6 @@ class Ingest:
             return writer.option("checkpointLocation", str(self._checkpoint)).start()
         except Exception as error:
             raise self._failure(error) from error
-
-    @property
-    def _adopting(self) -> bool:
-        return isinstance(self._source, FileSource) and self._source.format is FileFormat.PARQUET
 
     def _take(self, frame: DataFrame, number: int) -> None:
         """One batch of Spark's: chunks, then the arrival that names them.
@@ -245,7 +243,11 @@ class Ingest:
         if self._arrivals.has(self._stream.name, batch):
             return
         faults.reach("ingest.before")
-        chunks = self._adopt(frame) if self._adopting else self._write(frame)
+        if isinstance(self._source, FileSource):
+            chunks = self._read_files(frame, self._source, batch)
+        else:
+            number = self._arrivals.next_number
+            chunks = write_dataframe(self._warehouse, frame, self._stream, number, self._max_chunk_rows)
         faults.reach("ingest.written")
         if chunks:
             arrive(self._warehouse, self._arrivals, self._stream, chunks, batch)
@@ -255,38 +257,23 @@ class Ingest:
         """The id that Spark gave this ingest; it lives and dies with the checkpoint, as batch numbers do."""
         return str(json.loads((self._checkpoint / "metadata").read_text())["id"])
 
-    def _write(self, frame: DataFrame) -> Sequence[Chunk]:
-        number = self._arrivals.next_number
-        return write_dataframe(self._warehouse, frame, self._stream, number, self._max_chunk_rows)
-
-    def _adopt(self, frame: DataFrame) -> Sequence[Chunk]:
+    def _read_files(self, frame: DataFrame, source: FileSource, batch: Batch) -> Sequence[Chunk]:
         """Files that fit as they are become chunks by reference; the others are read and written, or set aside."""
-        assert isinstance(self._source, FileSource)
-        names = sorted(row[0] for row in frame.distinct().collect())
-        local = {path for name in names if (path := local_path(name)) is not None}
+        names = sorted(local_path(row[0]) or row[0] for row in frame.distinct().collect())
         reader = FileReader(
-            frame.sparkSession,
-            self._warehouse,
-            self._arrivals,
-            self._stream,
-            self._source,
-            self._max_chunk_rows,
+            frame.sparkSession, self._warehouse, self._arrivals, self._stream, source, self._max_chunk_rows
         )
-        reading = reader.read(sorted(local))
+        reading = reader.read(names)
         try:
-            self._set_aside(reading)
-            if remote := [name for name in names if local_path(name) is None]:
-                reading.chunks += self._write(
-                    self._source.load_files(frame.sparkSession, self._stream, remote)
-                )
+            self._set_aside(reading, source)
+            self._files.add(batch, len(names) - len(reading.bad) - len(reading.gone))
         except BaseException:
             discard(self._warehouse, reading.chunks)
             raise
         return reading.chunks
 
-    def _set_aside(self, reading: Reading) -> None:
+    def _set_aside(self, reading: Reading, source: FileSource) -> None:
         """Bad files are left out of this batch for good, unless they may still be being written."""
-        assert isinstance(self._source, FileSource)
         found = {path: look_at(path) for path in reading.bad}
         now = time.time()
         young = [path for path, file in found.items() if file and 0 <= now - file.written_at < SETTLE_SECONDS]
@@ -294,12 +281,13 @@ class Ingest:
             raise LogError(
                 "FILE_UNFINISHED", f"{path} cannot be read yet", detail=reading.bad[path], hint="wait"
             )
-        for path in reading.bad if self._source.on_bad_file is OnBadFile.STOP else ():
+        for path in reading.bad if source.on_bad_file is OnBadFile.STOP else ():
             raise source_stopped(self._stream, path, reading.bad[path])
         self.aside.add(
-            AsideFile(path, reading.bad[path], now, file.stamp, file.changed_ns)
+            AsideFile(
+                path, reading.bad[path], now, file.stamp if file else UNKNOWN, file.changed_ns if file else -1
+            )
             for path, file in found.items()
-            if file is not None
         )
 
 

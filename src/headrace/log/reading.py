@@ -52,12 +52,15 @@ class FileReader:
     max_chunk_rows: int = DEFAULT_MAX_CHUNK_ROWS
 
     def read(self, paths: Sequence[str], *, suspicious: bool = False) -> Reading:
-        """Chunks of these local files, for the next arrival; LogError when it is no file's fault."""
+        """Chunks of these files, for the next arrival; LogError when it is no file's fault.
+
+        Files of this machine are named by their paths, others by their addresses.
+        """
         found = Reading()
         try:
             strangers = list(paths)
             if self.source.format is FileFormat.PARQUET:
-                strangers = [path for path in paths if self._as_parquet(path, found)]
+                strangers = [path for path in paths if _remote(path) or self._as_parquet(path, found)]
             self._by_spark(strangers, found, suspicious)
         except BaseException:
             discard(self.warehouse, found.chunks)
@@ -112,10 +115,10 @@ class FileReader:
             if may_pass(error) and not (suspicious and self._spark_works(error)):
                 raise
             if len(paths) == 1:
-                if os.path.exists(paths[0]):
-                    found.bad[paths[0]] = reason_of(error, paths[0])
-                else:
+                if _gone(paths[0], error):
                     found.gone.append(paths[0])
+                else:
+                    found.bad[paths[0]] = reason_of(error, paths[0])
                 return
             middle = len(paths) // 2
             self._by_spark(paths[:middle], found, suspicious)
@@ -138,6 +141,18 @@ class FileReader:
             return bool(self.spark.range(1).count() == 1)
         except Exception:
             return False
+
+
+def _remote(path: str) -> bool:
+    return not os.path.isabs(path)
+
+
+def _gone(path: str, error: LogError) -> bool:
+    """Whether a file could not be read because it is not there any more."""
+    if not _remote(path):
+        return not os.path.exists(path)
+    found = _CONDITION.search(str(error.__cause__ or error.detail))
+    return found is not None and found.group(1).endswith(("PATH_NOT_FOUND", "FILE_NOT_EXIST"))
 
 
 _EXHAUSTED = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)

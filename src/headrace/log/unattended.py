@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from headrace.log.arrivals import Arrivals
-from headrace.log.books import AsideList, FolderBooks
+from headrace.log.books import AsideList, FileCount, FolderBooks
 from headrace.log.folder import reads_folder
 from headrace.log.listing import list_files
 from headrace.log.report import InputReport
@@ -25,6 +25,7 @@ class Unattended:
     ) -> None:
         self._stream = stream
         self._aside = AsideList(warehouse, stream)
+        self._count = FileCount(warehouse, stream)
         self._root: str | None = None
         if isinstance(source, FileSource) and reads_folder(warehouse, stream, source):
             self._books, self._root = _read_books(warehouse, arrivals, stream), source.path
@@ -32,7 +33,7 @@ class Unattended:
     def report(self, *, look: bool = True) -> InputReport:
         """What was taken, waits and was set aside; without a look at the folder, nothing is known to wait."""
         if self._root is None:
-            return InputReport(aside=self._aside.all())
+            return InputReport(self._count.taken, aside=self._aside.all())
         waiting = 0
         with suppress(LogError):  # a folder that is gone holds nothing that waits
             waiting = len(self._books.new(list_files(self._root, self._stream.name))) if look else 0

@@ -28,6 +28,9 @@ def register(*classes: type) -> None:
         _classes()[cls.__name__] = cls
 
 
+_AS_THEY_ARE = frozenset({str, int, bool, type(None)})
+
+
 @cache
 def _fields(cls: Any) -> tuple[str, ...] | None:
     """The names of a dataclass's fields; None for any other class."""
@@ -40,6 +43,14 @@ def to_json(value: Any) -> Any:
     >>> from_json(to_json(window.Window(10, 5)))
     Window(range_us=10, slide_us=5, offset_us=0)
     """
+    kind: Any = type(value)
+    if kind in _AS_THEY_ARE:  # most values, by far
+        return value
+    if (names := _fields(kind)) is not None:
+        found = {"$": kind.__name__}
+        for name in names:
+            found[name] = to_json(getattr(value, name))
+        return found
     match value:
         case None | bool() | int() | str():
             return value if not isinstance(value, Enum) else {"$": type(value).__name__, "v": value.value}
@@ -51,10 +62,7 @@ def to_json(value: Any) -> Any:
             return [to_json(item) for item in value]
         case dict():
             return {key: to_json(item) for key, item in value.items()}
-    kind: Any = type(value)
-    if (names := _fields(kind)) is not None:
-        return {"$": type(value).__name__, **{name: to_json(getattr(value, name)) for name in names}}
-    raise TypeError(f"cannot encode {type(value).__name__}")
+    raise TypeError(f"cannot encode {kind.__name__}")
 
 
 def from_json(data: Any) -> Any:

@@ -16,7 +16,7 @@ _PHASES = {
 """Where to look when a code has no section of its own."""
 
 _SECTIONS = {
-    "create-stream": ("STREAM_EXISTS",),
+    "create-stream": ("STREAM_EXISTS", "GIVEN_TWICE"),
     "columns-and-types": ("BAD_SCHEMA", "STREAM_INVALID", "INSERT_COLUMNS"),
     "event-time-and-watermark": ("NO_EVENT_TIME", "EVENT_TIME_TYPE", "BAD_WATERMARK", "NOT_EVENT_TIME"),
     "sources": ("SOURCE_FORMAT", "SOURCE_MISSING", "SOURCE_OPTION", "SOURCE_ATTACHED"),

@@ -40,7 +40,10 @@ def newest_rows(
     limit: int,
     after: int | None,
 ) -> Newest:
-    """All rows that were delivered after an epoch; None goes back as far as it takes to find `limit` rows, and no more.
+    """All rows that were delivered after an epoch, or (None) the `limit` newest ones; the newest last.
+
+    A row is newer than another when its window ends later, or without windows when a later epoch delivered it. To find
+    the `limit` newest rows, it goes back as far as it takes and no more.
 
     A query delivers in epoch e the windows that end in (W(e-1), W(e)], and other rows with the number of the epoch. So
     the rows after an epoch are told by its watermark and its number, and few files hold them.
@@ -57,14 +60,22 @@ def newest_rows(
             found = []  # the streams were closed by then, and no window ends later
         check_results(root, found)
         frame = query_frame(
-            spark, root, streams, entry, found, until_us=view.until_us, after_us=since, first_epoch=epoch + 1
+            spark,
+            root,
+            streams,
+            entry,
+            found,
+            until_us=view.until_us,
+            after_us=since,
+            first_epoch=epoch + 1,
+            newest_first=True,
         )
         shown = readable(frame)
         rows = (shown.limit(limit) if after is None else shown).toArrow()
         if rows.num_rows >= limit:
             break
     assert rows is not None
-    return Newest(rows, view.cursor)
+    return Newest(rows.take(pa.array(range(rows.num_rows - 1, -1, -1), pa.int64())), view.cursor)
 
 
 def looks_back(entry: QueryEntry, epoch: int) -> Iterator[int]:

@@ -31,28 +31,35 @@ def query_frame(
     after_us: int | None = None,
     first_epoch: int | None = None,
     began_us: int = NEVER_US,
+    newest_first: bool = False,
 ) -> DataFrame:
     """The query's result rows with the columns its SQL names.
 
     `until_us` is the watermark up to which its windows have closed: joined rows are stored before that. `after_us`
     keeps only windows that end later, and for the audit `began_us` only those that start later and `first_epoch` only
-    rows delivered from that epoch on.
+    rows delivered from that epoch on. With `newest_first`, rows of windows that end later come first; rows without a
+    window come by the epoch that delivered them.
     """
     query, stream = entry.query, streams[entry.query.plan.stream]
     if not files:
         return spark.createDataFrame([], _ddl(query.plan.columns))
     match query.plan.body:
         case Aggregation() as body:
-            frame = _windows(spark, root, stream, query, body, files, after_us, began_us)
+            rows = _windows(spark, root, stream, query, body, files, after_us, began_us)
+            frame = finish_rows(_sorted(rows, "window_end", newest_first), body)
         case Projection() as body:
-            frame = _tuples(spark, root, entry, body, files, first_epoch)
+            rows = _sorted(_tuples(spark, root, entry, body, files, first_epoch), "epoch", newest_first)
+            frame = rows.select(*(F.col(output_column(o)).alias(f"c{i}") for i, o in enumerate(body.outputs)))
         case Join() as body if isinstance(body.then, Aggregation):
-            frame = _windows(spark, root, stream, query, body.then, files, after_us, began_us)
+            rows = _windows(spark, root, stream, query, body.then, files, after_us, began_us)
+            frame = finish_rows(_sorted(rows, "window_end", newest_first), body.then)
         case Join() as body:
             after = NEVER_US if after_us is None else after_us
-            frame = finish_joined(joined_rows(spark, root, streams, entry, files, after, until_us), body)
+            rows = joined_rows(spark, root, streams, entry, files, after, until_us)
+            frame = finish_joined(rows, body, newest_first=newest_first)
         case Fallback():
-            frame = _plain(spark, root, query, files, first_epoch)
+            rows = _sorted(_plain(spark, root, query, files, first_epoch), "epoch", newest_first)
+            frame = rows.drop("query", "epoch")
     return frame.toDF(*(column.name for column in query.plan.columns))
 
 
@@ -70,6 +77,10 @@ def _ddl(columns: Sequence[Column]) -> str:
     return ", ".join(f"`{c.name.replace('`', '``')}` {c.type.ddl}" for c in columns)
 
 
+def _sorted(rows: DataFrame, by: str, newest_first: bool) -> DataFrame:
+    return rows.orderBy(F.col(by).desc()) if newest_first else rows
+
+
 def _windows(
     spark: SparkSession,
     root: Path,
@@ -85,7 +96,7 @@ def _windows(
         frame = frame.where(F.unix_micros(F.col("window_end").cast("timestamp")) > after_us)
     if began_us != NEVER_US:
         frame = frame.where(F.unix_micros(F.col("window_start").cast("timestamp")) > began_us)
-    return finish_rows(frame, body)
+    return frame
 
 
 def _tuples(
@@ -105,7 +116,7 @@ def _tuples(
     frame = frame.where(F.col("epoch") >= max(entry.first_epoch, first_epoch or 0))
     if entry.last_epoch is not None:
         frame = frame.where(F.col("epoch") < int(entry.last_epoch))
-    return frame.select(*(F.col(output_column(o)).alias(f"c{i}") for i, o in enumerate(body.outputs)))
+    return frame
 
 
 def _plain(
@@ -115,4 +126,4 @@ def _plain(
     frame = read_results(spark, root, ", ".join([*stored, "query BIGINT", "epoch BIGINT"]), files)
     if first_epoch is not None:
         frame = frame.where(F.col("epoch") >= first_epoch)
-    return frame.where(F.col("query") == int(query.id)).drop("query", "epoch")
+    return frame.where(F.col("query") == int(query.id))

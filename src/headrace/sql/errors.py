@@ -50,6 +50,11 @@ def syntax(what: str, span: Span = None) -> SqlError:
     return SqlError("SYNTAX", what, span=span, hint="the language is Spark SQL; HELP lists the statements")
 
 
+def given_twice(what: str, span: Span = None) -> SqlError:
+    shown = {"event_time": "EVENT TIME", "watermark": "WATERMARK"}.get(what, f"the option `{what}`")
+    return SqlError("GIVEN_TWICE", f"{shown} is given twice", span=span, hint="say it once")
+
+
 def two_statements(span: Span) -> SqlError:
     return SqlError(
         "TWO_STATEMENTS",

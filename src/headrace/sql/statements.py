@@ -187,35 +187,44 @@ def _create_stream(cursor: Cursor, present: IfPresent) -> Statement:
     schema = cursor.parenthesised("the columns")
     if not schema:
         raise errors.syntax(f"the stream `{name}` has no columns", cursor.span())
+    clauses: dict[str, str] = {}
     options: dict[str, str] = {}
-    event_time = watermark = None
     while not cursor.done:
+        span = cursor.span()
         if cursor.accept("EVENT"):
             cursor.expect("TIME")
-            event_time = cursor.name("column")
+            _once(clauses, "event_time", cursor.name("column"), span)
         elif cursor.accept("WATERMARK"):
-            watermark = cursor.string("a duration")
+            _once(clauses, "watermark", cursor.string("a duration"), span)
         elif cursor.accept("WITH"):
-            options |= _options(cursor)
+            _options(cursor, options)
         else:
             raise cursor.problem("EVENT TIME, WATERMARK or WITH")
-    event_time = event_time or options.pop("event_time", None)
-    watermark = watermark or options.pop("watermark", None)
-    return CreateStream(name, schema, event_time, watermark, options, present)
+    for key in clauses.keys() & options.keys():
+        raise errors.given_twice(key, cursor.span())
+    clauses |= {key: options.pop(key) for key in ("event_time", "watermark") if key in options}
+    return CreateStream(name, schema, clauses.get("event_time"), clauses.get("watermark"), options, present)
 
 
-def _options(cursor: Cursor) -> dict[str, str]:
-    options: dict[str, str] = {}
+def _options(cursor: Cursor, options: dict[str, str]) -> None:
+    """Read `(key = 'value', ...)` into `options`."""
     cursor.expect("(")
     while not cursor.accept(")"):
+        span = cursor.span()
         key = cursor.name("option")
         while cursor.accept("."):
             key += "." + cursor.name("option")
         cursor.expect("=")
-        options[key.lower()] = cursor.string(f"the value of {key}")
+        _once(options, key.lower(), cursor.string(f"the value of {key}"), span)
         if not cursor.accept(",") and cursor.peek_word() != ")":
             raise cursor.problem("',' or ')'")
-    return options
+
+
+def _once(found: dict[str, str], key: str, value: str, span: tuple[int, int]) -> None:
+    """Keep a value that must not be given twice."""
+    if key in found:
+        raise errors.given_twice(key, span)
+    found[key] = value
 
 
 def _drop(cursor: Cursor) -> Statement:

@@ -136,7 +136,10 @@ class Warehouse:
         return self.path(rel).exists()
 
     def put_if_absent(self, rel: str, data: bytes) -> bool:
-        """Write a file that must not exist yet, durably; False, changing nothing, when it does."""
+        """Write a file that must not exist yet, durably; False, changing nothing, when it does.
+
+        When it raises, the file is not there: it may be written again.
+        """
         final = self.path(rel)
         temporary = self._write_temporary(final, data)
         try:
@@ -150,6 +153,10 @@ class Warehouse:
         try:
             sync_directory(final.parent)
         except OSError as error:
+            with contextlib.suppress(
+                OSError
+            ):  # nobody was told of it, so whoever tries again must not find it
+                final.unlink()
             raise _unwritable(final, error) from error
         return True
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from numba import njit, types
-from numba.extending import intrinsic
+from numba.extending import intrinsic, register_jitable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,6 +42,11 @@ def compiled(*signatures: tuple[Any, ...]) -> Callable[[F], F]:
             return cast(F, njit(wanted, nogil=True)(function))
 
     return compile_
+
+
+def inlined(function: F) -> F:
+    """Let compiled kernels of the same module call a function: it becomes a part of each of them."""
+    return register_jitable(inline="always")(function)
 
 
 def _trailing_zeros(typing_context: Any, word: Any) -> Any:

@@ -10,11 +10,13 @@ tile of 8 rows that stays in the cache, and the tile is added to the partials [e
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import boolean, float64, int32, int64, uint64
 
 from headrace.operators.common.encode import Array, Floats, Ints
-from headrace.operators.compiled.compiling import compiled, given, made, trailing_zeros
+from headrace.operators.compiled.compiling import compiled, given, inlined, made, trailing_zeros
 
 TILE = 8
 """Rows of a tile: as many partials as fit a cache line."""
@@ -38,6 +40,15 @@ def order_by_row(row: Ints, order: Ints, bounds: Ints) -> None:
     for r in range(len(bounds) - 1, 0, -1):
         bounds[r] = bounds[r - 1]
     bounds[0] = 0
+
+
+@inlined
+def accepting(codes: Ints, table: Ints, mask: Ints, tuple_: int, w: int) -> Any:
+    """Word w of the queries that accept a tuple: see `add_values` for the arguments."""
+    word = mask[w]
+    for o in range(codes.shape[1]):
+        word &= table[codes[tuple_, o], w]
+    return word
 
 
 @compiled((*_MATCHES, given(int64), made(int64, 2)), (*_MATCHES, given(float64), made(float64, 2)))
@@ -66,9 +77,7 @@ def add_values(
                 tuple_ = order[at]
                 value = values[tuple_]
                 for w in range(len(mask)):
-                    word = mask[w]
-                    for o in range(codes.shape[1]):
-                        word &= table[codes[tuple_, o], w]
+                    word = accepting(codes, table, mask, tuple_, w)
                     while word:
                         tile[(w << 6) + trailing_zeros(word), r - first] += value
                         word &= word - np.uint64(1)
@@ -97,9 +106,7 @@ def keep_extremes(
             tuple_ = order[at]
             value = values[tuple_]
             for w in range(len(mask)):
-                word = mask[w]
-                for o in range(codes.shape[1]):
-                    word &= table[codes[tuple_, o], w]
+                word = accepting(codes, table, mask, tuple_, w)
                 while word:
                     entry = entries[(w << 6) + trailing_zeros(word)]
                     known = into[entry, r]
@@ -141,9 +148,7 @@ def merge_moments_of(
                 continue
             mean, spread = means[tuple_], spreads[tuple_]
             for w in range(len(mask)):
-                word = mask[w]
-                for o in range(codes.shape[1]):
-                    word &= table[codes[tuple_, o], w]
+                word = accepting(codes, table, mask, tuple_, w)
                 while word:
                     entry = entries[(w << 6) + trailing_zeros(word)]
                     known = into_counts[entry, r]
