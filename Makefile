@@ -77,4 +77,4 @@ kernels: setup ## time each kernel by itself (pytest-benchmark)
 
 clean: ## remove caches and the demo's warehouse (keeps .venv)
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist spark-warehouse demo-warehouse
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

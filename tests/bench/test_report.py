@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.bench.aims import judge
-from headrace.bench.campaign import CURVES, campaign
-from headrace.bench.report import read_report, render, write_report
-from headrace.bench.run import Finished, differences
-from headrace.bench.trial import Outcome, Probe, Trial, feed
-from headrace.bench.workload import Workload
+from headrace_bench.aims import judge
+from headrace_bench.campaign import CURVES, campaign
+from headrace_bench.report import read_report, render, write_report
+from headrace_bench.run import Finished, differences
+from headrace_bench.trial import Outcome, Probe, Trial, feed
+from headrace_bench.workload import Workload
 
 BASE = Trial("headrace", 1, rows=1_000, files=2)
 FACTS = {

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 from join_definition import JOINED, by_definition
 
-from headrace.bench.systems.fused import closed_windows
-from headrace.bench.trial import Trial
-from headrace.bench.workload import Workload
-from headrace.workloads.astream import AggregationQuery
+from headrace_bench.astream import AggregationQuery
+from headrace_bench.systems.fused import closed_windows
+from headrace_bench.trial import Trial
+from headrace_bench.workload import Workload
 from thorough import THOROUGH
 
 SPARK_BASED = ("headrace", "spark", "fused")
@@ -78,7 +78,7 @@ def run_worker(system: str, folder: Path, trial: dict[str, Any]) -> dict[str, An
     folder.mkdir()
     spec = folder / "trial.json"
     spec.write_text(json.dumps({"system": system, **trial}))
-    command = [sys.executable, "-m", "headrace.bench.worker", str(spec), str(folder)]
+    command = [sys.executable, "-m", "headrace_bench.worker", str(spec), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-5_000:]
     outcome: dict[str, Any] = json.loads((folder / "outcome.json").read_text())

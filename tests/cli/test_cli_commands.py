@@ -66,7 +66,7 @@ def test_bench_refuses_what_it_does_not_know(run):
 )
 def test_bench_measures_all_kinds_unless_told_or_in_a_hurry(run, monkeypatch, arguments, kinds):
     asked = []
-    monkeypatch.setattr("headrace.cli.bench_command.run_bench", lambda options: asked.append(options) or True)
+    monkeypatch.setattr("headrace_bench.command.run_bench", lambda options: asked.append(options) or True)
     assert run("bench", *arguments).exit_code == 0
     assert [options.workloads for options in asked] == [kinds]
 

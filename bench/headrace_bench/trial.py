@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.bench.workload import Query, Workload, draw
-from headrace.workloads import astream
-from headrace.workloads.astream_joins import STREAMS
+from headrace_bench import astream
+from headrace_bench.astream_joins import STREAMS
+from headrace_bench.workload import Query, Workload, draw
 
 RAMPED = 1_000
 START = datetime(2026, 1, 1, tzinfo=UTC)

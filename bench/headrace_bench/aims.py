@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from headrace.bench.run import Finished
-from headrace.bench.trial import Outcome
-from headrace.bench.workload import Workload
+from headrace_bench.run import Finished
+from headrace_bench.trial import Outcome
+from headrace_bench.workload import Workload
 
 MANY, MANY_JOINS = 1_000, 100
 

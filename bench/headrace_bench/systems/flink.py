@@ -36,7 +36,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pyspark
 
-from headrace.bench.systems.flink_install import (
+from headrace_bench import astream
+from headrace_bench.systems.flink_install import (
     INSTALLED,
     JARS,
     FlinkError,
@@ -44,15 +45,14 @@ from headrace.bench.systems.flink_install import (
     pyflink_of,
     python_of,
 )
-from headrace.bench.systems.flink_sql import (
+from headrace_bench.systems.flink_sql import (
     files_of,
     render_files,
     render_query,
     render_results,
     render_stream,
 )
-from headrace.bench.workload import Query
-from headrace.workloads import astream
+from headrace_bench.workload import Query
 
 HEAP = "3g"
 DEPLOY_S = 1_800.0

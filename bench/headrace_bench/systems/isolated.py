@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from headrace.bench.workload import Query
 from headrace.engine.spark import start_session
-from headrace.workloads import astream
+from headrace_bench import astream
+from headrace_bench.workload import Query
 
 CORES = 2
 

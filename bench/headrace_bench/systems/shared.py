@@ -10,10 +10,10 @@ import pyspark
 
 import headrace
 from headrace import sources
-from headrace.bench.workload import Query
 from headrace.engine.spark import start_session
-from headrace.workloads import astream
-from headrace.workloads.astream_joins import text_of
+from headrace_bench import astream
+from headrace_bench.astream_joins import text_of
+from headrace_bench.workload import Query
 
 INTERVAL = "100 milliseconds"
 

@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from headrace.bench.aims import judge
-from headrace.bench.campaign import Curve, Section
-from headrace.bench.plots import NAMES, draw
-from headrace.bench.run import Finished
-from headrace.bench.trial import Outcome, Probe, Trial
-from headrace.bench.workload import Workload
+from headrace_bench.aims import judge
+from headrace_bench.campaign import Curve, Section
+from headrace_bench.plots import NAMES, draw
+from headrace_bench.run import Finished
+from headrace_bench.trial import Outcome, Probe, Trial
+from headrace_bench.workload import Workload
 
 VERSION = 1
 

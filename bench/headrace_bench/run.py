@@ -18,9 +18,9 @@ from typing import Any
 
 import psutil
 
-from headrace.bench.campaign import Section
-from headrace.bench.trial import Outcome, Trial
 from headrace.results.compare import compare_rows
+from headrace_bench.campaign import Section
+from headrace_bench.trial import Outcome, Trial
 
 Show = Callable[[Trial, str], None]
 """Takes what a trial is at."""
@@ -67,7 +67,7 @@ def run_one(trial: Trial, folder: Path, show: Show, left_s: float | None) -> Out
         limit_s = min(limit_s, left_s)
     with (place / "log").open("w") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "headrace.bench.worker", str(spec), str(place)],
+            [sys.executable, "-m", "headrace_bench.worker", str(spec), str(place)],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,

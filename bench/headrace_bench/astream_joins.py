@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from headrace.workloads import astream
-from headrace.workloads.astream import FIELDS, FIELDS_MAX, OPERATORS
+from headrace_bench import astream
+from headrace_bench.astream import FIELDS, FIELDS_MAX, OPERATORS
 
 STREAMS = ("a", "b", "c", "d", "e", "f")
 """All have AStream's schema; a query of n joins reads the first n + 1 of them."""

@@ -15,7 +15,10 @@ import pyspark
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import expr
 
-from headrace.bench.systems.isolated import (
+from headrace.engine.spark import start_session
+from headrace_bench import astream
+from headrace_bench.astream import AggregationQuery
+from headrace_bench.systems.isolated import (
     CORES,
     SETTINGS,
     bytes_moved,
@@ -23,9 +26,6 @@ from headrace.bench.systems.isolated import (
     size_of,
     wait_for_first_poll,
 )
-from headrace.engine.spark import start_session
-from headrace.workloads import astream
-from headrace.workloads.astream import AggregationQuery
 
 CHUNK = 50
 

@@ -1,4 +1,4 @@
-"""`headrace bench`: measure Headrace and what people would use instead, and write down what was seen."""
+"""The comparison: measure Headrace and what people would use instead, and write down what was seen."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli import console
-from headrace.model.errors import EngineError
 
 if TYPE_CHECKING:
-    from headrace.bench.trial import Trial
+    from headrace_bench.trial import Trial
 
 QUICK_S = 165.0
 """What does not fit into three minutes is left out of a quick run, and the report says so."""
@@ -40,15 +39,11 @@ class BenchOptions:
 
 def run_bench(options: BenchOptions) -> bool:
     """Run, report, and say whether all systems gave the same rows."""
-    try:
-        from headrace.bench import campaign, report
-        from headrace.bench.run import Finished, machine, run_sections
-        from headrace.bench.trial import Trial
-        from headrace.bench.workload import Workload
-    except ImportError as error:
-        raise EngineError(
-            "BENCH_PACKAGES", f"{error.name} is not installed", hint="pip install 'headrace[bench]'"
-        ) from None
+    from headrace_bench import campaign, report
+    from headrace_bench.run import Finished, machine, run_sections
+    from headrace_bench.trial import Trial
+    from headrace_bench.workload import Workload
+
     base = Trial("headrace", 1, rows=options.rows, files=options.files, seed=options.seed)
     kinds = [Workload(name) for name in options.workloads]
     sections = list(

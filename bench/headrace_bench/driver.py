@@ -22,10 +22,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.bench.systems.system import System
-from headrace.bench.trial import Probe, Trial
-from headrace.workloads import astream
-from headrace.workloads.astream import AggregationQuery, Request
+from headrace_bench import astream
+from headrace_bench.astream import AggregationQuery, Request
+from headrace_bench.systems.system import System
+from headrace_bench.trial import Probe, Trial
 
 TICK_S = 0.05
 FILES_AHEAD = 2

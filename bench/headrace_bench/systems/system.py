@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from headrace.bench.workload import Query
+from headrace_bench.workload import Query
 
 
 class System(Protocol):

@@ -16,7 +16,10 @@ import pyspark
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import broadcast, expr
 
-from headrace.bench.systems.isolated import (
+from headrace.engine.spark import start_session
+from headrace_bench import astream
+from headrace_bench.astream_joins import ComplexQuery, JoinQuery, condition
+from headrace_bench.systems.isolated import (
     CORES,
     SETTINGS,
     bytes_moved,
@@ -24,10 +27,7 @@ from headrace.bench.systems.isolated import (
     size_of,
     wait_for_first_poll,
 )
-from headrace.bench.workload import Query
-from headrace.engine.spark import start_session
-from headrace.workloads import astream
-from headrace.workloads.astream_joins import ComplexQuery, JoinQuery, condition
+from headrace_bench.workload import Query
 
 WORD = 60
 """A tuple's flags, which say the queries that it may belong to, are whole numbers of so many bits."""

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from headrace.workloads import astream
+from headrace_bench import astream
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 

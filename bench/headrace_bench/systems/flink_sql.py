@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import gcd
 from pathlib import Path
 
-from headrace.bench.systems.flink_joins_sql import render_complex, render_join, seconds
-from headrace.bench.workload import Query
-from headrace.workloads import astream
-from headrace.workloads.astream import AggregationQuery
-from headrace.workloads.astream_joins import ComplexQuery, JoinQuery
+from headrace_bench import astream
+from headrace_bench.astream import AggregationQuery
+from headrace_bench.astream_joins import ComplexQuery, JoinQuery
+from headrace_bench.systems.flink_joins_sql import render_complex, render_join, seconds
+from headrace_bench.workload import Query
 
 NUMBERS = ("key", *(f"field{i}" for i in range(1, astream.FIELDS + 1)))
 

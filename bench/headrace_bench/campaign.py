@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from headrace.bench.trial import Trial
-from headrace.bench.workload import Workload
+from headrace_bench.trial import Trial
+from headrace_bench.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)

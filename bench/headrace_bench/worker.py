@@ -1,4 +1,4 @@
-"""One trial in a process of its own: `python -m headrace.bench.worker TRIAL.json FOLDER`.
+"""One trial in a process of its own: `python -m headrace_bench.worker TRIAL.json FOLDER`.
 
 The folder gets `outcome.json`; lines of JSON on standard output tell how far it is. A process of its own makes CPU and
 memory the system's, and can be ended when a system comes to no end.
@@ -16,24 +16,24 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from headrace.bench.driver import LiveSystem, find_sustainable, run_probe
-from headrace.bench.meters import Meter
-from headrace.bench.systems.system import System
-from headrace.bench.trial import RAMPED, Outcome, Probe, Trial, feed
-from headrace.bench.workload import Workload
-from headrace.workloads import astream
-from headrace.workloads.astream import Request
+from headrace_bench import astream
+from headrace_bench.astream import Request
+from headrace_bench.driver import LiveSystem, find_sustainable, run_probe
+from headrace_bench.meters import Meter
+from headrace_bench.systems.system import System
+from headrace_bench.trial import RAMPED, Outcome, Probe, Trial, feed
+from headrace_bench.workload import Workload
 
 SYSTEMS = {
-    "headrace": "headrace.bench.systems.shared:Shared",
-    "spark": "headrace.bench.systems.isolated:Isolated",
-    "fused": "headrace.bench.systems.fused:Fused",
-    "flink": "headrace.bench.systems.flink:Flink",
+    "headrace": "headrace_bench.systems.shared:Shared",
+    "spark": "headrace_bench.systems.isolated:Isolated",
+    "fused": "headrace_bench.systems.fused:Fused",
+    "flink": "headrace_bench.systems.flink:Flink",
 }
 FUSED = {
     Workload.AGGREGATION: SYSTEMS["fused"],
-    Workload.JOIN: "headrace.bench.systems.fused_joins:FusedJoins",
-    Workload.COMPLEX: "headrace.bench.systems.fused_joins:FusedComplex",
+    Workload.JOIN: "headrace_bench.systems.fused_joins:FusedJoins",
+    Workload.COMPLEX: "headrace_bench.systems.fused_joins:FusedComplex",
 }
 """What is written by hand is written for a kind of query."""
 POLL_S = 0.02

@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from random import Random
 
-from headrace.workloads import astream, astream_joins
-from headrace.workloads.astream import AggregationQuery
-from headrace.workloads.astream_joins import ComplexQuery, JoinQuery
+from headrace_bench import astream, astream_joins
+from headrace_bench.astream import AggregationQuery
+from headrace_bench.astream_joins import ComplexQuery, JoinQuery
 
 Query = AggregationQuery | JoinQuery | ComplexQuery
 """Has `streams`, `columns` (after the window's end), `cql()` and `spark_sql()`."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace.workloads import astream
-from headrace.workloads.astream_joins import (
+from headrace_bench import astream
+from headrace_bench.astream_joins import (
     MOST_JOINS,
     STREAMS,
     ComplexQuery,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace.bench.campaign import Curve
-from headrace.bench.run import Finished
-from headrace.bench.trial import Outcome
+from headrace_bench.campaign import Curve
+from headrace_bench.run import Finished
+from headrace_bench.trial import Outcome
 
 NAMES = {
     "headrace": "Headrace",

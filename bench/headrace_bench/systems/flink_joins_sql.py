@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import gcd
 
-from headrace.workloads.astream_joins import ComplexQuery, JoinQuery, Predicate, condition
+from headrace_bench.astream_joins import ComplexQuery, JoinQuery, Predicate, condition
 
 EPOCH = "TIMESTAMP '1970-01-01 00:00:00'"
 
