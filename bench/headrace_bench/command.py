@@ -21,6 +21,10 @@ COMMANDS = {
         "headrace_bench.joins",
         "Time per epoch of join queries, of sums of joins and of groups of joins.",
     ),
+    "groups": (
+        "headrace_bench.groups.command",
+        "What groups, moves, backfill and partitionings cost, against the aims.",
+    ),
 }
 """Module and summary by command, in the order of the help. A module has its command under the command's name."""
 

@@ -69,10 +69,10 @@ def warehouse(spark: Any, **options: Any) -> Iterator[Any]:
         yield hr
 
 
-def create_streams(hr: Any, names: str = astream.STREAM) -> None:
-    """Streams of AStream's schema, a letter each, whose watermark is their latest event."""
+def create_streams(hr: Any, names: str = astream.STREAM, ddl: str = astream.DDL) -> None:
+    """Streams of one schema, AStream's by default. Each is named by a letter; its watermark is its latest event."""
     for name in names:
-        hr.create_stream(name, astream.DDL, event_time=astream.EVENT_TIME, watermark="0 seconds")
+        hr.create_stream(name, ddl, event_time=astream.EVENT_TIME, watermark="0 seconds")
 
 
 def run_timed(hr: Any, tables: Mapping[str, pa.Table]) -> Timed:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from headrace_bench.aims import judge
 from headrace_bench.campaign import Curve, Section
+from headrace_bench.pages import VERDICTS, head, table, verdict_rows
 from headrace_bench.plots import NAMES, draw
 from headrace_bench.run import Finished
 from headrace_bench.trial import Outcome, Probe, Trial
@@ -98,7 +99,7 @@ def read_report(path: Path) -> tuple[dict[str, Any], list[Finished]]:
 
 def render(name: str, facts: dict[str, Any], finished: Sequence[Finished], plots: dict[str, str]) -> str:
     sections = [line for one in finished for line in _section(one, plots)]
-    return "\n".join([*_head(name, facts), *_aims(finished), *sections]) + "\n"
+    return "\n".join([*head(name, facts), *_aims(finished), *sections]) + "\n"
 
 
 def _aims(finished: Sequence[Finished]) -> Iterator[str]:
@@ -107,23 +108,7 @@ def _aims(finished: Sequence[Finished]) -> Iterator[str]:
         return
     yield "## Aims"
     yield ""
-    rows = ((v.aim, v.wanted, v.seen, "met" if v.met else f"missed: {v.why}") for v in verdicts)
-    yield from _table(("aim", "wanted", "seen", ""), rows)
-
-
-def _head(name: str, facts: dict[str, Any]) -> Iterator[str]:
-    machine = facts["machine"]
-    yield f"# Benchmark {name}"
-    yield ""
-    yield f"`{facts['command']}`, {facts['seconds']:,.0f} s, seed {facts['seed']}."
-    yield ""
-    yield (
-        f"{machine['cores']} cores ({machine['processor']}), {machine['memory_gb']} GB, {machine['system']}, Python "
-        f"{machine['python']}, {', '.join(f'{k} {v}' for k, v in sorted(facts['versions'].items()))}; "
-        f"load average at the start {machine['load'][0]}. "
-        "Compare the figures of this page with each other, not with those of other machines."
-    )
-    yield ""
+    yield from table(VERDICTS, verdict_rows(verdicts))
 
 
 def _section(one: Finished, plots: dict[str, str]) -> Iterator[str]:
@@ -158,7 +143,7 @@ def _comparison(one: Finished) -> Iterator[str]:
         "queries were compared between all systems that ran the same queries."
     )
     yield ""
-    yield from _table(
+    yield from table(
         COMPARED,
         (_row(outcome) for outcome in one.outcomes),
     )
@@ -190,7 +175,7 @@ def _joins(one: Finished) -> Iterator[str]:
         f" of all streams. The rows of {first.sample} queries were compared."
     )
     yield ""
-    yield from _table(COMPARED, (_row(outcome) for outcome in one.outcomes))
+    yield from table(COMPARED, (_row(outcome) for outcome in one.outcomes))
     yield from _ratios(one.outcomes)
 
 
@@ -260,7 +245,7 @@ def _sustainable(outcomes: Sequence[Outcome]) -> Iterator[str]:
     named += (("1,000 queries more at once (burst)", outcome.burst),)
     named += tuple((f"from 1 query, {o.trial.ramp} more every second (SC1)", o.ramp) for o in outcomes)
     probes += [(text, probe) for text, probe in named if probe is not None]
-    yield from _table(
+    yield from table(
         PROBED,
         (_probe_row(text, probe) for text, probe in probes),
     )
@@ -304,7 +289,7 @@ def _curve(one: Finished) -> Iterator[str]:
     if curve.name != "queries":
         yield f"{first.queries:,} queries."
         yield ""
-    yield from _table(
+    yield from table(
         (curve.unit, *ALONE),
         (_curve_row(getattr(o.trial, curve.field), o) for o in one.outcomes),
     )
@@ -327,15 +312,6 @@ def _curve_row(value: float, outcome: Outcome) -> tuple[str, ...]:
         f"{outcome.peak_mb.get('worker', 0):,.0f}",
         *(_seconds(outcome.half.latencies if outcome.half else {}, name) for name in ("p50", "p95")),
     )
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield "| " + " | ".join(heads) + " |"
-    yield "|" + "---|" * len(heads)
-    for row in rows:
-        assert len(row) == len(heads), (row, heads)
-        yield "| " + " | ".join(row) + " |"
-    yield ""
 
 
 def summary(finished: Sequence[Finished]) -> Iterator[tuple[Trial, str]]:

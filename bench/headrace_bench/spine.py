@@ -20,6 +20,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+import headrace
 from headrace_bench import astream
 from headrace_bench.epochs import Feed, Timed, create_streams, own_spark, run_timed, warehouse
 
@@ -171,13 +172,16 @@ def spine(
             run_spine(spark, Spine(count, epochs, feed, window_max, seed), status.update) for count in queries
         ]
     if as_json:
-        print(json.dumps([asdict(run) | {"seconds": run.seconds} for run in runs]), flush=True)
+        package = {"package": headrace.__file__}
+        print(json.dumps([asdict(run) | {"seconds": run.seconds} | package for run in runs]), flush=True)
         return
     table = Table(*COLUMNS)
     for run in runs:
         table.add_row(*figures(run))
     console.print(table)
     most, least = runs[-1], runs[0]
+    if most is least:
+        return
     ratio = most.seconds / least.seconds
     console.print(f"time per epoch, {most.spine.queries} queries against {least.spine.queries}: {ratio:.2f}")
 
