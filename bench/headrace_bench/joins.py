@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any, assert_never
@@ -25,6 +26,7 @@ from rich.table import Table
 import headrace
 from headrace_bench import astream, astream_joins
 from headrace_bench.epochs import Feed, create_streams, folder, own_spark, run_timed
+from headrace_bench.meters import Meter
 from headrace_bench.spine import COUNT, numbers, screen
 
 WARM_UP = 2
@@ -85,6 +87,7 @@ class JoinsRun:
 
     joins: Joins
     seconds: float
+    cpu_s: float
     found_rows: float
     stored_rows: float
     stored_bytes: float
@@ -126,17 +129,23 @@ def text_of(kind: Kind, rng: Random, most_joins: int) -> str:
 
 def run_joins(spark: Any, joins: Joins, console: Console) -> JoinsRun:
     """Run it in a warehouse of its own."""
-    seen, stored = [], []
-    with folder() as place, headrace.open(place / "warehouse", spark=spark, progress=False) as hr:
+    seen, stored, cpu_s = [], [], 0.0
+    with (
+        Meter() as meter,
+        folder() as place,
+        headrace.open(place / "warehouse", spark=spark, progress=False) as hr,
+    ):
         create_streams(hr, joins.streams, f"{astream.DDL}, {COPY} BIGINT")
         for number, text in enumerate(joins.texts()):
             hr.create_query(text, f"q{number}")
         for epoch in range(joins.epochs + WARM_UP):
-            before = result_files(place / "warehouse")
-            timed = run_timed(hr, joins.tables(epoch))
+            before, tables = result_files(place / "warehouse"), joins.tables(epoch)
+            spent = meter.cpu_s
+            timed = run_timed(hr, tables)
             new = result_files(place / "warehouse") - before
             if epoch >= WARM_UP:
                 seen.append(timed)
+                cpu_s += meter.cpu_s - spent
                 stored.append(sizes(new))
         if joins.kind is Kind.JOIN and joins.queries > 1:
             slots = [info.slot for info in hr.queries() if info.slot is not None]
@@ -146,6 +155,7 @@ def run_joins(spark: Any, joins: Joins, console: Console) -> JoinsRun:
     return JoinsRun(
         joins,
         statistics.median(timed.seconds for timed in seen),
+        cpu_s / len(seen),
         statistics.mean(timed.cost["result_rows"] for timed in seen),
         statistics.mean(rows),
         statistics.mean(bytes_),
@@ -154,7 +164,8 @@ def run_joins(spark: Any, joins: Joins, console: Console) -> JoinsRun:
 
 
 def result_files(root: Path) -> set[Path]:
-    return set((root / "results").rglob("*.parquet"))
+    """The files that epochs wrote. Upkeep merges some of them later, into files whose names begin with an m."""
+    return {path for path in (root / "results").rglob("*.parquet") if not path.name.startswith("m")}
 
 
 def sizes(files: set[Path]) -> tuple[int, int]:
@@ -181,12 +192,33 @@ def copies(files: set[Path], slots: Sequence[int], out: Path) -> str:
     )
 
 
-KINDS = "join: joined rows. complex: a sum per key. copied: the same per copy of the key. grouped: per another field."
+KINDS = (
+    "join: joined rows. complex: a sum per key. copied: the same per copy of the key. grouped: per another field. May "
+    "be given again, to compare kinds in one run."
+)
+COLUMNS = (
+    "kind",
+    "queries",
+    "s per epoch",
+    "CPU s per epoch",
+    "events/s",
+    "overall/s",
+    "rows found",
+    "rows stored",
+    "B per row",
+    "state MB on disk",
+)
 
 
 @click.command()
 @click.option(
-    "--kind", type=click.Choice([k.value for k in Kind]), default="join", show_default=True, help=KINDS
+    "--kind",
+    "kinds",
+    type=click.Choice([kind.value for kind in Kind]),
+    multiple=True,
+    default=["join"],
+    show_default=True,
+    help=KINDS,
 )
 @click.option("--queries", default="1,100", show_default=True, callback=numbers, metavar="NUMBERS")
 @click.option("--rows", type=COUNT, default=100_000, show_default=True, help="Events per stream and epoch.")
@@ -197,47 +229,39 @@ KINDS = "join: joined rows. complex: a sum per key. copied: the same per copy of
     "--most-joins", type=click.IntRange(1, 5), default=5, show_default=True, help="Of a complex query."
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Same seed, same queries.")
-def joins(
-    kind: str,
-    queries: Sequence[int],
-    rows: int,
-    epochs: int,
-    keys: int,
-    rate: int,
-    most_joins: int,
-    seed: int,
-) -> None:
+def joins(kinds: Sequence[str], queries: Sequence[int], **others: Any) -> None:
     """Time per epoch of queries over joined streams, in one run on two cores."""
     console, runs = screen(), []
+    feed = Feed(others.pop("rows"), others.pop("keys"), others.pop("rate"))
     with own_spark() as spark:
-        for count in queries:
-            console.print(f"{count:,} queries ...")
-            asked = Joins(Kind(kind), count, epochs, Feed(rows, keys, rate), most_joins, seed)
-            runs.append(run_joins(spark, asked, console))
-    table = Table(
-        "queries",
-        "s per epoch",
-        "events/s",
-        "overall/s",
-        "rows found",
-        "rows stored",
-        "B per row",
-        "state MB on disk",
-    )
+        for kind, count in product(kinds, queries):
+            console.print(f"{kind}, {count:,} queries ...")
+            runs.append(run_joins(spark, Joins(Kind(kind), count, feed=feed, **others), console))
+    table = Table(*COLUMNS)
     for run in runs:
-        table.add_row(
-            f"{run.joins.queries:,}",
-            f"{run.seconds:.2f}",
-            f"{run.rate:,.0f}",
-            f"{run.rate * run.joins.queries:,.0f}",
-            f"{run.found_rows:,.0f}",
-            f"{run.stored_rows:,.0f}",
-            f"{run.stored_bytes / max(run.stored_rows, 1):.1f}",
-            f"{run.state_bytes / 2**20:.1f}",
-        )
+        table.add_row(*figures(run))
     console.print(table)
-    most, least = runs[-1], runs[0]
-    if most is least:
-        return
-    ratio = most.seconds / least.seconds
-    console.print(f"time per epoch, {most.joins.queries} queries against {least.joins.queries}: {ratio:.2f}")
+    for run in runs[1:]:
+        console.print(
+            f"time per epoch, {titled(run)} against {titled(runs[0])}: {run.seconds / runs[0].seconds:.2f}"
+        )
+
+
+def titled(run: JoinsRun) -> str:
+    return f"{run.joins.queries} {run.joins.kind} queries"
+
+
+def figures(run: JoinsRun) -> list[str]:
+    """A run's line, under COLUMNS."""
+    return [
+        run.joins.kind.value,
+        f"{run.joins.queries:,}",
+        f"{run.seconds:.2f}",
+        f"{run.cpu_s:.2f}",
+        f"{run.rate:,.0f}",
+        f"{run.rate * run.joins.queries:,.0f}",
+        f"{run.found_rows:,.0f}",
+        f"{run.stored_rows:,.0f}",
+        f"{run.stored_bytes / max(run.stored_rows, 1):.1f}",
+        f"{run.state_bytes / 2**20:.1f}",
+    ]

@@ -46,11 +46,8 @@ class Fused:
     as a job that has to restart would), puts together the windows that the watermark has closed, and writes them as one
     Parquet file per batch.
 
-    Spark's part for 2,000,000 tuples, on a shared machine, the best of four rounds: 1.5 s at 16 queries and 2.1 s at
-    100. With the batch persisted first, 1.8 s and 2.7 s (CASE in place of FILTER: 2.0 s and 3.0 s); persisted, in
-    chunks of 25 or 100 queries, 3.2 s and 5.3 s at 100. At 16, one aggregation per query over its slices took 8.1 s as
-    a union and 6.5 s as jobs of four threads, and over its windows 10.9 s and, of two threads, 11.7 s; at 100 these
-    were not measured.
+    This was the fastest form that was found. Slower ones: the batch persisted first, CASE in place of FILTER, chunks of
+    25 or 100 queries, and an aggregation per query over its slices or windows, as a union or as jobs of threads.
     """
 
     name = "fused"

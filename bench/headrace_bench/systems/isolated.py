@@ -53,8 +53,7 @@ class Isolated:
     A join is one of streams with watermarks, on the key and the window: so Spark forgets a window's tuples when it is
     closed. It writes a pair at once, and the sums of joined tuples when their window is closed.
 
-    State is in Spark's default store: 2,000,000 tuples took 1.4 s at 1 query and 3.5 s at 4, with RocksDB and its
-    changelog checkpoints 1.8 s and 4.1 s (the better of two runs each).
+    State is in Spark's default store, which was faster here than RocksDB with its changelog checkpoints.
     """
 
     name = "spark"
