@@ -33,6 +33,7 @@ def judge(finished: Sequence[Finished]) -> list[Verdict]:
         *_alone(compared),
         *_live([*compared, *sections.get("sustainable", [])]),
         *_joins(finished),
+        *_predicates(finished),
         *_growth("queries", sections.get("queries", [])),
         *_growth("keys", sections.get("keys", [])),
     ]
@@ -95,6 +96,25 @@ def _joins(finished: Sequence[Finished]) -> Iterator[Verdict]:
             cost < 4,
             f"{cost / 4:.1f} times too much, while the result rows grow {rows:,.0f} times.",
         )
+
+
+def _predicates(finished: Sequence[Finished]) -> Iterator[Verdict]:
+    """Of predicates as people write them: three conjuncts against one, and against what is written by hand."""
+    outcomes = [o for one in finished if one.section.name == Workload.PREDICATES for o in one.outcomes]
+    good = [o for o in outcomes if not o.failure]
+    ours = {o.trial.columns: o for o in good if (o.trial.system, o.trial.queries) == ("headrace", MANY)}
+    if {1, 3} <= ours.keys():
+        ratio = ours[3].throughput / ours[1].throughput
+        yield Verdict(
+            f"rate at {MANY:,} queries of three conjuncts against one conjunct",
+            "at least 0.25 times",
+            f"{ratio:.2f} times",
+            ratio >= 0.25,
+            f"{0.25 / ratio:.1f} times short.",
+        )
+    if 3 in ours:
+        hand = [o for o in outcomes if o.trial.system == "fused" and (not o.failure or o.too_slow)]
+        yield from _against(ours[3], hand, ("fused", "hand-fused Spark", (100,), 50))
 
 
 def _at_most(outcome: Outcome) -> float:

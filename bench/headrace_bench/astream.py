@@ -85,6 +85,15 @@ class AggregationQuery:
         return ("key", "value")
 
     @property
+    def argument(self) -> str:
+        return f"field{self.field}"
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The columns it needs, apart from key and event time."""
+        return frozenset({self.argument, *(f"field{field}" for field, _, _ in self.predicates)})
+
+    @property
     def where(self) -> str:
         return " AND ".join(f"field{field} {operator} {value}" for field, operator, value in self.predicates)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
+from typing import Protocol
 
-from headrace_bench import astream
 from headrace_bench.astream import FIELDS, FIELDS_MAX, OPERATORS
 
 STREAMS = ("a", "b", "c", "d", "e", "f")
@@ -171,6 +171,14 @@ def _drawn(
     return predicates, range_s, slide_s
 
 
-def text_of(query: astream.AggregationQuery | JoinQuery | ComplexQuery, number: int) -> str:
+class Written(Protocol):
+    """A query that can be written in both forms."""
+
+    def cql(self) -> str: ...
+
+    def spark_sql(self) -> str: ...
+
+
+def text_of(query: Written, number: int) -> str:
     """Query number so-and-so as people would write it: every other one in CQL."""
     return query.spark_sql() if number % 2 else query.cql()

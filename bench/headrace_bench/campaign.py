@@ -43,6 +43,11 @@ It decides how many partners a tuple has, the same for all systems: a key comes 
 again after so many seconds. With 3, a window of 1 to 10 s has one partner for a tuple to three or four, before
 predicates. A complex query multiplies the partners of up to five streams: with 10, each has one or two.
 """
+CONJUNCTS, USUAL_CONJUNCTS = (1, 2, 3, 4, 5), 3
+PREDICATES = {"headrace": (1, 4, 10, 16, 100, 1_000, 10_000), "spark": (1, 4, 16), "fused": (16, 100)}
+"""The numbers of queries with the usual number of conjuncts. Flink's SQL is written for numbers alone."""
+PREDICATE_KEYS = 200
+
 QUICK_HEADRACE, QUICK_BASELINES = (4, 1_000), {"spark": (4,), "fused": (4,), "flink": (4,)}
 
 
@@ -91,6 +96,31 @@ def joins(base: Trial, workload: Workload, systems: Sequence[str]) -> Section:
     return Section(workload.value, tuple(trials))
 
 
+def predicates(base: Trial, systems: Sequence[str]) -> Section:
+    """Every system at three conjuncts, and Headrace with 1,000 queries at each number of conjuncts.
+
+    >>> section = predicates(Trial("headrace", 1), ("headrace", "fused", "flink"))
+    >>> [(t.system, t.queries, t.columns) for t in section.trials][-3:]
+    [('headrace', 1000, 5), ('fused', 16, 3), ('fused', 100, 3)]
+    """
+    sized = replace(
+        base,
+        workload=Workload.PREDICATES,
+        rows=max(1_000, base.rows * 2 // 5),
+        files=max(1, base.files // 2),
+        keys=PREDICATE_KEYS,
+        columns=USUAL_CONJUNCTS,
+        sample=3,
+    )
+    trials = []
+    for name in systems:
+        trials += [replace(sized, system=name, queries=count) for count in PREDICATES.get(name, ())]
+        if name == "headrace":
+            many = replace(sized, system=name, queries=1_000)
+            trials += [replace(many, columns=n) for n in CONJUNCTS if n != USUAL_CONJUNCTS]
+    return Section(Workload.PREDICATES.value, tuple(trials))
+
+
 def curve_section(base: Trial, curve: Curve) -> Section:
     """One curve of Headrace alone: its rows are compared with plain Spark over the same files."""
     trials = tuple(
@@ -129,6 +159,8 @@ def campaign(
     for workload in (Workload.JOIN, Workload.COMPLEX):
         if workload in workloads:
             yield joins(base, workload, systems)
+    if Workload.PREDICATES in workloads:
+        yield predicates(base, systems)
     for curve in CURVES:
         if curve.name in curves and "headrace" in systems:
             yield curve_section(replace(base, queries=1_000, files=3, warm_up=1, sample=1), curve)

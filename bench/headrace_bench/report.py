@@ -121,6 +121,8 @@ def _section(one: Finished, plots: dict[str, str]) -> Iterator[str]:
             yield from _sustainable(one.outcomes)
         case Workload.JOIN | Workload.COMPLEX:
             yield from _joins(one)
+        case Workload.PREDICATES:
+            yield from _predicates(one)
         case _:
             yield from _curve(one)
     for text in one.differences:
@@ -177,6 +179,21 @@ def _joins(one: Finished) -> Iterator[str]:
     yield ""
     yield from table(COMPARED, (_row(outcome) for outcome in one.outcomes))
     yield from _ratios(one.outcomes)
+
+
+def _predicates(one: Finished) -> Iterator[str]:
+    first = one.outcomes[0].trial
+    yield "## Predicates as people write them"
+    yield ""
+    yield (
+        "Conjunctions over five columns, three of them strings: equality with one of 5, 40 or 10,000 values, IN, "
+        f"ranges, prefixes, OR; {first.keys:,} keys, windows of 1 to {first.window_max_s} s. {first.warm_up} files of "
+        f"{first.rows:,} tuples warm every system up, then {first.files} are there at once. The rows of {first.sample} "
+        "queries were compared between all systems that ran the same queries."
+    )
+    yield ""
+    yield from table(("conjuncts", *COMPARED), ((f"{o.trial.columns}", *_row(o)) for o in one.outcomes))
+    yield from _ratios([o for o in one.outcomes if o.trial.columns == first.columns])
 
 
 def _row(outcome: Outcome) -> tuple[str, ...]:

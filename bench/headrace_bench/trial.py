@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace_bench import astream
+from headrace_bench import astream, predicates
 from headrace_bench.astream_joins import STREAMS
 from headrace_bench.workload import Query, Workload, draw
 
@@ -25,7 +25,7 @@ COMPARED_KEYS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One system, one set of queries of a workload, and streams of AStream's tuples: those that the queries read.
+    """One system, one set of queries of a workload, and streams of the workload's tuples: those that the queries read.
 
     `warm_up` files of each stream are fed before the clock starts, `files` after it; each has `rows` tuples. `rate` is
     a stream's density: events per second of event time. `probes` rates are tried afterwards, `probe_s` seconds each, to
@@ -93,11 +93,13 @@ class Trial:
 
     def compares(self, key: int) -> bool:
         """Whether rows of a key are compared across systems: all of an aggregation, evenly chosen ones of a join."""
-        return self.workload is Workload.AGGREGATION or key % max(1, self.keys // COMPARED_KEYS) == 0
+        return not self.workload.joins or key % max(1, self.keys // COMPARED_KEYS) == 0
 
     def table(self, number: int, stream: str = astream.STREAM) -> pa.Table:
         """File `number` of a stream. Streams have the same keys at the same times, and other fields."""
         seed, first = self.seed + 1_000 * STREAMS.index(stream), number * self.rows
+        if self.workload is Workload.PREDICATES:
+            return predicates.tuples(self.rows, START, self.rate, self.keys, seed=seed, first=first)
         return astream.tuples(self.rows, START, self.rate, self.keys, seed=seed, first=first, skew=self.skew)
 
     def write_files(self, place: Path) -> list[list[Path]]:
@@ -105,7 +107,8 @@ class Trial:
 
         A list has a file of each stream, in a folder of the stream's name.
         """
-        folder = place / f"{self.rows}-{self.rate}-{self.keys}-{self.skew}-{self.seed}"
+        kind = "predicates" if self.workload is Workload.PREDICATES else "astream"
+        folder = place / f"{kind}-{self.rows}-{self.rate}-{self.keys}-{self.skew}-{self.seed}"
         streams = self.streams
         return [
             [self._written(number, stream, folder / stream) for stream in streams]

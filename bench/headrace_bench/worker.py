@@ -34,6 +34,7 @@ FUSED = {
     Workload.AGGREGATION: SYSTEMS["fused"],
     Workload.JOIN: "headrace_bench.systems.fused_joins:FusedJoins",
     Workload.COMPLEX: "headrace_bench.systems.fused_joins:FusedComplex",
+    Workload.PREDICATES: SYSTEMS["fused"],
 }
 """What is written by hand is written for a kind of query."""
 POLL_S = 0.02
@@ -48,6 +49,7 @@ class TooSlow(Exception):
 def make_system(name: str, workload: Workload = Workload.AGGREGATION) -> System:
     module, _, kind = (FUSED[workload] if name == "fused" else SYSTEMS[name]).partition(":")
     system: System = getattr(import_module(module), kind)()
+    system.ddl = workload.ddl
     return system
 
 

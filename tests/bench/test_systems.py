@@ -27,10 +27,26 @@ TINY = {"queries": QUERIES, "rows": 2_000, "files": 2, "warm_up": 1, "rate": 500
 SEEDS = {Workload.JOIN: 51, Workload.COMPLEX: 284}
 """Of three queries that all have rows, and whose predicates let Spark's watermark come as far as the stream's."""
 
+PREDICATES_SEED = 1
+"""Of five queries that all have rows."""
+
 
 @pytest.mark.cluster
 def test_spark_alone_and_fused_by_hand_give_the_rows_of_headrace(tmp_path: Path) -> None:
     expect_same_rows(TINY, SPARK_BASED, tmp_path)
+
+
+@THOROUGH
+@pytest.mark.cluster
+def test_predicates_have_the_same_rows_everywhere(tmp_path: Path) -> None:
+    spec = TINY | {
+        "workload": "predicates",
+        "columns": 2,
+        "queries": 5,
+        "rows": 4_000,
+        "seed": PREDICATES_SEED,
+    }
+    expect_same_rows(spec, SPARK_BASED, tmp_path)
 
 
 @THOROUGH

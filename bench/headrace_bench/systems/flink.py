@@ -77,6 +77,7 @@ class Flink:
     """Every query is an INSERT into Parquet files of its own; all are planned and run as one job."""
 
     name = "flink"
+    ddl = astream.DDL
 
     def open(self, feed: Path, work: Path, streams: Sequence[str]) -> None:
         self._work, self._streams = work, tuple(streams)

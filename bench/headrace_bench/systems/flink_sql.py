@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from math import gcd
 from pathlib import Path
+from typing import assert_never
 
 from headrace_bench import astream
 from headrace_bench.astream import AggregationQuery
 from headrace_bench.astream_joins import ComplexQuery, JoinQuery
+from headrace_bench.predicates import PredicateQuery
 from headrace_bench.systems.flink_joins_sql import render_complex, render_join, seconds
 from headrace_bench.workload import Query
 
@@ -69,6 +71,10 @@ WHERE field2 > 7 GROUP BY window_start, window_end, `key`"
             return render_complex(query)
         case AggregationQuery():
             return render_slices(query) if query.range_s % query.slide_s else render_windows(query)
+        case PredicateQuery():
+            raise ValueError("tables of Flink have AStream's columns")
+        case _:
+            assert_never(query)
 
 
 def render_windows(query: AggregationQuery) -> str:

@@ -18,6 +18,7 @@ from pyspark.sql.functions import expr
 from headrace.engine.spark import start_session
 from headrace_bench import astream
 from headrace_bench.astream import AggregationQuery
+from headrace_bench.predicates import PredicateQuery
 from headrace_bench.systems.isolated import (
     CORES,
     SETTINGS,
@@ -29,7 +30,9 @@ from headrace_bench.systems.isolated import (
 
 CHUNK = 50
 
-Chunk = Sequence[tuple[int, AggregationQuery]]
+OneStream = AggregationQuery | PredicateQuery
+
+Chunk = Sequence[tuple[int, OneStream]]
 """Queries and their numbers that one Spark job computes."""
 
 MERGE = {"SUM": "sum", "COUNT": "sum", "AVG": "sum", "MIN": "min", "MAX": "max"}
@@ -51,18 +54,19 @@ class Fused:
     """
 
     name = "fused"
+    ddl = astream.DDL
 
     def open(self, feed: Path, work: Path, streams: Sequence[str]) -> None:
         (stream,) = streams
         self._spark = start_session(f"local[{CORES}]", SETTINGS)
-        self._stream = self._spark.readStream.schema(astream.DDL).parquet(str(feed / stream))
+        self._stream = self._spark.readStream.schema(self.ddl).parquet(str(feed / stream))
         self._work = work
         for folder in ("output", "state"):
             (work / folder).mkdir(parents=True)
         self._watermark_s = BEFORE_ALL_S
         self._done = self._result_rows = 0
 
-    def create(self, queries: Sequence[AggregationQuery]) -> None:
+    def create(self, queries: Sequence[OneStream]) -> None:
         # queries with the same window are neighbours, so that few chunks have to put that window together
         ordered = sorted(enumerate(queries), key=lambda numbered: window_of(numbered[1]))
         self._chunks = [ordered[i : i + CHUNK] for i in range(0, len(ordered), CHUNK)]
@@ -134,27 +138,26 @@ class Fused:
         return table.filter(pc.field("slice_s") > self._watermark_s - self._longest_s)
 
 
-def window_of(query: AggregationQuery) -> tuple[int, int]:
+def window_of(query: OneStream) -> tuple[int, int]:
     return query.range_s, query.slide_s
 
 
-def columns_of(queries: Sequence[AggregationQuery]) -> list[str]:
+def columns_of(queries: Sequence[OneStream]) -> list[str]:
     """What any of the queries reads.
 
     >>> columns_of([AggregationQuery("SUM", 1, ((4, ">", 7),), 10, 5)])
     ['key', 'ts', 'field1', 'field4']
     """
-    fields = {query.field for query in queries} | {field for q in queries for field, _, _ in q.predicates}
-    return ["key", astream.EVENT_TIME, *(f"field{field}" for field in sorted(fields))]
+    return ["key", astream.EVENT_TIME, *sorted({column for query in queries for column in query.reads})]
 
 
-def partials(number: int, query: AggregationQuery) -> list[str]:
+def partials(number: int, query: OneStream) -> list[str]:
     """What a batch has to compute for a query; an average needs its sum and its count.
 
     >>> partials(3, AggregationQuery("AVG", 1, ((4, ">", 7),), 10, 5))
     ['sum(field1) FILTER (WHERE field4 > 7) AS v3', 'count(field1) FILTER (WHERE field4 > 7) AS n3']
     """
-    argument, condition = f"field{query.field}", f"FILTER (WHERE {query.where})"
+    argument, condition = query.argument, f"FILTER (WHERE {query.where})"
     if query.aggregate == "AVG":
         return [f"sum({argument}) {condition} AS v{number}", f"count({argument}) {condition} AS n{number}"]
     return [f"{query.aggregate.lower()}({argument}) {condition} AS v{number}"]
@@ -191,7 +194,7 @@ def spread(slices: pa.Table, window: tuple[int, int], after_s: int, until_s: int
     return found
 
 
-def result_rows(number: int, query: AggregationQuery, merged: pa.Table) -> pa.Table:
+def result_rows(number: int, query: OneStream, merged: pa.Table) -> pa.Table:
     """A query's rows among those of its window: where no tuple has matched, there is none."""
     value = merged[f"v{number}_{MERGE[query.aggregate]}"]
     values, means = value, pa.nulls(len(value), pa.float64())

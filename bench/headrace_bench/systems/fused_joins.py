@@ -60,6 +60,7 @@ class _Fused(ABC):
     """
 
     name = "fused"
+    ddl = astream.DDL
 
     def open(self, feed: Path, work: Path, streams: Sequence[str]) -> None:
         self._spark = start_session(f"local[{CORES}]", SETTINGS)

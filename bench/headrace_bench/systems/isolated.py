@@ -57,6 +57,7 @@ class Isolated:
     """
 
     name = "spark"
+    ddl = astream.DDL
 
     def open(self, feed: Path, work: Path, streams: Sequence[str]) -> None:
         self._spark = start_session(f"local[{CORES}]", SETTINGS)
@@ -65,7 +66,7 @@ class Isolated:
         self._queries: list[StreamingQuery] = []
         self._schemas: list[StructType] = []
         for stream in streams:
-            read = self._spark.readStream.schema(astream.DDL).parquet(str(feed / stream))
+            read = self._spark.readStream.schema(self.ddl).parquet(str(feed / stream))
             read.withWatermark(astream.EVENT_TIME, "0 seconds").createOrReplaceTempView(stream)
 
     def create(self, queries: Sequence[Query]) -> None:

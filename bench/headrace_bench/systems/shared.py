@@ -22,6 +22,7 @@ class Shared:
     """Query texts alternate between CQL and Spark's form, as people would write them."""
 
     name = "headrace"
+    ddl = astream.DDL
 
     def open(self, feed: Path, work: Path, streams: Sequence[str]) -> None:
         self._live: dict[int, str] = {}
@@ -29,7 +30,7 @@ class Shared:
         self._hr = headrace.open(work / "warehouse", spark=self._spark, progress=False)
         for stream in streams:
             files = sources.files(feed / stream, "parquet")
-            self._hr.create_stream(stream, astream.DDL, event_time=astream.EVENT_TIME, source=files)
+            self._hr.create_stream(stream, self.ddl, event_time=astream.EVENT_TIME, source=files)
         self._hr.warm_up()
 
     def create(self, queries: Sequence[Query]) -> None:

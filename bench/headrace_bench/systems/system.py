@@ -10,8 +10,8 @@ from headrace_bench.workload import Query
 
 
 class System(Protocol):
-    """A system under test, in a process of its own. Every stream has a folder in `feed`, where its files appear, whole
-    and in order of their names.
+    """A system under test, in a process of its own. All streams have the columns of `ddl`. Every stream has a folder in
+    `feed`, where its files appear, whole and in order of their names.
 
     `open` brings up what is there before any query (a session, a cluster). `create` returns when the queries are
     deployed, and takes all of them at once. `done` is how many tuples the slowest query has worked off with its results
@@ -20,6 +20,7 @@ class System(Protocol):
     """
 
     name: str
+    ddl: str
 
     def open(self, feed: Path, work: Path, streams: Sequence[str]) -> None: ...
 
