@@ -36,7 +36,7 @@ class Fake:
     homes: dict[str, str] = field(default_factory=dict)
     moves: list[tuple[int, str, str]] = field(default_factory=list)
     texts: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
-    partitions: list[int] = field(default_factory=list)
+    spread: int = 2
     live: bool = False
     asked: list[str] = field(default_factory=list)
 
@@ -67,13 +67,14 @@ class Fake:
     def groups(self) -> list[Any]:
         names = sorted(set(self.homes.values()))
         members = {group: [name for name, home in self.homes.items() if home == group] for group in names}
-        return [SimpleNamespace(name=g, members=members[g], cursor=self.epoch, lag_epochs=3) for g in names]
+        shown = {"cursor": self.epoch, "lag_epochs": 3, "partitions": self.spread}
+        return [SimpleNamespace(name=name, members=members[name], **shown) for name in names]
 
     def move_query(self, name: str, group: str) -> None:
         self.moves.append((self.epoch + self.delay, name, group))
 
     def repartition(self, number: int) -> None:
-        self.partitions.append(number)
+        self.spread = number
 
     def queries(self) -> list[Any]:
         return [SimpleNamespace(name=name, shared=self.homes[name] != "own") for name in self.texts]
@@ -92,7 +93,7 @@ class Fake:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Fake]:
-    """The sessions that were opened; set `Fake.delay` and `Fake.exact` on the class to change what they do."""
+    """The sessions that were opened. What stands for Spark is the delay of a move."""
     found: list[Fake] = []
 
     @contextmanager
@@ -117,8 +118,16 @@ def test_a_move_is_seen_with_the_epoch_it_takes_effect_with(
 
 def test_partitions_change_between_two_epochs(opened: list[Fake]) -> None:
     event = measures.measure_repartition(None, SIZES)
-    assert opened[0].options == {"partitions": 2} and opened[0].partitions == [4]
+    assert opened[0].options == {"partitions": 2} and opened[0].spread == 4
     assert event.effect is None and event.exact
+
+
+def test_partitions_that_stay_as_they_are_are_no_measure(
+    opened: list[Fake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Fake, "repartition", lambda self, number: None)
+    with pytest.raises(ValueError, match="not spread over 4"):
+        measures.measure_repartition(None, SIZES)
 
 
 def test_a_backfill_reads_what_was_live_and_what_warmed_up(opened: list[Fake]) -> None:

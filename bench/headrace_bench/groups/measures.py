@@ -17,7 +17,7 @@ from headrace_bench.spine import WARM_UP, create_queries
 
 APART = "apart"
 INTERVAL = "20 milliseconds"
-POLL_S = 0.005
+POLL_S = 0.02
 PATIENCE_S = 300.0
 MOST_EPOCHS = 5
 """So many epochs are run until an event has taken effect; then it is said that it has not."""
@@ -88,7 +88,10 @@ def measure_repartition(spark: Any, sizes: Sizes) -> Event:
         create_streams(hr)
         names = create_queries(hr, sizes.queries, sizes.seed)
         what = f"{first} partitions become {second}"
-        return measure_event(hr, what, sizes, lambda: hr.repartition(second), None, names[0])
+        event = measure_event(hr, what, sizes, lambda: hr.repartition(second), None, names[0])
+        if group_of(hr, names[0]).partitions != second:
+            raise ValueError(f"keys were not spread over {second} partitions, so nothing was measured")
+        return event
 
 
 def measure_event(
