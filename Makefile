@@ -77,8 +77,9 @@ bench: java setup ## measure Headrace against Spark, quickly; `headrace bench --
 	$(BIN)/headrace bench --quick
 
 kernels: setup ## time each kernel by itself (pytest-benchmark)
-	$(BIN)/pytest bench/kernels --benchmark-sort=name --benchmark-columns=median,stddev,rounds
+	$(BIN)/pytest bench/kernels --benchmark-sort=name --benchmark-columns=median,stddev,rounds \
+		--benchmark-timer=time.process_time
 
 clean: ## remove caches and the demo's warehouse (keeps .venv)
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist spark-warehouse demo-warehouse
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

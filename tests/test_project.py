@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "headrace"
+BENCHMARKS = ROOT / "bench" / "headrace_bench"
 
 LAYERS = (
     ("model", "health"),
@@ -57,14 +59,14 @@ LAYERS = (
         "progress",
         "__init__",
     ),
-    ("service", "cli", "bench"),
+    ("service", "cli"),
 )
 """The design's layout, top to bottom; a module imports from its own layer and those above it."""
 
 RANK = {name: i for i, names in enumerate(LAYERS) for name in names}
 
 MAY_IMPORT_SPARK = {
-    *("engine", "log", "results", "bench", "cli", "service"),
+    *("engine", "log", "results", "cli", "service"),
     *("session", "opening", "options", "sparks", "defining", "handles", "sources"),
     *("recent", "selecting", "inserting", "portrait", "looking"),
 }
@@ -72,7 +74,11 @@ MAY_IMPORT_SPARK = {
 STANDALONE = "workloads"
 """Generators import `model` at most, and only front doors import them."""
 
+BENCH_DOOR = "src/headrace/cli/bench_command.py"
+"""The one module of the product that knows of the benchmarks. They are not there in what people install."""
+
 MODULES = sorted(PACKAGE.rglob("*.py"))
+BENCH_MODULES = sorted(BENCHMARKS.rglob("*.py"))
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
 
 
@@ -119,6 +125,8 @@ def wrong_imports(path: Path) -> Iterator[str]:
         where = f"{relative(path)}:{line} imports {module}"
         if module.partition(".")[0] in {"pyspark", "py4j"} and mine not in MAY_IMPORT_SPARK:
             yield f"{where}: no Spark in {mine}/"
+        if module.partition(".")[0] == "headrace_bench" and relative(path) != BENCH_DOOR:
+            yield f"{where}: only {BENCH_DOOR} knows of the benchmarks"
         theirs = headrace_part(module)
         if theirs is None or theirs == mine:
             continue
@@ -146,13 +154,16 @@ def test_the_firewall_sees_what_it_should(tmp_path: Path, monkeypatch: pytest.Mo
     bad = tmp_path / "planner" / "bad.py"
     bad.write_text(
         "import pyspark.sql\nfrom headrace.model import x\nfrom headrace.engine.jobs import y\n"
-        "def f():\n    from headrace import workloads\n"
+        "def f():\n    from headrace import workloads\n    import headrace_bench.run\n"
     )
     lines = [int(found.split(":")[1].split()[0]) for found in wrong_imports(bad)]
-    assert lines == [1, 3, 5]
+    assert lines == [1, 3, 5, 6]
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("__init__.py")), ids=relative)
+PACKAGE_FILES = [path for path in (*MODULES, *BENCH_MODULES) if path.name == "__init__.py"]
+
+
+@pytest.mark.parametrize("path", PACKAGE_FILES, ids=relative)
 def test_a_package_says_in_one_sentence_what_it_is(path: Path) -> None:
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
     assert text, "a package starts with a docstring"
@@ -160,13 +171,13 @@ def test_a_package_says_in_one_sentence_what_it_is(path: Path) -> None:
     assert text.endswith(".")
 
 
-@pytest.mark.parametrize("path", MODULES, ids=relative)
+@pytest.mark.parametrize("path", [*MODULES, *BENCH_MODULES], ids=relative)
 def test_a_module_starts_by_saying_what_it_is(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), "one defining sentence per module"
 
 
 def test_every_package_directory_is_a_package() -> None:
-    folders = {path.parent for path in MODULES}
+    folders = {path.parent for path in (*MODULES, *BENCH_MODULES)}
     assert sorted(relative(folder) for folder in folders if not (folder / "__init__.py").exists()) == []
 
 
@@ -188,6 +199,12 @@ def test_documents_name_only_what_exists(path: Path) -> None:
 def test_the_readme_shows_the_quickstart_as_it_is() -> None:
     code = (ROOT / "examples" / "quickstart.py").read_text(encoding="utf-8").split('"""\n\n', 1)[1]
     assert f"```python\n{code}```" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_people_install_the_product_and_a_checkout_has_the_benchmarks_too() -> None:
+    built = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
+    assert built["targets"]["wheel"]["packages"] == [relative(PACKAGE)]
+    assert built["dev-mode-dirs"] == [relative(PACKAGE.parent), relative(BENCHMARKS.parent)]
 
 
 def test_every_dependency_is_explained() -> None:

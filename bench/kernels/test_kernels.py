@@ -47,7 +47,7 @@ from headrace.operators.windows.tuples import (
     ship_tuples,
 )
 from headrace.planner.shared import Member, plan_group
-from headrace.workloads import astream
+from headrace_bench import astream
 
 ROWS, KEYS, RATE = 250_000, 1_000, 50_000
 START = datetime(2026, 1, 1, tzinfo=UTC)

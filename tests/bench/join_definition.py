@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from headrace.bench.trial import Trial
-from headrace.bench.workload import Query, Workload
-from headrace.workloads.astream import AggregationQuery
-from headrace.workloads.astream_joins import ComplexQuery, Predicate
+from headrace_bench.astream import AggregationQuery
+from headrace_bench.astream_joins import ComplexQuery, Predicate
+from headrace_bench.trial import Trial
+from headrace_bench.workload import Query, Workload
 
 WIDE = {
     "queries": 70,

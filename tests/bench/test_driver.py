@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from headrace.bench.driver import run_probe
-from headrace.bench.trial import Trial
-from headrace.bench.workload import Query
-from headrace.workloads.astream import AggregationQuery, Request
+from headrace_bench.astream import AggregationQuery, Request
+from headrace_bench.driver import run_probe
+from headrace_bench.trial import Trial
+from headrace_bench.workload import Query
 
 TRIAL = Trial("fake", 1, keys=7)
 

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from join_definition import JOINED, by_definition
 
-from headrace.bench.systems.flink import Flink
-from headrace.bench.systems.flink_install import INSTALLED, VENV, FlinkError, find_python, run
-from headrace.bench.systems.flink_job import Progress
-from headrace.bench.systems.flink_sql import render_files, render_query, render_results
-from headrace.bench.trial import Trial, feed
-from headrace.bench.worker import run_trial
-from headrace.bench.workload import Workload
 from headrace.results.compare import compare_rows
-from headrace.workloads.astream import AggregationQuery
-from headrace.workloads.astream_joins import ComplexQuery, JoinQuery
+from headrace_bench.astream import AggregationQuery
+from headrace_bench.astream_joins import ComplexQuery, JoinQuery
+from headrace_bench.systems.flink import Flink
+from headrace_bench.systems.flink_install import INSTALLED, VENV, FlinkError, find_python, run
+from headrace_bench.systems.flink_job import Progress
+from headrace_bench.systems.flink_sql import render_files, render_query, render_results
+from headrace_bench.trial import Trial, feed
+from headrace_bench.worker import run_trial
+from headrace_bench.workload import Workload
 
 TUMBLING = AggregationQuery("AVG", 3, ((2, ">=", 10),), 4, 4)
 DIVIDING = AggregationQuery("MAX", 1, ((2, "<", 290), (4, "=", 7)), 8, 2)
@@ -154,7 +154,7 @@ def test_what_cannot_be_installed_is_said_with_the_last_words(monkeypatch: pytes
     with pytest.raises(FlinkError, match=r"could not find it\n  detail: gone\n  hint: sh -c") as failure:
         run("find it", "sh", "-c", "echo gone; exit 3")
     assert failure.value.code == "FLINK_INSTALL"
-    monkeypatch.setattr("headrace.bench.systems.flink_install.PYTHONS", ("1.5",))
+    monkeypatch.setattr("headrace_bench.systems.flink_install.PYTHONS", ("1.5",))
     with pytest.raises(FlinkError, match=r"needs Python 1\.5"):
         find_python()
 

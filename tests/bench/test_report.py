@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.bench.aims import judge
-from headrace.bench.campaign import CURVES, campaign
-from headrace.bench.report import read_report, render, write_report
-from headrace.bench.run import Finished, differences
-from headrace.bench.trial import Outcome, Probe, Trial, feed
-from headrace.bench.workload import Workload
+from headrace_bench.aims import judge
+from headrace_bench.campaign import CURVES, campaign
+from headrace_bench.report import read_report, render, write_report
+from headrace_bench.run import Finished, differences
+from headrace_bench.trial import Outcome, Probe, Trial, feed
+from headrace_bench.workload import Workload
 
 BASE = Trial("headrace", 1, rows=1_000, files=2)
 FACTS = {
@@ -244,3 +244,19 @@ def test_a_system_that_did_not_finish_its_joins_counts_as_slow_as_its_time() -> 
     slow = Outcome(replace(ours, system="fused", limit_s=100.0), failure="TooSlow: 1 of 2,000")
     verdicts = judge([Finished(section, [Outcome(ours, 1.0, result_rows=1), slow])])
     assert [v.seen for v in verdicts] == ["more than 100 times: it did not finish"]
+
+
+def test_predicates_are_judged_by_their_conjuncts_and_against_what_is_written_by_hand() -> None:
+    (section,) = campaign(BASE, ("headrace", "spark", "fused"), (), False, 0, (Workload.PREDICATES,))
+    shown = {(t.system, t.queries, t.columns) for t in section.trials}
+    assert {("headrace", 10_000, 3), ("headrace", 1_000, 1), ("fused", 100, 3), ("spark", 16, 3)} <= shown
+    seconds = {("headrace", 1_000, 1): 1.0, ("headrace", 1_000, 3): 5.0, ("fused", 100, 3): 2.0}
+    outcomes = [
+        Outcome(trial, seconds.get((trial.system, trial.queries, trial.columns), 3.0), cpu_s=1.0)
+        for trial in section.trials
+    ]
+    finished = [Finished(section, outcomes)]
+    assert [(v.seen, v.met) for v in judge(finished)] == [("0.20 times", False), ("4 times", False)]
+    page = render("x", FACTS, finished, {})
+    assert "## Predicates as people write them" in page
+    assert "| 5 | Headrace | 1,000 |" in page

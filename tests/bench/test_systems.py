@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 from join_definition import JOINED, by_definition
 
-from headrace.bench.systems.fused import closed_windows
-from headrace.bench.trial import Trial
-from headrace.bench.workload import Workload
-from headrace.workloads.astream import AggregationQuery
+from headrace_bench.astream import AggregationQuery
+from headrace_bench.systems.fused import closed_windows
+from headrace_bench.trial import Trial
+from headrace_bench.workload import Workload
 from thorough import THOROUGH
 
 SPARK_BASED = ("headrace", "spark", "fused")
@@ -27,10 +27,26 @@ TINY = {"queries": QUERIES, "rows": 2_000, "files": 2, "warm_up": 1, "rate": 500
 SEEDS = {Workload.JOIN: 51, Workload.COMPLEX: 284}
 """Of three queries that all have rows, and whose predicates let Spark's watermark come as far as the stream's."""
 
+PREDICATES_SEED = 1
+"""Of five queries that all have rows."""
+
 
 @pytest.mark.cluster
 def test_spark_alone_and_fused_by_hand_give_the_rows_of_headrace(tmp_path: Path) -> None:
     expect_same_rows(TINY, SPARK_BASED, tmp_path)
+
+
+@THOROUGH
+@pytest.mark.cluster
+def test_predicates_have_the_same_rows_everywhere(tmp_path: Path) -> None:
+    spec = TINY | {
+        "workload": "predicates",
+        "columns": 2,
+        "queries": 5,
+        "rows": 4_000,
+        "seed": PREDICATES_SEED,
+    }
+    expect_same_rows(spec, SPARK_BASED, tmp_path)
 
 
 @THOROUGH
@@ -78,7 +94,7 @@ def run_worker(system: str, folder: Path, trial: dict[str, Any]) -> dict[str, An
     folder.mkdir()
     spec = folder / "trial.json"
     spec.write_text(json.dumps({"system": system, **trial}))
-    command = [sys.executable, "-m", "headrace.bench.worker", str(spec), str(folder)]
+    command = [sys.executable, "-m", "headrace_bench.worker", str(spec), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-5_000:]
     outcome: dict[str, Any] = json.loads((folder / "outcome.json").read_text())

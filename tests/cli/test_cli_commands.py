@@ -49,6 +49,7 @@ def test_bench_refuses_what_it_does_not_know(run):
         (("bench", "--curves", "moon"), "moon is not one of queries, keys"),
         (("bench", "--with", "storm"), "storm"),
         (("bench", "--workload", "moon"), "moon"),
+        (("bench", "--workload", "predicates", "--with", "flink"), "not measured with flink"),
     ):
         result = run(*arguments)
         assert result.exit_code == 2
@@ -62,11 +63,12 @@ def test_bench_refuses_what_it_does_not_know(run):
         (("--quick",), ("aggregation",)),
         (("--quick", "--workload", "join"), ("join",)),
         (("--workload", "complex", "--workload", "join"), ("complex", "join")),
+        (("--workload", "predicates"), ("predicates",)),
     ],
 )
 def test_bench_measures_all_kinds_unless_told_or_in_a_hurry(run, monkeypatch, arguments, kinds):
     asked = []
-    monkeypatch.setattr("headrace.cli.bench_command.run_bench", lambda options: asked.append(options) or True)
+    monkeypatch.setattr("headrace_bench.command.run_bench", lambda options: asked.append(options) or True)
     assert run("bench", *arguments).exit_code == 0
     assert [options.workloads for options in asked] == [kinds]
 

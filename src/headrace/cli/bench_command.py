@@ -1,112 +1,47 @@
-"""The command `headrace bench` and its options."""
+"""The front door of `headrace bench`: the benchmarks themselves are a package of the repository, `headrace_bench`."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from importlib.util import find_spec
 
 import click
 
-from headrace.cli.bench import BenchOptions, run_bench
+from headrace.model.errors import EngineError
 
-DIFFERS = 1
-WORKLOAD_NAMES = ("aggregation", "join", "complex")
+NEEDED = ("headrace_bench", "psutil", "matplotlib")
+"""What an installed Headrace does not have: the benchmarks, and the packages that only they use."""
+
+HINT = "run `make setup` in a checkout of Headrace's repository, or `pip install --editable '.[bench]'` there"
 
 
-@click.command()
-@click.option("--quick", is_flag=True, help="End within three minutes; small, so only for a first look.")
-@click.option("--with", "extra", multiple=True, type=click.Choice(["flink"]), help="Measure this system too.")
-@click.option(
-    "--systems",
-    default="headrace,spark,fused",
-    show_default=True,
-    metavar="NAMES",
-    help="Which systems, of headrace, spark (a streaming query each) and fused (one foreachBatch).",
-)
-@click.option(
-    "--workload",
-    "workloads",
-    multiple=True,
-    type=click.Choice(WORKLOAD_NAMES),
-    help="Only queries of this kind; may be given again. All kinds if not given, aggregations alone with --quick.",
-)
-@click.option(
-    "--curves",
-    default="none",
-    show_default=True,
-    metavar="NAMES",
-    help="Scaling curves of Headrace: queries, keys, columns, skew, density, epoch; or all.",
-)
-@click.option(
-    "--probes",
-    type=click.IntRange(min=0),
-    default=4,
-    show_default=True,
-    help="Rates to try for the sustainable throughput at 1,000 queries; 0 leaves it out.",
-)
-@click.option(
-    "--rows",
-    type=click.IntRange(min=1_000),
-    default=500_000,
-    show_default=True,
-    help="Tuples per file; joins take a fifth.",
-)
-@click.option(
-    "--files",
-    type=click.IntRange(min=1),
-    default=6,
-    show_default=True,
-    help="Files after warming up; joins take half.",
-)
-@click.option("--seed", type=int, default=1, show_default=True, help="Same seed, same tuples and queries.")
-@click.option(
-    "--out", default="bench/reports", show_default=True, metavar="DIR", help="Where reports are written."
-)
-@click.option("--name", metavar="NAME", help="The report's name; else the time it was made.")
-def bench(
-    quick: bool,
-    extra: tuple[str, ...],
-    systems: str,
-    workloads: tuple[str, ...],
-    curves: str,
-    probes: int,
-    rows: int,
-    files: int,
-    seed: int,
-    out: str,
-    name: str | None,
-) -> None:
-    """Measure Headrace and its alternatives on the same files, one after the other.
+def find_command() -> click.Command:
+    """The command of the benchmarks, or one that says how to get them."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        return absent(missing[0])
+    from headrace_bench.command import bench
 
-    Every system runs in processes of its own, reads the same Parquet files and must deliver the same rows; figures of
-    a system whose rows differ are taken back and the exit code is 1. The report (JSON, Markdown and plots) says what
-    was run on which machine.
-    """
-    known = ("headrace", "spark", "fused", "flink")
-    chosen = (*_names(systems, known), *extra)
-    wanted = (
-        _names(curves, CURVE_NAMES)
-        if curves not in ("none", "all")
-        else ()
-        if curves == "none"
-        else CURVE_NAMES
+    return bench
+
+
+def absent(package: str) -> click.Command:
+    """A command that takes any arguments, and says that a package is missing and where it comes from."""
+
+    def refuse(arguments: tuple[str, ...]) -> None:
+        raise EngineError(
+            "BENCH_PACKAGES",
+            f"{package} is not installed",
+            detail="the benchmarks are in the repository and not in the package that people install",
+            hint=HINT,
+        )
+
+    return click.Command(
+        "bench",
+        context_settings={"ignore_unknown_options": True},
+        params=[click.Argument(["arguments"], nargs=-1)],
+        callback=refuse,
+        help=f"Measure Headrace and what people would use instead.\n\nIt is not installed here: {HINT}.",
     )
-    if quick:
-        probes, rows, files, wanted = min(probes, 1), min(rows, 200_000), min(files, 4), ()
-    kinds = tuple(dict.fromkeys(workloads)) or (WORKLOAD_NAMES[:1] if quick else WORKLOAD_NAMES)
-    options = BenchOptions(
-        quick, tuple(dict.fromkeys(chosen)), wanted, probes, rows, files, seed, out, name, kinds
-    )
-    if not run_bench(options):
-        sys.exit(DIFFERS)
 
 
-CURVE_NAMES = ("queries", "keys", "columns", "skew", "density", "epoch")
-
-
-def _names(text: str, known: Sequence[str]) -> tuple[str, ...]:
-    found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    for name in found:
-        if name not in known:
-            raise click.UsageError(f"{name} is not one of {', '.join(known)}")
-    return found
+bench = find_command()

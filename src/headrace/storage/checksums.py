@@ -1,4 +1,4 @@
-"""Checksums of whole files: CRC-32, about 2 GB/s. A process looks at a file once, and again when it has changed.
+"""Checksums of whole files: CRC-32. A process looks at a file once, and again when it has changed.
 
 What a look costs is far below what reading the same rows costs, so every file is looked at before its rows count.
 """

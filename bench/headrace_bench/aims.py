@@ -1,0 +1,175 @@
+"""What the project set out to reach, against what a run saw; a miss says by how much and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from headrace_bench.run import Finished
+from headrace_bench.trial import Outcome
+from headrace_bench.workload import Workload
+
+MANY, MANY_JOINS = 1_000, 100
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`seen` against `wanted`, both as text; `why` explains a miss from the run's own figures."""
+
+    aim: str
+    wanted: str
+    seen: str
+    met: bool
+    why: str = ""
+
+
+def judge(finished: Sequence[Finished]) -> list[Verdict]:
+    """The aims that this run can say something about."""
+    sections = {one.section.name: [o for o in one.outcomes if not o.failure] for one in finished}
+    compared = sections.get("comparison", [])
+    slow = [o for one in finished for o in one.outcomes if one.section.name == "comparison" and o.too_slow]
+    return [
+        *_throughput(compared, slow),
+        *_alone(compared),
+        *_live([*compared, *sections.get("sustainable", [])]),
+        *_joins(finished),
+        *_predicates(finished),
+        *_growth("queries", sections.get("queries", [])),
+        *_growth("keys", sections.get("keys", [])),
+    ]
+
+
+def _throughput(outcomes: Sequence[Outcome], slow: Sequence[Outcome]) -> Iterator[Verdict]:
+    ours = next((o for o in outcomes if o.trial.system == "headrace" and o.trial.queries == MANY), None)
+    if ours is not None:
+        yield from _against(
+            ours,
+            (*outcomes, *slow),
+            ("spark", "a streaming query each, at its best", (1, 4, 16), 500),
+            ("fused", "hand-fused Spark", (100,), 20),
+            ("flink", "Flink SQL", (100,), 20),
+        )
+
+
+def _against(
+    ours: Outcome, others: Sequence[Outcome], *wants: tuple[str, str, tuple[int, ...], int]
+) -> Iterator[Verdict]:
+    """Overall throughput against the best of each (system, what it is called, numbers of queries, times wanted)."""
+    kind = "" if ours.trial.workload is Workload.AGGREGATION else f"{ours.trial.workload} "
+    for system, name, counts, wanted in wants:
+        theirs = [o for o in others if o.trial.system == system and o.trial.queries in counts]
+        if theirs:
+            measured = " and ".join(f"{o.trial.queries}" for o in theirs)
+            best = max(theirs, key=_at_most)
+            ratio = ours.overall / _at_most(best)
+            yield Verdict(
+                f"overall throughput at {ours.trial.queries:,} {kind}queries against {name} ({measured} queries)",
+                f"{wanted} times",
+                f"more than {ratio:,.0f} times: it did not finish"
+                if best.too_slow
+                else f"{ratio:,.0f} times",
+                ratio >= wanted,
+                f"{wanted / ratio:.1f} times short. {_rows_bound(ours)}",
+            )
+
+
+def _joins(finished: Sequence[Finished]) -> Iterator[Verdict]:
+    """Of the join template: throughput at `MANY_JOINS` queries, and what these cost against one."""
+    outcomes = [o for one in finished if one.section.name == Workload.JOIN for o in one.outcomes]
+    good = [o for o in outcomes if not o.failure]
+    ours = {o.trial.queries: o for o in good if o.trial.system == "headrace"}
+    if MANY_JOINS not in ours:
+        return
+    yield from _against(
+        ours[MANY_JOINS],
+        [*good, *(o for o in outcomes if o.too_slow)],
+        ("spark", "a streaming query each, at its best", (1, 4, 16), 50),
+        ("fused", "hand-fused Spark", (100,), 10),
+    )
+    if 1 in ours:
+        few, many = ours[1], ours[MANY_JOINS]
+        cost, rows = many.cpu_s / max(few.cpu_s, 0.01), many.result_rows / max(few.result_rows, 1)
+        yield Verdict(
+            f"CPU from 1 to {MANY_JOINS} join queries",
+            "grows less than 4 times",
+            f"{cost:,.1f} times",
+            cost < 4,
+            f"{cost / 4:.1f} times too much, while the result rows grow {rows:,.0f} times.",
+        )
+
+
+def _predicates(finished: Sequence[Finished]) -> Iterator[Verdict]:
+    """Of predicates as people write them: three conjuncts against one, and against what is written by hand."""
+    outcomes = [o for one in finished if one.section.name == Workload.PREDICATES for o in one.outcomes]
+    good = [o for o in outcomes if not o.failure]
+    ours = {o.trial.columns: o for o in good if (o.trial.system, o.trial.queries) == ("headrace", MANY)}
+    if {1, 3} <= ours.keys():
+        ratio = ours[3].throughput / ours[1].throughput
+        yield Verdict(
+            f"rate at {MANY:,} queries of three conjuncts against one conjunct",
+            "at least 0.25 times",
+            f"{ratio:.2f} times",
+            ratio >= 0.25,
+            f"{0.25 / ratio:.1f} times short.",
+        )
+    if 3 in ours:
+        hand = [o for o in outcomes if o.trial.system == "fused" and (not o.failure or o.too_slow)]
+        yield from _against(ours[3], hand, ("fused", "hand-fused Spark", (100,), 50))
+
+
+def _at_most(outcome: Outcome) -> float:
+    """Overall throughput, or what it would have been had it finished when its time was over."""
+    trial = outcome.trial
+    return trial.fed / trial.limit_s * trial.queries if outcome.too_slow else outcome.overall
+
+
+def _rows_bound(ours: Outcome) -> str:
+    """Result rows are what the work is: nobody can share them."""
+    rows = max(ours.result_rows, 1) * ours.trial.files / (ours.trial.files + ours.trial.warm_up)
+    events = ours.trial.fed
+    return (
+        f"At {ours.trial.queries:,} queries every event makes {rows / events:.1f} result rows, and {rows:,.0f} rows "
+        f"took {ours.cpu_s:.1f} s of CPU ({ours.cpu_s / rows * 1e6:.2f} µs each, reading and folding included): the "
+        "rate is bound by rows made and written, which no sharing takes away."
+    )
+
+
+def _alone(outcomes: Sequence[Outcome]) -> Iterator[Verdict]:
+    one = {o.trial.system: o for o in outcomes if o.trial.queries == 1}
+    if "headrace" in one and "spark" in one:
+        ratio = one["headrace"].throughput / one["spark"].throughput
+        why = f"{1 / ratio:.2f} times slower: an epoch has a fixed cost of two Spark stages and a commit."
+        yield Verdict("one query against plain Spark", "not slower", f"{ratio:.2f} times", ratio >= 1, why)
+
+
+def _live(outcomes: Sequence[Outcome]) -> Iterator[Verdict]:
+    for outcome in outcomes:
+        if outcome.burst is not None and outcome.burst.deployments:
+            seen = outcome.burst.deployments["max"]
+            why = (
+                f"{seen - 2:.1f} s late: parsing and planning {outcome.burst.requests:,} texts shares two cores with "
+                "the epochs under way."
+            )
+            yield Verdict("1,000 creations acknowledged", "within 2 s", f"{seen:.1f} s", seen <= 2, why)
+        if outcome.half is not None and outcome.half.latencies:
+            seen = outcome.half.latencies["p50"]
+            why = f"{seen - 1.5:.1f} s late: a window waits for the epoch under way and for its own."
+            aim = f"event-time latency p50 at half the sustainable rate ({outcome.half.rate:,} events/s)"
+            yield Verdict(aim, "under 1.5 s", f"{seen:.2f} s", seen < 1.5, why)
+
+
+def _growth(what: str, outcomes: Sequence[Outcome]) -> Iterator[Verdict]:
+    if len(outcomes) < 2:
+        return
+    few, many = (
+        (min if least else max)(outcomes, key=lambda o: getattr(o.trial, what)) for least in (True, False)
+    )
+    cost, rows = many.cpu_s / max(few.cpu_s, 0.01), many.result_rows / max(few.result_rows, 1)
+    low, high = getattr(few.trial, what), getattr(many.trial, what)
+    yield Verdict(
+        f"CPU from {low:,} to {high:,} {what}",
+        f"grows no faster than the result rows ({rows:,.1f} times)",
+        f"{cost:,.1f} times",
+        cost <= rows,
+        f"{cost / rows:.1f} times faster than the rows.",
+    )

@@ -1,0 +1,161 @@
+"""The command `headrace bench`: the comparison with its options, and a command per benchmark of its own."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+from click.core import ParameterSource
+
+from headrace_bench.comparing import BenchOptions, run_bench
+
+DIFFERS = 1
+WORKLOAD_NAMES = ("aggregation", "join", "complex", "predicates")
+USUAL_WORKLOADS = WORKLOAD_NAMES[:3]
+
+
+COMMANDS = {
+    "spine": ("headrace_bench.spine", "Time per epoch at 1, 100 and 1,000 aggregation queries."),
+    "joins": (
+        "headrace_bench.joins",
+        "Time per epoch of join queries, of sums of joins and of groups of joins.",
+    ),
+    "groups": (
+        "headrace_bench.groups.command",
+        "What groups, moves, backfill and partitionings cost, against the aims.",
+    ),
+}
+"""Module and summary by command, in the order of the help. A module has its command under the command's name."""
+
+
+class Benchmarks(click.Group):
+    """Without a command it compares systems. A command's module is imported when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        found = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
+        assert isinstance(found, click.Command)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Other benchmarks, with options of their own"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+@click.group(cls=Benchmarks, invoke_without_command=True)
+@click.option("--quick", is_flag=True, help="End within three minutes; small, so only for a first look.")
+@click.option("--with", "extra", multiple=True, type=click.Choice(["flink"]), help="Measure this system too.")
+@click.option(
+    "--systems",
+    default="headrace,spark,fused",
+    show_default=True,
+    metavar="NAMES",
+    help="Which systems, of headrace, spark (a streaming query each) and fused (one foreachBatch).",
+)
+@click.option(
+    "--workload",
+    "workloads",
+    multiple=True,
+    type=click.Choice(WORKLOAD_NAMES),
+    help="Only queries of this kind; may be given again. All but predicates if not given; aggregations with --quick.",
+)
+@click.option(
+    "--curves",
+    default="none",
+    show_default=True,
+    metavar="NAMES",
+    help="Scaling curves of Headrace: queries, keys, columns, skew, density, epoch; or all.",
+)
+@click.option(
+    "--probes",
+    type=click.IntRange(min=0),
+    default=4,
+    show_default=True,
+    help="Rates to try for the sustainable throughput at 1,000 queries; 0 leaves it out.",
+)
+@click.option(
+    "--rows",
+    type=click.IntRange(min=1_000),
+    default=500_000,
+    show_default=True,
+    help="Tuples per file; joins take a fifth.",
+)
+@click.option(
+    "--files",
+    type=click.IntRange(min=1),
+    default=6,
+    show_default=True,
+    help="Files after warming up; joins take half.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Same seed, same tuples and queries.")
+@click.option(
+    "--out", default="bench/reports", show_default=True, metavar="DIR", help="Where reports are written."
+)
+@click.option("--name", metavar="NAME", help="The report's name; else the time it was made.")
+@click.pass_context
+def bench(
+    ctx: click.Context,
+    quick: bool,
+    extra: tuple[str, ...],
+    systems: str,
+    workloads: tuple[str, ...],
+    curves: str,
+    probes: int,
+    rows: int,
+    files: int,
+    seed: int,
+    out: str,
+    name: str | None,
+) -> None:
+    """Measure Headrace and its alternatives on the same files, one after the other.
+
+    Every system runs in processes of its own, reads the same Parquet files and must deliver the same rows; figures of
+    a system whose rows differ are taken back and the exit code is 1. The report (JSON, Markdown and plots) says what
+    was run on which machine.
+    """
+    if ctx.invoked_subcommand is not None:
+        refuse_options(ctx)
+        return
+    known = ("headrace", "spark", "fused", "flink")
+    chosen = (*_names(systems, known), *extra)
+    wanted = (
+        _names(curves, CURVE_NAMES)
+        if curves not in ("none", "all")
+        else ()
+        if curves == "none"
+        else CURVE_NAMES
+    )
+    if quick:
+        probes, rows, files, wanted = min(probes, 1), min(rows, 200_000), min(files, 4), ()
+    kinds = tuple(dict.fromkeys(workloads)) or (USUAL_WORKLOADS[:1] if quick else USUAL_WORKLOADS)
+    if "predicates" in kinds and "flink" in chosen:
+        raise click.UsageError("predicates are not measured with flink, whose tables here have numbers alone")
+    options = BenchOptions(
+        quick, tuple(dict.fromkeys(chosen)), wanted, probes, rows, files, seed, out, name, kinds
+    )
+    if not run_bench(options):
+        sys.exit(DIFFERS)
+
+
+def refuse_options(ctx: click.Context) -> None:
+    """Options of the comparison mean nothing to another benchmark."""
+    given = [name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        raise click.UsageError(f"options of {ctx.invoked_subcommand} stand after its name", ctx)
+
+
+CURVE_NAMES = ("queries", "keys", "columns", "skew", "density", "epoch")
+
+
+def _names(text: str, known: Sequence[str]) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    for name in found:
+        if name not in known:
+            raise click.UsageError(f"{name} is not one of {', '.join(known)}")
+    return found

@@ -1,0 +1,43 @@
+"""The lines of Markdown that all reports have: how a page begins, its tables, and its verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from headrace_bench.aims import Verdict
+
+
+def head(name: str, facts: dict[str, Any]) -> Iterator[str]:
+    """What was run, for how long and on which machine."""
+    machine = facts["machine"]
+    yield f"# Benchmark {name}"
+    yield ""
+    yield f"`{facts['command']}`, {facts['seconds']:,.0f} s, seed {facts['seed']}."
+    yield ""
+    yield (
+        f"{machine['cores']} cores ({machine['processor']}), {machine['memory_gb']} GB, {machine['system']}, Python "
+        f"{machine['python']}, {', '.join(f'{k} {v}' for k, v in sorted(facts['versions'].items()))}; "
+        f"load average at the start {machine['load'][0]}. "
+        "Compare the figures of this page with each other, not with those of other machines."
+    )
+    yield ""
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """A table of Markdown; every row has as many cells as there are heads."""
+    yield "| " + " | ".join(heads) + " |"
+    yield "|" + "---|" * len(heads)
+    for row in rows:
+        assert len(row) == len(heads), (row, heads)
+        yield "| " + " | ".join(row) + " |"
+    yield ""
+
+
+def verdict_rows(verdicts: Iterable[Verdict]) -> Iterator[tuple[str, str, str, str]]:
+    """A line per aim, under `VERDICTS`; a miss says why."""
+    for v in verdicts:
+        yield v.aim, v.wanted, v.seen, "met" if v.met else f"missed: {v.why}".removesuffix(": ")
+
+
+VERDICTS = ("aim", "wanted", "seen", "")

@@ -1,0 +1,93 @@
+"""Headrace itself: all queries as one shared job per epoch over the Parquet files, adopted where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+import headrace
+from headrace import sources
+from headrace.engine.spark import start_session
+from headrace_bench import astream
+from headrace_bench.astream_joins import text_of
+from headrace_bench.workload import Query
+
+INTERVAL = "100 milliseconds"
+
+
+class Shared:
+    """Query texts alternate between CQL and Spark's form, as people would write them."""
+
+    name = "headrace"
+    ddl = astream.DDL
+
+    def open(self, feed: Path, work: Path, streams: Sequence[str]) -> None:
+        self._live: dict[int, str] = {}
+        self._spark = start_session("local[2]")
+        self._hr = headrace.open(work / "warehouse", spark=self._spark, progress=False)
+        for stream in streams:
+            files = sources.files(feed / stream, "parquet")
+            self._hr.create_stream(stream, self.ddl, event_time=astream.EVENT_TIME, source=files)
+        self._hr.warm_up()
+
+    def create(self, queries: Sequence[Query]) -> None:
+        for number, query in enumerate(queries):
+            self._hr.create_query(text_of(query, number), name=f"q{number}")
+        self._columns = [query.columns for query in queries]
+        self._hr.run_available()
+        self._hr.start(INTERVAL)
+
+    def done(self) -> int:
+        health = self._hr.health()
+        if not health.ok:  # a measurement does not wait for trouble to pass
+            raise RuntimeError(str(health))
+        return self._hr.metrics().input_rows
+
+    def request(self, create: Iterable[tuple[int, Query]], drop: Iterable[int]) -> None:
+        for number, query in create:
+            self._live[number] = self._hr.create_query(text_of(query, number)).name
+        for number in drop:
+            self._hr.drop_query(self._live.pop(number))
+
+    def acknowledged(self) -> int:
+        return self._hr.metrics().query_changes
+
+    def delivered(self) -> list[tuple[float, int]]:
+        epochs = self._hr.recent_epochs()
+        return [(epoch.committed_at, epoch.newest_end_us) for epoch in epochs if epoch.newest_end_us]
+
+    def stop(self) -> None:
+        self._hr.stop()
+        self._hr.run_available()
+
+    def rows(self, number: int) -> list[tuple[Any, ...]]:
+        query = self._hr.query(f"q{number}")
+        if number == 0:  # whoever else is measured, plain Spark is asked
+            verdict = query.audit()
+            if not verdict.ok:
+                raise AssertionError(f"q{number} differs from plain Spark: {verdict}")
+        found = query.results().toArrow()
+        end = "window_end" if "window_end" in found.column_names else "end"
+        columns = [found[end].cast("int64"), *(found[name] for name in self._columns[number])]
+        return list(zip(*(column.to_pylist() for column in columns), strict=True))
+
+    def facts(self) -> dict[str, Any]:
+        found = [epoch.cost for epoch in self._hr.recent_epochs()]
+        return {
+            "result_rows": self._hr.metrics().result_rows,
+            "bytes_read": sum(m.bytes_read for m in found),
+            "bytes_shuffled": sum(m.bytes_shuffled for m in found),
+            "bytes_written": sum(m.bytes_written for m in found),
+            "phases_s": {
+                name: round(sum(getattr(m, f"{name}_seconds") for m in found), 3)
+                for name in ("plan", "map", "reduce", "fallback")
+            },
+            "versions": {"headrace": headrace.__version__, "spark": pyspark.__version__},
+        }
+
+    def close(self) -> None:
+        self._hr.close()
+        self._spark.stop()

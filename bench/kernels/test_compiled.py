@@ -1,0 +1,113 @@
+"""Each compiled kernel by itself, beside the numpy way that it took the place of. Off by default: `make kernels`.
+
+200,000 tuples of 200 keys, and 1,000 queries of one to three conjuncts over operands of 50 regions each. A query
+accepts two fifths of the regions of each operand that it compares, so a tuple matches 400, 160 or 64 queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace.operators.compiled.matches import add_values, keep_extremes, merge_moments_of, order_by_row
+
+TUPLES, KEYS, QUERIES, REGIONS = 200_000, 200, 1_000, 50
+WORDS = -(-QUERIES // 64)
+ACCEPTED = 0.4
+
+Benchmark = Callable[..., Any]
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """What the kernels take, and the same as numpy would have it: accepts[operand][region, query]."""
+
+    accepts: tuple[Array, ...]
+    regions: Array
+    row: Array
+    arguments: tuple[Array, ...]
+    values: Array
+
+
+def make_matching(conjuncts: int) -> Matching:
+    rng = np.random.default_rng(conjuncts)
+    accepts = tuple(rng.random((REGIONS, QUERIES)) < ACCEPTED for _ in range(conjuncts))
+    regions = rng.integers(0, REGIONS, (TUPLES, conjuncts))
+    row = rng.integers(0, KEYS, TUPLES)
+    order, bounds = np.empty(TUPLES, np.int64), np.zeros(KEYS + 1, np.int64)
+    order_by_row(row, order, bounds)
+    table = np.concatenate([pack(accepted) for accepted in accepts])
+    codes = (regions + np.arange(conjuncts) * REGIONS).astype(np.int32)
+    entries = np.full(WORDS * 64, -1, np.int64)
+    entries[:QUERIES] = np.arange(QUERIES)
+    mask = pack(np.ones((1, QUERIES), bool))[0]
+    arguments = (codes, table, mask, entries, order, bounds)
+    return Matching(accepts, regions, row, arguments, rng.integers(0, 1_000, TUPLES))
+
+
+def pack(flags: Array) -> Array:
+    """A row of flags as words of 64 bits, the first flag in the lowest bit."""
+    padded = np.zeros((len(flags), WORDS * 64), bool)
+    padded[:, :QUERIES] = flags
+    return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
+
+
+@pytest.fixture(scope="module", params=[1, 2, 3], ids=["1 conjunct", "2 conjuncts", "3 conjuncts"])
+def matching(request: pytest.FixtureRequest) -> Matching:
+    return make_matching(request.param)
+
+
+def add_once_per_query(found: Matching, into: Array) -> None:
+    """numpy goes over all tuples once per query."""
+    for query in range(QUERIES):
+        wanted = np.ones(TUPLES, bool)
+        for operand, accepted in enumerate(found.accepts):
+            wanted &= accepted[:, query][found.regions[:, operand]]
+        into[query] += np.bincount(found.row[wanted], found.values[wanted], KEYS).astype(np.int64)
+
+
+def test_order_by_row(benchmark: Benchmark) -> None:
+    row = np.random.default_rng(0).integers(0, KEYS, TUPLES)
+    order = np.empty(TUPLES, np.int64)
+    benchmark(lambda: order_by_row(row, order, np.zeros(KEYS + 1, np.int64)))
+    assert (np.diff(row[order]) >= 0).all()
+
+
+def test_add_values(benchmark: Benchmark, matching: Matching) -> None:
+    into = np.zeros((QUERIES, KEYS), np.int64)
+    benchmark.pedantic(lambda: add_values(*matching.arguments, matching.values, into), rounds=5)  # type: ignore
+    expected = np.zeros_like(into)
+    add_once_per_query(matching, expected)
+    assert (into == 5 * expected).all(), "five rounds added the same five times"
+
+
+def test_add_values_with_numpy(benchmark: Benchmark, matching: Matching) -> None:
+    into = np.zeros((QUERIES, KEYS), np.int64)
+    benchmark.pedantic(lambda: add_once_per_query(matching, into), rounds=1)  # type: ignore
+
+
+def test_add_floats(benchmark: Benchmark, matching: Matching) -> None:
+    into, values = np.zeros((QUERIES, KEYS)), matching.values.astype(np.float64)
+    benchmark.pedantic(lambda: add_values(*matching.arguments, values, into), rounds=5)  # type: ignore
+
+
+def test_keep_extremes(benchmark: Benchmark, matching: Matching) -> None:
+    into = np.full((QUERIES, KEYS), np.iinfo(np.int64).max)
+    run = lambda: keep_extremes(*matching.arguments, matching.values, into, True)  # noqa: E731
+    benchmark.pedantic(run, rounds=5)  # type: ignore
+
+
+def test_merge_moments(benchmark: Benchmark, matching: Matching) -> None:
+    ones, means = np.ones(TUPLES, np.int64), matching.values.astype(np.float64)
+    counts, into, spreads = (
+        np.zeros((QUERIES, KEYS), np.int64),
+        np.zeros((QUERIES, KEYS)),
+        np.zeros((QUERIES, KEYS)),
+    )
+    given = (*matching.arguments, ones, means, np.zeros(TUPLES), counts, into, spreads)
+    benchmark.pedantic(lambda: merge_moments_of(*given), rounds=5)  # type: ignore
