@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 Ints: TypeAlias = npt.NDArray[Any]
 
+_ODD = 0xD1342543DE82EF95
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _A, _B, _C = np.uint64(30), np.uint64(27), np.uint64(31)
@@ -16,19 +17,28 @@ _A, _B, _C = np.uint64(30), np.uint64(27), np.uint64(31)
 
 def mixed(words: Ints) -> Ints:
     """64 well mixed bits for every word of 64 bits (the finaliser of splitmix64)."""
-    with np.errstate(over="ignore"):
-        words = words + _GOLDEN
-        words = (words ^ (words >> _A)) * _FIRST
-        words = (words ^ (words >> _B)) * _SECOND
-        return words ^ (words >> _C)
+    words = words + _GOLDEN
+    words ^= words >> _A
+    words *= _FIRST
+    words ^= words >> _B
+    words *= _SECOND
+    words ^= words >> _C
+    return words
 
 
 def named(*numbers: Any) -> Ints:
     """64 random bits for a tuple of numbers; arrays give one for each of their entries."""
-    word = np.atleast_1d(np.asarray(0, np.uint64))
+    once, arrays, factor = 0, [], _ODD
     for number in numbers:
-        word = mixed(word ^ np.asarray(number).astype(np.int64).view(np.uint64))
-    return word
+        if isinstance(number, np.ndarray):
+            arrays.append(number.astype(np.uint64) * np.uint64(factor))
+        else:
+            once += int(number) * factor
+        factor = factor * _ODD % 2**64
+    words = np.full(1, once % 2**64, np.uint64)
+    for array in arrays:
+        words = words + array
+    return mixed(mixed(words))
 
 
 def share(words: Ints, bit: int, bits: int) -> Ints:

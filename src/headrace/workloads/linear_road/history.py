@@ -16,7 +16,7 @@ _NOTHING = 255
 
 
 def day_rows(seed: int, expressways: int, vehicles: int, vid: Ints, day: Ints) -> tuple[Ints, Ints]:
-    """Expressway and toll of each vehicle and day. A tenth of the vehicles uses a second expressway on half its days."""
+    """Expressway and toll of each vehicle and day; a tenth of the vehicles has a second expressway on half its days."""
     home = vid // vehicles if vehicles else np.zeros_like(vid)
     habit = named(seed, 6, vid)
     luck = named(seed, 7, vid, day)

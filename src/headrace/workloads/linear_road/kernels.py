@@ -1,7 +1,7 @@
-"""The loops of the Linear Road operator: one pass over position reports and balance requests, one over a minute's readings.
+"""The loops of the Linear Road operator: one over reports and balance requests, one over a minute's readings.
 
-Each report depends on the ones before it, so this is a compiled loop. Everything that is fixed for a whole minute (tolls,
-averages, accidents ahead) comes as a table, which makes the loop short.
+Each report depends on the ones before it, so this is a compiled loop. Everything that is fixed for a whole minute
+(tolls, averages, accidents ahead) comes as a table, which makes the loop short.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ def compiled(*arguments: Any, returns: Any = types.void) -> Callable[[F], F]:
     return compile_
 
 
-@compiled(_VEHICLES, _WORDS, int64, int64, returns=int64)
-def find_vehicle(vehicles: Any, buckets: Ints, count: int, vid: int) -> int:
+@compiled(_VEHICLES, _WORDS, int64, returns=int64)
+def find_vehicle(vehicles: Any, buckets: Ints, vid: Any) -> int:
     """The bucket of a vehicle, or of where it belongs: open addressing in a power of two of buckets, -1 is empty."""
     mask = len(buckets) - 1
-    at = ((vid * 0x9E3779B1) >> 7) & mask
+    at: int = ((vid * 0x9E3779B1) >> 7) & mask
     while buckets[at] >= 0 and vehicles[buckets[at]].vid != vid:
         at = (at + 1) & mask
     return at
@@ -82,11 +82,11 @@ def find_vehicle(vehicles: Any, buckets: Ints, count: int, vid: int) -> int:
 def index_vehicles(vehicles: Any, buckets: Ints, count: int) -> None:
     """Fill empty buckets for the first `count` vehicles."""
     for slot in range(count):
-        buckets[find_vehicle(vehicles, buckets, count, vehicles[slot].vid)] = slot
+        buckets[find_vehicle(vehicles, buckets, vehicles[slot].vid)] = slot
 
 
 @compiled(_STOPS, _LONGS, int64, int64)
-def come_to_stop(stops: Any, counters: Ints, place: int, stretch: int) -> None:
+def come_to_stop(stops: Any, counters: Ints, place: Any, stretch: Any) -> None:
     """One more vehicle is stopped at a place."""
     for at in range(counters[STOPS]):
         if stops[at].place == place:
@@ -98,7 +98,7 @@ def come_to_stop(stops: Any, counters: Ints, place: int, stretch: int) -> None:
 
 
 @compiled(_STOPS, _LONGS, int64)
-def drive_on(stops: Any, counters: Ints, place: int) -> None:
+def drive_on(stops: Any, counters: Ints, place: Any) -> None:
     """One vehicle fewer is stopped at a place."""
     for at in range(counters[STOPS]):
         if stops[at].place == place:
@@ -132,15 +132,15 @@ def drive(
 
     `table` has three rows over the stretches: LAV, toll, and the segment of the accident ahead or -1. All arrays have
     room for what can come; `counters` say how far they are filled. `tolls` gets (VID, Time, LAV, Toll), `alerts` gets
-    (Time, Seg, Dir, VID), `requests` gets (Time, QID) and `balances` the balance. A reading is stretch, slot and speed in
-    one number, so that sorting brings a vehicle's readings in a segment together.
+    (Time, Seg, Dir, VID), `requests` gets (Time, QID) and `balances` the balance. A reading is stretch, slot and speed
+    in one number, so that sorting brings a vehicle's readings in a segment together.
     """
     for at in range(first, last):
         kind = tuples[TYPE, at]
         if kind != 0 and kind != 2:
             continue
         vid, time = np.int64(tuples[VID, at]), tuples[TIME, at]
-        bucket = find_vehicle(vehicles, buckets, counters[VEHICLES], vid)
+        bucket = find_vehicle(vehicles, buckets, vid)
         slot = np.int64(buckets[bucket])
         if kind == 2:
             n = counters[BALANCES]

@@ -58,7 +58,7 @@ class LinearRoad:
 
     def process(self, batch: pa.RecordBatch) -> dict[str, pa.RecordBatch]:
         """Answers to the tuples of a batch, in their order."""
-        tuples = np.stack([batch.column(name).to_numpy() for name in _READ])
+        tuples = np.stack([batch.column(name).to_numpy() for name in _READ], dtype=np.int32)
         self._check(tuples, batch)
         count = batch.num_rows
         tolls, alerts = np.empty((4, count), np.int32), np.empty((4, count), np.int32)
@@ -97,7 +97,9 @@ class LinearRoad:
         reports = tuples[TYPE] == Kind.POSITION
         xway = batch.column("XWay").to_numpy()
         bad = (xway != self.xway) & (reports | (tuples[TYPE] == Kind.EXPENDITURE))
-        bad |= reports & ((tuples[SEG] < 0) | (tuples[SEG] >= SEGMENTS) | (tuples[DIR] < 0) | (tuples[DIR] > 1))
+        bad |= reports & (
+            (tuples[SEG] < 0) | (tuples[SEG] >= SEGMENTS) | (tuples[DIR] < 0) | (tuples[DIR] > 1)
+        )
         bad |= reports & ((tuples[SPD] < 0) | (tuples[SPD] > 255))
         if bad.any():
             row = batch.slice(int(np.argmax(bad)), 1).to_pylist()[0]
@@ -136,7 +138,9 @@ class AddBalances:
     def process(self, batch: pa.RecordBatch) -> dict[str, pa.RecordBatch]:
         """The balances that these parts complete. A sum is as old as its oldest part."""
         done = []
-        columns = (batch.column(name).to_pylist() for name in ("Time", "QID", "ResultTime", "Balance", "Parts"))
+        columns = (
+            batch.column(name).to_pylist() for name in ("Time", "QID", "ResultTime", "Balance", "Parts")
+        )
         for time, qid, result_time, balance, parts in zip(*columns, strict=True):
             if qid in self.waiting:
                 _, earlier, so_far, before = self.waiting[qid]
@@ -153,7 +157,9 @@ class AddBalances:
 
     def snapshot(self) -> pa.RecordBatch:
         """The requests that wait."""
-        return _balances([(time, qid, up_to, sum_, n) for qid, (time, up_to, sum_, n) in self.waiting.items()])
+        return _balances(
+            [(time, qid, up_to, sum_, n) for qid, (time, up_to, sum_, n) in self.waiting.items()]
+        )
 
 
 def _rows(kind: str, *columns: Ints) -> pa.RecordBatch:
@@ -167,5 +173,7 @@ def _parts(requests: Ints, balances: Ints) -> pa.RecordBatch:
 
 def _balances(rows: list[tuple[int, int, int, int, int]]) -> pa.RecordBatch:
     columns = list(zip(*rows, strict=True)) if rows else [()] * 5
-    arrays = [pa.array(column, schema.type) for column, schema in zip(columns, ANSWERS["balances"], strict=True)]
+    arrays = [
+        pa.array(column, schema.type) for column, schema in zip(columns, ANSWERS["balances"], strict=True)
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=ANSWERS["balances"])

@@ -41,7 +41,9 @@ INPUT = pa.schema([(name, pa.int32()) for name in COLUMNS])
 """Input tuples: 15 integers, -1 where a field has no meaning."""
 
 ANSWERS = {
-    "tolls": pa.schema([("VID", pa.int32()), ("Time", pa.int32()), ("LAV", pa.int32()), ("Toll", pa.int32())]),
+    "tolls": pa.schema(
+        [("VID", pa.int32()), ("Time", pa.int32()), ("LAV", pa.int32()), ("Toll", pa.int32())]
+    ),
     "alerts": pa.schema([(name, pa.int32()) for name in ("Time", "XWay", "Seg", "Dir", "VID")]),
     "balances": pa.schema(
         [

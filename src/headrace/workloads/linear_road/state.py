@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -88,8 +89,8 @@ class RoadState:
     def _accidents_ahead(self) -> Ints:
         """For each stretch the nearest segment with an accident, among its own and the next four, or -1.
 
-        An accident counts in a minute when it is there as the minute begins: it was detected in an earlier minute and is
-        not cleared before this one.
+        An accident counts in a minute when it is there as the minute begins: it was detected in an earlier minute and
+        is not cleared before this one.
         """
         stops = self.stops[: self.counters[STOPS]]
         here = np.zeros(STRETCHES, bool)
@@ -123,7 +124,9 @@ class RoadState:
         with np.load(io.BytesIO(dumped), allow_pickle=False) as kept:
             found = {name: kept[name] for name in kept.files}
         state = cls(rules, minute=int(found["minute"]), counters=found["counters"])
-        state.vehicles, state.stops, state.readings = found["vehicles"], found["stops"], found["readings"]
+        # files do not keep the alignment of records, which the kernels rely on
+        state.vehicles, state.stops = found["vehicles"].astype(VEHICLE), found["stops"].astype(STOP)
+        state.readings = found["readings"]
         state.past, state.table = found["past"], found["table"]
         state.buckets = np.full(_power(2 * len(state.vehicles) + 2), -1, np.int32)
         index_vehicles(state.vehicles, state.buckets, len(state.vehicles))
@@ -139,9 +142,11 @@ def exact_lav(past: Ints) -> Ints:
     minutes = (cars > 0).sum(axis=0)
     averages = np.divide(total, cars, out=np.zeros(cars.shape), where=cars > 0) / SCALE
     lav = averages.sum(axis=0) / np.maximum(minutes, 1)
-    down = np.floor(lav).astype(np.int64)
-    for at in np.flatnonzero(np.abs(lav - np.rint(lav)) < 1e-6):
-        down[at] = _floor_of_means([(int(t), int(c)) for t, c in zip(total[:, at], cars[:, at], strict=True) if c])
+    down: Ints = np.floor(lav).astype(np.int64)
+    for at in np.flatnonzero((np.abs(lav - np.rint(lav)) < 1e-6) & (minutes > 0)):
+        down[at] = _floor_of_means(
+            [(int(t), int(c)) for t, c in zip(total[:, at], cars[:, at], strict=True) if c]
+        )
     return down
 
 
@@ -156,14 +161,15 @@ def _floor_of_means(sums: list[tuple[int, int]]) -> int:
 def rounded_lav(past: Ints) -> Ints:
     """The average of all readings, rounded to the nearest whole number, halves up."""
     total, count = past[:, 2].sum(axis=0), past[:, 3].sum(axis=0)
-    return np.asarray(np.where(count > 0, (2 * total + count) // np.maximum(2 * count, 1), 0))
+    rounded: Ints = (2 * total + count) // np.maximum(2 * count, 1)
+    return rounded  # 0 where nobody reported
 
 
 def _power(least: int) -> int:
     return 1 << max(9, (least - 1).bit_length())
 
 
-def _room(array: npt.NDArray[np.generic], least: int) -> npt.NDArray[np.generic]:
+def _room(array: npt.NDArray[Any], least: int) -> npt.NDArray[Any]:
     """The array, or a copy with room for `least` entries that doubles in size."""
     if len(array) >= least:
         return array

@@ -105,7 +105,9 @@ class Traffic:
     def longest_s(self) -> int:
         return (self.trip[1] + GHOSTS) * REPORT_S
 
-    def batches(self, start: int = 0, end: int | None = None, rows: int = 200_000) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, start: int = 0, end: int | None = None, rows: int = 200_000
+    ) -> Iterator[pa.RecordBatch]:
         """The tuples of the seconds `start` up to `end` (excluded) in time order, in batches of at least `rows`.
 
         The memory in use is that of the vehicles on the road and of one batch.
@@ -113,12 +115,17 @@ class Traffic:
         end = self.seconds if end is None else min(end, self.seconds)
         phases = [_Phase() for _ in range(REPORT_S)]
         waiting: list[Ints] = []
-        for second in range(max(0, start - self.longest_s), end):
-            tuples = _advance(self, phases[second % REPORT_S], second, second >= start)
+        count, slow = 0, _slow_map(self, 0)
+        # a whole minute earlier at most, so that the first map is that of its minute
+        for second in range(max(0, start - self.longest_s) // 60 * 60, end):
+            if second % 60 == 0:
+                slow = _slow_map(self, second // 60)
+            tuples = _advance(self, phases[second % REPORT_S], second, slow, second >= start)
             waiting += tuples
-            if sum(part.shape[1] for part in waiting) >= rows:
+            count += sum(part.shape[1] for part in tuples)
+            if count >= rows:
                 yield _batch(waiting)
-                waiting = []
+                waiting, count = [], 0
         if waiting:
             yield _batch(waiting)
 
@@ -152,7 +159,7 @@ class _Phase:
             setattr(self, column.name, np.concatenate(both))
 
 
-def _advance(traffic: Traffic, phase: _Phase, second: int, wanted: bool) -> list[Ints]:
+def _advance(traffic: Traffic, phase: _Phase, second: int, slow: Ints, wanted: bool) -> list[Ints]:
     """Let a phase's vehicles report and drive on; the tuples of the second, if they are wanted."""
     phase.join(_new_trips(traffic, second))
     if len(phase.vid) == 0:
@@ -162,14 +169,16 @@ def _advance(traffic: Traffic, phase: _Phase, second: int, wanted: bool) -> list
     pos = np.where(phase.dir == 0, first * MILE_FT + phase.way, (last + 1) * MILE_FT - 1 - phase.way)
     seg = pos // MILE_FT
     luck = mixed(phase.trip + phase.report.astype(np.uint64))
-    speed = _slow_map(traffic, second)[phase.xway, phase.dir, seg] + phase.habit + share(luck, 0, 4) - 8
+    speed = slow[phase.xway, phase.dir, seg] + phase.habit + share(luck, 0, 4) - 8
     speed = np.clip(speed, 4, 88).astype(np.int32)
     speed[(phase.report >= phase.stop) & (phase.report < phase.go)] = 0
     further = phase.way + speed * FEET_PER_MPH
     over = further >= length
     np.copyto(phase.last, phase.report, where=over & (phase.report < phase.last))
     gone = phase.report > phase.last
-    lane = np.where(phase.report == phase.last, EXIT_LANE, np.where(phase.report == 0, ENTRY_LANE, phase.lane))
+    lane = np.where(
+        phase.report == phase.last, EXIT_LANE, np.where(phase.report == 0, ENTRY_LANE, phase.lane)
+    )
     lane[gone] = below(luck[gone], 4, 5)
     tuples = []
     if wanted:
@@ -187,10 +196,11 @@ def _new_trips(traffic: Traffic, second: int) -> _Phase:
     count = int(begun[second + 1] - begun[second])
     if count == 0:
         return _Phase()
-    xway, number = (part.ravel() for part in np.indices((traffic.expressways, count)))
+    roads = np.arange(traffic.expressways)
+    xway, number = np.repeat(roads, count), np.tile(np.arange(count), traffic.expressways)
     own = named(traffic.seed, 1, xway, second, number)
-    crash = (named(traffic.seed, 2, xway, second) >> np.uint64(11)) * 2.0**-53
-    crash = (crash < traffic.accidents_per_hour / 3_600) & (number < 2) & (count > 1)
+    luck = (named(traffic.seed, 2, roads, second) >> np.uint64(11)) * 2.0**-53
+    crash = np.repeat(luck < traffic.accidents_per_hour / 3_600, count) & (number < 2) & (count > 1)
     trip = np.where(crash, named(traffic.seed, 1, xway, second, 0), own)
     shortest, longest = traffic.trip
     last = shortest - 1 + below(trip, 0, longest - shortest + 1)
@@ -199,17 +209,20 @@ def _new_trips(traffic: Traffic, second: int) -> _Phase:
     room = (last_segment - first_segment + 1) * MILE_FT
     way = share(trip, 16, 20) * np.maximum(room - (last + 1) * 70 * FEET_PER_MPH, room // 2) >> 20
     stop, go = _stops(own, trip, crash, last)
-    habits = share(mixed(trip), 0, 4) - 8
-    return _Phase(
-        trip,
-        _vehicles(traffic, xway, second, number).astype(np.int32),
-        *(part.astype(np.int32) for part in (xway, share(trip, 36, 1), way, 1 + below(trip, 37, 3), habits)),
-        np.zeros(len(xway), np.int32),
-        last.astype(np.int32),
-        np.where(below(own, 20, 200) == 0, 1 + share(own, 36, 1), 0).astype(np.int32),
-        stop.astype(np.int32),
-        go.astype(np.int32),
-    )
+    values = {
+        "xway": xway,
+        "vid": _vehicles(traffic, xway, second, number),
+        "dir": share(trip, 36, 1),
+        "way": way,
+        "lane": 1 + below(trip, 37, 3),
+        "habit": share(mixed(trip), 0, 4) - 8,
+        "report": np.zeros(len(xway)),
+        "last": last,
+        "ghosts": np.where(below(own, 20, 200) == 0, 1 + share(own, 36, 1), 0),
+        "stop": stop,
+        "go": go,
+    }
+    return _Phase(trip, **{name: column.astype(np.int32) for name, column in values.items()})
 
 
 def _stops(own: Ints, trip: Ints, crash: Ints, last: Ints) -> tuple[Ints, Ints]:
@@ -235,19 +248,18 @@ def _vehicles(traffic: Traffic, xway: Ints, second: int, number: Ints) -> Ints:
         xway = np.where(again, (xway + shift) % traffic.expressways, xway)
         at = np.where(again, before, at)
         before -= rest
-    return xway * traffic.vehicles + traffic.begun[at] + number
+    return np.asarray(xway * traffic.vehicles + traffic.begun[at] + number)
 
 
-def _slow_map(traffic: Traffic, second: int) -> Ints:
+def _slow_map(traffic: Traffic, minute: int) -> Ints:
     """Mean speeds [expressway, direction, segment] of the minute: slower in the middle of the road, in waves, later."""
-    minute = second // 60
     seg = np.arange(SEGMENTS)
     first, last = traffic.segments
     middle = 1 - np.abs(seg - (first + last) / 2) / ((last - first + 1) / 2 + 1)
     start = share(named(traffic.seed, 5, np.arange(traffic.expressways)), 0, 10) / 1_024 * 2 * np.pi
     turn = np.array([1.0, -1.0])[None, :, None] * (seg / 9.0)[None, None, :] + minute / 7.0
     wave = 0.5 + 0.5 * np.sin(turn + start[:, None, None])
-    late = 0.4 + 0.6 * (second / traffic.seconds)
+    late = 0.4 + 0.6 * (60 * minute / traffic.seconds)
     return np.asarray(66 - 52 * np.clip(late * (0.45 * middle + 0.75 * wave), 0, 1)).astype(np.int32)
 
 
