@@ -1,9 +1,9 @@
 """Parasplit's cluster of 70 nodes as a value, and the curves of the paper's figures 4 to 7 by simulation.
 
 The paper's text gives some of the numbers: a network of 1 Gbps of which 980 Mbps were reached, 975 Mbps when one router
-feeds 128 splitters, 123.7 Mbps for one splitter, tuples of 72 bytes, and the shares of Linear Road. It does not give the
-costs of reading, polling and merging; these are chosen here, so that merging 512 inputs costs more than splitting, and
-are marked. The figures' curves are compared by their shape, and by the few numbers of the text.
+feeds 128 splitters, 123.7 Mbps for one splitter, tuples of 72 bytes, and the shares of Linear Road. It does not give
+the costs of reading, polling and merging. These are chosen here, so that merging 512 inputs costs more than splitting,
+and are marked. The figures' curves are compared by their shape, and by the few numbers of the text.
 """
 
 from __future__ import annotations
