@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from road_samples import answers_of, crowd, report, request
 
+from headrace.workloads.linear_road.kernels import SCALE
 from headrace.workloads.linear_road.rules import Kind, Lav, Rules
+from headrace.workloads.linear_road.state import exact_lav
 
 
 def toll(tuples: list[dict[str, int]], vid: int, rules: Rules | None = None) -> tuple[int, int]:
@@ -72,6 +75,21 @@ def test_an_average_of_thirds_that_is_whole_is_not_rounded_down_too_far() -> Non
         report(20 * i, vid, 10, spd=spd) for vid, found in speeds.items() for i, spd in enumerate(found)
     ]
     assert toll([*tuples, report(60, 1, 10)], 1) == (40, 0)  # (118 + 118 + 119 + 121 + 124) / 15
+
+
+def test_averages_next_to_a_whole_number_are_exact() -> None:
+    #   three minutes whose averages are 40 + a/d, 40 + b/d and 40 - (a + b)/d: the mean is 40
+    misled = 0
+    for bottom, a in [(d, a) for d in range(2, 30) for a in range(1, d)]:
+        b = bottom // 2
+        tops = np.array([40 * bottom + a, 40 * bottom + b, 40 * bottom - a - b])
+        past = np.zeros((5, 4, 200), np.int64)
+        past[2:, 0, 7], past[2:, 1, 7] = bottom, tops * SCALE
+        assert exact_lav(past)[7] == 40
+        misled += int((tops / bottom).sum() / 3 < 40)
+        past[4, 1, 7] -= 1
+        assert exact_lav(past)[7] == 39
+    assert misled > 3, "floating-point numbers alone would do"
 
 
 def test_only_the_first_report_from_a_segment_is_answered_and_none_from_the_exit() -> None:

@@ -191,7 +191,7 @@ def drive(
                     alerts[2, n], alerts[3, n] = direction, vid
                     counters[ALERTS] = n + 1
         if lane == 4:
-            car.left, car.toll = time, 0
+            car.left = time
 
 
 @compiled(_LONGS, types.Array(int64, 2, "C"), returns=int64)

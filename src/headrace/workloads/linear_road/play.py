@@ -67,10 +67,12 @@ def group_width(expressways: int) -> int:
 def split_tuples(batch: pa.RecordBatch, expressways: int) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The tuples of each expressway in their order: its reports, its expenditure requests, all balance requests."""
     kinds, xways = batch.column("Type").to_numpy(), batch.column("XWay").to_numpy()
-    routed = (kinds == Kind.POSITION) | (kinds == Kind.EXPENDITURE)
-    broadcast = kinds == Kind.BALANCE
+    routed = np.flatnonzero((kinds == Kind.POSITION) | (kinds == Kind.EXPENDITURE))
+    routed = routed[np.argsort(xways[routed], kind="stable")]
+    edges = np.searchsorted(xways[routed], np.arange(expressways + 1))
+    broadcast = np.flatnonzero(kinds == Kind.BALANCE)
     for xway in range(expressways):
-        rows = np.flatnonzero((routed & (xways == xway)) | broadcast)
+        rows = np.sort(np.concatenate([routed[edges[xway] : edges[xway + 1]], broadcast]))
         if len(rows):
             yield xway, batch.take(pa.array(rows))
 
