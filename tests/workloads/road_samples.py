@@ -108,6 +108,8 @@ def cut(random: Random, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
 def validated(play: Play, validator: Validator, pieces: Iterable[pa.RecordBatch], random: Random) -> Verdict:
     """Play the pieces; operators restart from their snapshots, and hear of watermarks, at random moments."""
     for piece in pieces:
+        if random.random() < 0.4:
+            play.save(random.randrange(play.expressways), whole=random.random() < 0.2)
         if random.random() < 0.3:
             play.restart(random.randrange(play.expressways))
         if piece.num_rows and random.random() < 0.3:

@@ -46,6 +46,21 @@ class SplitOperator(Protocol):
         """Everything that `open` needs to go on from here. The instance itself goes on as before."""
 
 
+@runtime_checkable
+class IncrementalOperator(SplitOperator, Protocol):
+    """An operator with much state of which little changes between two epochs.
+
+    A snapshot and all changes since then, in their order, are the state. Whoever runs the operator decides when a new
+    snapshot is worth its bytes.
+    """
+
+    def changes(self) -> State:
+        """What changed since the last `snapshot` or `changes` of this instance, or since it was opened."""
+
+    def apply(self, changes: State) -> None:
+        """Take over changes that another instance gave. Called after `open`, before any tuple."""
+
+
 def rows_by_kind(output: Output) -> dict[str, pa.RecordBatch]:
     """An operator's output with every kind named, without kinds that have no rows.
 

@@ -36,14 +36,15 @@ VEHICLE = np.dtype(
         ("left", "i4"),  # when it left by the exit ramp, -1 while it is on the road
         ("stretch", "i2"),  # -1 when it is in no segment
         ("same", "i2"),  # how many reports in a row were of the same place, up to STANDING
+        ("mark", "i4"),  # the last period between two savings in which this entry changed
     ],
     align=True,
 )
 STOP = np.dtype([("place", "i8"), ("cars", "i4"), ("stretch", "i4")], align=True)
 """A place where vehicles are stopped, and how many."""
 
-VEHICLES, STOPS, READINGS, TOLLS, ALERTS, BALANCES = range(6)
-"""Positions in `counters`: how many entries of each array are in use."""
+VEHICLES, STOPS, READINGS, TOLLS, ALERTS, BALANCES, TOUCHED, MARK = range(8)
+"""Positions in `counters`: how many entries of each array are in use, and the number of the period between savings."""
 
 TYPE, TIME, VID, SPD, LANE, DIR, SEG, POS, QID = range(9)
 """Rows of the array of tuples."""
@@ -78,10 +79,10 @@ def find_vehicle(vehicles: Any, buckets: Ints, vid: Any) -> int:
     return at
 
 
-@compiled(_VEHICLES, _WORDS, int64)
-def index_vehicles(vehicles: Any, buckets: Ints, count: int) -> None:
-    """Fill empty buckets for the first `count` vehicles."""
-    for slot in range(count):
+@compiled(_VEHICLES, _WORDS, int64, int64)
+def index_vehicles(vehicles: Any, buckets: Ints, first: int, count: int) -> None:
+    """Enter the vehicles from slot `first` up to `count` into the buckets."""
+    for slot in range(first, count):
         buckets[find_vehicle(vehicles, buckets, vehicles[slot].vid)] = slot
 
 
@@ -110,7 +111,7 @@ def drive_on(stops: Any, counters: Ints, place: Any) -> None:
 
 
 @compiled(
-    *(_GIVEN, int64, int64, _VEHICLES, _WORDS, _STOPS, _LONGS),
+    *(_GIVEN, int64, int64, _VEHICLES, _WORDS, _WORDS, _STOPS, _LONGS),
     *(_MADE, _LONGS, _MADE, _MADE, _LONGS, _MADE),
 )
 def drive(
@@ -119,6 +120,7 @@ def drive(
     last: int,
     vehicles: Any,
     buckets: Ints,
+    touched: Ints,
     stops: Any,
     counters: Ints,
     table: Ints,
@@ -156,11 +158,16 @@ def drive(
             vehicles[slot].vid, vehicles[slot].place = vid, -1
             vehicles[slot].left, vehicles[slot].stretch = -1, -1
             vehicles[slot].balance, vehicles[slot].toll, vehicles[slot].same = 0, 0, 0
+            vehicles[slot].mark = -1
         car = vehicles[slot]
         if car.left >= 0:
             if lane != 0 or time - car.left <= 60:
                 continue  # it has left, and this is noise
             car.left, car.place, car.stretch, car.toll, car.same = -1, -1, -1, 0, 0
+        if car.mark != counters[MARK]:
+            car.mark = counters[MARK]
+            touched[counters[TOUCHED]] = slot
+            counters[TOUCHED] += 1
         stretch = direction * 100 + tuples[SEG, at]
         n = counters[READINGS]
         readings[n] = (np.int64(stretch) << 40) | (slot << 8) | np.int64(tuples[SPD, at])

@@ -73,7 +73,16 @@ class LinearRoad:
             state.move_to(int(minutes[first]) + 1)
             state.reserve(last - first)
             drive(
-                *(tuples, first, last, state.vehicles, state.buckets, state.stops, state.counters),
+                *(
+                    tuples,
+                    first,
+                    last,
+                    state.vehicles,
+                    state.buckets,
+                    state.touched,
+                    state.stops,
+                    state.counters,
+                ),
                 *(state.table, state.readings, tolls, alerts, balances, requests),
             )
         made = {name: int(state.counters[at]) for name, at in (("t", TOLLS), ("a", ALERTS), ("b", BALANCES))}
@@ -91,6 +100,16 @@ class LinearRoad:
     def snapshot(self) -> bytes:
         """The whole state."""
         return self.state.dump()
+
+    def changes(self) -> bytes:
+        """The vehicles that reported since the last saving, and what else is new."""
+        return self.state.dump_changes()
+
+    def apply(self, changes: State) -> None:
+        """Take over what `changes` gave."""
+        if not isinstance(changes, bytes):
+            raise TypeError("the changes of an expressway are bytes")
+        self.state.load_changes(changes)
 
     def _check(self, tuples: Ints, batch: pa.RecordBatch) -> None:
         """Refuse what would be counted wrongly: other expressways, segments off the road, time that goes back."""

@@ -12,7 +12,7 @@ from math import ceil, sqrt
 import numpy as np
 import pyarrow as pa
 
-from headrace.model.splitting import SplitOperator, rows_by_kind
+from headrace.model.splitting import IncrementalOperator, SplitOperator, State, rows_by_kind
 from headrace.workloads.linear_road.operator import AddBalances
 from headrace.workloads.linear_road.rules import Kind
 
@@ -27,6 +27,8 @@ class Play:
     roads: list[SplitOperator] = field(init=False)
     first_level: list[AddBalances] = field(init=False)
     second_level: AddBalances = field(init=False)
+    saved: dict[int, list[State]] = field(init=False, default_factory=dict)
+    """What was saved of each expressway: a snapshot and changes."""
 
     def __post_init__(self) -> None:
         self.roads = [self.make(xway) for xway in range(self.expressways)]
@@ -48,11 +50,23 @@ class Play:
                 for sums in self.first_level[xway // width].process(rows).values():
                     yield from self.second_level.process(sums).items()
 
+    def save(self, xway: int, *, whole: bool = False) -> None:
+        """Save an expressway: a snapshot the first time or when the whole is wanted, else what changed since."""
+        road, saved = self.roads[xway], self.saved.setdefault(xway, [])
+        if saved and not whole and isinstance(road, IncrementalOperator):
+            saved.append(road.changes())
+        else:
+            self.saved[xway] = [road.snapshot()]
+
     def restart(self, xway: int) -> None:
-        """Replace an expressway's operator by a new one that goes on from the old one's snapshot."""
-        state = self.roads[xway].snapshot()
-        self.roads[xway] = self.make(xway)
-        self.roads[xway].open(xway, state)
+        """Replace an expressway's operator by a new one that goes on from what was saved of the old one just now."""
+        self.save(xway)
+        first, *changes = self.saved[xway]
+        road = self.roads[xway] = self.make(xway)
+        road.open(xway, first)
+        for change in changes:
+            assert isinstance(road, IncrementalOperator)
+            road.apply(change)
 
 
 def group_width(expressways: int) -> int:

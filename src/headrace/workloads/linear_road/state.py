@@ -11,12 +11,14 @@ import numpy.typing as npt
 
 from headrace.workloads.linear_road.hashing import Ints
 from headrace.workloads.linear_road.kernels import (
+    MARK,
     MOST_READINGS,
     READINGS,
     SCALE,
     STOP,
     STOPS,
     STRETCHES,
+    TOUCHED,
     VEHICLE,
     VEHICLES,
     index_vehicles,
@@ -38,7 +40,7 @@ class RoadState:
     rules: Rules
     minute: int = 0
     """The current minute, 0 before the first tuple."""
-    counters: Ints = field(default_factory=lambda: np.zeros(6, np.int64))
+    counters: Ints = field(default_factory=lambda: np.zeros(8, np.int64))
     vehicles: npt.NDArray[np.void] = field(default_factory=lambda: np.zeros(1 << 8, VEHICLE))
     buckets: Ints = field(default_factory=lambda: np.full(1 << 9, -1, np.int32))
     stops: npt.NDArray[np.void] = field(default_factory=lambda: np.zeros(1 << 4, STOP))
@@ -46,15 +48,20 @@ class RoadState:
     past: Ints = field(default_factory=lambda: np.zeros((MINUTES, 4, STRETCHES), np.int64))
     """Sums of the five minutes before the current one, oldest first (see `summarise`)."""
     table: Ints = field(default_factory=lambda: np.zeros((3, STRETCHES), np.int32))
+    touched: Ints = field(default_factory=lambda: np.zeros(1 << 8, np.int32))
+    """Slots of the vehicles that changed since the last saving."""
+    saved_minute: int = 0
+    saved_readings: int = 0
 
     def reserve(self, tuples: int) -> None:
         """Make room for whatever so many tuples can add."""
         self.stops = _room(self.stops, int(self.counters[STOPS]) + tuples)
         self.readings = _room(self.readings, int(self.counters[READINGS]) + tuples)
+        self.touched = _room(self.touched, int(self.counters[TOUCHED]) + tuples)
         self.vehicles = _room(self.vehicles, int(self.counters[VEHICLES]) + tuples)
         if len(self.buckets) < 2 * len(self.vehicles):
             self.buckets = np.full(_power(2 * len(self.vehicles)), -1, np.int32)
-            index_vehicles(self.vehicles, self.buckets, int(self.counters[VEHICLES]))
+            index_vehicles(self.vehicles, self.buckets, 0, int(self.counters[VEHICLES]))
 
     def move_to(self, minute: int) -> None:
         """Begin a later minute: add up the readings of the one that ended, and fix the new one's tolls."""
@@ -105,32 +112,82 @@ class RoadState:
 
     def dump(self) -> bytes:
         """The state as bytes; arrays are cut to what is in use."""
-        counters = self.counters
-        out = io.BytesIO()
-        np.savez(
-            out,
-            minute=np.array(self.minute),
-            counters=counters,
-            vehicles=self.vehicles[: counters[VEHICLES]],
-            stops=self.stops[: counters[STOPS]],
-            readings=self.readings[: counters[READINGS]],
-            past=self.past,
-            table=self.table,
+        vehicles = self.vehicles[: self.counters[VEHICLES]]
+        dumped = _pack(
+            vehicles=vehicles, readings=self._readings(0), past=self.past, table=self.table, **self._always()
         )
-        return out.getvalue()
+        self._begin_period()
+        return dumped
+
+    def dump_changes(self) -> bytes:
+        """What changed since the last saving, as bytes: a few vehicles, new readings, a new minute's table."""
+        slots = self.touched[: self.counters[TOUCHED]]
+        minute = {"past": self.past, "table": self.table} if self.minute != self.saved_minute else {}
+        since = 0 if minute else self.saved_readings
+        dumped = _pack(
+            slots=slots,
+            vehicles=self.vehicles[slots],
+            readings=self._readings(since),
+            **minute,
+            **self._always(),
+        )
+        self._begin_period()
+        return dumped
+
+    def load_changes(self, dumped: bytes) -> None:
+        """Take over what `dump_changes` gave for the state that this one is equal to."""
+        found = _unpack(dumped)
+        before, kept = int(self.counters[VEHICLES]), int(self.counters[READINGS])
+        self.reserve(max(0, int(found["counters"][VEHICLES]) - before) + len(found["readings"]))
+        self.vehicles[found["slots"]] = found["vehicles"].astype(VEHICLE)
+        index_vehicles(self.vehicles, self.buckets, before, int(found["counters"][VEHICLES]))
+        if "table" in found:
+            self.past, self.table, kept = found["past"], found["table"], 0
+        self.readings[kept : kept + len(found["readings"])] = found["readings"]
+        self._load_always(found)
 
     @classmethod
     def load(cls, rules: Rules, dumped: bytes) -> RoadState:
-        with np.load(io.BytesIO(dumped), allow_pickle=False) as kept:
-            found = {name: kept[name] for name in kept.files}
-        state = cls(rules, minute=int(found["minute"]), counters=found["counters"])
+        found = _unpack(dumped)
+        state = cls(rules)
         # files do not keep the alignment of records, which the kernels rely on
-        state.vehicles, state.stops = found["vehicles"].astype(VEHICLE), found["stops"].astype(STOP)
-        state.readings = found["readings"]
-        state.past, state.table = found["past"], found["table"]
+        state.vehicles = found["vehicles"].astype(VEHICLE)
+        state.readings, state.past, state.table = found["readings"], found["past"], found["table"]
         state.buckets = np.full(_power(2 * len(state.vehicles) + 2), -1, np.int32)
-        index_vehicles(state.vehicles, state.buckets, len(state.vehicles))
+        index_vehicles(state.vehicles, state.buckets, 0, len(state.vehicles))
+        state._load_always(found)
         return state
+
+    def _always(self) -> dict[str, npt.NDArray[Any]]:
+        """What is small enough to be in every saving."""
+        stops = self.stops[: self.counters[STOPS]]
+        return {"minute": np.array(self.minute), "counters": self.counters, "stops": stops}
+
+    def _load_always(self, found: dict[str, npt.NDArray[Any]]) -> None:
+        self.minute, self.counters = int(found["minute"]), found["counters"]
+        self.stops = found["stops"].astype(STOP)
+        self._begin_period()
+
+    def _readings(self, since: int) -> Ints:
+        return self.readings[since : self.counters[READINGS]]
+
+    def _begin_period(self) -> None:
+        """Whatever changes from now on belongs to the next saving."""
+        self.counters[MARK] += 1
+        self.counters[TOUCHED] = 0
+        self.saved_minute, self.saved_readings = self.minute, int(self.counters[READINGS])
+
+
+def _pack(**arrays: npt.NDArray[Any]) -> bytes:
+    out = io.BytesIO()
+    save: Any = np.savez  # its type knows no arrays by name
+    save(out, **arrays)
+    return out.getvalue()
+
+
+def _unpack(packed: bytes) -> dict[str, npt.NDArray[Any]]:
+    with np.load(io.BytesIO(packed), allow_pickle=False) as kept:
+        return {name: kept[name] for name in kept.files}
 
 
 def exact_lav(past: Ints) -> Ints:
