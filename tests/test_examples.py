@@ -135,10 +135,9 @@ def test_linear_road_answers_rightly_and_draws_the_tolls(
     assert spec is not None and spec.loader is not None
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
-    monkeypatch.setattr(
-        example, "TRAFFIC", replace(example.TRAFFIC, peak=40, segments=(45, 48), trip=(4, 10))
-    )
-    monkeypatch.setattr(example, "WARM_UP_S", 120)
+    small = replace(example.TRAFFIC, seconds=600, peak=40, segments=(45, 48), trip=(4, 10))
+    monkeypatch.setattr(example, "TRAFFIC", small)
+    monkeypatch.setattr(example, "SHOWN", (420, 540))
     example.main(tmp_path / "tolls.png")
     assert "Every answer is right." in capsys.readouterr().out
     assert (tmp_path / "tolls.png").stat().st_size > 10_000
