@@ -126,3 +126,18 @@ def test_nexmark_runs_and_equals_plain_spark(tmp_path: Path) -> None:
     verdicts = [line for line in done.stdout.splitlines() if "equal to plain Spark" in line]
     assert len(verdicts) == len(nexmark_example().QUERIES)
     assert all(re.match(r"[1-9][\d,]* rows, equal to plain Spark: True", line) for line in verdicts), verdicts
+
+
+def test_linear_road_answers_rightly_and_draws_the_tolls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = importlib.util.spec_from_file_location("road_example", ROOT / "examples" / "linear_road.py")
+    assert spec is not None and spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    small = replace(example.TRAFFIC, seconds=600, peak=40, segments=(45, 48), trip=(4, 10))
+    monkeypatch.setattr(example, "TRAFFIC", small)
+    monkeypatch.setattr(example, "SHOWN", (420, 540))
+    example.main(tmp_path / "tolls.png")
+    assert "Every answer is right." in capsys.readouterr().out
+    assert (tmp_path / "tolls.png").stat().st_size > 10_000

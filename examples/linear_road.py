@@ -1,0 +1,120 @@
+"""Linear Road on Headrace's split operators: two expressways with variable tolls, every answer validated.
+
+Cars report their position every 30 seconds. Who enters a segment is told the toll there and is warned of accidents
+ahead. The toll rises when many cars are slow. This program makes traffic, answers it with one operator per expressway
+in this process, checks every answer against the rules, and draws the tolls along the road.
+
+Run it with an optional name for the picture: python examples/linear_road.py tolls.png
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from headrace.workloads.linear_road.history import TollHistory, historical_tolls
+from headrace.workloads.linear_road.operator import LinearRoad
+from headrace.workloads.linear_road.play import Play, emitted
+from headrace.workloads.linear_road.rules import Kind, Rules
+from headrace.workloads.linear_road.traffic import Traffic
+from headrace.workloads.linear_road.validator import Validator
+
+EXPRESSWAYS = 2
+TRAFFIC = Traffic(EXPRESSWAYS, seed=7, peak=400, segments=(25, 74), trip=(10, 40), accidents_per_hour=30)
+SHOWN = (10_500, 10_620)
+"""The two minutes that are shown, in seconds of the run: shortly before the end of the third hour."""
+
+WARM_UP_S = 420
+"""Averages look back five minutes, and an accident takes two to be seen, so the operators begin earlier."""
+
+
+def main(picture: Path) -> None:
+    rules = Rules()
+    history = list(historical_tolls(TRAFFIC.seed, EXPRESSWAYS, TRAFFIC.vehicles))
+    tolls = [TollHistory.read(history, xway) for xway in range(EXPRESSWAYS)]
+    play = Play(EXPRESSWAYS, lambda xway: LinearRoad(rules, tolls[xway]))
+    validator = Validator(rules, lambda vid, day, xway: int(tolls[xway].paid(one(vid), one(day))[0]))
+    seen: list[pa.RecordBatch] = []
+    answers: dict[str, list[pa.RecordBatch]] = {}
+    tuples, answering = 0, 0.0
+    for batch in TRAFFIC.batches(SHOWN[0] - WARM_UP_S, SHOWN[1], rows=2_000):
+        started = time.perf_counter()
+        answered = list(play.process(batch))
+        answering += time.perf_counter() - started
+        tuples += batch.num_rows
+        validator.feed(batch)
+        for kind, rows in answered:
+            validator.check(kind, emitted(rows))
+        if batch.column("Time")[0].as_py() >= SHOWN[0]:
+            seen.append(batch)
+            for kind, rows in answered:
+                answers.setdefault(kind, []).append(rows)
+    verdict = validator.verdict()
+    print(
+        f"{tuples:,} tuples of {EXPRESSWAYS} expressways were answered at {tuples / answering:,.0f} per second."
+    )
+    print(verdict.render())
+    print("Every answer is right." if verdict.ok else "There are faults.")
+    draw(picture, along_the_road(seen, answers["tolls"]), last_minute(answers["alerts"]))
+    print(f"The tolls of the last minute are drawn in {picture}.")
+    if not verdict.ok:
+        sys.exit(1)
+
+
+def one(number: int) -> np.ndarray:
+    return np.array([number])
+
+
+def last_minute(batches: list[pa.RecordBatch]) -> pd.DataFrame:
+    """The rows of the last minute, in which no toll changes."""
+    rows = pa.Table.from_batches(batches).to_pandas()
+    return rows[rows["Time"] >= SHOWN[1] - 60]
+
+
+def along_the_road(seen: list[pa.RecordBatch], tolls: list[pa.RecordBatch]) -> pd.DataFrame:
+    """Toll and speed per expressway, direction and segment. A notification's place is that of its report."""
+    reports = last_minute(seen)
+    reports = reports[reports["Type"] == Kind.POSITION]
+    placed = last_minute(tolls).merge(reports[["VID", "Time", "XWay", "Dir", "Seg"]], on=["VID", "Time"])
+    return placed.groupby(["XWay", "Dir", "Seg"])[["Toll", "LAV"]].first().reset_index()
+
+
+def draw(picture: Path, road: pd.DataFrame, alerts: pd.DataFrame) -> None:
+    """One panel per expressway and direction: tolls as bars, average speeds as a line, accidents in red."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(
+        EXPRESSWAYS, 2, figsize=(12, 3.2 * EXPRESSWAYS), sharex=True, squeeze=False
+    )
+    for xway in range(EXPRESSWAYS):
+        for dir_, heading in enumerate(("east", "west")):
+            axes, speed = panels[xway][dir_], panels[xway][dir_].twinx()
+            part = road[(road["XWay"] == xway) & (road["Dir"] == dir_)]
+            axes.bar(part["Seg"], part["Toll"], color="tab:blue", width=0.9)
+            speed.plot(part["Seg"], part["LAV"].where(part["LAV"] > 0), color="tab:orange")
+            speed.axhline(40, color="tab:orange", linewidth=0.7, linestyle="--")
+            speed.set_ylim(0, 75)
+            crashes = alerts[(alerts["XWay"] == xway) & (alerts["Dir"] == dir_)]["Seg"].unique()
+            for segment in crashes:
+                first = segment - 4 if dir_ == 0 else segment
+                axes.axvspan(first - 0.5, first + 4.5, color="tab:red", alpha=0.2)
+            axes.set_title(
+                f"expressway {xway}, {heading}" + (", accident" if len(crashes) else ""), fontsize=10
+            )
+            axes.set_ylabel("toll", color="tab:blue")
+            speed.set_ylabel("average mph", color="tab:orange")
+    for axes in panels[-1]:
+        axes.set_xlabel("segment (red: an accident here or within four segments ahead, no toll)")
+    figure.tight_layout()
+    figure.savefig(picture, dpi=110)
+    pyplot.close(figure)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "linear_road_tolls.png"))
