@@ -37,7 +37,7 @@ from headrace.model.plan import SharedPlan
 from headrace.model.predicate import TRUE
 from headrace.model.query import Aggregation, EpochId, Projection, Query, QueryId, QueryPlan
 from headrace.model.state import SegmentFile
-from headrace.model.window import SessionWindow
+from headrace.model.window import SessionWindow, Window
 from headrace.operators.kinds import operator_kind
 from headrace.planner.shared import Member, plan_group
 from headrace.storage.envelope import envelope
@@ -157,9 +157,7 @@ def test_a_repartitioned_file_is_named_by_both_until_it_is_absorbed(tmp_path: Pa
     rng = random.Random(5)
     body = random_query(rng, 1).plan.body
     assert isinstance(body, Aggregation)
-    query = replace(
-        body, keys=(OPERANDS["k"],), where=TRUE, window=replace(body.window, range_us=90, slide_us=90)
-    )
+    query = replace(body, keys=(OPERANDS["k"],), where=TRUE, window=Window(90, 90))
     member = Member(Query(QueryId(1), "q", QueryPlan("", (STREAM.name,), query, (), "", "")), 1)
     plan = plan_group([member], {STREAM.name: STREAM})
     rows = [{"k": k, "ts": 1} for k in range(500)]
