@@ -218,9 +218,8 @@ def test_messages_come_back() -> None:
     assert decode_control(encode_control(control)) == control
     report = Report(
         (segment,),
-        rows={"1": 2},
         metrics=TaskMetrics(1.5, bytes_read=3),
-        operators={"o": OperatorMetrics(tuples=3, matched={"1": 2})},
+        operators={"o": OperatorMetrics(tuples=3, matched={"1": 2}, rows={"1": 5})},
         error=TaskError("engine", "CODE", "message", None, "hint"),
     )
     assert decode_report(encode_report(report)) == report

@@ -97,12 +97,12 @@ class JobResult:
         self.segments += report.segments
         self.results += report.results
         self.failures.update({int(query): reason for query, reason in report.failures.items()})
-        for query, count in report.rows.items():
-            self.rows[int(query)] = self.rows.get(int(query), 0) + count
         for name, value in asdict(report.metrics).items():
             self.metrics[name] = self.metrics.get(name, 0) + value
         for id_, spent in report.operators.items():
             self.operators[id_] = self.operators.get(id_, OperatorMetrics()) + spent
+            for query, count in spent.rows.items():
+                self.rows[int(query)] = self.rows.get(int(query), 0) + count
 
     def count_state(self) -> None:
         """Add the size of each operator's live segments to what is known of it; a file counts once."""

@@ -129,15 +129,14 @@ class TaskError:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a task did: files it wrote, queries that failed with the reason, rows per query, and what it cost.
+    """What a task did: files it wrote, queries that failed with the reason, and what it cost.
 
-    The keys of `failures` and `rows` are query ids as text, those of `operators` ids of operators.
+    The keys of `failures` are query ids as text, those of `operators` ids of operators and products.
     """
 
     segments: tuple[SegmentFile, ...] = ()
     results: tuple[ResultFile, ...] = ()
     failures: dict[str, str] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)
     metrics: TaskMetrics = TaskMetrics()
     operators: dict[str, OperatorMetrics] = field(default_factory=dict)
     error: TaskError | None = None

@@ -27,7 +27,7 @@ from headrace.engine.references import absorb, portion_of
 from headrace.engine.result_files import ResultWriter
 from headrace.engine.tasks import arriving, as_text, attempt_name, prepared_plan, report_of
 from headrace.model.errors import HeadraceError
-from headrace.model.metrics import OperatorMetrics, add_counts
+from headrace.model.metrics import OperatorMetrics
 from headrace.model.plan import Operator, ProductOperator
 from headrace.model.state import SegmentFile
 from headrace.operators.common.bundle import Blob, read_bundle, write_bundle
@@ -100,7 +100,6 @@ class Partition:
         self._waiting_bytes = 0
         self._segments: list[SegmentFile] = []
         self._failures: dict[str, str] = {}
-        self._rows: dict[str, int] = {}
         self._operators: dict[str, OperatorMetrics] = {}
         self.sent: list[Shipped] = []
         self.bytes_sent = 0
@@ -161,7 +160,7 @@ class Partition:
         results = self._writer.finish()
         spent = TaskMetrics(reduce_seconds=time.perf_counter() - started, bytes_shuffled=self.bytes_sent)
         faults.reach_task("task.reduce")
-        return Report(tuple(self._segments), results, self._failures, self._rows, spent, self._operators)
+        return Report(tuple(self._segments), results, self._failures, spent, self._operators)
 
     def _step(self, id_: str) -> int:
         """Which of an operator's own stages this is, counted from 0."""
@@ -176,9 +175,7 @@ class Partition:
         seconds: float,
     ) -> None:
         self._failures.update({str(query): reason for query, reason in failures.items()})
-        counts = as_text(rows)
-        self._rows = add_counts(self._rows, counts)
-        spent = OperatorMetrics(reduce_seconds=seconds, matched=as_text(matched), rows=counts)
+        spent = OperatorMetrics(reduce_seconds=seconds, matched=as_text(matched), rows=as_text(rows))
         self._operators[id_] = self._operators.get(id_, OperatorMetrics()) + spent
 
     def _load(self, operator: Operator, files: Sequence[SegmentFile]) -> list[State]:

@@ -36,7 +36,7 @@ from headrace.engine.messages import (
 from headrace.engine.records import ResultFile
 from headrace.engine.result_files import ResultWriter
 from headrace.model.errors import HeadraceError, LogError
-from headrace.model.metrics import OperatorMetrics, add_counts
+from headrace.model.metrics import OperatorMetrics
 from headrace.model.plan import Operator, ScanPath, SharedPlan
 from headrace.model.predicate import Operand
 from headrace.operators.kinds import operator_kind
@@ -109,7 +109,6 @@ class MapTask:
         self._task = task
         self._prepared = prepared_plan(task.root, task.plan)
         self._results: list[ResultFile] = []
-        self._rows: dict[str, int] = {}
         self._operators: dict[str, OperatorMetrics] = {}
 
     def operands(self, stream: str, path: ScanPath) -> list[Operand]:
@@ -137,14 +136,12 @@ class MapTask:
             self._results += writer.finish()
             to, large = self._task.handing, self._task.large_bytes
             shipped = [hand_over(to, large, s.partition, operator.id, s.blob) for s in mapped.shipments]
-            rows, matched = as_text(mapped.rows), as_text(mapped.matched)
-            self._rows = add_counts(self._rows, rows)
             spent = OperatorMetrics(
                 map_seconds=time.process_time() - began,
                 tuples=batch.rows,
                 shuffled_bytes=sum(len(shipment.blob) for shipment in mapped.shipments),
-                matched=matched,
-                rows=rows,
+                matched=as_text(mapped.matched),
+                rows=as_text(mapped.rows),
             )
             self._operators[operator.id] = self._operators.get(operator.id, OperatorMetrics()) + spent
             yield from shipped
@@ -155,9 +152,7 @@ class MapTask:
 
     def report(self, metrics: TaskMetrics) -> Shipped:
         """What was made and what it cost."""
-        return report_of(
-            Report(results=tuple(self._results), rows=self._rows, metrics=metrics, operators=self._operators)
-        )
+        return report_of(Report(results=tuple(self._results), metrics=metrics, operators=self._operators))
 
 
 def as_text(counts: Mapping[int, int]) -> dict[str, int]:

@@ -11,6 +11,9 @@ from typing import Any
 
 from headrace.model import epoch, predicate, query, types, window
 
+_SAME = frozenset((int, str, bool, type(None)))
+"""Values of exactly these types are the same in JSON: long lists and counts need no call for each of them."""
+
 
 @cache
 def _classes() -> dict[str, type]:
@@ -59,9 +62,9 @@ def to_json(value: Any) -> Any:
         case Enum():
             return {"$": type(value).__name__, "v": value.value}
         case tuple() | list():
-            return [to_json(item) for item in value]
+            return [item if type(item) in _SAME else to_json(item) for item in value]
         case dict():
-            return {key: to_json(item) for key, item in value.items()}
+            return {key: item if type(item) in _SAME else to_json(item) for key, item in value.items()}
     raise TypeError(f"cannot encode {kind.__name__}")
 
 
@@ -69,7 +72,7 @@ def from_json(data: Any) -> Any:
     """The inverse of `to_json`; JSON arrays come back as tuples."""
     match data:
         case list():
-            return tuple(from_json(item) for item in data)
+            return tuple(item if type(item) in _SAME else from_json(item) for item in data)
         case {"$": "float", "v": text}:
             return float(text)
         case {"$": name, **rest}:
@@ -78,7 +81,7 @@ def from_json(data: Any) -> Any:
                 return cls(rest["v"])
             return cls(**{str(key): from_json(item) for key, item in rest.items()})
         case dict():
-            return {key: from_json(item) for key, item in data.items()}
+            return {key: item if type(item) in _SAME else from_json(item) for key, item in data.items()}
         case _:
             return data
 
