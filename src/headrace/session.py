@@ -49,7 +49,7 @@ from headrace.model.errors import EngineError, HeadraceError, LogError, SqlError
 from headrace.model.plan import SharedPlan
 from headrace.model.query import QueryPlan, Stream
 from headrace.options import Duration, Options
-from headrace.planner.shared import Member, plan_group
+from headrace.planner.group import Member, plan_group
 from headrace.portrait import session_html, session_text
 from headrace.results.counting import RowCounts
 from headrace.results.direct import direct_frame

@@ -31,7 +31,8 @@ from headrace.model.plan import ScanPath, SharedPlan
 from headrace.model.predicate import Operand, operands_of
 from headrace.model.query import Aggregation, Fallback, Join, Projection, Query, StreamName
 from headrace.model.state import SegmentFile
-from headrace.planner.shared import Member, plan_group
+from headrace.model.statistics import Statistics
+from headrace.planner.group import Member, plan_group
 from headrace.storage import faults
 from headrace.storage.warehouse import Warehouse
 
@@ -62,7 +63,7 @@ class EpochRunner:
         streams = {stream.name: stream for stream in self._catalog.streams(epoch)}
         rates = {StreamName(name): rows for name, (rows, _) in self._delivered.totals(epoch - 1).items()}
         try:
-            return plan_group((Member(e.query, e.slot or 0) for e in entries), streams, rates)
+            return plan_group((Member(e.query, e.slot or 0) for e in entries), streams, Statistics(rates))
         except HeadraceError:
             raise
         except Exception as error:

@@ -36,7 +36,7 @@ from headrace.model.plan import Operator
 from headrace.model.query import Aggregation, EpochId, Join, StreamName
 from headrace.model.state import SegmentFile
 from headrace.model.window import SessionWindow
-from headrace.planner.shared import Member, plan_group
+from headrace.planner.group import Member, plan_group
 from headrace.storage import faults
 from headrace.storage.warehouse import Warehouse, record_name
 

@@ -16,7 +16,6 @@ from headrace.model.query import (
     Body,
     Carried,
     Fallback,
-    GroupedRows,
     Hub,
     Join,
     JoinedRows,
@@ -65,14 +64,11 @@ class AggregateShape:
 
 @dataclass(frozen=True, slots=True)
 class AggregationShape:
-    """`grouped` says that it is of joined rows, and no product."""
-
     keys: tuple[OperandShape, ...]
     aggregates: tuple[AggregateShape, ...]
     finish: tuple[Template, ...]
     having: Template | None
     fragile: bool
-    grouped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +110,7 @@ class JoinedRowsShape:
     groups: tuple[Template, ...] | None
     having: Template | None
     fragile: bool
+    unshared: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +284,7 @@ def _body(
 
     def aggregation(found: AggregationShape, where: Predicate) -> Aggregation:
         assert window is not None
-        return (GroupedRows if found.grouped else Aggregation)(
+        return Aggregation(
             window=window,
             where=where,
             keys=tuple(key.bind(fill) for key in found.keys),
@@ -307,6 +304,7 @@ def _body(
             groups=None if found.groups is None else tuple(map(fill, found.groups)),
             having=None if found.having is None else fill(found.having),
             fragile=found.fragile,
+            unshared=None if found.unshared is None else fill(Template.of(found.unshared)),
         )
 
     match shape.body:
