@@ -78,6 +78,10 @@ class Aggregate:
             raise ValueError(f"{self.function.value} with input {self.input}")
 
 
+MAX_AGGREGATES = 500
+"""A query may have so many aggregates, and so at most as many different FILTERs: state columns are numbered within it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregation:
     """A windowed aggregation that the shared operator runs.

@@ -186,6 +186,8 @@ def _state_columns(bodies: Bodies, windows: Sequence[AnyWindow]) -> tuple[tuple[
     columns: list[tuple[StateColumn, Predicate]] = []
     for id_, body in bodies:
         filters = dict.fromkeys((conjunction(), *(a.filter for a in body.aggregates)))
+        if len(filters) > COLUMNS_PER_QUERY or len(body.aggregates) > ENTRIES_PER_COLUMN:
+            raise ValueError(f"query {id_} has more filters or aggregates than its state columns can number")
         for ordinal, filter_ in enumerate(filters):
             column_id = id_ * COLUMNS_PER_QUERY + ordinal
             predicate = conjunction(body.where, filter_)

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from headrace.model.predicate import TRUE, Operand, Predicate
 from headrace.model.query import (
+    MAX_AGGREGATES,
     Across,
     Aggregate,
     AggregateFunction,
@@ -284,14 +285,17 @@ def _body(
 
     def aggregation(found: AggregationShape, where: Predicate) -> Aggregation:
         assert window is not None
+        aggregates = tuple(
+            Aggregate(a.function, a.input.bind(fill) if a.input else None, predicate(a.filter), a.type)
+            for a in found.aggregates
+        )
+        if len(aggregates) > MAX_AGGREGATES:
+            raise errors.too_many_aggregates(len(aggregates), MAX_AGGREGATES)
         return Aggregation(
             window=window,
             where=where,
             keys=tuple(key.bind(fill) for key in found.keys),
-            aggregates=tuple(
-                Aggregate(a.function, a.input.bind(fill) if a.input else None, predicate(a.filter), a.type)
-                for a in found.aggregates
-            ),
+            aggregates=aggregates,
             finish=tuple(fill(text) for text in found.finish),
             having=None if found.having is None else fill(found.having),
             fragile=found.fragile,
