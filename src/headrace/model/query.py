@@ -79,7 +79,7 @@ class Aggregate:
 
 
 MAX_AGGREGATES = 500
-"""A query may have so many aggregates, and so at most as many different FILTERs: state columns are numbered within it."""
+"""A query may have so many aggregates, and so many FILTERs at most: ids of state columns have room for no more."""
 
 
 @dataclass(frozen=True, slots=True)
