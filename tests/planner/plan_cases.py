@@ -10,8 +10,8 @@ _L, _R, _T = (
     "(SELECT *, window(ts, '10 seconds', '5 seconds') AS w FROM {}) AS {}".format(*of)
     for of in (("purchases", "l"), ("returns", "r"), ("purchases", "t"))
 )
-_SAME = f"FROM {_L} JOIN {_R} ON l.w = r.w AND l.userID = r.userID"
-_HOP = f"{_SAME} JOIN {_T} ON t.w = r.w AND t.country = r.country"
+JOINED = f"FROM {_L} JOIN {_R} ON l.w = r.w AND l.userID = r.userID"
+_HOP = f"{JOINED} JOIN {_T} ON t.w = r.w AND t.country = r.country"
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class PlanCase:
 
 
 BY_KEY = (
-    f"SELECT l.userID, SUM(r.price) AS s, COUNT(*) AS n {_SAME} GROUP BY l.userID, l.w",
-    f"SELECT r.userID, MAX(l.level) AS m {_SAME} WHERE l.price > 3 GROUP BY r.userID, l.w",
+    f"SELECT l.userID, SUM(r.price) AS s, COUNT(*) AS n {JOINED} GROUP BY l.userID, l.w",
+    f"SELECT r.userID, MAX(l.level) AS m {JOINED} WHERE l.price > 3 GROUP BY r.userID, l.w",
 )
 
 CASES = {
@@ -53,8 +53,8 @@ CASES = {
     ),
     "joined_rows": PlanCase(
         (
-            f"SELECT l.price, r.price AS back {_SAME} WHERE l.price > 3 AND r.paid",
-            f"SELECT l.country {_SAME} AND l.price < r.price",
+            f"SELECT l.price, r.price AS back {JOINED} WHERE l.price > 3 AND r.paid",
+            f"SELECT l.country {JOINED} AND l.price < r.price",
             "SELECT l.price FROM purchases [RANGE 20 SECONDS SLIDE 5 SECONDS] AS l, "
             "returns [RANGE 10 SECONDS SLIDE 5 SECONDS] AS r WHERE l.userID = r.userID",
         )
@@ -62,13 +62,13 @@ CASES = {
     "joins_on_several_keys": PlanCase((f"SELECT l.price, t.level {_HOP} WHERE l.price > 3",)),
     "joined_and_grouped": PlanCase(
         (
-            f"SELECT r.country, SUM(l.level) AS s, COUNT(*) AS n {_SAME} GROUP BY r.country, l.w",
-            f"SELECT r.country, COUNT(*) AS n {_SAME} WHERE l.price < r.price GROUP BY r.country, l.w",
+            f"SELECT r.country, SUM(l.level) AS s, COUNT(*) AS n {JOINED} GROUP BY r.country, l.w",
+            f"SELECT r.country, COUNT(*) AS n {JOINED} WHERE l.price < r.price GROUP BY r.country, l.w",
             f"SELECT l.userID, COUNT(*) AS n {_HOP} GROUP BY l.userID, l.w",
         )
     ),
     "grouped_when_read": PlanCase(
-        (f"SELECT r.country, SUM(l.price * r.price) AS s {_SAME} GROUP BY r.country, l.w",)
+        (f"SELECT r.country, SUM(l.price * r.price) AS s {JOINED} GROUP BY r.country, l.w",)
     ),
     "products": PlanCase(BY_KEY),
     "products_as_joined_groups": PlanCase(BY_KEY, Strategy.JOINED_GROUPS),

@@ -63,7 +63,9 @@ class EpochRunner:
         streams = {stream.name: stream for stream in self._catalog.streams(epoch)}
         rates = {StreamName(name): rows for name, (rows, _) in self._delivered.totals(epoch - 1).items()}
         try:
-            return plan_group((Member(e.query, e.slot or 0) for e in entries), streams, Statistics(rates))
+            return plan_group(
+                (Member(e.query, e.slot or 0) for e in entries), streams, Statistics.of_arrivals(rates)
+            )
         except HeadraceError:
             raise
         except Exception as error:

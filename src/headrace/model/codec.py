@@ -9,13 +9,13 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
-from headrace.model import epoch, predicate, query, strategy, types, window
+from headrace.model import epoch, predicate, query, statistics, strategy, types, window
 
 
 @cache
 def _classes() -> dict[str, type]:
     found: dict[str, type] = {}
-    for module in (types, window, predicate, query, strategy, epoch):
+    for module in (types, window, predicate, query, strategy, statistics, epoch):
         for item in vars(module).values():
             if isinstance(item, type) and (dataclasses.is_dataclass(item) or issubclass(item, Enum)):
                 found[item.__name__] = item

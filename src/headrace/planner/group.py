@@ -166,7 +166,7 @@ def plan_shared_joins(draft: Draft) -> Draft:
     joinings = draft.joinings(Strategy.JOINED_ROWS, Strategy.READ_GROUPS, Strategy.JOINED_GROUPS)
     groupings = (operator for operator in draft.operators if isinstance(operator, GroupingOperator))
     feeds = {query: operator.id for operator in groupings for query in operator.queries}
-    return draft.adding(plan_joins(joinings, draft.streams, draft.statistics.tuples, feeds))
+    return draft.adding(plan_joins(joinings, draft.streams, dict(draft.statistics.arrived), feeds))
 
 
 def plan_products(draft: Draft) -> Draft:
