@@ -112,12 +112,10 @@ def test_a_record_that_the_query_does_not_allow_is_refused() -> None:
 
 
 def test_records_come_back() -> None:
-    strategies = Strategies.of(
-        {QueryId(2): default_choice(PRODUCT.plan.body), QueryId(1): Choice(Strategy.PRODUCT, "")}
-    )
+    default = default_choice(PRODUCT.plan.body)
+    strategies = Strategies.of({QueryId(2): default, QueryId(1): Choice(Strategy.PRODUCT, "")})
     assert [query for query, _ in strategies.chosen] == [1, 2]
-    statistics = statistics_of(Counter(range(5_000)))
-    for value in (strategies, statistics):
+    for value in (strategies, statistics_of(Counter(range(5_000)))):
         assert codec.loads(codec.dumps(value)) == value
     assert strategies.only([QueryId(2)]).by_query() == {2: default}
 
