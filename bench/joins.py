@@ -1,9 +1,11 @@
 """The shared join's own yardstick: time per epoch at 1 and at 100 join queries, and what storing a row once saves.
 
     .venv/bin/python bench/joins.py [--queries 1,100] [--rows 100000] [--epochs 6] [--keys 50000] [--complex]
+        [--strategy product|joined]
 
 AStream's join template (figure 7) over two streams, or with --complex its complex queries over six. Every stream brings
-`rows` tuples per epoch at 50,000 per second of event time; results are written. The last epoch's joined rows are then
+`rows` tuples per epoch at 50,000 per second of event time; results are written. --strategy has all complex queries run
+as products, or as joined rows that are grouped. The last epoch's joined rows are then
 written once more, one copy per query, to see what that would cost.
 """
 
@@ -28,15 +30,21 @@ from rich.table import Table
 
 import headrace
 from headrace.engine.spark import start_session
+from headrace.model.strategy import Choice, Strategy
 from headrace.operators.selection import WORD
+from headrace.planner import group
 from headrace.workloads import astream, astream_joins
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 WARM_UP = 2
+STRATEGIES = {"product": Strategy.PRODUCT, "joined": Strategy.JOINED_GROUPS}
 
 
 def main() -> None:
     options = parse_options()
+    if options.strategy is not None:
+        forced = Choice(STRATEGIES[options.strategy], "the benchmark asks for it")
+        group.choice_of = lambda query, recorded: forced
     spark = start_session("local[2]")
     console = Console(width=None if sys.stdout.isatty() else 150)
     table = Table(
@@ -83,6 +91,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument(
         "--complex", action="store_true", help="joins of two to six streams, then an aggregation"
     )
+    parser.add_argument("--strategy", choices=STRATEGIES, help="instead of the default for each query")
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
 

@@ -209,6 +209,14 @@ def test_what_was_measured_for_the_query_counts_more_than_its_streams() -> None:
     )
 
 
+def test_predicates_make_joining_cheaper_than_the_product() -> None:
+    """Half of the tuples on each side have nearly as many keys, and a quarter of the rows."""
+    known, filtered = statistics_of(Counter(dict.fromkeys(range(5000), 3))), query_of(BY_KEY[1])
+    whole, half = estimate_join(PRODUCT, known), estimate_join(filtered, known)
+    assert whole is not None and half is not None
+    assert half.rows == pytest.approx(whole.rows / 2) and half.keys > 0.8 * whole.keys
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_estimates_are_near_what_random_streams_do(seed: int) -> None:
     """Uniform and skewed keys, sampled in small batches, against the keys and rows of a whole window."""

@@ -14,6 +14,7 @@ from math import floor, log10, prod
 from headrace.model.query import Join, Query, QueryId
 from headrace.model.statistics import Statistics
 from headrace.model.strategy import Choice, Strategies, Strategy
+from headrace.optimizer.selectivity import guess_selectivity
 from headrace.planner.joins import input_id
 from headrace.planner.strategies import choice_of, group_choice, possible_strategies
 
@@ -54,8 +55,9 @@ def estimate_join(query: Query, statistics: Statistics) -> JoinEstimate | None:
         count = None if stream is None else stream.tuples_in(side.window.range_us)
         if known is None or count is None or known.tuples < MIN_TUPLES:
             return None
-        tuples.append(count)
-        keys.append(known.keys_in(count))
+        accepted = count * guess_selectivity(side.where)
+        tuples.append(accepted)
+        keys.append(known.keys_in(accepted))
         meeting.append(known.meeting)
     return JoinEstimate(sum(keys), estimate_rows(tuples, meeting), measured=False)
 
