@@ -14,7 +14,7 @@ from headrace.explaining import PENDING, cost_lines, query_head, query_lines
 from headrace.facts import FactFinder
 from headrace.model.query import Fallback, Query, QueryId
 from headrace.planner.explain import explain_plan, explain_query
-from headrace.planner.strategies import default_choice
+from headrace.planner.strategies import choice_of, default_choice
 from headrace.planner.summary import summarize_plan, summarize_query
 from headrace.recent import recent_tuples
 from headrace.results.audit import AuditReport, audit_query
@@ -44,7 +44,8 @@ def sharing_in(session: Session, entry: QueryEntry) -> Sharing:
 
 def explain_entry(session: Session, entry: QueryEntry, *, verbose: bool) -> Text:
     """How one query runs; lanes, families and cells only when `verbose`."""
-    plan, choice = session._current_plan(), default_choice(entry.query.plan.body)
+    plan = session._current_plan()
+    choice = choice_of(entry.query, session._delivered.commit_of(entry.group).strategies.by_query())
     if verbose:
         return Text(explain_query(entry.query, plan, choice))
     facts = facts_in(session, entry)
