@@ -68,7 +68,7 @@ def test_strategies_that_change_at_random_give_the_same_rows(
     problems += _judge_all(hr, scenario, _Oracle(spark, hr, scenario, steps))
     print(f"{len(scenario.queries)} joins, {len(chosen)} of them by their key, changed to {dict(moved)}")
     assert not problems, "\n\n".join(problems)
-    assert len(chosen) > len(scenario.queries) // 3 and set(moved) == set(both)
+    assert len(chosen) >= 4 and set(moved) == set(both)
     running = hr._delivered.commit_of(MAIN).strategies.by_query()
     assert {query: choice.strategy for query, choice in running.items()}.items() <= chosen.items()
 
