@@ -144,7 +144,8 @@ class _Writer:
         if grouped:
             several = [[self.key_items[0]], [f"{pair[0]}.k"], [], [self.key_items[0], f"{pair[1]}.v"]]
             keys = several[0] if self.by_key else rng.choice(several)
-            items = keys + [text.format(*pair) for text in rng.sample(AGGREGATES, rng.randint(1, 3))]
+            pool = AGGREGATES[:8] if self.by_key else AGGREGATES  # the others are over two sides, or DISTINCT
+            items = keys + [text.format(*pair) for text in rng.sample(pool, rng.randint(1, 3))]
         else:
             items = [text.format(*pair) for text in rng.sample(ITEMS, rng.randint(1, 4))]
         listed = [f"{text} AS c{i}" for i, text in enumerate(items)]

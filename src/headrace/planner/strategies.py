@@ -114,7 +114,9 @@ def default_choice(body: Body) -> Choice:
                 )
             rejected = (Alternative(Strategy.PRODUCT, obstacle), _NOT_READ, _NOT_ALONE)
             return Choice(
-                Strategy.JOINED_GROUPS, "joined rows are grouped in the same job and not stored", rejected
+                Strategy.JOINED_GROUPS,
+                "its rows have to be joined; they are grouped in the same job, so none is stored",
+                rejected,
             )
         case _:
             assert_never(body)
@@ -132,11 +134,15 @@ def _read_choice(then: JoinedRows) -> Choice:
         return Choice(Strategy.JOINED_ROWS, reason, (_NOT_ALONE,))
     obstacle = then.unshared or "no kernel knows its aggregates"
     rejected = (
-        Alternative(Strategy.PRODUCT, obstacle),
         Alternative(Strategy.JOINED_GROUPS, obstacle),
+        Alternative(Strategy.PRODUCT, obstacle),
         Alternative(Strategy.PLAIN_SPARK, "the join is shared, and only its groups are made by Spark"),
     )
-    return Choice(Strategy.READ_GROUPS, "Spark groups the stored rows when they are read", rejected)
+    return Choice(
+        Strategy.READ_GROUPS,
+        "no kernel makes its groups, so Spark makes them of the stored rows when they are read",
+        rejected,
+    )
 
 
 def product_obstacle(body: Join) -> str | None:

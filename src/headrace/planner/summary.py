@@ -88,8 +88,8 @@ def _because(choice: Choice) -> Iterator[Line]:
     """The reason for the strategy, and the reason against the one that comes closest."""
     if choice.strategy in _CHOSEN:
         yield "because", choice.reason
-        closest = choice.rejected[0]
-        yield "not as", f"{closest.strategy.value}: {closest.reason}"
+        for closest in choice.rejected[:1]:
+            yield "not as", f"{closest.strategy.value}: {closest.reason}"
 
 
 def _shares(query: Query, plan: SharedPlan | None) -> Sequence[Line]:
