@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.epoch import NEVER_US
+from headrace.model.partitioning import even_partitioning
 from headrace.model.plan import AggregationOperator, GroupingOperator, JoinOperator, SharedPlan
 from headrace.model.predicate import TRUE, Compare, Op, Operand
 from headrace.model.query import (
@@ -57,6 +58,7 @@ from headrace.planner.group import Member, plan_group
 K, V, WINDOW, VALUES = Operand("k", BIGINT), Operand("v", BIGINT), Window(10, 10), 100
 NAMES = [StreamName(name) for name in "abcdef"]
 COLUMNS = (Column("k", BIGINT), Column("v", BIGINT), Column("ts", TIMESTAMP))
+ALONE = even_partitioning(1)
 STREAMS = {name: Stream(name, COLUMNS, "ts", 0) for name in NAMES}
 
 Data = dict[str, dict[str, pa.Array]]
@@ -143,7 +145,7 @@ def run_product(plan: SharedPlan, data: Data) -> Done:
         assert isinstance(operator, AggregationOperator)
         tuples = prepare_tuples(operator, columns(data[operator.stream], operator.scanned), NEVER_US)
         assert tuples is not None
-        blobs = [one.blob for one in ship_tuples(operator, combine_tuples(operator, tuples), 1)]
+        blobs = [one.blob for one in ship_tuples(operator, combine_tuples(operator, tuples), ALONE)]
         received, logic = receive_tuples(operator, blobs), AggregationLogic(operator)
         reduce_aggregation(logic, received, [], [], NEVER_US, WINDOW.range_us, factors.taking(operator.id))
     for product in plan.products:
@@ -162,12 +164,12 @@ def run_joined(plan: SharedPlan, data: Data) -> Done:
     for number, input_ in enumerate(operator.inputs):
         tuples = prepare_join(logic, number, columns(data[input_.stream], input_.scanned), NEVER_US)
         assert tuples is not None
-        blobs += [one.blob for one in ship_join(logic, tuples, 1)]
+        blobs += [one.blob for one in ship_join(logic, tuples, ALONE)]
     fed: dict[str, list[bytes]] = defaultdict(list)
 
     def gathering(grouping: GroupingOperator) -> Gathering:
         def send(found: Tuples) -> None:
-            fed[grouping.id] += [one.blob for one in ship_tuples(grouping, found, 1)]
+            fed[grouping.id] += [one.blob for one in ship_tuples(grouping, found, ALONE)]
 
         return Gathering(grouping, send)
 
@@ -178,7 +180,7 @@ def run_joined(plan: SharedPlan, data: Data) -> Done:
         for found in feeds[chain].tuples(block):
             gathered[feeds[chain].operator.id].add(found)
 
-    outlet = Outlet(consume, lambda shipment: None, 1)
+    outlet = Outlet(consume, lambda shipment: None, ALONE)
     received = receive_join(logic, blobs)
     reduced = reduce_join(logic, received, [], [], NEVER_US, WINDOW.range_us, outlet)
     rows = 0
