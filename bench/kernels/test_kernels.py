@@ -46,7 +46,7 @@ from headrace.operators.windows.tuples import (
     receive_tuples,
     ship_tuples,
 )
-from headrace.planner.shared import Member, plan_group
+from headrace.planner.group import Member, plan_group
 from headrace_bench import astream
 
 ROWS, KEYS, RATE = 250_000, 1_000, 50_000

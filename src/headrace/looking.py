@@ -14,6 +14,7 @@ from headrace.explaining import PENDING, cost_lines, query_head, query_lines
 from headrace.facts import FactFinder
 from headrace.model.query import Fallback, Query, QueryId
 from headrace.planner.explain import explain_plan, explain_query
+from headrace.planner.strategies import choice_of, default_choice
 from headrace.planner.summary import summarize_plan, summarize_query
 from headrace.recent import recent_tuples
 from headrace.results.audit import AuditReport, audit_query
@@ -44,23 +45,25 @@ def sharing_in(session: Session, entry: QueryEntry) -> Sharing:
 def explain_entry(session: Session, entry: QueryEntry, *, verbose: bool) -> Text:
     """How one query runs; lanes, families and cells only when `verbose`."""
     plan = session._current_plan()
+    choice = choice_of(entry.query, session._delivered.commit_of(entry.group).strategies.by_query())
     if verbose:
-        return Text(explain_query(entry.query, plan))
+        return Text(explain_query(entry.query, plan, choice))
     facts = facts_in(session, entry)
     delays = {str(stream.name): stream.watermark_us for stream in session._streams_of(entry)}
     lines = query_lines(facts, sharing_in(session, entry), session._delivered.commit_of(entry.group), delays)
-    return Text(summarize_query(entry.query, plan, query_head(facts), lines))
+    return Text(summarize_query(entry.query, plan, choice, query_head(facts), lines))
 
 
 def explain_text(session: Session, text: str, *, verbose: bool) -> Text:
     """How a text would run; nothing is created."""
     query = Query(QueryId(0), PENDING, session._parse(text))
+    choice = default_choice(query.plan.body)
     if verbose:
-        return Text(explain_query(query, None))
+        return Text(explain_query(query, None, choice))
     sharing = sharing_in(session, QueryEntry(query))
     lines = [] if query.plan.window is None else [("windows", describe_window(query.plan.window))]
     lines += [] if sharing.shared else [("cost", str(sharing.cost))]
-    return Text(summarize_query(query, None, f"query {PENDING}", lines))
+    return Text(summarize_query(query, None, choice, f"query {PENDING}", lines))
 
 
 def explain_session(session: Session, *, verbose: bool) -> Text:

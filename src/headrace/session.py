@@ -49,9 +49,10 @@ from headrace.log.sources import FRAME, Source, as_source, source_from
 from headrace.looking import explain_session, explain_text, select_in
 from headrace.model.errors import EngineError, HeadraceError, LogError, SqlError
 from headrace.model.plan import SharedPlan
-from headrace.model.query import QueryPlan, Stream
+from headrace.model.query import QueryId, QueryPlan, Stream
+from headrace.model.strategy import Choice, Strategies
 from headrace.options import Duration, Options
-from headrace.planner.shared import Member, plan_group
+from headrace.planner.group import Member, plan_group
 from headrace.portrait import session_html, session_text
 from headrace.results.counting import RowCounts
 from headrace.results.direct import direct_frame
@@ -361,7 +362,11 @@ class Session:
     def _current_plan(self) -> SharedPlan:
         entries = [e for e in self._catalog.current() if e.live and e.error is None]
         streams = {stream.name: stream for stream in self._catalog.streams()}
-        return plan_group((Member(e.query, e.slot or 0) for e in entries), streams)
+        members = (Member(e.query, e.slot or 0) for e in entries)
+        chosen: dict[QueryId, Choice] = {}
+        for group in {entry.group for entry in entries}:
+            chosen |= self._delivered.commit_of(group).strategies.by_query()
+        return plan_group(members, streams, strategies=Strategies.of(chosen))
 
     def execute(self, statement: str, *, allow_files: bool = False) -> str | pa.Table:
         """Run one SQL statement of the Headrace language; text, or a table for SELECT, SHOW and DESCRIBE.

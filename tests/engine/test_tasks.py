@@ -39,7 +39,7 @@ from headrace.model.query import Aggregation, EpochId, Projection, Query, QueryI
 from headrace.model.state import SegmentFile
 from headrace.model.window import SessionWindow, Window
 from headrace.operators.kinds import operator_kind
-from headrace.planner.shared import Member, plan_group
+from headrace.planner.group import Member, plan_group
 from headrace.storage.envelope import envelope
 
 sys.path.append(str(Path(__file__).parents[1] / "operators"))

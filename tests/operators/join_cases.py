@@ -9,23 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from brute import canonical, compare, order, truth
+from brute import canonical, compare, truth
 
 from headrace.model.epoch import NEVER_US
-from headrace.model.plan import (
-    AcrossMembers,
-    Family,
-    JoinChain,
-    JoinedQuery,
-    JoinFilter,
-    JoinHub,
-    JoinInput,
-    JoinLeaf,
-    JoinMember,
-    JoinOperator,
-    OperandIndex,
-    ScanPath,
-)
+from headrace.model.plan import AcrossMembers, JoinOperator
 from headrace.model.predicate import (
     TRUE,
     And,
@@ -37,11 +24,24 @@ from headrace.model.predicate import (
     Operand,
     Or,
     Predicate,
-    operands_of,
 )
-from headrace.model.query import QueryId, StreamName
-from headrace.model.types import SqlType
+from headrace.model.query import (
+    Across,
+    Carried,
+    Join,
+    JoinedRows,
+    JoinSide,
+    Query,
+    QueryId,
+    QueryPlan,
+    Stream,
+    StreamName,
+)
+from headrace.model.query import Hub as PlannedHub
+from headrace.model.types import Column, SqlType
 from headrace.model.window import Window
+from headrace.planner.group import Member, plan_group
+from headrace.planner.joins import Joining
 
 Row = dict[str, Any]
 
@@ -92,16 +92,6 @@ class Ask:
     def keys_of(self, side: int) -> list[tuple[str, ...]]:
         return [names for hub in self.hubs for at, names in hub if at == side]
 
-    def inputs(self) -> list[tuple[int, int, tuple[int, tuple[str, ...]], int]]:
-        """(side, hub, input, role) of each side in each of its hubs; an input is a stream with a key."""
-        found: list[tuple[int, int, tuple[int, tuple[str, ...]], int]] = []
-        for number, side in enumerate(self.sides):
-            for at, hub in enumerate(self.hubs):
-                if number in dict(hub):
-                    input_ = (side.stream, dict(hub)[number])
-                    found.append((number, at, input_, sum(known == input_ for _, _, known, _ in found)))
-        return found
-
 
 @dataclass(frozen=True)
 class Schema:
@@ -114,11 +104,6 @@ class Schema:
         if name in ("k", "j") and not self.wide[stream]:
             return Operand(f"cast({name} as int)", SqlType("int"), plain=False)
         return COLUMNS[name]
-
-    def inputs(self, asks: Iterable[Ask]) -> list[tuple[int, tuple[str, ...]]]:
-        """All that is joined, and each stream by the first key whether it is or not."""
-        found = {input_ for ask in asks for _, _, input_, _ in ask.inputs()}
-        return sorted(found | {(stream, self.keys[0]) for stream in range(len(self.wide))})
 
 
 def random_predicate(rng: random.Random, depth: int = 0) -> Predicate:
@@ -180,88 +165,54 @@ def random_hubs(rng: random.Random, schema: Schema, sides: int) -> tuple[Hub, ..
     return tuple(tuple(members) for _, members in hubs)
 
 
-def plan_joins(schema: Schema, asks: Iterable[Ask]) -> JoinOperator:
-    """What the planner would make of these queries."""
-    asks = list(asks)
-    known = schema.inputs(asks)
-    inputs = tuple(_plan_input(schema, input_, asks) for input_ in known)
-    shapes: dict[tuple[Any, ...], list[Ask]] = {}
-    for ask in asks:
-        met: list[list[tuple[int, JoinMember]]] = [[] for _ in ask.hubs]
-        for side, hub, input_, role in ask.inputs():
-            met[hub].append((side, JoinMember(known.index(input_), role)))
-        hubs = tuple(JoinHub(*(tuple(part) for part in zip(*hub, strict=True))) for hub in met)
-        shapes.setdefault((hubs, ask.id % 3 == 0), []).append(ask)
-    chains = tuple(
-        JoinChain(
-            tuple(JoinLeaf(f"side{i}", 0) for i in range(len(found[0].sides))),
-            hubs,
-            f"chain{number}",
-            tuple(dict.fromkeys(output for ask in found for output in ask.outputs)),
-            tuple(
-                JoinedQuery(QueryId(a.id), a.slot, tuple(s.window for s in a.sides), a.across) for a in found
-            ),
-        )
-        for number, ((hubs, _), found) in enumerate(shapes.items())
+def query_of(schema: Schema, ask: Ask) -> Query:
+    """The query as the catalog would have it."""
+    carried: dict[tuple[int, Operand], Carried] = {}
+
+    def carry(side: int, operand: Operand) -> int:
+        carried.setdefault((side, operand), Carried(f"c{len(carried)}", side, operand))
+        return list(carried).index((side, operand))
+
+    for side, operand in ask.outputs:
+        carry(side, operand)
+    across = tuple(
+        Across(carry(one.left_member, one.left), one.op, carry(one.right_member, one.right))
+        for one in ask.across
     )
-    return JoinOperator("joins", inputs, chains)
+    sides = tuple(JoinSide(StreamName(f"s{s.stream}"), s.window, s.predicate) for s in ask.sides)
+    hubs = []
+    for hub in ask.hubs:
+        numbers = tuple(sorted(dict(hub)))
+        keys = (tuple(schema.key(ask.sides[at].stream, n) for n in dict(hub)[at]) for at in numbers)
+        hubs.append(PlannedHub(numbers, tuple(keys)))
+    body = Join(sides, tuple(hubs), tuple(carried.values()), across, JoinedRows(("c0",)))
+    streams = tuple(dict.fromkeys(side.stream for side in sides))
+    return Query(QueryId(ask.id), f"q{ask.id}", QueryPlan("", streams, body, (), "", ""))
 
 
-def _plan_input(schema: Schema, input_: tuple[int, tuple[str, ...]], asks: list[Ask]) -> JoinInput:
-    stream = input_[0]
-    keys = tuple(schema.key(stream, name) for name in input_[1])
-    filters, wanted = [], {}
-    for ask in asks:
-        for i, _, found, role in ask.inputs():
-            if found == input_:
-                filters.append(JoinFilter(QueryId(ask.id), ask.slot, role, ask.sides[i].predicate))
-                used = [schema.key(stream, name) for names in ask.keys_of(i) for name in names]
-                used += [o for at, o in ask.outputs if at == i]
-                used += [a.left for a in ask.across if a.left_member == i]
-                used += [a.right for a in ask.across if a.right_member == i]
-                wanted.update(dict.fromkeys(o for o in used if o != TS and o not in keys))
-    constants: dict[Operand, set[Any]] = {}
-    for filter_ in filters:
-        for atom in _atoms(filter_.predicate):
-            constants.setdefault(atom.operand, set())
-            if isinstance(atom, Compare):
-                value = atom.value
-                constants[atom.operand].add("NaN" if value != value else value)
-    operands = tuple(
-        OperandIndex(
-            operand,
-            tuple(sorted((NAN if v == "NaN" and operand.sql == "x" else v for v in found), key=order)),
-        )
-        for operand, found in constants.items()
-    )
-    at = {index.operand: i for i, index in enumerate(operands)}
-    families: dict[tuple[int, ...], list[int]] = {}
-    for column, filter_ in enumerate(filters):
-        used_by = tuple(sorted(at[o] for o in operands_of(filter_.predicate)))
-        families.setdefault(used_by, []).append(column)
-    return JoinInput(
-        f"input{stream}-{'-'.join(input_[1])}",
-        StreamName(f"s{stream}"),
-        ScanPath.FAST,
-        TS,
-        keys,
-        tuple(wanted),
-        operands,
-        tuple(filters),
-        tuple(Family(o, tuple(c)) for o, c in families.items()),
-    )
+def members_of(schema: Schema, ask: Ask) -> tuple[tuple[str, int], ...]:
+    """The names by which stored rows know the sides."""
+    body = query_of(schema, ask).plan.body
+    assert isinstance(body, Join)
+    return Joining(QueryId(ask.id), ask.slot, body).members
 
 
-def _atoms(predicate: Predicate) -> list[Any]:
-    match predicate:
-        case Not(child):
-            return _atoms(child)
-        case And(children) | Or(children):
-            return [atom for child in children for atom in _atoms(child)]
-        case Const():
-            return []
-        case _:
-            return [predicate]
+def plan_joins(schema: Schema, asks: Iterable[Ask]) -> tuple[JoinOperator, ...]:
+    """What the planner makes of these queries: an operator for each set of streams that are joined."""
+    streams = {
+        name: Stream(name, (Column(TS.sql, TS.type),), TS.sql, 0)
+        for name in (StreamName(f"s{number}") for number in range(len(schema.wide)))
+    }
+    plan = plan_group((Member(query_of(schema, ask), ask.slot) for ask in asks), streams)
+    found = tuple(operator for operator in plan.operators if isinstance(operator, JoinOperator))
+    assert found == plan.operators
+    return found
+
+
+def plan_join(schema: Schema, asks: Iterable[Ask]) -> JoinOperator:
+    """The same for queries over one set of streams."""
+    (operator,) = plan_joins(schema, asks)
+    return operator
 
 
 def random_rows(rng: random.Random, schema: Schema, count: int, around: int, first: int) -> list[Row]:

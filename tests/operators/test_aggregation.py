@@ -39,7 +39,7 @@ from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, portion_of_segment, segment_from, segment_items
 from headrace.operators.windows.tuples import combine_tuples, prepare_tuples, receive_tuples, ship_tuples
 from headrace.optimizer import membership
-from headrace.planner.shared import Member, plan_group
+from headrace.planner.group import Member, plan_group
 
 STREAM = Stream(
     StreamName("s"),

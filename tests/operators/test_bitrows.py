@@ -25,8 +25,8 @@ from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.sums import SliceSums
 from headrace.operators.windows.tuples import prepare_tuples
 from headrace.optimizer.membership import Membership
+from headrace.planner.group import Member, plan_group
 from headrace.planner.predicates import index_operands
-from headrace.planner.shared import Member, plan_group
 
 
 def random_family(rng: random.Random) -> tuple[list[OperandIndex], list[Predicate]]:

@@ -17,9 +17,11 @@ from join_cases import (
     NUMBER,
     Arrived,
     Ask,
+    Row,
     Schema,
     as_columns,
     joined,
+    members_of,
     plan_joins,
     random_ask,
     random_rows,
@@ -79,7 +81,7 @@ class Case:
         rng, schema = self.rng, self.schema
         self.change_queries()
         latest = [self.closed]
-        batches: list[tuple[int, list[Any]]] = []
+        batches: list[tuple[int, list[Row]]] = []
         for stream in range(len(schema.wide)):
             for _ in range(rng.choice([0, 1, 1, 2])):
                 count = rng.randrange(1, self.most)
@@ -92,19 +94,28 @@ class Case:
         watermark = max(self.closed, max(latest) - 5) if max(latest) > NEVER_US else NEVER_US
         for group, shelf in enumerate(self.groups.shelves):
             asks = [ask for ask in self.asks if self.groups.home(ask.id) == group]
-            if asks:
-                self._run_group(shelf, asks, batches, epoch, watermark)
+            planned = plan_joins(self.schema, asks)
+            living = {operator.id for operator in planned}
+            shelf.references = [file for file in shelf.references if file.operator in living]
+            for operator in planned:
+                mine = [ask for ask in asks if ask.id in operator.queries]
+                self._run_operator(shelf, mine, JoinLogic(operator), batches, epoch, watermark)
         self.closed = watermark
 
-    def _run_group(
-        self, shelf: Shelf, asks: list[Ask], batches: list[tuple[int, list[Any]]], epoch: int, watermark: int
+    def _run_operator(
+        self,
+        shelf: Shelf,
+        asks: list[Ask],
+        logic: JoinLogic,
+        batches: list[tuple[int, list[Row]]],
+        epoch: int,
+        watermark: int,
     ) -> None:
-        logic = JoinLogic(plan_joins(self.schema, asks))
-        inputs, blobs = self.schema.inputs(asks), shelf.blobs()
+        blobs = shelf.blobs()
         for stream, batch in batches:
-            for number in (i for i, of in enumerate(inputs) if of[0] == stream):
-                columns = as_columns(batch, logic.operator.inputs[number].scanned)
-                tuples = prepare_join(logic, number, columns, self.closed)
+            reading = (i for i in enumerate(logic.operator.inputs) if i[1].stream == f"s{stream}")
+            for number, input_ in reading:
+                tuples = prepare_join(logic, number, as_columns(batch, input_.scanned), self.closed)
                 for shipment in [] if tuples is None else ship_join(logic, tuples, shelf.partitioning):
                     blobs[shipment.partition].append(shipment.blob)
         stored, counts = self._reduce(shelf, logic, blobs, epoch, watermark)
@@ -179,8 +190,10 @@ class Case:
         mine = table.filter(pa.array((word >> np.uint64(ask.slot % 64)) & np.uint64(1) == 1))
         assert set(mine.column("epoch").to_pylist()) <= {epoch}
 
-        def column(position: int, operand: Any) -> list[Any]:
-            array = mine.column(joined_column(f"side{position}", 0, operand))
+        members = members_of(self.schema, ask)
+
+        def column(side: int, operand: Any) -> list[Any]:
+            array = mine.column(joined_column(*members[side], operand))
             assert array.type == operand.type.arrow
             return (array.cast(pa.int64()) if operand.sql == "ts" else array).to_pylist()
 

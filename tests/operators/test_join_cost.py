@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from join_cases import COLUMNS, NUMBER, TS, Ask, Schema, Side, plan_joins
+from join_cases import COLUMNS, NUMBER, TS, Ask, Schema, Side, plan_join
 
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.partitioning import even_partitioning
@@ -69,7 +69,7 @@ def test_state_holds_each_tuple_once_for_all_queries_and_roles() -> None:
     one = batch(rng.integers(0, 10**6, rows), rng.integers(0, 1000, rows))
 
     def size(asks: list[Ask]) -> int:
-        segment = run(JoinLogic(plan_joins(SCHEMA, asks)), [one, one], []).segment
+        segment = run(JoinLogic(plan_join(SCHEMA, asks)), [one, one], []).segment
         assert segment is not None
         assert [s.rows.body.rows for s in segment.inputs.values()] == [rows, rows]
         return len(pack_bundle(join_items(segment)))
@@ -77,7 +77,7 @@ def test_state_holds_each_tuple_once_for_all_queries_and_roles() -> None:
     alone = size([ask(1, (0, 1), 1000)])
     many = size([ask(i, (0, 1), 1000 + 100 * i) for i in range(1, 60)])
     assert many - alone < 2 * rows * 2
-    with_roles = size([ask(1, (0, 1), 1000), ask(2, (0, 0), 1000), ask(3, (0, 1, 1), 1000)])
+    with_roles = size([ask(1, (0, 1), 1000), ask(2, (0, 0, 1), 1000), ask(3, (0, 1, 1), 1000)])
     assert with_roles - alone <= 2 * rows * 8 + 1000
     far = replace(ask(1, (0, 1), 1000), slot=1000)
     assert size([far]) - alone < 1000
@@ -85,7 +85,7 @@ def test_state_holds_each_tuple_once_for_all_queries_and_roles() -> None:
 
 def test_a_hot_key_costs_time_and_not_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partners, "BLOCK_ROWS", 1 << 14)
-    logic = JoinLogic(plan_joins(SCHEMA, [ask(1, (0, 1), 1000)]))
+    logic = JoinLogic(plan_join(SCHEMA, [ask(1, (0, 1), 1000)]))
     rows = 1500
     hot = batch(np.zeros(rows, np.int64), np.arange(rows) % 1000)
     found, peaks = 0, []
@@ -113,20 +113,20 @@ def test_a_hot_key_costs_no_memory_on_the_way_to_another_key(monkeypatch: pytest
     window = Window(1000, 1000)
     hubs = (((0, ("k",)), (1, ("k",))), ((1, ("j",)), (2, ("j",))))
     one = Ask(1, 1, (Side(0, window, TRUE), Side(1, window, TRUE), Side(2, window, TRUE)), hubs, (), ())
-    logic = JoinLogic(plan_joins(schema := Schema((("k",),), (True, True, True)), [one]))
+    logic = JoinLogic(plan_join(Schema((("k",),), (True, True, True)), [one]))
     assert logic.operator.levels == 2
     hot = batch(np.zeros(rows, np.int64), np.arange(rows))
     few = batch(np.zeros(50, np.int64), np.arange(50))
 
-    def shipped(streams: set[int], columns: Any) -> list[bytes]:
-        numbers = [number for number, (stream, _) in enumerate(schema.inputs([one])) if stream in streams]
+    def shipped(streams: set[str], columns: Any) -> list[bytes]:
+        numbers = [n for n, input_ in enumerate(logic.operator.inputs) if input_.stream in streams]
         found = [prepare_join(logic, number, columns, NEVER_US) for number in numbers]
         return [s.blob for tuples in found if tuples is not None for s in ship_join(logic, tuples, ALONE)]
 
-    old = receive_join(logic, shipped({2}, few))
+    old = receive_join(logic, shipped({"s2"}, few))
     held = reduce_join(logic, old, [], [], NEVER_US, NEVER_US, NOWHERE).segment
     assert held is not None
-    blobs = shipped({0, 1}, hot)
+    blobs = shipped({"s0", "s1"}, hot)
     leaving, found, peaks, kept = 0, 0, [], []
 
     def send(shipment: Shipment) -> None:
@@ -158,7 +158,7 @@ def test_a_hot_key_costs_no_memory_on_the_way_to_another_key(monkeypatch: pytest
 
 
 def test_partners_out_of_reach_are_not_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
-    logic = JoinLogic(plan_joins(SCHEMA, [ask(1, (0, 1), 10)]))
+    logic = JoinLogic(plan_join(SCHEMA, [ask(1, (0, 1), 10)]))
     rows = 4000
     candidates = 0
     blocks = partners.candidates
@@ -177,7 +177,7 @@ def test_partners_out_of_reach_are_not_candidates(monkeypatch: pytest.MonkeyPatc
 
 
 def test_nothing_is_left_when_all_windows_have_ended() -> None:
-    logic = JoinLogic(plan_joins(SCHEMA, [ask(1, (0, 1), 10)]))
+    logic = JoinLogic(plan_join(SCHEMA, [ask(1, (0, 1), 10)]))
     one = batch([1, 2, 3], [1, 2, 3])
     held = run(logic, [one, one], []).segment
     assert held is not None and held.last_end_us == 10
@@ -221,7 +221,7 @@ def test_groups_of_a_part_that_two_plans_have_sliced() -> None:
     """Slices of older plans begin in another order than their tuples: t=7 in [0, 10) and t=4 in [3, 6)."""
     old = ask(1, (0, 1), 10)
     young = ask(2, (0, 1), 3)
-    first, both = JoinLogic(plan_joins(SCHEMA, [old])), JoinLogic(plan_joins(SCHEMA, [old, young]))
+    first, both = JoinLogic(plan_join(SCHEMA, [old])), JoinLogic(plan_join(SCHEMA, [old, young]))
 
     def right(logic: JoinLogic, moment: int, held: list[JoinSegment]) -> list[JoinSegment]:
         tuples = prepare_join(logic, 1, batch(np.zeros(600, int), np.full(600, moment)), NEVER_US)

@@ -14,14 +14,15 @@ from shelf import Groups, Shelf
 from test_aggregation import read_state
 from test_join import read_state as read_joined
 
+from forced import forced
 from headrace.model.epoch import NEVER_US
 from headrace.model.plan import GroupingOperator, JoinOperator
 from headrace.model.predicate import TRUE, And, Compare, Op, Operand, Predicate
 from headrace.model.query import (
     Aggregate,
     AggregateFunction,
+    Aggregation,
     Carried,
-    GroupedRows,
     Hub,
     Join,
     JoinSide,
@@ -32,6 +33,7 @@ from headrace.model.query import (
     StreamName,
 )
 from headrace.model.state import SegmentFile
+from headrace.model.strategy import Strategy
 from headrace.model.types import BIGINT, TIMESTAMP, Column, SqlType
 from headrace.model.window import Window
 from headrace.operators.join import partners
@@ -45,7 +47,7 @@ from headrace.operators.windows.aggregation import reduce_aggregation
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import segment_items
 from headrace.operators.windows.tuples import Tuples, receive_tuples, ship_tuples
-from headrace.planner.shared import Member, plan_group
+from headrace.planner.group import Member, plan_group
 
 SEEDS = int(os.environ.get("HEADRACE_EXAMPLES", "4"))
 PARTITIONS = 2
@@ -82,7 +84,7 @@ def random_query(rng: random.Random, id_: int) -> Query:
     ]
     keys = rng.choice([(), (named(1, S),), (named(0, K),), (named(1, V), named(0, S))])
     chosen = tuple(rng.sample(aggregates, rng.randint(1, 4)))
-    then = GroupedRows(max(windows, key=lambda w: w.range_us), TRUE, keys, chosen, ())
+    then = Aggregation(max(windows, key=lambda w: w.range_us), TRUE, keys, chosen, ())
     body = Join(sides, (Hub((0, 1), ((K,), (K,))),), carried, (), then)
     plan = QueryPlan("", tuple(STREAMS), body, (), "", "")
     return Query(QueryId(id_), f"q{id_}", plan)
@@ -138,7 +140,8 @@ class Life:
         rows: dict[int, dict[tuple[Any, ...], tuple[Any, ...]]] = {}
         for group, shelf in enumerate(self.groups.shelves):
             mine = [member for member in self.members if self.groups.home(member.query.id) == group]
-            plan = plan_group(mine, STREAMS)
+            strategies = forced((member.query for member in mine), Strategy.JOINED_GROUPS)
+            plan = plan_group(mine, STREAMS, strategies=strategies)
             joins = [o for o in plan.operators if isinstance(o, JoinOperator)]
             groupings = {o.id: o for o in plan.operators if isinstance(o, GroupingOperator)}
             fed = self._join(shelf, joins[0], groupings, arrived, watermark) if joins else {}
@@ -230,7 +233,7 @@ class Life:
 
     def _expected(self, query: Query, watermark: int) -> dict[tuple[Any, ...], tuple[Any, ...]]:
         body = query.plan.body
-        assert isinstance(body, Join) and isinstance(body.then, GroupedRows)
+        assert isinstance(body, Join) and isinstance(body.then, Aggregation)
         groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
         left, right = self.seen[query.id]
         for a, a_closed, _ in left:
@@ -300,7 +303,7 @@ def test_a_hot_key_costs_memory_by_its_groups(monkeypatch: pytest.MonkeyPatch) -
     sides = tuple(JoinSide(StreamName(name), window, TRUE) for name in "ab")
     carried = tuple(Carried(named(1, operand).sql, 1, operand) for operand in (V, S))
     counted = Aggregate(AggregateFunction.COUNT_ALL, None, TRUE, BIGINT)
-    then = GroupedRows(window, TRUE, (named(1, S),), (counted,), ())
+    then = Aggregation(window, TRUE, (named(1, S),), (counted,), ())
     body = Join(sides, (Hub((0, 1), ((K,), (K,))),), carried, (), then)
     life = Life(0)
     life.members = [Member(Query(QueryId(1), "q", QueryPlan("", tuple(STREAMS), body, (), "", "")), 0)]

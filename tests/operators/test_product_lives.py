@@ -36,7 +36,7 @@ from headrace.operators.windows.aggregation import reduce_aggregation
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import segment_items
 from headrace.operators.windows.tuples import prepare_tuples, receive_tuples, ship_tuples
-from headrace.planner.shared import Member, plan_group
+from headrace.planner.group import Member, plan_group
 
 TYPES = {"a": SqlType("int"), "b": BIGINT}
 """The sides' keys are integers of different widths."""

@@ -49,7 +49,7 @@ from headrace.operators.sessions.segment import (
     session_segment_items,
 )
 from headrace.operators.windows.aggregation import Reduced
-from headrace.planner.shared import Member, plan_group
+from headrace.planner.group import Member, plan_group
 
 SEEDS = int(os.environ.get("HEADRACE_SEEDS", "5"))
 SCHEMA = pa.schema([(c.name, c.type.arrow) for c in STREAM.columns])

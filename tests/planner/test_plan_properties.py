@@ -13,7 +13,7 @@ from headrace.model.predicate import Compare, Op, Operand
 from headrace.model.query import Aggregation, Fallback, Projection, Query
 from headrace.model.types import DOUBLE
 from headrace.model.window import SessionWindow, Window
-from headrace.planner.shared import Member, plan_group
+from headrace.planner.group import Member, plan_group
 from plan_strategies import STREAM, predicates, queries
 
 STREAMS = {STREAM.name: STREAM}

@@ -70,7 +70,10 @@ class JoinScenario:
     rebuilds: bool
 
 
-def random_joins(seed: int, queries: int, epochs: int = 5, rows: int = 40) -> JoinScenario:
+def random_joins(
+    seed: int, queries: int, epochs: int = 5, rows: int = 40, *, by_key: bool = False
+) -> JoinScenario:
+    """Random queries over random tuples; with `by_key`, most of the queries are aggregations by the join's key."""
     rng = random.Random(seed)
     tables = {
         name: tuple(_table(rng, epoch, rng.choice([rows, rows, 5, 0])) for epoch in range(epochs))
@@ -80,7 +83,7 @@ def random_joins(seed: int, queries: int, epochs: int = 5, rows: int = 40) -> Jo
     for number in range(queries):
         first = rng.choice([0, 0, rng.randrange(epochs)])
         last = rng.choice([epochs, epochs, rng.randint(first + 1, epochs)])
-        found.append(_Writer(rng).query(f"q{number}", first, last))
+        found.append(_Writer(rng, by_key).query(f"q{number}", first, last))
     reopens = frozenset(epoch for epoch in range(1, epochs) if rng.random() < 0.2)
     return JoinScenario(seed, tables, tuple(found), epochs, reopens, rng.random() < 0.3)
 
@@ -117,8 +120,8 @@ class _Side:
 class _Writer:
     """Writes one query in both of its forms."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
+    def __init__(self, rng: random.Random, by_key: bool) -> None:
+        self.rng, self.by_key = rng, by_key and rng.random() < 0.8
 
     def query(self, name: str, first: int, last: int) -> Joined:
         rng = self.rng
@@ -131,17 +134,18 @@ class _Writer:
             range_s = rng.randint(slide, longest) if cql and rng.random() < 0.3 else longest
             predicate = rng.choice(PREDICATES) if rng.random() < (0.6 if count < 4 else 1.0) else None
             sides.append(_Side("pqrt"[number], rng.choice(NAMES), range_s, predicate))
-        kind = rng.choice(["LEFT", "RIGHT", "FULL"]) if count == 2 and rng.random() < 0.15 else "INNER"
+        outer = count == 2 and rng.random() < 0.15 and not self.by_key
+        kind = rng.choice(["LEFT", "RIGHT", "FULL"]) if outer else "INNER"
         conditions = self._conditions(sides)
-        grouped = kind == "INNER" and rng.random() < 0.35
+        grouped = kind == "INNER" and (rng.random() < 0.35 or self.by_key)
         pair = [side.alias for side in rng.sample(sides, 2)]
         self.having = rng.choice(["", "", " HAVING count(*) > 2", f" HAVING max({pair[1]}.v) / 2 > 2"])
         keys: list[str] = []
         if grouped:
-            keys = rng.choice(
-                [[self.key_items[0]], [f"{pair[0]}.k"], [], [self.key_items[0], f"{pair[1]}.v"]]
-            )
-            items = keys + [text.format(*pair) for text in rng.sample(AGGREGATES, rng.randint(1, 3))]
+            several = [[self.key_items[0]], [f"{pair[0]}.k"], [], [self.key_items[0], f"{pair[1]}.v"]]
+            keys = several[0] if self.by_key else rng.choice(several)
+            pool = AGGREGATES[:8] if self.by_key else AGGREGATES  # the others are over two sides, or DISTINCT
+            items = keys + [text.format(*pair) for text in rng.sample(pool, rng.randint(1, 3))]
         else:
             items = [text.format(*pair) for text in rng.sample(ITEMS, rng.randint(1, 4))]
         listed = [f"{text} AS c{i}" for i, text in enumerate(items)]
@@ -158,7 +162,7 @@ class _Writer:
         texts = [self._over(side.alias, name) for side, name in zip(sides, names, strict=True)]
         self.key_items = texts
         found: list[list[str]] = []
-        different = len(sides) > 2 and rng.random() < 0.5
+        different = len(sides) > 2 and rng.random() < 0.5 and not self.by_key
         for number in range(1, len(sides)):
             other = rng.randrange(number)
             equal = f"{texts[other]} = {texts[number]}"
@@ -167,10 +171,9 @@ class _Writer:
                 pair = [self._over(sides[i].alias, own) for i in (other, number)]
                 equal = f"{pair[0]} = {pair[1]}" + (f" AND {equal}" if rng.random() < 0.2 else "")
             mine = [] if rng.random() < 0.05 and len(sides) == 2 else [equal]
-            if rng.random() < 0.3:
-                mine.append(
-                    rng.choice(ACROSS).format(sides[rng.randrange(number)].alias, sides[number].alias)
-                )
+            if rng.random() < 0.3 and not self.by_key:
+                pair = (sides[rng.randrange(number)].alias, sides[number].alias)
+                mine.append(rng.choice(ACROSS).format(*pair))
             found.append(mine)
         return found
 

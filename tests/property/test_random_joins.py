@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +14,11 @@ from generate_joins import DDL, DELAY_US, NAMES, SCHEMA, Joined, JoinScenario, r
 from harness import Rows, interpret, rows_of
 from pyspark.sql.types import StructType
 
+from forced import forced_choice
 from headrace.model.errors import HeadraceError
+from headrace.model.grouping import MAIN
+from headrace.model.strategy import Strategy
+from headrace.planner.strategies import possible_strategies
 from headrace.results.compare import compare_rows
 
 pytestmark = pytest.mark.spark
@@ -27,19 +33,59 @@ def test_random_joins_equal_spark(seed: int, spark: Any, open_session: Callable[
     print(f"HEADRACE_PROPERTY_SEED={seed}")
     scenario = random_joins(seed, QUERIES)
     hr, steps, problems = _play(scenario, open_session)
-    oracle = _Oracle(spark, hr, scenario, steps)
+    problems += _judge_all(hr, scenario, _Oracle(spark, hr, scenario, steps))
     shared = sum(info.shared for info in hr.queries())
-    for query in sorted(scenario.queries, key=lambda query: (query.first, query.last)):
-        problem = _judge(hr, query, oracle)
-        if problem is not None:
-            problems.append(f"{query.name} in [{query.first}, {query.last}): {problem}\n  {query.text}")
     print(f"{len(scenario.queries)} joins, {shared} shared")
     assert not problems, "\n\n".join(problems)
     assert shared > len(scenario.queries) // 3
 
 
-def _play(scenario: JoinScenario, open_session: Callable[..., Any]) -> tuple[Any, dict[int, int], list[str]]:
-    """(the session, the step that each sealed epoch was, what went wrong)."""
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + ROUNDS))
+def test_strategies_that_change_at_random_give_the_same_rows(
+    seed: int, spark: Any, open_session: Callable[..., Any]
+) -> None:
+    """Products and joined groups turn into each other between epochs, while windows are open."""
+    print(f"HEADRACE_PROPERTY_SEED={seed}")
+    rng = random.Random(seed)
+    chosen: dict[int, Strategy] = {}
+    moved: Counter[Strategy] = Counter()
+    both = (Strategy.PRODUCT, Strategy.JOINED_GROUPS)
+
+    def change(hr: Any) -> None:
+        changed = {}
+        group = hr._running.groups.get(MAIN)
+        for entry in hr._catalog.active_entries(max(group.commit.epoch, 0), MAIN):
+            if possible_strategies(entry.query.plan.body) == both:
+                before = chosen.setdefault(entry.query.id, Strategy.PRODUCT)
+                if rng.random() < 0.5:
+                    chosen[entry.query.id] = both[1 - both.index(before)]
+                    changed[entry.query.id] = forced_choice(entry.query, chosen[entry.query.id])
+                    moved[chosen[entry.query.id]] += 1
+        group.change_strategies(changed)
+
+    scenario = random_joins(seed, QUERIES // 2, by_key=True)
+    hr, steps, problems = _play(scenario, open_session, change)
+    problems += _judge_all(hr, scenario, _Oracle(spark, hr, scenario, steps))
+    print(f"{len(scenario.queries)} joins, {len(chosen)} of them by their key, changed to {dict(moved)}")
+    assert not problems, "\n\n".join(problems)
+    assert len(chosen) >= 4 and set(moved) == set(both)
+    running = hr._delivered.commit_of(MAIN).strategies.by_query()
+    assert {query: choice.strategy for query, choice in running.items()}.items() <= chosen.items()
+
+
+def _judge_all(hr: Any, scenario: JoinScenario, oracle: _Oracle) -> list[str]:
+    problems = []
+    for query in sorted(scenario.queries, key=lambda query: (query.first, query.last)):
+        problem = _judge(hr, query, oracle)
+        if problem is not None:
+            problems.append(f"{query.name} in [{query.first}, {query.last}): {problem}\n  {query.text}")
+    return problems
+
+
+def _play(
+    scenario: JoinScenario, open_session: Callable[..., Any], before: Callable[[Any], None] | None = None
+) -> tuple[Any, dict[int, int], list[str]]:
+    """(the session, the step that each sealed epoch was, what went wrong); `before` is called before each step."""
     hr, steps = open_session(), {}
     interpret(hr._reader, hr._auditor, hr._running.groups.spark)
     problems = []
@@ -62,9 +108,11 @@ def _play(scenario: JoinScenario, open_session: Callable[..., Any]) -> tuple[Any
         for name in NAMES:
             if scenario.tables[name][epoch].num_rows:
                 hr.append(name, scenario.tables[name][epoch])
-        before = -1 if hr._sealer.latest is None else int(hr._sealer.latest.id)
+        last = -1 if hr._sealer.latest is None else int(hr._sealer.latest.id)
+        if before is not None:
+            before(hr)
         hr.run_available()
-        steps |= dict.fromkeys(range(before + 1, int(hr._sealer.latest.id) + 1), epoch)
+        steps |= dict.fromkeys(range(last + 1, int(hr._sealer.latest.id) + 1), epoch)
     return hr, steps, problems
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.model.predicate import And, Compare, Const, IsNull, Not, Operand, Or, Predicate
 from headrace.model.query import Aggregate, Aggregation, Body, Fallback, Join, JoinedRows, Projection
 from headrace.model.window import AnyWindow, SessionWindow
+from headrace.planner.strategies import product_obstacle
 from headrace.sql.bodies.windows import render_window_arguments
 
 
@@ -43,11 +44,13 @@ def _join(body: Join) -> list[str]:
         read = body.then
         lines += [f"read where {read.where}"] if read.where else []
         lines += [f"read by {', '.join(read.groups)}"] if read.groups else []
+        lines += [f"read because {read.unshared}"] if read.unshared else []
         lines += [f"read having {read.having}"] if read.having else []
         return [*lines, *(f"read {text}" for text in read.finish), *(["fragile"] if read.fragile else [])]
-    kind = "product" if body.is_product else "grouped as joined"
+    obstacle = product_obstacle(body)
+    product = "a product is possible" if obstacle is None else f"no product: {obstacle}"
     fragile = ["fragile"] if body.then.fragile else []
-    return [*lines, kind, *describe(body.then).splitlines(), *fragile]
+    return [*lines, product, *describe(body.then).splitlines(), *fragile]
 
 
 def _window(window: AnyWindow) -> str:

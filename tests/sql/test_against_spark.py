@@ -26,7 +26,6 @@ from headrace.model.query import (
     Body,
     Fallback,
     Join,
-    JoinedRows,
     Projection,
     Stream,
     StreamName,
@@ -157,8 +156,20 @@ def _rendered(query: str, spark: Any, cache: ShapeCache, monkeypatch: pytest.Mon
     return spark.sql(parse_query(query, STREAMS, cache).log_sql, args=LIMITS)
 
 
-def _join_sql(body: Join, then: JoinedRows) -> str:
-    """Joined rows with their windows, and what is made of them when they are read."""
+def _join_sql(body: Join) -> str:
+    """Joined rows with their windows, and what is asked of them."""
+    if isinstance(body.then, Aggregation):
+        rows = _joined_rows_sql(body, ("w_start", "w_end"))
+        return _finished_sql(body.then, "w_start", "w_end", f"({rows})", "w_start, w_end")
+    rows, then = _joined_rows_sql(body, ("window_start", "window_end")), body.then
+    finish = ", ".join(f"{text} AS c{i}" for i, text in enumerate(then.finish))
+    text = f"SELECT {finish} FROM ({rows}) WHERE {then.where or 'true'}"
+    if then.groups is not None:
+        text += f" GROUP BY {', '.join(then.groups)} HAVING {then.having or 'true'}"
+    return text
+
+
+def _joined_rows_sql(body: Join, edges: tuple[str, str]) -> str:
     sides, on = [], []
     for number, side in enumerate(body.sides):
         carried = [f"{_operand_sql(c.operand)} AS {c.name}" for c in body.carried if c.side == number]
@@ -179,20 +190,13 @@ def _join_sql(body: Join, then: JoinedRows) -> str:
     for across in body.across:
         on.append(f"{body.carried[across.left].name} {across.op.value} {body.carried[across.right].name}")
     start = f"timestamp_micros(unix_micros(end0) - {body.window.range_us})"
-    rows = f"SELECT *, {start} AS window_start, end0 AS window_end FROM {', '.join(sides)} WHERE {' AND '.join(on)}"
-    finish = ", ".join(f"{text} AS c{i}" for i, text in enumerate(then.finish))
-    text = f"SELECT {finish} FROM ({rows}) WHERE {then.where or 'true'}"
-    if then.groups is not None:
-        text += f" GROUP BY {', '.join(then.groups)} HAVING {then.having or 'true'}"
-    return text
+    return f"SELECT *, {start} AS {edges[0]}, end0 AS {edges[1]} FROM {', '.join(sides)} WHERE {' AND '.join(on)}"
 
 
 def _as_planned(spark: Any, body: Body) -> list[Any]:
     match body:
-        case Join(then=JoinedRows() as then):
-            return [spark.sql(_join_sql(body, then))]
         case Join():
-            return []
+            return [spark.sql(_join_sql(body))]
         case Aggregation():
             return [spark.sql(_aggregation_sql(body))]
         case Projection():
@@ -203,14 +207,19 @@ def _as_planned(spark: Any, body: Body) -> list[Any]:
 
 
 def _aggregation_sql(body: Aggregation) -> str:
-    """The plan as SQL: operands, predicates and aggregates first, then finish and having over the result row."""
     function = "session_window" if isinstance(body.window, SessionWindow) else "window"
     window = f"{function}(ts, {render_window_arguments(body.window)})"
-    inner = [f"{window}.start AS window_start", f"{window}.end AS window_end"]
+    tuples = f"purchases WHERE {predicate_sql(body.where)}"
+    return _finished_sql(body, f"{window}.start", f"{window}.end", tuples, window)
+
+
+def _finished_sql(body: Aggregation, start: str, end: str, relation: str, by: str) -> str:
+    """The plan as SQL: operands, predicates and aggregates first, then finish and having over the result row."""
+    inner = [f"{start} AS window_start", f"{end} AS window_end"]
     inner += [f"{_operand_sql(key)} AS k{i}" for i, key in enumerate(body.keys)]
     inner += [f"CAST({_aggregate_sql(a)} AS {a.type.name}) AS a{i}" for i, a in enumerate(body.aggregates)]
-    keys = ", ".join([window, *(_operand_sql(key) for key in body.keys)])
-    rows = f"SELECT {', '.join(inner)} FROM purchases WHERE {predicate_sql(body.where)} GROUP BY {keys}"
+    keys = ", ".join([by, *(_operand_sql(key) for key in body.keys)])
+    rows = f"SELECT {', '.join(inner)} FROM {relation} GROUP BY {keys}"
     finish = ", ".join(f"{text} AS c{i}" for i, text in enumerate(body.finish))
     return f"SELECT {finish} FROM ({rows}) WHERE {body.having or 'true'}"
 

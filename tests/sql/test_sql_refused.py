@@ -426,3 +426,14 @@ def test_spark_is_asked_about_a_window_that_tumbles() -> None:
         for asked in analyzer.asked:
             assert "1 day" not in asked and "1 hour" not in asked and "86400000000" not in asked
         assert "sequence(" in plan.log_sql and " window(" not in plan.log_sql
+
+
+@pytest.mark.parametrize("call", ["COUNT(*) FILTER (WHERE level > {})", "SUM(level + {})"])
+def test_more_aggregates_than_can_be_numbered_are_refused(call: str) -> None:
+    calls = ", ".join(call.format(i) for i in range(501))
+    text = f"SELECT {calls} FROM purchases GROUP BY window(ts, '5 seconds')"
+    with pytest.raises(SqlError) as caught:
+        parse_query(text, STREAMS, FakeAnalyzer())
+    assert caught.value.code == "TOO_MANY_AGGREGATES"
+    assert "501 aggregates, more than the 500" in caught.value.message
+    assert "split it" in (caught.value.hint or "")

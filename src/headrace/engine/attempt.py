@@ -31,7 +31,9 @@ from headrace.model.plan import ScanPath, SharedPlan
 from headrace.model.predicate import Operand, operands_of
 from headrace.model.query import Aggregation, Fallback, Join, Projection, Query, StreamName
 from headrace.model.state import SegmentFile
-from headrace.planner.shared import Member, plan_group
+from headrace.model.statistics import Statistics
+from headrace.model.strategy import Strategies
+from headrace.planner.group import Member, plan_group
 from headrace.storage import faults
 from headrace.storage.warehouse import Warehouse
 
@@ -50,19 +52,21 @@ class EpochRunner:
         catalog: Catalog,
         delivered: Delivered,
         spec: Callable[[int], GroupSpec],
+        strategies: Callable[[int], Strategies],
         job_group: str,
         query_seconds: float | None = None,
     ) -> None:
         self.spark, self.job_group, self.query_seconds = spark, job_group, query_seconds
         self._group, self._warehouse, self._catalog, self._delivered = group, warehouse, catalog, delivered
-        self._spec = spec
+        self._spec, self._strategies = spec, strategies
 
     def plan(self, epoch: int, entries: Sequence[QueryEntry]) -> SharedPlan:
         """The plan of these queries in an epoch."""
         streams = {stream.name: stream for stream in self._catalog.streams(epoch)}
         rates = {StreamName(name): rows for name, (rows, _) in self._delivered.totals(epoch - 1).items()}
         try:
-            return plan_group((Member(e.query, e.slot or 0) for e in entries), streams, rates)
+            members = (Member(entry.query, entry.slot or 0) for entry in entries)
+            return plan_group(members, streams, Statistics.of_arrivals(rates), self._strategies(epoch))
         except HeadraceError:
             raise
         except Exception as error:

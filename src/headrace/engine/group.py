@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
@@ -35,6 +35,7 @@ from headrace.model.partitioning import even_partitioning
 from headrace.model.plan import SharedPlan
 from headrace.model.query import QueryId
 from headrace.model.state import SegmentFile
+from headrace.model.strategy import Choice, Strategies
 from headrace.storage import faults
 from headrace.storage.interrupts import uninterrupted
 from headrace.storage.warehouse import Warehouse
@@ -71,6 +72,7 @@ class Group:
             house.catalog,
             house.delivered,
             self.spec,
+            self.strategies,
             self._job_group,
             house.options.query_seconds,
         )
@@ -105,7 +107,7 @@ class Group:
     def plan_for(self, epoch: int) -> SharedPlan:
         """The plan of the queries that are active in an epoch; the last one is kept."""
         entries = self._house.catalog.active_entries(epoch, self.name)
-        key = tuple((entry.query.id, entry.slot) for entry in entries)
+        key = (self.strategies(epoch), *((entry.query.id, entry.slot) for entry in entries))
         if self._plan is None or key != self._plan_key:
             self._plan = self._runner.plan(epoch, entries)
             self._plan_key = key
@@ -152,14 +154,33 @@ class Group:
         ):
             self._rebuild()
 
-    def _rebuild(self) -> None:
+    def change_strategies(self, changed: Mapping[QueryId, Choice]) -> None:
+        """Let running queries go on with other strategies from the next epoch on.
+
+        The state of the operators that they come to is made from the log. One write lets it count, together with the
+        strategies. EngineError with REBUILD_LOG_EXPIRED when the log no longer has it; then nothing has changed.
+        """
+        with self._lock, self._jobs(f"headrace changes strategies of {self.name} after {self.commit.epoch}"):
+            self._rebuild(changed)
+
+    def _rebuild(self, changed: Mapping[QueryId, Choice] | None = None) -> None:
         house, before = self._house, self.commit
         following = house.delivered.next_epoch(self.name)
         held, spec = self.held(following), self.spec(following)
         if before.epoch < 0 and not held:
             return
+        strategies, moved = self.strategies(following), None if changed is None else frozenset(changed)
         commit = rebuild_commit(
-            self.spark, house.warehouse, house.catalog, house.sealer, before, held, following, spec
+            self.spark,
+            house.warehouse,
+            house.catalog,
+            house.sealer,
+            before,
+            held,
+            following,
+            spec,
+            strategies.with_changes(changed or {}),
+            moved,
         )
         house.delivered.replace(commit)
         kept = set(commit.files())
@@ -183,6 +204,14 @@ class Group:
                 held = [left for file in held if (left := file.but(leaving)) is not None]
             held += record.brought(self.name)
         return tuple(held)
+
+    def strategies(self, epoch: int) -> Strategies:
+        """The strategies in force before an epoch: those of the last commit, and those of the queries that came."""
+        commit = self.commit
+        found = commit.strategies
+        for record in self._house.catalog.regroupings(self.name, commit.regrouping, epoch):
+            found = found.with_changes(record.arriving(self.name).by_query())
+        return found
 
     def _run(self, epoch: Epoch) -> Commit:
         started = time.perf_counter()
@@ -314,6 +343,7 @@ class Group:
             expired=before.expired,
             lost=before.lost,
             operators=result.operators,
+            strategies=self.strategies(int(epoch.id)).only(entry.query.id for entry in members),
         )
 
 

@@ -126,6 +126,9 @@ class Groups:
                 epoch=step.epoch,
                 moves=step.moves,
                 state={step.target: self._state(step)},
+                strategies=self.get(step.source)
+                .strategies(step.epoch)
+                .only(move.query for move in step.moves),
                 reason=f"{who} moved from {step.source} to {step.target}",
                 decided_at=self._house.clock(),
             )

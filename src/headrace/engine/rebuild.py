@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
@@ -32,11 +32,12 @@ from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk, Epoch, StreamEpoch
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.grouping import GroupSpec
-from headrace.model.plan import Operator
-from headrace.model.query import Aggregation, EpochId, Join, StreamName
+from headrace.model.plan import Operator, SharedPlan
+from headrace.model.query import Aggregation, EpochId, Join, QueryId, Stream, StreamName
 from headrace.model.state import SegmentFile
+from headrace.model.strategy import DEFAULTS, Strategies
 from headrace.model.window import SessionWindow
-from headrace.planner.shared import Member, plan_group
+from headrace.planner.group import Member, plan_group
 from headrace.storage import faults
 from headrace.storage.warehouse import Warehouse, record_name
 
@@ -52,6 +53,8 @@ def rebuild_commit(
     held: Sequence[SegmentFile],
     following: int,
     spec: GroupSpec,
+    strategies: Strategies = DEFAULTS,
+    moved: frozenset[QueryId] | None = None,
 ) -> Commit:
     """The commit with segments made from the log; it has replaced the old one on disk.
 
@@ -60,22 +63,28 @@ def rebuild_commit(
 
     An operator whose epochs the log no longer holds keeps the segments it has, or, when these are damaged, makes the
     rebuild fail. Costs a read of the chunks that open windows can hold; nothing counts before all of it is done.
+
+    Each query has the strategy that `strategies` say, and the commit says so too. State and strategies are in one
+    record, so there is no moment at which they do not fit. With `moved`, the queries whose strategies are new, only the
+    operators that these come to are made anew, and it is an error if the log no longer has what they need.
     """
     epoch = following - 1
     if epoch < 0:
         return commit
-    work = _Rebuild(spark, warehouse, catalog, sealer, commit.group, held, epoch, spec)
-    kept, doomed = work.choose()
+    work = _Rebuild(spark, warehouse, catalog, sealer, commit.group, held, epoch, spec, strategies)
+    kept, doomed = work.choose(moved)
     made = work.run(doomed)  # a query's sides are in several operators, and some of these may be kept
     segments = [
-        *(s for s in held if s.operator in kept),
+        *(left for s in held if s.operator in kept and (left := s.but(moved or ())) is not None),
         *(s for s in made if s.operator not in kept),
     ]
     taken = [
         commit.regrouping,
         *(r.number for r in catalog.regroupings(commit.group, commit.regrouping, following)),
     ]
-    corrected = dataclasses.replace(commit, epoch=epoch, segments=tuple(segments), regrouping=max(taken))
+    corrected = dataclasses.replace(
+        commit, epoch=epoch, segments=tuple(segments), regrouping=max(taken), strategies=strategies
+    )
     faults.reach("rebuild.before")
     warehouse.replace_value(record_name(commits_dir(commit.group), epoch), "commit", corrected)
     faults.reach("rebuild.after")
@@ -112,8 +121,9 @@ class _Rebuild:
     held: Sequence[SegmentFile]
     epoch: int
     spec: GroupSpec
+    strategies: Strategies
 
-    def choose(self) -> tuple[set[str], list[QueryEntry]]:
+    def choose(self, moved: frozenset[QueryId] | None) -> tuple[set[str], list[QueryEntry]]:
         """(operators whose segments stay, queries whose state is made anew)."""
         streams = {stream.name: stream for stream in self.catalog.streams(self.epoch)}
         kept: set[str] = set()
@@ -124,23 +134,29 @@ class _Rebuild:
             if entry.active_in(self.epoch) and isinstance(entry.query.plan.body, Aggregation | Join)
         ]
         by_id = {entry.query.id: entry for entry in active}
-        plan = plan_group((Member(entry.query, entry.slot or 0) for entry in active), streams)
-        for operator in plan.operators:
+        for operator in self._plan(active, streams).operators:
+            if moved is not None and not moved.intersection(operator.queries):
+                kept.add(operator.id)
+                continue
             entries = [by_id[id_] for id_ in operator.queries]
             lacking = [entry for entry in entries if not self._logged(entry)]
             if not lacking:
                 doomed |= {entry.query.id: entry for entry in entries}
-            elif self._intact(operator):
+            elif moved is None and self._intact(operator):
                 kept.add(operator.id)
             else:
                 raise EngineError(
                     "REBUILD_LOG_EXPIRED",
                     f"the state of query `{lacking[0].query.name}` cannot be rebuilt",
-                    detail=f"its open windows hold tuples from before epoch {self.sealer.first}, "
-                    "where the log begins, and its segments are damaged",
+                    detail=f"its open windows hold tuples from before epoch {self.sealer.first}, where the log begins"
+                    + (", and its segments are damaged" if moved is None else ""),
                     hint="restore the segments from a copy of the warehouse; a longer log_retention prevents this",
                 )
         return kept, list(doomed.values())
+
+    def _plan(self, entries: Sequence[QueryEntry], streams: Mapping[StreamName, Stream]) -> SharedPlan:
+        members = (Member(entry.query, entry.slot or 0) for entry in entries)
+        return plan_group(members, streams, strategies=self.strategies)
 
     def _mark(self, *streams: str) -> int:
         return self.sealer.epoch(self.epoch).watermark_us(streams)
@@ -224,10 +240,7 @@ class _Rebuild:
 
     def _run_batch(self, batch: _Batch, held: list[SegmentFile], attempt: str) -> list[SegmentFile]:
         streams = {str(stream.name): stream for stream in self.catalog.streams(self.epoch)}
-        plan = plan_group(
-            (Member(entry.query, entry.slot or 0) for entry in batch.entries),
-            {stream.name: stream for stream in streams.values()},
-        )
+        plan = self._plan(batch.entries, {stream.name: stream for stream in streams.values()})
         path = plan_path(self.group, plan.version)
         self.warehouse.replace_value(path, "plan", plan)
         parts = tuple(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from headrace.model import codec
 from headrace.model.metrics import OperatorMetrics
 from headrace.model.state import SegmentFile
+from headrace.model.strategy import DEFAULTS, Strategies
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ class Commit:
     query ids as text), and `quarantined` are the queries that failed here. `regrouping` is the number of the last
     regrouping that the group has taken in. Results of epochs up to `expired` may be gone. `lost` holds, for tables of
     joined rows, (epoch, end): windows that end by then may have lost rows of that epoch or before. `operators` says
-    what each operator cost in this epoch, by its id.
+    what each operator cost in this epoch, by its id. `strategies` are those that the segments were made with: the next
+    epoch goes on with them.
     """
 
     group: str
@@ -85,6 +87,7 @@ class Commit:
     expired: int = -1
     lost: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     operators: dict[str, OperatorMetrics] = field(default_factory=dict)
+    strategies: Strategies = DEFAULTS
 
     def files(self) -> Iterator[str]:
         """Every file that this commit makes count."""

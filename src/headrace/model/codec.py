@@ -9,7 +9,7 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
-from headrace.model import epoch, predicate, query, types, window
+from headrace.model import epoch, predicate, query, statistics, strategy, types, window
 
 _SAME = frozenset((int, str, bool, type(None)))
 """Values of exactly these types are the same in JSON: long lists and counts need no call for each of them."""
@@ -18,7 +18,7 @@ _SAME = frozenset((int, str, bool, type(None)))
 @cache
 def _classes() -> dict[str, type]:
     found: dict[str, type] = {}
-    for module in (types, window, predicate, query, epoch):
+    for module in (types, window, predicate, query, strategy, statistics, epoch):
         for item in vars(module).values():
             if isinstance(item, type) and (dataclasses.is_dataclass(item) or issubclass(item, Enum)):
                 found[item.__name__] = item

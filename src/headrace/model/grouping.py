@@ -13,6 +13,7 @@ from headrace.model import codec
 from headrace.model.partitioning import Partitioning
 from headrace.model.query import QueryId
 from headrace.model.state import SegmentFile
+from headrace.model.strategy import DEFAULTS, Strategies
 
 MAIN = "main"
 """The group that queries join when nobody says otherwise. It is always there, and it runs every epoch."""
@@ -126,7 +127,8 @@ class Regrouping:
     """One entry of the list: from `epoch` on, `moves` have happened and `specs` are in force.
 
     `state` is what the moving queries bring along, by the name of the group that takes it in: parts of the segment
-    files that the last commit before `epoch` of their old group names. `reason` is for people.
+    files that the last commit before `epoch` of their old group names. `strategies` are those that this state was made
+    with. `reason` is for people.
     """
 
     number: int
@@ -136,6 +138,7 @@ class Regrouping:
     state: dict[str, tuple[SegmentFile, ...]] | None = None
     reason: str = ""
     decided_at: float = 0.0
+    strategies: Strategies = DEFAULTS
 
     def leaving(self, group: str) -> frozenset[int]:
         """The queries that leave a group."""
@@ -144,6 +147,10 @@ class Regrouping:
     def brought(self, group: str) -> tuple[SegmentFile, ...]:
         """The state that comes into a group."""
         return (self.state or {}).get(group, ())
+
+    def arriving(self, group: str) -> Strategies:
+        """The strategies of the queries that come into a group."""
+        return self.strategies.only(move.query for move in self.moves if move.target == group)
 
     def concerns(self, group: str) -> bool:
         return any(group in (move.source, move.target) for move in self.moves)

@@ -78,6 +78,10 @@ class Aggregate:
             raise ValueError(f"{self.function.value} with input {self.input}")
 
 
+MAX_AGGREGATES = 500
+"""A query may have so many aggregates, and so many FILTERs at most: ids of state columns have room for no more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregation:
     """A windowed aggregation that the shared operator runs.
@@ -96,11 +100,6 @@ class Aggregation:
     finish: tuple[str, ...]
     having: str | None = None
     fragile: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class GroupedRows(Aggregation):
-    """An aggregation of a join's rows by other things than the join's key: they are joined, then grouped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +155,7 @@ class JoinedRows:
 
     All of it is Spark SQL over `window_start`, `window_end` and the carried names: `where` is a condition that the
     stored rows have not been asked yet, `groups` what they are grouped by (None: not at all), and `having` is about
-    groups. `fragile` is as in Aggregation.
+    groups. `fragile` is as in Aggregation. `unshared` is set with `groups`: why no kernel can make these groups.
     """
 
     finish: tuple[str, ...]
@@ -164,17 +163,17 @@ class JoinedRows:
     groups: tuple[str, ...] | None = None
     having: str | None = None
     fragile: bool = False
+    unshared: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """An inner equi-join of the tuples that are in one window together, and what is done with its rows.
+    """An inner equi-join of the tuples that are in one window together, and what is asked of its rows.
 
     The sides' windows have one slide and end together; their ranges may differ. The hubs make a tree of the sides: from
     each side there is one way to each other, from hub to hub by way of a side that is in both. An aggregation of the
     rows has keys, inputs and filters over carried names, as plain operands, and the window of the side with the longest
-    range. If it is not GroupedRows, the join has one hub, it is by this key and each aggregate is over one side: a
-    product, for which no row need be joined.
+    range. This is what the query means. Whether rows are joined for it is for `planner/strategies` to say.
     """
 
     sides: tuple[JoinSide, ...]
@@ -189,16 +188,10 @@ class Join:
             raise ValueError("a join has two sides or more, of one slide, that end together")
         if not _is_tree(len(self.sides), self.hubs):
             raise ValueError("the hubs of a join connect each two of its sides in one way")
-        if self.is_product and len(self.hubs) > 1:
-            raise ValueError("a join on several keys is no product")
 
     def keys_of(self, side: int) -> tuple[tuple[Operand, ...], ...]:
         """The keys that a side is joined on, one for each hub it is in."""
         return tuple(hub.keys[hub.sides.index(side)] for hub in self.hubs if side in hub.sides)
-
-    @property
-    def is_product(self) -> bool:
-        return isinstance(self.then, Aggregation) and not isinstance(self.then, GroupedRows)
 
     @property
     def window(self) -> Window:

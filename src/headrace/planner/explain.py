@@ -20,7 +20,8 @@ from headrace.model.plan import (
     SharedPlan,
 )
 from headrace.model.predicate import And, Compare, Const, IsNull, Not, Or, Predicate
-from headrace.model.query import Aggregation, Fallback, Join, JoinedRows, Projection, Query
+from headrace.model.query import Aggregation, Fallback, Join, Projection, Query
+from headrace.model.strategy import Choice, Strategy
 from headrace.model.window import AnyWindow, SessionWindow, Window
 
 SHOWN = 8
@@ -40,8 +41,11 @@ def explain_plan(plan: SharedPlan) -> str:
     return "\n".join(lines)
 
 
-def explain_query(query: Query, plan: SharedPlan | None) -> str:
-    """How one query is run, with whom it shares, and the plain Spark SQL it equals."""
+def explain_query(query: Query, plan: SharedPlan | None, choice: Choice) -> str:
+    """How one query is run and why, what else was considered, with whom it shares, and the plain Spark SQL it equals.
+
+    `plan` and `choice` are those that its group runs; without a plan, the query runs in no group.
+    """
     word = "stream" if len(query.plan.streams) == 1 else "streams"
     lines = [f"query {query.name} on {word} {', '.join(query.plan.streams)}"]
     lines += ["plain Spark SQL:", *(f"  {line}" for line in query.plan.plain_sql.splitlines())]
@@ -56,10 +60,11 @@ def explain_query(query: Query, plan: SharedPlan | None) -> str:
             lines.append("shared selection: each accepted tuple is stored once with its query-set")
             lines.append(f"  where: {render_predicate(body.where)}")
         case Join() as body:
-            lines += _join_query_lines(body)
+            lines += _join_query_lines(body, choice.strategy)
         case Fallback(reason, window):
             lines.append(f"not shared: {reason}")
             lines.append(f"  runs as plain Spark SQL over the log, {_when(window)}")
+    lines += choice_lines(choice)
     mine = [o for o in plan.operators if query.id in queries_of(o)] if plan else []
     for operator in mine:
         others = len(queries_of(operator)) - 1
@@ -81,22 +86,31 @@ def _aggregation_lines(body: Aggregation) -> list[str]:
     return lines
 
 
-def _join_query_lines(body: Join) -> list[str]:
-    if isinstance(body.then, JoinedRows):
-        lines = ["shared join: each joined row is stored once with its query-set"]
+def choice_lines(choice: Choice) -> list[str]:
+    """Why a query runs as it does, and every other strategy with the reason against it."""
+    rejected = [f"  not {other.strategy.value}: {other.reason}" for other in choice.rejected]
+    return [f"strategy: {choice.strategy.value}", f"  because {choice.reason}", *rejected]
+
+
+_JOINS = {
+    Strategy.JOINED_ROWS: "shared join: each joined row is stored once with its query-set",
+    Strategy.READ_GROUPS: "shared join: each joined row is stored once with its query-set",
+    Strategy.JOINED_GROUPS: "shared join feeding a shared aggregation: joined rows are grouped in the same job, "
+    "not stored",
+    Strategy.PRODUCT: "shared aggregation of a join by its key: a product of the streams' aggregations, nothing is "
+    "joined",
+}
+
+
+def _join_query_lines(body: Join, strategy: Strategy) -> list[str]:
+    lines = [_JOINS[strategy]]
+    if isinstance(body.then, Aggregation):
+        lines += _aggregation_lines(body.then)
+    else:
         if body.then.where is not None:
             lines.append(f"  when rows are read: where {body.then.where}")
         if body.then.groups is not None:
             lines.append(f"  when rows are read: grouped by {', '.join(body.then.groups)}")
-    elif not body.is_product:
-        lines = [
-            "shared join feeding a shared aggregation: joined rows are grouped in the same job, not stored"
-        ]
-        lines += _aggregation_lines(body.then)
-    else:
-        lines = [
-            "shared aggregation of a join by its key: a product of the streams' aggregations, nothing is joined"
-        ]
     for number, side in enumerate(body.sides):
         lines.append(f"  {side.stream}, {render_window(side.window)}")
         for key in body.keys_of(number):

@@ -1,4 +1,4 @@
-"""Aggregations of joined rows that are no products: which operator groups them, and what each query asks of it.
+"""Aggregations of joined rows: which operator groups them, and what each query asks of it.
 
 The operator is an ordinary shared aggregation over a stream of its own: a joined row is a tuple of it once per query
 and window that holds the row. The query is a column, so queries are told apart by the predicate index.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.model.predicate import Compare, Op, Operand, operands_of
-from headrace.model.query import Aggregation, GroupedRows, Stream, StreamName
+from headrace.model.query import Aggregation, Stream, StreamName
 from headrace.model.types import BIGINT, TIMESTAMP, Column
 from headrace.model.window import Window
 from headrace.planner.joins import Joining, digest, renamed
@@ -22,10 +22,8 @@ ROWS = Stream(StreamName("joined rows"), (Column("__headrace_moment", TIMESTAMP)
 """What a grouping reads. The event time is the last moment of the window."""
 
 
-def grouping_id(joining: Joining) -> str | None:
-    """The operator that groups a query's joined rows: one per set of inputs and grouping keys; None without groups."""
-    if not isinstance(joining.body.then, GroupedRows):
-        return None
+def grouping_id(joining: Joining) -> str:
+    """The operator that groups a query's joined rows: one per set of inputs and grouping keys."""
     keys = (key.sql for key in grouping_body(joining).keys)
     return f"groups-{digest(*joining.clock, '', joining.signature, '', *keys)}"
 
@@ -33,7 +31,7 @@ def grouping_id(joining: Joining) -> str | None:
 def grouping_body(joining: Joining) -> Aggregation:
     """The query's aggregation over the operator's tuples: names that other queries know too, windows by their ends."""
     body, then = joining.body, joining.body.then
-    assert isinstance(then, GroupedRows)
+    assert isinstance(then, Aggregation)
     members = joining.members
     named = {carried.name: carried for carried in body.carried}
 

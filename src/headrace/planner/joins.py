@@ -118,15 +118,14 @@ def plan_joins(
     rates: Mapping[StreamName, int],
     feeds: Mapping[QueryId, str],
 ) -> tuple[JoinOperator, ...]:
-    """One operator per set of streams, for the queries whose rows are joined.
+    """One operator per set of streams, for queries whose rows are joined.
 
     `rates` say how many tuples a stream has brought so far: rarer inputs come first in every chain. `feeds` says which
     operator groups the rows of a query, if one does.
     """
     grouped: dict[tuple[StreamName, ...], list[Joining]] = defaultdict(list)
     for joining in joinings:
-        if not joining.body.is_product:
-            grouped[joining.clock].append(joining)
+        grouped[joining.clock].append(joining)
     return tuple(
         _plan_operator(join_id(clock), members, streams, rates, feeds) for clock, members in grouped.items()
     )
@@ -270,7 +269,9 @@ _SAMPLES = {
 def side_factors(joining: Joining) -> list[tuple[Aggregate, ...]]:
     """What each side aggregates: its COUNT(*), then what the factors need."""
     sides: list[dict[Aggregate, None]] = [{_COUNT_ALL: None} for _ in joining.body.sides]
-    for aggregate in joining.body.then.aggregates:  # type: ignore[union-attr]
+    then = joining.body.then
+    assert isinstance(then, Aggregation)
+    for aggregate in then.aggregates:
         where, own = _on_side(joining.body, aggregate)
         if where is not None:
             for part in _parts(own):

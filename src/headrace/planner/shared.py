@@ -1,29 +1,23 @@
-"""From a set of queries to the shared plan a group runs: classes, windows, columns, families, lanes, outputs."""
+"""Operators of many queries of one class: their windows, columns, families, lanes and outputs."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.model import codec, plan
 from headrace.model.plan import (
     AggregationOperator,
-    FallbackQuery,
-    GroupingOperator,
     Lane,
     LaneKind,
     Measure,
-    Operator,
     Output,
     OutputAggregate,
-    ProductOperator,
     ScanPath,
     SelectionOperator,
     SessionOperator,
-    SharedPlan,
     StateColumn,
 )
 from headrace.model.predicate import (
@@ -45,15 +39,8 @@ from headrace.model.query import (
 )
 from headrace.model.types import Kind, SqlType
 from headrace.model.window import AnyWindow, SessionWindow, Window
-from headrace.planner.groupings import ROWS, grouping_body, grouping_id
 from headrace.planner.joins import (
     Joining,
-    SideQuery,
-    join_id,
-    plan_joins,
-    plan_product,
-    product_id,
-    side_queries,
 )
 from headrace.planner.predicates import group_families, index_operands, scan_path
 from headrace.planner.signatures import result_signature
@@ -98,110 +85,13 @@ ENTRIES_PER_COLUMN = 1024
 """Lane entry ids are column id times this plus the ordinal of the input in its query."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A query of the group and the slot it holds."""
-
-    query: Query
-    slot: int
-
-
-def plan_group(
-    members: Iterable[Member],
-    streams: Mapping[StreamName, Stream],
-    rates: Mapping[StreamName, int] | None = None,
-) -> SharedPlan:
-    """The shared plan of these queries. Costs time linear in their predicates' atoms; no I/O, no clock.
-
-    The same members in any order give the same plan. `rates` are tuples per stream so far, for the order of joins.
-    """
-    ordered = sorted(members, key=lambda member: member.query.id)
-    classes: dict[tuple[type[AnyWindow], StreamName, tuple[Operand, ...], ScanPath], list[Body]]
-    classes = defaultdict(list)
-    projections: dict[tuple[StreamName, ScanPath], list[Member]] = defaultdict(list)
-    joinings: list[Joining] = []
-    fallbacks: list[FallbackQuery] = []
-    for member in ordered:
-        query = member.query
-        match query.plan.body:
-            case Aggregation() as body:
-                path = scan_path(_aggregation_operands(body))
-                classes[type(body.window), query.plan.stream, body.keys, path].append((query.id, body))
-            case Projection() as body:
-                projections[query.plan.stream, _selection_path(body)].append(member)
-            case Join() as body:
-                joinings.append(Joining(query.id, member.slot, body))
-            case Fallback(reason):
-                fallbacks.append(FallbackQuery(query.id, query.plan.streams, reason, query_signature(query)))
-    operators: list[Operator] = [
-        plan_aggregation(streams[stream], keys, path, bodies)
-        for (_, stream, keys, path), bodies in classes.items()
-    ]
-    operators += [plan_selection(stream, path, members) for (stream, path), members in projections.items()]
-    groupings = plan_groupings(joinings)
-    feeds = {query: operator.id for operator in groupings for query in operator.queries}
-    operators += [*plan_joins(joinings, streams, rates or {}, feeds), *groupings]
-    factors, products = plan_products(joinings, streams)
-    operators += factors
-    content = SharedPlan("", tuple(sorted(operators, key=lambda o: o.id)), tuple(fallbacks), products)
-    return replace(content, version=hashlib.sha256(codec.dumps(content)).hexdigest()[:16])
-
-
-def plan_groupings(joinings: Sequence[Joining]) -> list[GroupingOperator]:
-    """The aggregations of joined rows."""
-    grouped: dict[str, list[Joining]] = defaultdict(list)
-    for joining in joinings:
-        id_ = grouping_id(joining)
-        if id_ is not None:
-            grouped[id_].append(joining)
-    operators = []
-    for id_, members in grouped.items():
-        bodies = [(joining.id, grouping_body(joining)) for joining in members]
-        parts = _aggregating(ROWS, bodies[0][1].keys, ScanPath.FAST, bodies)
-        parts["clock"] = members[0].clock
-        join = join_id(members[0].clock)
-        operators.append(GroupingOperator(id=id_, windows=_sliding(bodies), join=join, **parts))
-    return operators
-
-
-def plan_products(
-    joinings: Sequence[Joining], streams: Mapping[StreamName, Stream]
-) -> tuple[list[AggregationOperator], tuple[ProductOperator, ...]]:
-    """(the aggregations of the sides, the products they make) of the queries that aggregate joined rows."""
-    products: dict[str, list[Joining]] = defaultdict(list)
-    for joining in joinings:
-        if joining.body.is_product:
-            products[product_id(joining)].append(joining)
-    operators: list[AggregationOperator] = []
-    planned = []
-    for id_, members in products.items():
-        classes: dict[tuple[StreamName, tuple[Operand, ...], ScanPath, int], list[SideQuery]] = defaultdict(
-            list
-        )
-        for joining in members:
-            for side in side_queries(joining):
-                path = scan_path(_aggregation_operands(side.body))
-                classes[side.stream, side.body.keys, path, side.role].append(side)
-        of_side: dict[tuple[QueryId, int], AggregationOperator] = {}
-        for (stream, keys, path, role), sides in classes.items():
-            bodies = [(side.query, side.body) for side in sides]
-            alone = plan_aggregation(streams[stream], keys, path, bodies)
-            assert isinstance(alone, AggregationOperator)
-            name = _operator_id(f"{id_}-{role}", stream, path, keys)
-            operator = replace(alone, id=name, clock=members[0].clock, product=id_)
-            operators.append(operator)
-            of_side |= {(side.query, side.side): operator for side in sides}
-        planned.append(plan_product(id_, members, of_side))
-    return operators, tuple(planned)
-
-
 def query_signature(query: Query) -> str:
     """The result table a query's rows land in, whatever else it shares the plan with."""
     match query.plan.body:
         case Aggregation() as body:
             return _result_table(body.window, body.keys, (a.type for a in body.aggregates))
         case Projection() as body:
-            return _operator_id("tuples", query.plan.stream, _selection_path(body), ())
+            return operator_id("tuples", query.plan.stream, selection_path(body), ())
         case Join() as body if isinstance(body.then, Aggregation):
             then = body.then
             return result_signature((k.type for k in then.keys), (a.type for a in then.aggregates))
@@ -217,11 +107,11 @@ def _result_table(window: AnyWindow, keys: Iterable[Operand], aggregates: Iterab
     return result_signature((key.type for key in keys), aggregates, rows)
 
 
-def _selection_path(body: Projection) -> ScanPath:
+def selection_path(body: Projection) -> ScanPath:
     return scan_path((*body.outputs, *operands_of(body.where)))
 
 
-def _aggregation_operands(body: Aggregation) -> set[Operand]:
+def aggregation_operands(body: Aggregation) -> set[Operand]:
     found = set(body.keys) | operands_of(body.where)
     for aggregate in body.aggregates:
         found |= operands_of(aggregate.filter)
@@ -234,12 +124,12 @@ def plan_aggregation(
     stream: Stream, keys: tuple[Operand, ...], path: ScanPath, bodies: Bodies
 ) -> AggregationOperator | SessionOperator:
     """One operator for all queries of a class: all of them have windows, or all have sessions."""
-    parts = _aggregating(stream, keys, path, bodies)
+    parts = aggregating_parts(stream, keys, path, bodies)
     gaps = tuple(window for window in _windows(bodies) if isinstance(window, SessionWindow))
     if gaps:
-        return SessionOperator(id=_operator_id("sessions", stream.name, path, keys), gaps=gaps, **parts)
+        return SessionOperator(id=operator_id("sessions", stream.name, path, keys), gaps=gaps, **parts)
     return AggregationOperator(
-        id=_operator_id("windows", stream.name, path, keys), windows=_sliding(bodies), **parts
+        id=operator_id("windows", stream.name, path, keys), windows=sliding_windows(bodies), **parts
     )
 
 
@@ -247,11 +137,13 @@ def _windows(bodies: Bodies) -> tuple[AnyWindow, ...]:
     return tuple(sorted({body.window for _, body in bodies}))
 
 
-def _sliding(bodies: Bodies) -> tuple[Window, ...]:
+def sliding_windows(bodies: Bodies) -> tuple[Window, ...]:
     return tuple(window for window in _windows(bodies) if isinstance(window, Window))
 
 
-def _aggregating(stream: Stream, keys: tuple[Operand, ...], path: ScanPath, bodies: Bodies) -> dict[str, Any]:
+def aggregating_parts(
+    stream: Stream, keys: tuple[Operand, ...], path: ScanPath, bodies: Bodies
+) -> dict[str, Any]:
     """What every AggregatingOperator has, but for its id."""
     windows = _windows(bodies)
     columns, positions = _state_columns(bodies, windows)
@@ -279,7 +171,7 @@ def _aggregating(stream: Stream, keys: tuple[Operand, ...], path: ScanPath, bodi
     }
 
 
-def _operator_id(kind: str, stream: StreamName, path: ScanPath, keys: Iterable[Operand]) -> str:
+def operator_id(kind: str, stream: StreamName, path: ScanPath, keys: Iterable[Operand]) -> str:
     named = "\n".join(f"{key.sql}\t{key.type.name}" for key in keys)
     digest = hashlib.sha256(f"{stream}\n{path.value}\n{named}".encode()).hexdigest()[:8]
     return f"{kind}-{path.value}-{digest}"
@@ -294,6 +186,8 @@ def _state_columns(bodies: Bodies, windows: Sequence[AnyWindow]) -> tuple[tuple[
     columns: list[tuple[StateColumn, Predicate]] = []
     for id_, body in bodies:
         filters = dict.fromkeys((conjunction(), *(a.filter for a in body.aggregates)))
+        if len(filters) > COLUMNS_PER_QUERY or len(body.aggregates) > ENTRIES_PER_COLUMN:
+            raise ValueError(f"query {id_} has more filters or aggregates than its state columns can number")
         for ordinal, filter_ in enumerate(filters):
             column_id = id_ * COLUMNS_PER_QUERY + ordinal
             predicate = conjunction(body.where, filter_)
@@ -411,13 +305,15 @@ def _outputs(
     )
 
 
-def plan_selection(stream: StreamName, path: ScanPath, members: Sequence[Member]) -> SelectionOperator:
-    """One operator for all stateless queries of a stream and path."""
-    bodies = [body for member in members if isinstance(body := member.query.plan.body, Projection)]
+def plan_selection(
+    stream: StreamName, path: ScanPath, members: Sequence[tuple[Query, int]]
+) -> SelectionOperator:
+    """One operator for all stateless queries of a stream and path, each with its slot."""
+    bodies = [body for query, _ in members if isinstance(body := query.plan.body, Projection)]
     predicates = tuple(body.where for body in bodies)
     operands = index_operands(predicates)
     outputs = sorted({o for body in bodies for o in body.outputs}, key=lambda o: (o.sql, o.type.name))
-    id_ = _operator_id("tuples", stream, path, ())
+    id_ = operator_id("tuples", stream, path, ())
     return SelectionOperator(
         id=id_,
         stream=stream,
@@ -425,8 +321,8 @@ def plan_selection(stream: StreamName, path: ScanPath, members: Sequence[Member]
         signature=id_,
         outputs=tuple(outputs),
         operands=operands,
-        queries=tuple(member.query.id for member in members),
-        slots=tuple(member.slot for member in members),
+        queries=tuple(query.id for query, _ in members),
+        slots=tuple(slot for _, slot in members),
         predicates=predicates,
         families=group_families(predicates, operands),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from headrace.model.plan import (
     AggregationOperator,
@@ -13,8 +13,8 @@ from headrace.model.plan import (
     SessionOperator,
     SharedPlan,
 )
-from headrace.model.query import Aggregation, Fallback, Join, JoinedRows, Projection, Query
-from headrace.model.window import SessionWindow
+from headrace.model.query import Fallback, Query
+from headrace.model.strategy import Choice, Strategy
 from headrace.planner.explain import queries_of
 from headrace.sql.text.arrange import arrange_sql
 
@@ -24,11 +24,14 @@ Line = tuple[str, str]
 WIDTH = 11
 
 
-def summarize_query(query: Query, plan: SharedPlan | None, head: str, lines: Iterable[Line]) -> str:
-    """The head, how it is shared, what else is known of it, and the plain Spark SQL it equals."""
+def summarize_query(
+    query: Query, plan: SharedPlan | None, choice: Choice, head: str, lines: Iterable[Line]
+) -> str:
+    """The head, how it runs and why, what else is known of it, and the plain Spark SQL it equals."""
     found = [
         ("reads", ", ".join(query.plan.streams)),
-        ("runs as", _runs_as(query)),
+        ("runs as", _runs_as(choice)),
+        *_because(choice),
         *_shares(query, plan),
         *lines,
     ]
@@ -60,22 +63,33 @@ def _operators(number: int) -> str:
     return f"{number:,} shared {'operator' if number == 1 else 'operators'}"
 
 
-def _runs_as(query: Query) -> str:
-    match query.plan.body:
-        case Aggregation(window=SessionWindow()):
-            return "shared aggregation of sessions"
-        case Aggregation():
-            return "shared aggregation of windows"
-        case Projection():
-            return "shared selection of tuples"
-        case Join(then=JoinedRows()):
-            return "shared join"
-        case Join() as body if body.is_product:
-            return "shared aggregation of a join by its key, for which nothing is joined"
-        case Join():
-            return "shared join that feeds a shared aggregation"
-        case Fallback(reason):
-            return f"not shared: {reason}"
+_RUNS_AS = {
+    Strategy.WINDOWS: "shared aggregation of windows",
+    Strategy.SESSIONS: "shared aggregation of sessions",
+    Strategy.SELECTION: "shared selection of tuples",
+    Strategy.JOINED_ROWS: "shared join",
+    Strategy.READ_GROUPS: "shared join whose rows are grouped when they are read",
+    Strategy.JOINED_GROUPS: "shared join that feeds a shared aggregation",
+    Strategy.PRODUCT: "shared aggregation of a join by its key, for which nothing is joined",
+}
+
+
+def _runs_as(choice: Choice) -> str:
+    if choice.strategy is Strategy.PLAIN_SPARK:
+        return f"not shared: {choice.reason}"
+    return _RUNS_AS[choice.strategy]
+
+
+_CHOSEN = frozenset((Strategy.READ_GROUPS, Strategy.JOINED_GROUPS, Strategy.PRODUCT))
+"""Strategies that have alternatives worth a line. VERBOSE has the reason for all others too."""
+
+
+def _because(choice: Choice) -> Iterator[Line]:
+    """The reason for the strategy, and the reason against the one that comes closest."""
+    if choice.strategy in _CHOSEN:
+        yield "because", choice.reason
+        for closest in choice.rejected[:1]:
+            yield "not as", f"{closest.strategy.value}: {closest.reason}"
 
 
 def _shares(query: Query, plan: SharedPlan | None) -> Sequence[Line]:

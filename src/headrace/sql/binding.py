@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from headrace.model.predicate import TRUE, Operand, Predicate
 from headrace.model.query import (
+    MAX_AGGREGATES,
     Across,
     Aggregate,
     AggregateFunction,
@@ -16,7 +17,6 @@ from headrace.model.query import (
     Body,
     Carried,
     Fallback,
-    GroupedRows,
     Hub,
     Join,
     JoinedRows,
@@ -65,14 +65,11 @@ class AggregateShape:
 
 @dataclass(frozen=True, slots=True)
 class AggregationShape:
-    """`grouped` says that it is of joined rows, and no product."""
-
     keys: tuple[OperandShape, ...]
     aggregates: tuple[AggregateShape, ...]
     finish: tuple[Template, ...]
     having: Template | None
     fragile: bool
-    grouped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +111,7 @@ class JoinedRowsShape:
     groups: tuple[Template, ...] | None
     having: Template | None
     fragile: bool
+    unshared: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,14 +285,17 @@ def _body(
 
     def aggregation(found: AggregationShape, where: Predicate) -> Aggregation:
         assert window is not None
-        return (GroupedRows if found.grouped else Aggregation)(
+        aggregates = tuple(
+            Aggregate(a.function, a.input.bind(fill) if a.input else None, predicate(a.filter), a.type)
+            for a in found.aggregates
+        )
+        if len(aggregates) > MAX_AGGREGATES:
+            raise errors.too_many_aggregates(len(aggregates), MAX_AGGREGATES)
+        return Aggregation(
             window=window,
             where=where,
             keys=tuple(key.bind(fill) for key in found.keys),
-            aggregates=tuple(
-                Aggregate(a.function, a.input.bind(fill) if a.input else None, predicate(a.filter), a.type)
-                for a in found.aggregates
-            ),
+            aggregates=aggregates,
             finish=tuple(fill(text) for text in found.finish),
             having=None if found.having is None else fill(found.having),
             fragile=found.fragile,
@@ -307,6 +308,7 @@ def _body(
             groups=None if found.groups is None else tuple(map(fill, found.groups)),
             having=None if found.having is None else fill(found.having),
             fragile=found.fragile,
+            unshared=None if found.unshared is None else fill(Template.of(found.unshared)),
         )
 
     match shape.body:

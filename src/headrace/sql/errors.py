@@ -46,6 +46,14 @@ def too_big(name: str, made: float, limit: int, span: Span) -> SqlError:
     )
 
 
+def too_many_aggregates(found: int, limit: int) -> SqlError:
+    return SqlError(
+        "TOO_MANY_AGGREGATES",
+        f"the query has {found:,} aggregates, more than the {limit:,} that one query may have",
+        hint="split it into several queries: they share their work",
+    )
+
+
 def syntax(what: str, span: Span = None) -> SqlError:
     return SqlError("SYNTAX", what, span=span, hint="the language is Spark SQL; HELP lists the statements")
 

@@ -54,7 +54,7 @@ SELECT l.country FROM (SELECT * EXCEPT (`window`), `window` AS w FROM (SELECT * 
 SELECT l.userID, SUM(r.price) AS s, COUNT(*) AS n FROM (SELECT *, window(ts, '10 seconds', '5 seconds') AS w FROM purchases) AS l JOIN (SELECT *, window(ts, '10 seconds', '5 seconds') AS w FROM returns) AS r ON l.w = r.w AND l.userID = r.userID GROUP BY l.userID, l.w;
 --   join purchases by window('10 seconds', '5 seconds') on userID: bigint where True
 --   join returns by window('10 seconds', '5 seconds') on userID: bigint where True
---   product
+--   a product is possible
 --   aggregation by window('10 seconds', '5 seconds')
 --   where True
 --   k0 = s0_userID: bigint
@@ -71,6 +71,7 @@ SELECT r.country, l.w.end, SUM(l.price * r.price) AS s, COUNT(DISTINCT l.userID)
 --   join purchases by window('10 seconds', '5 seconds') on userID: bigint where True
 --   join returns by window('10 seconds', '5 seconds') on userID: bigint where True
 --   read by window_start, window_end, s1_country
+--   read because COUNT(DISTINCT ...) needs all values of a group
 --   read having (COUNT(DISTINCT s0_userID) > 1)
 --   read s1_country
 --   read window_end
@@ -84,7 +85,7 @@ SELECT upper(r.country) AS c, SUM(l.gemPackID) AS s FROM (SELECT *, window(ts, '
 --   join purchases by window('10 seconds', '5 seconds') on userID: bigint where True
 --   join returns by window('10 seconds', '5 seconds') on userID: bigint where True
 --   across s0_price < s1_price
---   grouped as joined
+--   no product: a condition compares values of two streams, so not all tuples of a key meet
 --   aggregation by window('10 seconds', '5 seconds')
 --   where True
 --   k0 = x2: string
@@ -119,6 +120,7 @@ SELECT l.w.end, COUNT(DISTINCT *) AS n FROM (SELECT userID, w FROM (SELECT *, wi
 --   join purchases by window('10 seconds', '5 seconds') on userID: bigint where True
 --   join returns by window('10 seconds', '5 seconds') on userID: bigint where True
 --   read by window_start, window_end
+--   read because COUNT(DISTINCT userID, window, userID, level, window) asks each tuple for its window
 --   read window_end
 --   read COUNT(DISTINCT s0_userID, named_struct('start', window_start, 'end', window_end), s1_userID, s1_level, named_struct('start', window_start, 'end', window_end))
 -- log
@@ -146,7 +148,7 @@ SELECT l.country FROM (SELECT * EXCEPT (`window`), `window` AS w FROM (SELECT * 
 SELECT r.country FROM (SELECT *, window(ts, '10 seconds', '5 seconds') AS w FROM purchases) AS l JOIN (SELECT *, window(ts, '10 seconds', '5 seconds') AS w FROM returns) AS r ON l.w = r.w AND l.userID = r.userID GROUP BY r.country, l.w HAVING SUM(l.price) / 2 > 3;
 --   join purchases by window('10 seconds', '5 seconds') on userID: bigint where True
 --   join returns by window('10 seconds', '5 seconds') on userID: bigint where True
---   grouped as joined
+--   no product: it groups by country of returns, which is no key of the join
 --   aggregation by window('10 seconds', '5 seconds')
 --   where True
 --   k0 = s1_country: string
@@ -160,7 +162,7 @@ SELECT r.country FROM (SELECT * EXCEPT (`window`), `window` AS w FROM (SELECT * 
 SELECT r.country FROM (SELECT *, window(ts, '10 seconds', '5 seconds') AS w FROM purchases) AS l JOIN (SELECT *, window(ts, '10 seconds', '5 seconds') AS w FROM returns) AS r ON l.w = r.w AND l.userID = r.userID GROUP BY r.country, l.w HAVING SUM(l.price) / 0 > 3;
 --   join purchases by window('10 seconds', '5 seconds') on userID: bigint where True
 --   join returns by window('10 seconds', '5 seconds') on userID: bigint where True
---   grouped as joined
+--   no product: it groups by country of returns, which is no key of the join
 --   aggregation by window('10 seconds', '5 seconds')
 --   where True
 --   k0 = s1_country: string
@@ -228,7 +230,7 @@ SELECT s0_price AS price, s1_level AS level FROM (SELECT *, named_struct('start'
 SELECT COUNT(*) AS n FROM purchases [RANGE 10 SECONDS SLIDE 5 SECONDS] AS l, returns [RANGE 5 SECONDS SLIDE 5 SECONDS] AS r WHERE l.userID = r.userID;
 --   join purchases by window('10 seconds', '5 seconds') on userID: bigint where True
 --   join returns by window('5 seconds') on userID: bigint where True
---   grouped as joined
+--   no product: it groups by less than the whole key of the join
 --   aggregation by window('10 seconds', '5 seconds')
 --   where True
 --   a0 = count_all(): bigint
@@ -297,7 +299,7 @@ SELECT l.userID, COUNT(*) AS n FROM (SELECT *, window(ts, '10 seconds', '5 secon
 --   join purchases by window('10 seconds', '5 seconds') on country: string where True
 --   meet 1(country: string) = 2(country: string)
 --   meet 0(userID: bigint) = 1(userID: bigint)
---   grouped as joined
+--   no product: the streams are joined on different keys
 --   aggregation by window('10 seconds', '5 seconds')
 --   where True
 --   k0 = s0_userID: bigint

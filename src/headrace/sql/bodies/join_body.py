@@ -1,10 +1,10 @@
-"""Which joins the shared operator runs: sides, key, conditions across sides, and what is done with the rows.
+"""What a join means to shared operators: sides, keys, conditions across sides, and what is asked of the rows.
 
 Conjuncts over one side become its predicate. Equalities between sides make hubs: classes of equal values that connect
 sides which no other hub has connected; often one hub has all sides. Comparisons of a value of one side with a value of
-another are decided while rows are joined; what is left is a filter of the stored rows and waits for a reader. Groups by
-the key are products, other groups are made of the rows as they are joined, or by the reader where no shared aggregation
-covers what is asked of them.
+another are decided while rows are joined; what is left is a filter of the stored rows and waits for a reader. Groups
+are an aggregation over carried values where kernels know all of it, else Spark SQL over stored rows, with the reason.
+How an aggregation is then run is not decided here but in `planner/strategies`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headrace.sql.binding import (
 )
 from headrace.sql.bodies.aggregates import SHARED_FUNCTIONS, NotShared, plan_aggregation, window_struct
 from headrace.sql.bodies.conjuncts import conjuncts, in_order
-from headrace.sql.bodies.join_hubs import KeyHub, find_hubs
+from headrace.sql.bodies.join_hubs import find_hubs
 from headrace.sql.bodies.predicates import Compiler
 from headrace.sql.bodies.windows import is_window_column, window_edge
 from headrace.sql.render.templates import Template
@@ -76,7 +76,7 @@ def plan_join(
     literals: tuple[str, ...],
     timezone: str,
 ) -> JoinShape:
-    """The shared form of a join; raises NotShared when there is none."""
+    """The meaning of a join that shared operators can run; raises NotShared when they cannot."""
     if origin.outer:
         kind = next(side.kind for side in origin.sides if side.kind != "INNER")
         raise NotShared(f"{kind} JOIN has no shared form")
@@ -92,12 +92,11 @@ def plan_join(
 
     if flat.group is None:
         return finished(_Plan.rows)
-    for then in (_Plan.product, _Plan.grouped):
-        try:
-            return finished(then)
-        except NotShared:
-            continue
-    return finished(_Plan.groups)
+    try:
+        return finished(_Plan.aggregation)
+    except NotShared as reason:
+        unshared = str(reason)
+    return finished(lambda plan: replace(plan.groups(), unshared=unshared))
 
 
 @dataclass(slots=True)
@@ -113,7 +112,6 @@ class _Plan:
     residual: list[exp.Expr] = field(default_factory=list)
     raising: exp.Expr | None = None
     carried: dict[tuple[int, str], CarriedShape] = field(default_factory=dict)
-    hubs: list[KeyHub] = field(default_factory=list)
 
     # conditions
 
@@ -201,7 +199,6 @@ class _Plan:
     def find_hubs(self) -> tuple[HubShape, ...]:
         """The keys that connect all sides; equalities that no key stands for become comparisons."""
         found = find_hubs(self.origin, self.equalities, lambda nodes: self._key_type(nodes) is not None)
-        self.hubs = found.hubs
         self.compared += [(left, Op.EQ, right) for left, right in found.compared]
         for side, equal in found.own:
             self.own.setdefault(side, []).append(equal)
@@ -210,7 +207,7 @@ class _Plan:
                 hub.sides,
                 tuple(tuple(self._key_operand(part[side]) for part in hub.parts) for side in hub.sides),
             )
-            for hub in self.hubs
+            for hub in found.hubs
         )
 
     def _key_operand(self, node: exp.Expr) -> OperandShape:
@@ -354,25 +351,10 @@ class _Plan:
             Kind.FLOATING if name in SHARED_FUNCTIONS and kinds[0] in (Kind.INTEGER, Kind.FLOATING) else None
         )
 
-    def product(self) -> AggregationShape:
-        """An aggregation of the rows by the join's key, each aggregate over one side."""
-        self._check_keys()
-        for node in self.flat.expressions():
-            for average in node.find_all(exp.Anonymous):
-                if function_name(average) in ("avg", "mean") and len(average.expressions) == 1:
-                    self._check_average(average)
-            for call in node.find_all(exp.Filter):
-                if len(self.origin.sides_in(call)) > 1:
-                    raise NotShared(f"{self._text(call)} is over more than one side")
-        return self._aggregation()
-
-    def grouped(self) -> AggregationShape:
-        """An aggregation of the rows as they are joined, by values that each are of one side."""
+    def aggregation(self) -> AggregationShape:
+        """An aggregation of the joined rows, over values that each are of one side."""
         if self.residual:
-            raise NotShared(f"{self._text(self.residual[0])} is asked when rows are read")
-        return replace(self._aggregation(), grouped=True)
-
-    def _aggregation(self) -> AggregationShape:
+            raise NotShared(f"no kernel decides {self._text(self.residual[0])}")
         compiler = Compiler(self.origin.stream, self.literals, self.timezone, render)
 
         def operand(node: exp.Expr, type_: SqlType, condition: exp.Expr | None) -> OperandShape:
@@ -389,32 +371,6 @@ class _Plan:
             return condition
 
         return plan_aggregation(replace(self.flat, where=()), self.types_of, operand, guarded, self.literals)
-
-    def _check_average(self, call: exp.Anonymous) -> None:
-        """Averages of these are finished from a SUM and a COUNT of all joined rows, which may be too many for that."""
-        (type_,) = self._types(call.expressions)
-        if type_.kind in (Kind.DECIMAL, Kind.INTERVAL, Kind.MONTHS):
-            raise NotShared(f"{self._text(call)} over a join has no shared form for {type_.name}")
-
-    def _check_keys(self) -> None:
-        """Groups must be the join's keys: then no row has to be joined to know its group."""
-        if self.compared or self.residual:
-            raise NotShared("joined rows under a condition across sides are no products")
-        if len(self.hubs) > 1:
-            raise NotShared("joined rows of streams on different keys are no products")
-        known = [{render(node) for node in part.values()} for part in self.hubs[0].parts]
-        found: set[int] = set()
-        for node in self.flat.group or ():
-            if is_window_column(node) or window_edge(node) is not None:
-                continue
-            place = next((i for i, texts in enumerate(known) if render(node.unnest()) in texts), None)
-            if place is None:
-                raise NotShared(
-                    f"{self._text(node)} is not a key of the join: such groups have no shared form"
-                )
-            found.add(place)
-        if len(found) < len(known):
-            raise NotShared("an aggregation by a part of the join's key has no shared form")
 
 
 def _texts(nodes: Iterable[exp.Expr]) -> tuple[Template, ...]:

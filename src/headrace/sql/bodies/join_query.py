@@ -9,10 +9,10 @@ from dataclasses import replace
 from sqlglot import exp
 
 from headrace.model.errors import SqlError
-from headrace.model.query import Stream, log_relation
+from headrace.model.query import WINDOW_COLUMN, Stream, log_relation
 from headrace.model.types import Column, SqlType
 from headrace.sql import errors
-from headrace.sql.binding import BodyShape, FallbackShape, Shape, side_windows
+from headrace.sql.binding import BodyShape, FallbackShape, JoinedRowsShape, Shape, side_windows
 from headrace.sql.bodies.aggregates import NotShared
 from headrace.sql.bodies.conjuncts import conjuncts
 from headrace.sql.bodies.join_body import plan_join
@@ -222,11 +222,18 @@ class _JoinBuild:
         sql = f"SELECT {items} FROM {quote_name(self.origin.stream.name)}"
         return [c.type for c in self.analyzer.schema(self._fill(Template.of(sql)), self.origin.stream)]
 
+    def _told(self, reason: str) -> str:
+        """A reason with the names that the query's author knows."""
+        return self._in_streams(reason).replace(WINDOW_COLUMN, "window")
+
     def _body(self, flat: Flat) -> BodyShape:
         try:
-            return plan_join(flat, self.origin, self._types_of, self.literals, self.timezone)
+            shape = plan_join(flat, self.origin, self._types_of, self.literals, self.timezone)
         except NotShared as reason:
-            return FallbackShape(str(reason))
+            return FallbackShape(self._told(str(reason)))
+        if not isinstance(shape.then, JoinedRowsShape) or shape.then.unshared is None:
+            return shape
+        return replace(shape, then=replace(shape.then, unshared=self._told(shape.then.unshared)))
 
 
 def _with_merged_windows(flat: Flat, origin: JoinOrigin) -> Flat:

@@ -1,0 +1,63 @@
+"""What EXPLAIN says of queries and plans of each kind; HEADRACE_REWRITE_GOLDENS=1 writes the files anew."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from plan_cases import CASES
+from test_plan_goldens import BY_NAME, queries_of, strategies_of
+from test_strategies import HOT, SPARSE, statistics_of
+
+from headrace.model.strategy import DEFAULTS
+from headrace.optimizer.strategies import decide_strategies
+from headrace.planner.explain import explain_plan, explain_query
+from headrace.planner.group import Member, plan_group
+from headrace.planner.strategies import choice_of
+from headrace.planner.summary import summarize_plan, summarize_query
+
+GOLDENS = Path(__file__).parent / "goldens" / "explained"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_golden(name: str) -> None:
+    queries, strategies = queries_of(CASES[name]), strategies_of(CASES[name])
+    plan = plan_group([Member(query, query.id - 1) for query in queries], BY_NAME, strategies=strategies)
+    names = {int(query.id): query.name for query in queries}
+    parts = [("EXPLAIN", summarize_plan(plan, names, [])), ("EXPLAIN VERBOSE", explain_plan(plan))]
+    for query in queries:
+        choice = choice_of(query, strategies.by_query())
+        parts.append(
+            (f"EXPLAIN {query.name}", summarize_query(query, plan, choice, f"query {query.name}", []))
+        )
+        parts.append((f"EXPLAIN VERBOSE {query.name}", explain_query(query, plan, choice)))
+    text = "\n".join(f"-- {title}\n{said}\n" for title, said in parts).replace(plan.version, "VERSION")
+    path = GOLDENS / f"{name}.txt"
+    if os.environ.get("HEADRACE_REWRITE_GOLDENS"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        (SPARSE, "shared join that feeds a shared aggregation"),
+        (HOT, "shared aggregation of a join by its key, for which nothing is joined"),
+    ],
+    ids=["sparse keys", "hot keys"],
+)
+def test_the_figures_behind_a_choice_are_shown(counts: Counter[int], said: str) -> None:
+    query = queries_of(CASES["products"])[0]
+    statistics = statistics_of(counts)
+    strategies = decide_strategies([query], statistics, DEFAULTS, ()).applied_to(DEFAULTS)
+    plan = plan_group([Member(query, 0)], BY_NAME, statistics, strategies)
+    choice = choice_of(query, strategies.by_query())
+    lines = summarize_query(query, plan, choice, "query q1", []).splitlines()
+    assert f"  runs as    {said}" in lines
+    assert any(
+        line.startswith("  because    there are about") and "joined rows per window" in line for line in lines
+    )
+    assert any(line.startswith("  not as     ") for line in lines)

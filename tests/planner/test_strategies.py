@@ -1,0 +1,246 @@
+"""How queries run: what is possible, what is chosen, the reasons, and when a choice changes."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+from plan_cases import BY_KEY, CASES, JOINED, PlanCase
+
+from headrace.model import codec
+from headrace.model.query import Join, Query, QueryId, StreamName
+from headrace.model.statistics import (
+    NOTHING_KNOWN,
+    JoinWork,
+    KeyStatistics,
+    Statistics,
+    StreamStatistics,
+    add_epoch,
+)
+from headrace.model.strategy import DEFAULTS, Choice, Strategies, Strategy
+from headrace.optimizer.strategies import CHANGE, ROW_COST, decide_strategies, estimate_join
+from headrace.planner.group import Member, plan_group
+from headrace.planner.joins import input_id
+from headrace.planner.shared import query_signature
+from headrace.planner.strategies import UNKNOWN, choice_of, default_choice, possible_strategies
+from headrace.sql import parse_query
+from sql.sql_fakes import STREAMS, FakeAnalyzer
+
+SECOND = 1_000_000
+
+
+def query_of(text: str, id_: int = 1) -> Query:
+    return Query(QueryId(id_), f"q{id_}", parse_query(text, STREAMS, FakeAnalyzer()))
+
+
+PRODUCT = query_of(BY_KEY[0])
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_choice_is_possible_and_has_a_reason_against_all_others_it_names(case: PlanCase) -> None:
+    for text in case.queries:
+        body = query_of(text).plan.body
+        choice, possible = default_choice(body), possible_strategies(body)
+        assert choice.strategy == possible[0] and choice.reason
+        named = [other.strategy for other in choice.rejected]
+        assert choice.strategy not in named and len(set(named)) == len(named)
+        assert set(possible[1:]) <= set(named)
+        assert all(other.reason for other in choice.rejected)
+
+
+@pytest.mark.parametrize(
+    ("text", "obstacle"),
+    [
+        (f"SELECT l.userID, COUNT(*) AS n {JOINED} GROUP BY l.userID, l.w", None),
+        (f"SELECT l.userID, COUNT(*) FILTER (WHERE r.level > 1) AS n {JOINED} GROUP BY l.userID, l.w", None),
+        (
+            f"SELECT l.country, COUNT(*) AS n {JOINED} GROUP BY l.country, l.w",
+            "it groups by country of purchases, which is no key of the join",
+        ),
+        (
+            f"SELECT l.userID, COUNT(*) AS n {JOINED} AND l.level = r.level GROUP BY l.userID, l.w",
+            "it groups by less than the whole key of the join",
+        ),
+        (
+            f"SELECT l.userID, COUNT(*) AS n {JOINED} AND l.price < r.price GROUP BY l.userID, l.w",
+            "a condition compares values of two streams, so not all tuples of a key meet",
+        ),
+        (
+            f"SELECT l.userID, SUM(l.level) FILTER (WHERE r.level > 1) AS n {JOINED} GROUP BY l.userID, l.w",
+            "SUM with its FILTER is over more than one stream",
+        ),
+        (
+            f"SELECT l.userID, AVG(l.amount) AS n {JOINED} GROUP BY l.userID, l.w",
+            "an average of decimals or intervals is divided by a count, which a product can make too large for it",
+        ),
+    ],
+)
+def test_why_an_aggregation_of_a_join_is_no_product(text: str, obstacle: str | None) -> None:
+    query = query_of(text)
+    if obstacle is None:
+        assert possible_strategies(query.plan.body) == (Strategy.PRODUCT, Strategy.JOINED_GROUPS)
+    else:
+        choice = default_choice(query.plan.body)
+        assert choice.strategy is Strategy.JOINED_GROUPS
+        assert (choice.rejected[0].strategy, choice.rejected[0].reason) == (Strategy.PRODUCT, obstacle)
+
+
+def test_rows_are_in_one_table_whatever_the_strategy() -> None:
+    """So readers need not know which strategy was in force in an epoch."""
+    for strategy in possible_strategies(PRODUCT.plan.body):
+        strategies = Strategies.of({PRODUCT.id: Choice(strategy, "")})
+        plan = plan_group([Member(PRODUCT, 0)], _by_name(), strategies=strategies)
+        tables = {output.signature for product in plan.products for output in product.outputs}
+        tables |= {
+            output.signature
+            for operator in plan.operators
+            if operator.id.startswith("groups-")
+            for output in operator.outputs  # type: ignore[union-attr]
+        }
+        assert tables == {query_signature(PRODUCT)}
+
+
+def _by_name() -> dict[StreamName, Any]:
+    return {StreamName(name): stream for name, stream in STREAMS.items()}
+
+
+def test_a_record_that_the_query_does_not_allow_is_refused() -> None:
+    with pytest.raises(ValueError, match="q1 cannot run as shared join"):
+        choice_of(PRODUCT, {PRODUCT.id: Choice(Strategy.JOINED_ROWS, "")})
+
+
+def test_records_come_back() -> None:
+    default = default_choice(PRODUCT.plan.body)
+    strategies = Strategies.of({QueryId(2): default, QueryId(1): Choice(Strategy.PRODUCT, "")})
+    assert [query for query, _ in strategies.chosen] == [1, 2]
+    for value in (strategies, statistics_of(Counter(range(5_000)))):
+        assert codec.loads(codec.dumps(value)) == value
+    assert strategies.only([QueryId(2)]).by_query() == {2: default}
+
+
+# statistics
+
+
+def inputs_of(query: Query) -> list[tuple[StreamName, str]]:
+    body = query.plan.body
+    assert isinstance(body, Join)
+    sides = zip(body.sides, body.hubs[0].keys, strict=True)
+    return [(side.stream, input_id(side.stream, key)) for side, key in sides]
+
+
+def statistics_of(
+    counts: Counter[int], span_us: int = 10 * SECOND, joins: tuple[JoinWork, ...] = ()
+) -> Statistics:
+    """Both streams of PRODUCT have these keys, so often, within a time of their own."""
+    inputs = inputs_of(PRODUCT)
+    return Statistics(
+        (),
+        tuple(StreamStatistics(stream, counts.total(), span_us) for stream, _ in inputs),
+        tuple(KeyStatistics.of_counts(name, list(counts.values())) for _, name in inputs),
+        joins,
+    )
+
+
+def decided(statistics: Statistics, current: Strategies = DEFAULTS, *, running: bool) -> Choice | None:
+    changes = decide_strategies([PRODUCT], statistics, current, {PRODUCT.id} if running else ())
+    return (changes.moved if running else changes.started).get(PRODUCT.id)
+
+
+SPARSE, HOT = Counter(range(0, 200_000, 20)), Counter(dict.fromkeys(range(20), 500))
+
+
+def test_nothing_known_means_a_product() -> None:
+    choice = decided(NOTHING_KNOWN, running=False)
+    assert choice is not None and choice.strategy is Strategy.PRODUCT and choice.reason == UNKNOWN
+    assert decided(NOTHING_KNOWN, running=True) is None
+    assert decided(statistics_of(Counter(range(100))), running=True) is None, (
+        "100 tuples are too few to decide by"
+    )
+
+
+def test_sparse_keys_are_joined_and_hot_keys_are_multiplied() -> None:
+    sparse, hot = decided(statistics_of(SPARSE), running=False), decided(statistics_of(HOT), running=False)
+    assert sparse is not None and hot is not None
+    assert sparse.strategy is Strategy.JOINED_GROUPS and hot.strategy is Strategy.PRODUCT
+    assert "20,000 keys of its streams and" in sparse.reason
+    assert hot.reason.startswith(
+        "there are about 40 keys of its streams and 5,000,000 joined rows per window"
+    )
+    assert hot.rejected[0].strategy is Strategy.JOINED_GROUPS
+
+
+def test_a_running_query_changes_in_both_directions_and_only_for_a_clear_gain() -> None:
+    as_product = Strategies.of({PRODUCT.id: Choice(Strategy.PRODUCT, "")})
+    as_joined = Strategies.of({PRODUCT.id: Choice(Strategy.JOINED_GROUPS, "")})
+    moved, back = (
+        decided(statistics_of(SPARSE), as_product, running=True),
+        decided(statistics_of(HOT), as_joined, running=True),
+    )
+    assert moved is not None and moved.strategy is Strategy.JOINED_GROUPS
+    assert back is not None and back.strategy is Strategy.PRODUCT
+    assert decided(statistics_of(SPARSE), as_joined, running=True) is None
+    for gain in (0.9 * CHANGE, 1.0, 1 / (0.9 * CHANGE)):
+        work = JoinWork(PRODUCT.id, 10, 1_000 * ROW_COST * gain, 1_000)
+        for current in (as_product, as_joined):
+            assert decided(statistics_of(SPARSE, joins=(work,)), current, running=True) is None
+
+
+def test_noise_around_the_border_changes_a_query_once_at_most() -> None:
+    rng = random.Random(20260118)
+    current, changes, known = DEFAULTS, 0, NOTHING_KNOWN
+    for _ in range(200):
+        keys = ROW_COST * 1_000 * CHANGE * rng.uniform(0.7, 1.4)
+        known = add_epoch(known, Statistics(joins=(JoinWork(PRODUCT.id, 1, keys, 1_000),)))
+        found = decide_strategies([PRODUCT], known, current, {PRODUCT.id})
+        changes += len(found.moved)
+        current = found.applied_to(current)
+    assert changes <= 1
+
+
+def test_what_was_measured_for_the_query_counts_more_than_its_streams() -> None:
+    work = JoinWork(PRODUCT.id, 5, 100.0, 1_000_000.0)
+    choice = decided(statistics_of(SPARSE, joins=(work,)), running=False)
+    assert choice is not None and choice.strategy is Strategy.PRODUCT
+    assert (
+        choice.reason
+        == "there are about 20 keys of its streams and 200,000 joined rows per window (measured)"
+    )
+
+
+def test_predicates_make_joining_cheaper_than_the_product() -> None:
+    """Half of the tuples on each side have nearly as many keys, and a quarter of the rows."""
+    known, filtered = statistics_of(Counter(dict.fromkeys(range(5000), 3))), query_of(BY_KEY[1])
+    whole, half = estimate_join(PRODUCT, known), estimate_join(filtered, known)
+    assert whole is not None and half is not None
+    assert half.rows == pytest.approx(whole.rows / 2) and half.keys > 0.8 * whole.keys
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_estimates_are_near_what_random_streams_do(seed: int) -> None:
+    """Uniform and skewed keys, sampled in small batches, against the keys and rows of a whole window."""
+    rng = random.Random(seed)
+    universe, skew = rng.choice([300, 5_000, 100_000]), rng.choice([0.0, 0.0, 0.6])
+    weights = [1 / (key + 1) ** skew for key in range(universe)]
+    window = 20_000
+    sides = [rng.choices(range(universe), weights, k=window) for _ in range(2)]
+    streams, keys = [], {}
+    for (stream, name), tuples in zip(inputs_of(PRODUCT), sides, strict=True):
+        streams.append(StreamStatistics(stream, window, 10 * SECOND))
+        for at in range(0, window, 2_000):
+            batch = KeyStatistics.of_counts(name, list(Counter(tuples[at : at + 2_000]).values()))
+            keys[name, at] = batch
+    known = NOTHING_KNOWN
+    for at in range(0, window, 2_000):
+        batches = tuple(batch for (_, when), batch in keys.items() if when == at)
+        known = add_epoch(
+            known, Statistics(streams=tuple(streams) if at == 0 else (), keys=batches), keep=1.0
+        )
+    estimate = estimate_join(PRODUCT, known)
+    counts = [Counter(side) for side in sides]
+    rows = sum(count * counts[1][key] for key, count in counts[0].items())
+    print("seed", seed, universe, skew, estimate, rows, [len(one) for one in counts])
+    assert estimate is not None
+    assert 0.7 < estimate.rows / rows < 1.5
+    assert 0.5 < estimate.keys / sum(map(len, counts)) < 1.5
