@@ -145,8 +145,15 @@ def opened() -> LinearRoad:
 
 @pytest.mark.parametrize(
     "bad",
-    [report(0, 1, 5, xway=1), report(0, 1, 100), report(0, 1, 5, dir=2), report(0, 1, 5, spd=-1)],
-    ids=["other expressway", "off the road", "no direction", "no speed"],
+    [
+        report(0, 1, 5, xway=1),
+        report(0, 1, 100),
+        report(0, 1, 5, dir=2),
+        report(0, 1, 5, spd=-1),
+        report(0, 1, 5, lane=5),
+        report(0, 1, 0, at=-1),
+    ],
+    ids=["other expressway", "off the road", "no direction", "no speed", "no lane", "before the road"],
 )
 def test_tuples_that_would_be_counted_wrongly_are_refused(bad: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="not of expressway 0"):
@@ -156,6 +163,12 @@ def test_tuples_that_would_be_counted_wrongly_are_refused(bad: dict[str, int]) -
 def test_time_never_goes_back_and_history_is_not_made_up() -> None:
     with pytest.raises(ValueError, match="order of their time"):
         opened().process(batch_of([report(5, 1, 5), report(4, 2, 5)]))
+    operator = opened()
+    operator.process(batch_of([report(5, 1, 5)]))
+    later = opened()
+    later.open(0, operator.snapshot())
+    with pytest.raises(ValueError, match="order of their time"):
+        later.process(batch_of([report(4, 2, 5)]))
     with pytest.raises(ValueError, match="no history"):
         opened().process(batch_of([request(Kind.EXPENDITURE, 5, 1, 1, xway=0, day=3)]))
 

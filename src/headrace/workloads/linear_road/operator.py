@@ -16,8 +16,28 @@ import pyarrow as pa
 
 from headrace.model.splitting import State
 from headrace.workloads.linear_road.hashing import Ints
-from headrace.workloads.linear_road.kernels import ALERTS, BALANCES, DIR, SEG, SPD, TOLLS, TYPE, drive
-from headrace.workloads.linear_road.rules import ANSWERS, SEGMENTS, Kind, Rules, minute_of
+from headrace.workloads.linear_road.kernels import (
+    ALERTS,
+    BALANCES,
+    DIR,
+    LANE,
+    POS,
+    SEG,
+    SPD,
+    TIME,
+    TOLLS,
+    TYPE,
+    drive,
+)
+from headrace.workloads.linear_road.rules import (
+    ANSWERS,
+    EXIT_LANE,
+    ROAD_FT,
+    SEGMENTS,
+    Kind,
+    Rules,
+    minute_of,
+)
 from headrace.workloads.linear_road.state import RoadState
 
 ROUTE = "CASE WHEN Type IN (0, 3) THEN XWay END"
@@ -27,6 +47,10 @@ BROADCAST = "Type = 2"
 
 _READ = ("Type", "Time", "VID", "Spd", "Lane", "Dir", "Seg", "Pos", "QID")
 """The columns that the kernel reads, in its order."""
+
+
+_LIMITS = ((SEG, SEGMENTS), (DIR, 2), (LANE, EXIT_LANE + 1), (POS, ROAD_FT), (SPD, 256))
+"""Fields of a position report, and what they must be below."""
 
 
 class History(Protocol):
@@ -65,7 +89,7 @@ class LinearRoad:
         balances, requests = np.empty(count, np.int64), np.empty((2, count), np.int32)
         state = self.state
         state.counters[[TOLLS, ALERTS, BALANCES]] = 0
-        minutes = tuples[1] // 60
+        minutes = tuples[TIME] // 60
         cuts = np.flatnonzero(np.diff(minutes)) + 1
         for first, last in zip([0, *cuts.tolist()], [*cuts.tolist(), count], strict=True):
             if first == last:
@@ -96,6 +120,7 @@ class LinearRoad:
     def on_watermark(self, time: int) -> None:
         """Begin the minute of this time, so that its first tuple need not wait for the statistics."""
         self.state.move_to(minute_of(time))
+        self.state.time = max(self.state.time, time)
 
     def snapshot(self) -> bytes:
         """The whole state."""
@@ -112,20 +137,19 @@ class LinearRoad:
         self.state.load_changes(changes)
 
     def _check(self, tuples: Ints, batch: pa.RecordBatch) -> None:
-        """Refuse what would be counted wrongly: other expressways, segments off the road, time that goes back."""
+        """Refuse what would be counted wrongly: other expressways, places off the road, time that goes back."""
         reports = tuples[TYPE] == Kind.POSITION
         xway = batch.column("XWay").to_numpy()
         bad = (xway != self.xway) & (reports | (tuples[TYPE] == Kind.EXPENDITURE))
-        bad |= reports & (
-            (tuples[SEG] < 0) | (tuples[SEG] >= SEGMENTS) | (tuples[DIR] < 0) | (tuples[DIR] > 1)
-        )
-        bad |= reports & ((tuples[SPD] < 0) | (tuples[SPD] > 255))
+        for row, below in _LIMITS:
+            bad |= reports & ((tuples[row] < 0) | (tuples[row] >= below))
         if bad.any():
-            row = batch.slice(int(np.argmax(bad)), 1).to_pylist()[0]
-            raise ValueError(f"this tuple is not of expressway {self.xway}: {row}")
-        times = tuples[1]
-        if len(times) and (int(times[0]) // 60 + 1 < self.state.minute or (np.diff(times) < 0).any()):
+            first = batch.slice(int(np.argmax(bad)), 1).to_pylist()[0]
+            raise ValueError(f"this tuple is not of expressway {self.xway}: {first}")
+        times = np.concatenate([[self.state.time], tuples[TIME]])
+        if (np.diff(times) < 0).any():
             raise ValueError(f"the tuples of expressway {self.xway} are not in the order of their time")
+        self.state.time = int(times[-1])
 
     def _alerts(self, found: Ints) -> pa.RecordBatch:
         time, segment, direction, vid = found

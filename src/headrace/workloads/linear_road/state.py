@@ -40,6 +40,8 @@ class RoadState:
     rules: Rules
     minute: int = 0
     """The current minute, 0 before the first tuple."""
+    time: int = 0
+    """The latest time of a tuple or watermark."""
     counters: Ints = field(default_factory=lambda: np.zeros(8, np.int64))
     vehicles: npt.NDArray[np.void] = field(default_factory=lambda: np.zeros(1 << 8, VEHICLE))
     buckets: Ints = field(default_factory=lambda: np.full(1 << 9, -1, np.int32))
@@ -161,10 +163,12 @@ class RoadState:
     def _always(self) -> dict[str, npt.NDArray[Any]]:
         """What is small enough to be in every saving."""
         stops = self.stops[: self.counters[STOPS]]
-        return {"minute": np.array(self.minute), "counters": self.counters, "stops": stops}
+        times = np.array([self.minute, self.time])
+        return {"times": times, "counters": self.counters, "stops": stops}
 
     def _load_always(self, found: dict[str, npt.NDArray[Any]]) -> None:
-        self.minute, self.counters = int(found["minute"]), found["counters"]
+        self.minute, self.time = found["times"].tolist()
+        self.counters = found["counters"]
         self.stops = found["stops"].astype(STOP)
         self._begin_period()
 
