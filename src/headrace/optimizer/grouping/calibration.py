@@ -1,0 +1,133 @@
+"""Calibration: the coefficients of the cost model by least squares over what epochs measured, forgetting slowly.
+
+Only sums of products are kept, so calibration costs the same however long it runs. Each epoch counts with its relative
+error, so that large epochs do not drown small ones. What the epochs cannot tell (one group alone always has one
+selectivity) stays near what was believed before. Every prediction is compared with the epoch that it was about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headrace.optimizer.grouping.costs import (
+    FINISH_GUESS,
+    FUNCTION_GUESS,
+    GUESS,
+    Coefficients,
+    OperatorCost,
+)
+from headrace.optimizer.grouping.statistics import Floats, GroupEpoch, OperatorEpoch
+from headrace.optimizer.grouping.values import FunctionName, GroupName, OperatorId
+
+FORGET = 0.98
+"""What an older epoch's weight is multiplied with when a newer one comes."""
+
+PRIOR = 1e-3
+"""The weight of the belief before, in epochs."""
+
+ERRORS_KEPT = 512
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sums:
+    """Normal equations of seconds = columns · coefficients: A'A and A'y, in units of the guess."""
+
+    guess: tuple[float, ...]
+    square: Floats
+    product: Floats
+
+    @staticmethod
+    def start(guess: tuple[float, ...]) -> _Sums:
+        n = len(guess)
+        return _Sums(guess, np.zeros((n, n)), np.zeros(n))
+
+    def add(self, columns: tuple[float, ...], seconds: float) -> _Sums:
+        if seconds <= 0 or not any(columns):
+            return self
+        row = np.array(columns) * self.guess / seconds
+        return _Sums(self.guess, self.square * FORGET + np.outer(row, row), self.product * FORGET + row)
+
+    def solve(self) -> tuple[float, ...]:
+        """Coefficients of zero or more. What comes out negative is set to zero, and the rest solved again."""
+        used = list(range(len(self.guess)))
+        square = self.square + PRIOR * np.eye(len(self.guess))
+        product = self.product + PRIOR
+        found = np.zeros(len(self.guess))
+        while used:
+            found[:] = 0
+            found[used] = np.linalg.solve(square[np.ix_(used, used)], product[used])
+            if not (found < 0).any():
+                break
+            used = [i for i in used if found[i] > 0]
+        return tuple((found * self.guess).tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionError:
+    """CPU seconds that were predicted for an epoch and that it took. The error is relative to what it took."""
+
+    group: GroupName
+    epoch: int
+    predicted_s: float
+    measured_s: float
+
+    @property
+    def relative(self) -> float:
+        return abs(self.predicted_s - self.measured_s) / self.measured_s if self.measured_s else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What epochs have taught so far. It is a value: `observe` gives the next one."""
+
+    operators: Mapping[OperatorId, _Sums] = field(default_factory=dict)
+    finish: _Sums = field(default_factory=lambda: _Sums.start((FINISH_GUESS,)))
+    functions: Mapping[FunctionName, _Sums] = field(default_factory=dict)
+    errors: tuple[PredictionError, ...] = ()
+
+    def coefficients(self) -> Coefficients:
+        return Coefficients(
+            {operator: OperatorCost(*sums.solve()) for operator, sums in self.operators.items()},
+            self.finish.solve()[0],
+            {function: sums.solve()[0] for function, sums in self.functions.items()},
+        )
+
+    def median_error(self) -> float | None:
+        """The median of the relative errors of the predictions that are remembered; None before the first."""
+        return float(np.median([error.relative for error in self.errors])) if self.errors else None
+
+
+def observe(
+    calibration: Calibration,
+    epochs: Iterable[GroupEpoch],
+    predicted: Mapping[GroupName, float] | None = None,
+) -> Calibration:
+    """What is known after these epochs. `predicted` are loads of groups, made before the epochs ran."""
+    epochs = tuple(epochs)
+    operators, functions = dict(calibration.operators), dict(calibration.functions)
+    finish = calibration.finish
+    for epoch in epochs:
+        for part in epoch.operators:
+            sums = operators.get(part.operator, _Sums.start((GUESS.alpha, GUESS.beta, GUESS.gamma)))
+            operators[part.operator] = sums.add(_columns(part), part.seconds)
+        finish = finish.add((epoch.rows,), epoch.finishing_s)
+        for called in epoch.functions:
+            sums = functions.get(called.function, _Sums.start((FUNCTION_GUESS,)))
+            functions[called.function] = sums.add((called.rows,), called.seconds)
+    errors = (*calibration.errors, *_errors(epochs, predicted or {}))
+    return Calibration(operators, finish, functions, errors[-ERRORS_KEPT:])
+
+
+def _columns(part: OperatorEpoch) -> tuple[float, ...]:
+    return (part.tuples, part.selected, part.matches)
+
+
+def _errors(epochs: Iterable[GroupEpoch], predicted: Mapping[GroupName, float]) -> Iterable[PredictionError]:
+    """A load is per second of input, so the prediction for an epoch is the load times the seconds of input it ran."""
+    for epoch in epochs:
+        if epoch.group in predicted and epoch.arrived and epoch.processed:
+            input_s = epoch.elapsed_s * epoch.processed / epoch.arrived
+            yield PredictionError(epoch.group, epoch.epoch, predicted[epoch.group] * input_s, epoch.cpu_s)

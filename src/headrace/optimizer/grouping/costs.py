@@ -1,0 +1,75 @@
+"""The cost model: CPU seconds per input tuple, α + selectivity · (β + γ · matches), and a term for what comes after.
+
+Each operator has its own α, β and γ. Every row that a query gets costs `finish` seconds of its own. A function costs
+seconds per row, once per row of a group, however many of its members use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headrace.optimizer.grouping.statistics import QuerySample
+from headrace.optimizer.grouping.values import FunctionName, OperatorId, QueryFacts
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCost:
+    """Seconds per tuple read and filtered (α), per selected tuple (β), and per match (γ)."""
+
+    alpha: float
+    beta: float
+    gamma: float
+
+    def per_tuple(self, selectivity: float, matches: float) -> float:
+        """The paper's cost model of the shared part.
+
+        >>> OperatorCost(1.0, 2.0, 3.0).per_tuple(0.5, 4.0)
+        8.0
+        """
+        return self.alpha + selectivity * (self.beta + self.gamma * matches)
+
+
+GUESS = OperatorCost(alpha=5e-7, beta=1e-6, gamma=5e-7)
+"""Seconds before anything was measured; an order of magnitude from the reports of `headrace bench`."""
+
+FINISH_GUESS = 2e-7
+FUNCTION_GUESS = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficients:
+    """The seconds that calibration has found so far; guesses where it has found none."""
+
+    operators: Mapping[OperatorId, OperatorCost] = field(default_factory=dict)
+    finish: float = FINISH_GUESS
+    functions: Mapping[FunctionName, float] = field(default_factory=dict)
+
+    def operator(self, operator: OperatorId) -> OperatorCost:
+        return self.operators.get(operator, GUESS)
+
+    def function(self, function: FunctionName | None) -> float:
+        return 0.0 if function is None else self.functions.get(function, FUNCTION_GUESS)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLoad:
+    """CPU seconds per second of input that a query would take alone: in the shared part, and after it."""
+
+    shared: float
+    finishing: float
+    function: float
+
+    @property
+    def total(self) -> float:
+        return self.shared + self.finishing + self.function
+
+
+def estimate_query_load(
+    query: QueryFacts, sample: QuerySample, rate: float, costs: Coefficients
+) -> QueryLoad:
+    """The load of a query that runs alone, at an input of `rate` tuples per second."""
+    assert query.operator is not None
+    rows = rate * sample.selectivity * sample.matches
+    shared = rate * costs.operator(query.operator).per_tuple(sample.selectivity, sample.matches)
+    return QueryLoad(shared, rows * costs.finish, rows * costs.function(query.function))

@@ -1,0 +1,261 @@
+"""The cost of merging any two groups, for all pairs at once, kept up to date while groups are merged.
+
+Comparing 1,000 groups with each other is half a million pairs, and each merge changes the costs of the merged group.
+So the overlaps of all pairs are one matrix product at first. After a merge only one row is computed anew, and only from
+the items that the smaller of the two groups adds. A group whose best partner is gone keeps its old cost as a lower
+bound, and looks for a new partner only when that bound is the least of all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.optimizer.grouping.provisioning import Part, grouping_cost, merge_threshold, provision
+from headrace.optimizer.grouping.settings import Settings
+from headrace.optimizer.grouping.statistics import Bits, Floats
+from headrace.optimizer.grouping.work import Work
+
+FORCED = 1e6
+"""The cost of a pair that nothing is known about, when groups have to be merged because there are too many.
+
+Twice that if something is known of one of the two, and once more if they have no operator in common.
+"""
+
+BLOCK = 64
+"""Rows of the cost matrix that are computed together, so that they stay in the cache."""
+
+PER_GROUP = (
+    *("position", "tasks", "busy", "share", "pressed", "isolated"),
+    *("resident", "known", "load", "demand", "alive"),
+)
+
+Singles = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """The groups that may be merged, as arrays. `work` has them as columns; `share` is the input they process.
+
+    `pressed` groups have a shared part that waits for what comes after it. Two `resident` groups are not merged with
+    each other: a new query may join a group at any time, but groups are merged only in a merge step.
+    """
+
+    work: Work
+    tasks: Floats
+    busy: Floats
+    share: Floats
+    pressed: Bits
+    isolated: Floats
+    resident: Bits
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The cheapest merge there is: the positions of both groups, and the larger cost of the two directions."""
+
+    left: int
+    right: int
+    cost: float
+
+
+class PairCosts:
+    """The costs of all pairs of groups that are left. Positions are those of the candidates, and stay the same."""
+
+    def __init__(self, candidates: Candidates, settings: Settings) -> None:
+        work = candidates.work
+        self.settings = settings
+        self.position = np.arange(len(candidates.tasks))
+        self.tasks = candidates.tasks.copy()
+        self.busy = candidates.busy.copy()
+        self.share = candidates.share.copy()
+        self.pressed = candidates.pressed.copy()
+        self.isolated = candidates.isolated.copy()
+        self.resident = candidates.resident.copy()
+        self.known = work.known.copy()
+        self.operators = work.operators.astype(np.float32)
+        self.weights = work.weights
+        self.needs = work.needs.astype(np.float32)
+        self.load = work.weights @ work.needs + work.own
+        self.demand = self.busy / (1 + settings.scaling.serial * np.maximum(self.tasks - 1, 0))
+        self.overlap = _overlaps(self.needs, work.weights)
+        self.limits = [_Limit(b.width, b.items, self.needs, work.weights) for b in work.bottlenecks]
+        self.alive = np.ones(len(self.tasks), dtype=bool)
+        self.forced = False
+        self._compare_all()
+
+    @property
+    def groups(self) -> int:
+        return int(self.alive.sum())
+
+    def force(self) -> None:
+        """From now on every pair may be merged, at whatever cost: there are more groups than the driver can run."""
+        self.forced = True
+        self._compare_all()
+
+    def cheapest(self) -> Pair | None:
+        """The pair of least cost that may be merged; None when there is none."""
+        while len(self.best):
+            row = int(self.best.argmin())
+            if not np.isfinite(self.best[row]):
+                return None
+            if not self.stale[row]:
+                pair = (int(self.position[row]), int(self.position[self.partner[row]]))
+                return Pair(min(pair), max(pair), float(self.best[row]))
+            self._look_again(row)
+        return None
+
+    def merge(self, pair: Pair) -> tuple[int, float]:
+        """Make one group of the pair, at the left position. Gives its tasks and its load."""
+        a, b = np.searchsorted(self.position, [pair.left, pair.right]).tolist()
+        union = float(self.load[a] + self.load[b] - self.overlap[a, b])
+        both = int(self.tasks[a] + self.tasks[b])
+        parts = [Part(float(self.load[i]), float(self.busy[i]), float(self.demand[i])) for i in (a, b)]
+        at_most = int(min(both, self.isolated[a] + self.isolated[b]))
+        tasks = provision(union, parts, at_most, self.settings) or at_most
+        self._unite(a, b, union, tasks)
+        self._compare_row(a, b)
+        if 2 * self.groups < len(self.alive):
+            self._compact()
+        return tasks, union
+
+    def _unite(self, a: int, b: int, union: float, tasks: int) -> None:
+        self._unite_overlaps(a, b)
+        rate = max(self.demand[i] / self.load[i] if self.load[i] else 0.0 for i in (a, b))
+        self.load[a], self.tasks[a] = union, tasks
+        self.demand[a] = rate * union
+        self.busy[a] = min(tasks, rate * union * (1 + self.settings.scaling.serial * (tasks - 1)))
+        self.share[a] = max(self.share[a], self.share[b])
+        self.pressed[a] |= self.pressed[b]
+        self.resident[a] |= self.resident[b]
+        self.known[a] &= self.known[b]
+        self.isolated[a] += self.isolated[b]
+        self.operators[:, a] = np.maximum(self.operators[:, a], self.operators[:, b])
+        self.alive[b] = False
+
+    def _unite_overlaps(self, a: int, b: int) -> None:
+        """The overlap of a union is the one of its larger part, and what the items add that only the other needs."""
+        mine, theirs = self.needs[:, a] > 0, self.needs[:, b] > 0
+        new, base = theirs & ~mine, a
+        other_new = mine & ~theirs
+        if other_new.sum() < new.sum():
+            new, base = other_new, b
+        items = np.flatnonzero(new)
+        row = self.overlap[base] + self.weights[items].astype(np.float32) @ self.needs[items]
+        self.overlap[a] = row
+        self.overlap[:, a] = row
+        for limit in self.limits:
+            limit.unite(a, base, items, self.needs, self.weights)
+        self.needs[:, a] = mine | theirs
+
+    def _compare_all(self) -> None:
+        n = len(self.tasks)
+        self.costs: Singles = np.empty((n, n), dtype=np.float32)
+        for first in range(0, n, BLOCK):
+            rows = np.arange(first, min(first + BLOCK, n))
+            self.costs[rows] = self._costs(rows)
+        self._find_partners()
+
+    def _find_partners(self) -> None:
+        n = len(self.tasks)
+        self.partner = self.costs.argmin(axis=1) if n else np.zeros(0, dtype=np.intp)
+        self.best = self.costs[np.arange(n), self.partner] if n else np.zeros(0, dtype=np.float32)
+        self.stale = np.zeros(n, dtype=bool)
+
+    def _compare_row(self, a: int, gone: int) -> None:
+        """New costs of the group at `a`; everybody else learns whether it is now a better partner."""
+        row = self._costs(np.array([a]))[0].astype(np.float32)
+        self.costs[a] = row
+        self.costs[:, a] = row
+        self.costs[:, gone] = self.costs[gone] = np.inf
+        self.best[gone] = np.inf
+        self.stale |= (self.partner == a) | (self.partner == gone)
+        better = row < self.best
+        self.best[better], self.partner[better], self.stale[better] = row[better], a, False
+        self._look_again(a)
+
+    def _look_again(self, row: int) -> None:
+        self.partner[row] = partner = int(self.costs[row].argmin())
+        self.best[row] = self.costs[row, partner]
+        self.stale[row] = False
+
+    def _compact(self) -> None:
+        """Forget the groups that are gone, so that what is left costs less."""
+        keep = np.flatnonzero(self.alive)
+        for name in PER_GROUP:
+            setattr(self, name, getattr(self, name)[keep])
+        self.operators, self.needs = self.operators[:, keep], self.needs[:, keep]
+        square = np.ix_(keep, keep)
+        self.overlap, self.costs = self.overlap[square], self.costs[square]
+        for limit in self.limits:
+            limit.keep(keep)
+        self._find_partners()
+
+    def _costs(self, rows: npt.NDArray[np.intp]) -> Floats:
+        """The costs of some groups with all others: the larger of both directions, infinite where not allowed."""
+        own = rows[:, None]
+        union = np.maximum(self.load[own] + self.load - self.overlap[rows], 1e-12)
+        tasks = self.tasks[own] + self.tasks
+        mine = grouping_cost(union, self.load[own], tasks, self.busy[own])
+        theirs = grouping_cost(union, self.load, tasks, self.busy)
+        cost = np.maximum(mine, theirs)
+        allowed = self.alive[own] & self.alive & ~(self.resident[own] & self.resident)
+        allowed[np.arange(len(rows)), rows] = False
+        common = self._common_operator(rows)
+        if self.forced:
+            known = self.known[own] & self.known & common
+            unknown = 1 + (self.known[own] != self.known) + ~common
+            cost = np.where(known, np.minimum(cost, FORCED), FORCED * unknown)
+            return np.where(allowed, cost, np.inf)
+        allowed &= self.known[own] & self.known & common & ~self._throttled(own) & self._wide_enough(rows)
+        allowed &= mine < merge_threshold(tasks, self.busy[own], self.demand[own], self.settings)
+        allowed &= theirs < merge_threshold(tasks, self.busy, self.demand, self.settings)
+        return np.where(allowed, cost, np.inf)
+
+    def _common_operator(self, rows: npt.NDArray[np.intp]) -> Bits:
+        return self.operators[:, rows].T @ self.operators > 0
+
+    def _throttled(self, own: npt.NDArray[np.intp]) -> Bits:
+        """Whether the slower of the two is pressed from downstream: it would slow the other (algorithm 1, line 6)."""
+        mine = self.pressed[own] & (self.share[own] <= self.share)
+        theirs = self.pressed & (self.share <= self.share[own])
+        return mine | theirs
+
+    def _wide_enough(self, rows: npt.NDArray[np.intp]) -> Bits:
+        """Whether functions that cannot use more tasks keep up with the union, so that no back-pressure is expected."""
+        share = np.maximum(self.share[rows][:, None], self.share)
+        free = 1 - self.settings.headroom
+        fine = np.ones(share.shape, dtype=bool)
+        for limit in self.limits:
+            union = limit.load[rows][:, None] + limit.load - limit.overlap[rows]
+            added = union > np.maximum(limit.load[rows][:, None], limit.load) * (1 + 1e-6)
+            fine &= union * share <= limit.width * np.where(added, free, 1.0)
+        return fine
+
+
+class _Limit:
+    """The load of one bottleneck in every group, and in every pair of groups."""
+
+    def __init__(self, width: int, items: slice, needs: Singles, weights: Floats) -> None:
+        self.width, self.items = width, items
+        self.load = weights[items] @ needs[items]
+        self.overlap = _overlaps(needs[items], weights[items])
+
+    def unite(self, a: int, base: int, new: npt.NDArray[np.intp], needs: Singles, weights: Floats) -> None:
+        mine = new[(new >= self.items.start) & (new < self.items.stop)]
+        row = self.overlap[base] + weights[mine].astype(np.float32) @ needs[mine]
+        self.load[a] = self.load[base] + weights[mine].sum()
+        self.overlap[a] = row
+        self.overlap[:, a] = row
+
+    def keep(self, places: npt.NDArray[np.intp]) -> None:
+        self.load = self.load[places]
+        self.overlap = self.overlap[np.ix_(places, places)]
+
+
+def _overlaps(needs: Singles, weights: Floats) -> Singles:
+    """The weight of the items that both of two groups need, for all pairs."""
+    scaled = needs * np.sqrt(weights).astype(np.float32)[:, None]
+    return np.asarray(scaled.T @ scaled, dtype=np.float32)

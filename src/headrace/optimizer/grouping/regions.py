@@ -1,0 +1,83 @@
+"""From a sample of tuples to disjoint filter regions: tuples that the same queries want are one region.
+
+Cutting by query-set is coarser than cutting by every constant of every filter, and loses nothing: the load of a group
+depends on who wants a tuple, not on why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from headrace.model.query import QueryId
+from headrace.optimizer.grouping.statistics import Bits, Floats, QuerySample, RegionTable
+from headrace.optimizer.grouping.values import OperatorId
+
+
+def summarise_sample(
+    operator: OperatorId, queries: Sequence[QueryId], wanted: Bits, matches: Floats
+) -> RegionTable:
+    """The regions of a sample. `wanted[t, i]` says that query i accepts tuple t, which has `matches[t]` matches.
+
+    >>> table = summarise_sample(OperatorId("j"), [QueryId(1), QueryId(2)],
+    ...     np.array([[1, 0], [1, 1], [0, 0], [1, 0]], dtype=bool), np.array([2.0, 1.0, 9.0, 4.0]))
+    >>> table.wanted.tolist(), table.tuples.tolist(), table.matches.tolist(), table.sampled
+    ([[True, False], [True, True]], [2.0, 1.0], [6.0, 1.0], 4)
+    """
+    return _combine(operator, tuple(queries), wanted, np.ones(len(wanted)), matches, len(wanted))
+
+
+def join_samples(tables: Sequence[RegionTable]) -> RegionTable:
+    """One table of several tasks' samples of one operator. They are about the same queries, in the same order."""
+    first = tables[0]
+    if any((t.operator, t.queries) != (first.operator, first.queries) for t in tables):
+        raise ValueError("samples of other queries cannot be joined")
+    return _combine(
+        first.operator,
+        first.queries,
+        np.concatenate([t.wanted for t in tables]),
+        np.concatenate([t.tuples for t in tables]),
+        np.concatenate([t.matches for t in tables]),
+        sum(t.sampled for t in tables),
+    )
+
+
+def query_samples(table: RegionTable) -> dict[QueryId, QuerySample]:
+    """What the regions say of each query by itself."""
+    tuples = table.tuples @ table.wanted
+    matches = table.matches @ table.wanted
+    return {
+        query: QuerySample(
+            float(tuples[i] / table.sampled) if table.sampled else 0.0,
+            float(matches[i] / tuples[i]) if tuples[i] else 0.0,
+        )
+        for i, query in enumerate(table.queries)
+    }
+
+
+def _combine(
+    operator: OperatorId,
+    queries: tuple[QueryId, ...],
+    wanted: Bits,
+    tuples: Floats,
+    matches: Floats,
+    sampled: float,
+) -> RegionTable:
+    some = wanted.any(axis=1)
+    packed = np.ascontiguousarray(np.packbits(wanted[some], axis=1))
+    if not len(packed):
+        none = np.zeros(0)
+        return RegionTable(operator, queries, np.zeros((0, len(queries)), dtype=bool), none, none, sampled)
+    keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
+    _, first, region = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.argsort(order)[region.ravel()]
+    return RegionTable(
+        operator,
+        queries,
+        wanted[some][first[order]],
+        np.bincount(rank, tuples[some], len(first)).astype(np.float64),
+        np.bincount(rank, matches[some], len(first)).astype(np.float64),
+        sampled,
+    )

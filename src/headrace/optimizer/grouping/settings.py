@@ -1,0 +1,76 @@
+"""What people and the machine set: how often to look, how much room to leave, what a group costs by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """How tasks turn into work done. An epoch first costs `overhead_s` of scheduling, whatever its size.
+
+    `serial` is the part of a task's work that every further task makes slower for all (Amdahl's law). With 0 for both,
+    twice the tasks do twice the work.
+
+    >>> round(Scaling(overhead_s=0.2, interval_s=1.0, serial=0.0).useful(4), 2)
+    3.2
+    """
+
+    overhead_s: float = 0.2
+    interval_s: float = 1.0
+    serial: float = 0.002
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.overhead_s < self.interval_s or self.serial < 0:
+            raise ValueError("an interval is longer than the overhead of its epoch")
+
+    def efficiency(self, tasks: float) -> float:
+        """The share of `tasks` that does work."""
+        return (1 - self.overhead_s / self.interval_s) / (1 + self.serial * max(tasks - 1, 0))
+
+    def useful(self, tasks: float) -> float:
+        """CPU seconds of work per second that so many tasks do."""
+        return tasks * self.efficiency(tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The knobs of grouping; the defaults are the paper's where it names a figure.
+
+    `threshold` caps the merge threshold. `headroom` is the share of a shared group's tasks that stays free, because
+    predictions err. `tolerance` is how much slower than alone a query may be before it counts as penalised.
+    `driver_threads` is how many groups the driver can start at once. `task_budget` bounds requests for more tasks.
+    `low_selectivity` tells the two classes of selectivity sharing apart. With `within_isolated` off, strategies other
+    than functional isolation may take more tasks than isolated queries would.
+    """
+
+    merge_every_s: float = 60.0
+    watch_every_s: float = 10.0
+    threshold: float = 1.0
+    headroom: float = 0.1
+    tolerance: float = 0.05
+    scaling: Scaling = Scaling()
+    driver_threads: int = 4
+    task_budget: int | None = None
+    low_selectivity: float = 0.05
+    within_isolated: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.threshold <= 1:
+            raise ValueError("a merge threshold above 1 lets merges slow queries")
+        if not 0 <= self.headroom < 1 or not 0 <= self.tolerance < 1:
+            raise ValueError("headroom and tolerance are shares below 1")
+        if self.watch_every_s <= 0 or self.merge_every_s <= 0:
+            raise ValueError("looking takes place every so many seconds")
+
+    @property
+    def max_groups(self) -> int:
+        """How many groups the driver can start within an interval.
+
+        >>> Settings(scaling=Scaling(overhead_s=0.2, interval_s=1.0), driver_threads=4).max_groups
+        20
+        """
+        if self.scaling.overhead_s == 0:
+            return 2**31
+        per_thread = self.scaling.interval_s / self.scaling.overhead_s
+        return max(1, int(per_thread * self.driver_threads + 1e-9))

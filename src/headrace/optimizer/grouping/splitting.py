@@ -1,0 +1,146 @@
+"""Algorithm 2: what to do about a group in which somebody is slower than alone.
+
+First the queries that cause back-pressure leave. Without back-pressure the group gets more tasks, up to what its
+members would have alone. If these are not enough, the queries that are penalised leave.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.model.query import QueryId
+from headrace.optimizer.grouping.monitor import GroupHealth
+from headrace.optimizer.grouping.packing import pack
+from headrace.optimizer.grouping.provisioning import tasks_for
+from headrace.optimizer.grouping.situation import Situation
+from headrace.optimizer.grouping.throughput import isolated_load, isolated_share, penalised_queries
+from headrace.optimizer.grouping.values import (
+    Change,
+    Decision,
+    FunctionName,
+    Grouping,
+    Resized,
+    SharingGroup,
+    SplitCause,
+    SplitOff,
+)
+from headrace.optimizer.grouping.wording import why_more, why_penalised, why_pressed
+
+
+def decide_splits(situation: Situation) -> Decision:
+    """What is done for every group with a penalised query, as one decision. Other groups stay as they are."""
+    grouping, changes = situation.grouping, list[Change]()
+    for group in situation.grouping.groups:
+        penalised = () if group.apart else penalised_queries(situation, group)
+        if penalised:
+            grouping, change = _help(replace(situation, grouping=grouping), group, penalised)
+            changes += [] if change is None else [change]
+    return Decision(grouping, tuple(changes))
+
+
+def _help(
+    situation: Situation, group: SharingGroup, penalised: tuple[QueryId, ...]
+) -> tuple[Grouping, Change | None]:
+    health = situation.health[group.name]
+    if health.pressed(group.tasks, situation.settings):
+        culprits, functions = causing_queries(situation, group, health)
+        if culprits:
+            why = why_pressed(len(culprits), tuple(sorted(functions)), health.share)
+            return split_off(situation, group, culprits, SplitCause.BACK_PRESSURE, why)
+    more = _more_tasks(situation, group, health)
+    if more is not None:
+        why = why_more(group.tasks, more, health.share, len(penalised))
+        grown = situation.grouping.replaced([group.name], [replace(group, tasks=more)])
+        return grown, Resized(group.name, group.tasks, more, why)
+    fastest = max(isolated_share(situation, query) for query in penalised)
+    why = why_penalised(len(penalised), health.share, fastest, group.tasks)
+    return split_off(situation, group, penalised, SplitCause.PENALTY, why)
+
+
+def _more_tasks(situation: Situation, group: SharingGroup, health: GroupHealth) -> int | None:
+    """The tasks that would be enough; None if the group may not have them.
+
+    A group that still lags with the tasks that should be enough gets all it may have: the model was wrong about it. So
+    a group is given more at most twice before it is split.
+    """
+    most = situation.isolated_tasks(group.members)
+    budget = situation.settings.task_budget
+    if budget is not None:
+        most = min(most, group.tasks + budget - situation.grouping.tasks)
+    if most <= group.tasks:
+        return None
+    load = health.busy / health.share if health.share > 0 else float(most)
+    wanted = max(isolated_share(situation, query) for query in group.members)
+    spread = 1 + situation.settings.scaling.serial * (group.tasks - 1)
+    needed = tasks_for(wanted * load / spread, most, situation.settings)
+    return needed if needed > group.tasks else most
+
+
+def causing_queries(
+    situation: Situation, group: SharingGroup, health: GroupHealth
+) -> tuple[tuple[QueryId, ...], frozenset[FunctionName]]:
+    """The members whose work after the shared part holds the group up, and their functions.
+
+    The dearest parts leave first, until the rest would keep up. A function that cannot use as many tasks as it needs
+    always leaves. Finishing a query's own rows is a part too.
+    """
+    parts = sorted(_parts(situation, group, health), key=lambda part: (-part[0], part[1]))
+    left = health.busy / health.share
+    room = situation.settings.scaling.useful(group.tasks) * (1 - situation.settings.headroom)
+    gone: set[QueryId] = set()
+    functions: set[FunctionName] = set()
+    for load, queries, function, too_narrow in parts:
+        if too_narrow or left > room:
+            left -= load
+            gone.update(queries)
+            functions.update([] if function is None else [function])
+    return tuple(sorted(gone)), frozenset(functions)
+
+
+_Part = tuple[float, tuple[QueryId, ...], FunctionName | None, bool]
+
+
+def _parts(situation: Situation, group: SharingGroup, health: GroupHealth) -> list[_Part]:
+    """Load at full rate, queries and function of each part after the shared one; whether it is too narrow."""
+    users: dict[FunctionName, list[QueryId]] = {}
+    for query in group.members:
+        function = situation.queries[query].function
+        if function is not None:
+            users.setdefault(function, []).append(query)
+    parts: list[_Part] = []
+    for function, queries in users.items():
+        load = health.functions.get(function, 0.0) / health.share
+        widths = [w for q in queries if (w := situation.queries[q].width) is not None]
+        narrow = bool(widths) and load > min(widths) * (1 - situation.settings.tolerance)
+        parts.append((load, tuple(queries), function, narrow))
+    for query in group.members:
+        alone = isolated_load(situation, query)
+        parts.append((alone.finishing if alone else 0.0, (query,), None, False))
+    return [part for part in parts if part[0] > 0]
+
+
+def split_off(
+    situation: Situation, group: SharingGroup, queries: tuple[QueryId, ...], cause: SplitCause, why: str
+) -> tuple[Grouping, SplitOff | None]:
+    """The queries in groups of their own, each with what it would have alone, and the rest in the old group.
+
+    The rest keeps its tasks as long as these are no more than it would have alone. When all members leave, the last of
+    them stays where it is. None when the driver can run no further group.
+    """
+    rest = tuple(query for query in group.members if query not in set(queries))
+    room = situation.settings.max_groups - len(situation.grouping.groups)
+    sets = pack(situation, queries, room if rest else room + 1)
+    if not rest:
+        rest = sets.pop()
+    if not sets or room <= 0:
+        return situation.grouping, None
+    grouping, made = situation.grouping.named((s, situation.isolated_tasks(s)) for s in sets)
+    left = replace(group, members=rest, tasks=_tasks_of_rest(situation, group, rest))
+    moved = tuple(sorted(query for new in made for query in new.members))
+    change = SplitOff(group.name, moved, tuple(new.name for new in made), cause, why)
+    return grouping.replaced([group.name], [left, *made]), change
+
+
+def _tasks_of_rest(situation: Situation, group: SharingGroup, rest: tuple[QueryId, ...]) -> int:
+    most = situation.isolated_tasks(rest)
+    return most if len(rest) == 1 else min(group.tasks, most)

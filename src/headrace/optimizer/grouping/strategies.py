@@ -1,0 +1,246 @@
+"""The strategies that decide who shares with whom, behind one protocol.
+
+Functional isolation is the one that promises something. The others are there to compare with: they are the rules of
+earlier systems, and each of them slows some queries in some situation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Protocol, assert_never
+
+import numpy as np
+
+from headrace.model.query import QueryId
+from headrace.optimizer.grouping.arrival import decide_places
+from headrace.optimizer.grouping.merging import decide_merges
+from headrace.optimizer.grouping.provisioning import tasks_for
+from headrace.optimizer.grouping.situation import Situation
+from headrace.optimizer.grouping.splitting import decide_splits
+from headrace.optimizer.grouping.values import (
+    Change,
+    Decision,
+    GroupName,
+    Merged,
+    OperatorId,
+    Placed,
+    Resized,
+    SharingGroup,
+)
+from headrace.optimizer.grouping.wording import count_queries, why_merged
+from headrace.optimizer.grouping.work import Work, estimate_work
+
+
+class Strategy(Enum):
+    """Who shares with whom."""
+
+    ISOLATED = "isolated"
+    FULL = "full sharing"
+    OVERLAP = "overlap sharing"
+    SELECTIVITY = "selectivity sharing"
+    FUNCTIONAL = "functional isolation"
+
+
+class Grouper(Protocol):
+    """Decides at three occasions. Each decision is a pure function of the situation."""
+
+    def place(self, situation: Situation, newcomers: Iterable[QueryId]) -> Decision:
+        """Where new queries start."""
+
+    def merge(self, situation: Situation) -> Decision:
+        """What to share more, every minute."""
+
+    def help(self, situation: Situation) -> Decision:
+        """What to do for queries that are slower than alone, every ten seconds."""
+
+
+def grouper_of(strategy: Strategy) -> Grouper:
+    match strategy:
+        case Strategy.ISOLATED:
+            return RuleGrouper(strategy, isolate)
+        case Strategy.FULL:
+            return RuleGrouper(strategy, share_all)
+        case Strategy.OVERLAP:
+            return RuleGrouper(strategy, share_overlaps)
+        case Strategy.SELECTIVITY:
+            return RuleGrouper(strategy, share_classes)
+        case Strategy.FUNCTIONAL:
+            return FunctionalIsolation()
+        case _:
+            assert_never(strategy)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionalIsolation:
+    """Problem 1: the fewest tasks with which every query is at least as fast as alone (FunShare)."""
+
+    def place(self, situation: Situation, newcomers: Iterable[QueryId]) -> Decision:
+        return decide_places(situation, newcomers)
+
+    def merge(self, situation: Situation) -> Decision:
+        return decide_merges(situation)
+
+    def help(self, situation: Situation) -> Decision:
+        return decide_splits(situation)
+
+
+class Rule(Protocol):
+    """Which sets of queries share a plan, whatever that does to anybody."""
+
+    def __call__(self, situation: Situation, queries: Sequence[QueryId]) -> list[tuple[QueryId, ...]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RuleGrouper:
+    """A rule says which sets of queries share; tasks follow the load. Nobody is helped who is slowed."""
+
+    strategy: Strategy
+    rule: Rule
+
+    def place(self, situation: Situation, newcomers: Iterable[QueryId]) -> Decision:
+        """New queries start alone; a rule that needs no statistics puts them where they belong at once."""
+        fresh = sorted(set(newcomers))
+        grouping, made = situation.grouping.named(((q,), situation.queries[q].tasks) for q in fresh)
+        grouping = grouping.replaced([], made)
+        decision = self.merge(replace(situation, grouping=grouping))
+        homes = decision.grouping.by_query()
+        placed = (Placed(q, homes[q].name, f"placed by {self.strategy.value}") for q in fresh)
+        kept = (change for change in decision.changes if not isinstance(change, Merged))
+        return Decision(decision.grouping, (*placed, *kept))
+
+    def merge(self, situation: Situation) -> Decision:
+        groups = {group.name: group for group in situation.grouping.groups if not group.apart}
+        queries = sorted(query for group in groups.values() for query in group.members)
+        sets = self.rule(situation, queries)
+        work = estimate_work(
+            {q: situation.queries[q] for q in queries}, situation.statistics, situation.costs
+        )
+        taken: set[GroupName] = set()
+        made: list[SharingGroup] = []
+        grouping = situation.grouping
+        home = grouping.by_query()
+        for members in sorted(sets, key=lambda s: (-len(s), s)):
+            tasks = self._tasks(situation, work, members)
+            names = [home[q].name for q in members if home[q].name not in taken]
+            if names:
+                made.append(SharingGroup(max(names, key=lambda n: (names.count(n), n)), members, tasks))
+            else:
+                grouping, new = grouping.named([(members, tasks)])
+                made += new
+            taken.add(made[-1].name)
+        return Decision(grouping.replaced(groups, made), _changes(groups, made))
+
+    def help(self, situation: Situation) -> Decision:
+        """More tasks where the rule still allows them; never another grouping."""
+        return (
+            self.merge(situation) if self.strategy is not Strategy.ISOLATED else Decision(situation.grouping)
+        )
+
+    def _tasks(self, situation: Situation, work: Work, members: tuple[QueryId, ...]) -> int:
+        isolated = situation.isolated_tasks(members)
+        if len(members) == 1:
+            return isolated
+        most = isolated if situation.settings.within_isolated else 100 * isolated
+        columns = work.columns(members)
+        if not work.known[columns].all():
+            return isolated
+        return tasks_for(work.load(members), most, situation.settings)
+
+
+def _changes(before: dict[GroupName, SharingGroup], made: list[SharingGroup]) -> tuple[Change, ...]:
+    homes = {query: group for group in before.values() for query in group.members}
+    changes: list[Change] = []
+    for group in made:
+        came = sorted({homes[query].name for query in group.members})
+        old = before.get(group.name)
+        if old is not None and old.members == group.members:
+            if old.tasks != group.tasks:
+                why = f"from {old.tasks} to {group.tasks} tasks: the load of {count_queries(len(group.members))}"
+                changes.append(Resized(group.name, old.tasks, group.tasks, why))
+        else:
+            others = len(group.members) - (len(set(old.members) & set(group.members)) if old else 0)
+            saved = max(0, sum(before[name].tasks for name in came) - group.tasks)
+            why = why_merged(others, 0.0, saved, False)
+            changes.append(Merged(group.name, tuple(came), 0.0, saved, why))
+    return tuple(changes)
+
+
+def isolate(situation: Situation, queries: Sequence[QueryId]) -> list[tuple[QueryId, ...]]:
+    """Everybody alone."""
+    return [(query,) for query in queries]
+
+
+def share_all(situation: Situation, queries: Sequence[QueryId]) -> list[tuple[QueryId, ...]]:
+    """Everybody together who has an operator in common."""
+    return [members for operator in _by_operator(situation, queries) for members in operator]
+
+
+def share_classes(situation: Situation, queries: Sequence[QueryId]) -> list[tuple[QueryId, ...]]:
+    """SWO's rule: queries of low selectivity together, and those of high selectivity together."""
+    sets: list[tuple[QueryId, ...]] = []
+    for parts in _by_operator(situation, queries):
+        for members in parts:
+            low = tuple(q for q in members if _selects_little(situation, q))
+            high = tuple(q for q in members if not _selects_little(situation, q))
+            sets += [part for part in (low, high) if part]
+    return sets
+
+
+def share_overlaps(situation: Situation, queries: Sequence[QueryId]) -> list[tuple[QueryId, ...]]:
+    """AJoin's rule: share when together is cheaper than apart, which is when filters overlap.
+
+    Merging the overlapping until none are left gives the connected parts of the graph of overlaps.
+    """
+    sets: list[tuple[QueryId, ...]] = []
+    for parts in _by_operator(situation, queries):
+        for members in parts:
+            operator = situation.queries[members[0]].operator
+            table = situation.statistics.regions.get(OperatorId(operator or ""))
+            wanted = np.zeros((0, len(members)), dtype=bool)
+            if table is not None:
+                place = {query: i for i, query in enumerate(table.queries)}
+                known = [place.get(q) for q in members]
+                wanted = np.zeros((len(table.tuples), len(members)), dtype=bool)
+                have = [i for i, at in enumerate(known) if at is not None]
+                wanted[:, have] = table.wanted[:, [at for at in known if at is not None]]
+                wanted = wanted[table.tuples > 0]
+            sets += [tuple(members[i] for i in part) for part in _connected(wanted)]
+    return sets
+
+
+def _connected(wanted: np.typing.NDArray[np.bool_]) -> list[list[int]]:
+    """Columns that are linked by rows in which both are set, as sets."""
+    left = np.ones(wanted.shape[1], dtype=bool)
+    parts: list[list[int]] = []
+    while left.any():
+        part = np.zeros(len(left), dtype=bool)
+        part[int(left.argmax())] = True
+        while True:
+            rows = wanted[:, part].any(axis=1)
+            grown = part | wanted[rows].any(axis=0)
+            if (grown == part).all():
+                break
+            part = grown
+        parts.append(np.flatnonzero(part).tolist())
+        left &= ~part
+    return parts
+
+
+def _selects_little(situation: Situation, query: QueryId) -> bool:
+    sample = situation.statistics.samples.get(query)
+    return sample is not None and sample.selectivity < situation.settings.low_selectivity
+
+
+def _by_operator(situation: Situation, queries: Sequence[QueryId]) -> list[list[tuple[QueryId, ...]]]:
+    """Queries by operator: one set for those that share one, and a set each for those that share nothing."""
+    shared: dict[OperatorId, list[QueryId]] = {}
+    alone: list[tuple[QueryId, ...]] = []
+    for query in queries:
+        operator = situation.queries[query].operator
+        if operator is None:
+            alone.append((query,))
+        else:
+            shared.setdefault(operator, []).append(query)
+    return [[tuple(members)] for members in shared.values()] + [[one] for one in alone]

@@ -1,0 +1,80 @@
+"""The throughput estimator: what each query would reach alone, and who is slower than that in its group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headrace.model.query import QueryId
+from headrace.optimizer.grouping.costs import QueryLoad, estimate_query_load
+from headrace.optimizer.grouping.situation import Situation
+from headrace.optimizer.grouping.values import QueryFacts, SharingGroup
+
+
+def isolated_load(situation: Situation, query: QueryId) -> QueryLoad | None:
+    """The load of a query that runs alone; None when no sample tells of it."""
+    facts = situation.queries[query]
+    sample = situation.statistics.samples.get(query)
+    if facts.operator is None or sample is None or facts.operator not in situation.statistics.rates:
+        return None
+    return estimate_query_load(facts, sample, situation.statistics.rates[facts.operator], situation.costs)
+
+
+def isolated_share(situation: Situation, query: QueryId) -> float:
+    """The part of the input that a query would process alone, at most 1: the cost model inverted.
+
+    A query that no sample tells of is taken to keep up, which is the cautious guess: it will not be slowed.
+    """
+    load = isolated_load(situation, query)
+    if load is None or load.total <= 0:
+        return 1.0
+    facts = situation.queries[query]
+    return min(1.0, situation.settings.scaling.useful(facts.tasks) / load.total, _widest(facts, load))
+
+
+def _widest(facts: QueryFacts, load: QueryLoad) -> float:
+    return facts.width / load.function if facts.width is not None and load.function > 0 else 1.0
+
+
+def penalised_queries(situation: Situation, group: SharingGroup) -> tuple[QueryId, ...]:
+    """The members that would be faster alone, by more than the tolerance."""
+    health = situation.health.get(group.name)
+    if health is None or len(group.members) == 1 or not health.lags:
+        return ()
+    bound = health.share / (1 - situation.settings.tolerance)
+    return tuple(query for query in group.members if isolated_share(situation, query) > bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A query that does not get what was asked for."""
+
+    query: QueryId
+    what: str
+
+
+def violations(situation: Situation) -> Iterable[Violation]:
+    """Who is slower than alone, or below what its creator asked for."""
+    for group in situation.grouping.groups:
+        health = situation.health.get(group.name)
+        if health is None:
+            continue
+        penalised = set(penalised_queries(situation, group))
+        for query in group.members:
+            needs = situation.queries[query].needs
+            if query in penalised:
+                alone = isolated_share(situation, query)
+                yield Violation(
+                    query, f"processes {health.share:.0%} of its input, and would process {alone:.0%} alone"
+                )
+            if needs.min_rate is not None and health.throughput < min(needs.min_rate, health.rate):
+                yield Violation(
+                    query,
+                    f"gets {health.throughput:.0f} tuples per second, and {needs.min_rate:.0f} are asked for",
+                )
+            waits = health.lag / health.throughput if health.throughput > 0 else 0.0
+            if needs.max_latency_s is not None and waits > needs.max_latency_s:
+                yield Violation(
+                    query,
+                    f"is {waits:.1f} s behind its input, and {needs.max_latency_s:.1f} s are asked for",
+                )

@@ -1,0 +1,179 @@
+"""What the controller decides about, and what it decides: queries, sharing groups, regroupings with reasons.
+
+The engine reads a `Decision` and makes its `grouping` true from some epoch on. The changes say why, in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NewType
+
+from headrace.model.query import QueryId
+
+GroupName = NewType("GroupName", str)
+
+OperatorId = NewType("OperatorId", str)
+"""A shared operator. Queries that have one in common may share work."""
+
+FunctionName = NewType("FunctionName", str)
+"""Costly work after the shared operator, a user function say. Queries of a group that use the same one share it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a person asked for. None means: as good as alone."""
+
+    min_rate: float | None = None
+    max_latency_s: float | None = None
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFacts:
+    """A query as the controller sees it.
+
+    `tasks` is what it would be given if it ran alone. A query without `operator` shares nothing with anybody. `width`
+    is how many tasks its function can keep busy at most (None: as many as there are).
+    """
+
+    id: QueryId
+    operator: OperatorId | None
+    tasks: int
+    function: FunctionName | None = None
+    width: int | None = None
+    needs: Needs = Needs()
+
+    def __post_init__(self) -> None:
+        if self.tasks < 1 or (self.width is not None and self.width < 1):
+            raise ValueError("a query runs with one task at least")
+
+
+@dataclass(frozen=True, slots=True)
+class SharingGroup:
+    """Queries that run as one shared plan. A group that is `apart` was made by a person and is left alone."""
+
+    name: GroupName
+    members: tuple[QueryId, ...]
+    tasks: int
+    apart: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.members or list(self.members) != sorted(set(self.members)):
+            raise ValueError("members are ascending, without repeats, and there is one at least")
+        if self.tasks < 1:
+            raise ValueError("a group runs with one task at least")
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """Who shares with whom. Every query is in one group. New groups are named by `next_number`, so never twice."""
+
+    groups: tuple[SharingGroup, ...] = ()
+    next_number: int = 0
+
+    def __post_init__(self) -> None:
+        names = [group.name for group in self.groups]
+        if len(set(names)) != len(names):
+            raise ValueError("two groups have one name")
+        members = [query for group in self.groups for query in group.members]
+        if len(set(members)) != len(members):
+            raise ValueError("a query is in two groups")
+
+    @property
+    def tasks(self) -> int:
+        return sum(group.tasks for group in self.groups)
+
+    def by_query(self) -> dict[QueryId, SharingGroup]:
+        return {query: group for group in self.groups for query in group.members}
+
+    def by_name(self) -> dict[GroupName, SharingGroup]:
+        return {group.name: group for group in self.groups}
+
+    def shapes(self) -> frozenset[tuple[tuple[QueryId, ...], int]]:
+        """Members and tasks of every group, whatever the groups are called."""
+        return frozenset((group.members, group.tasks) for group in self.groups)
+
+    def replaced(self, gone: Iterable[GroupName], come: Iterable[SharingGroup]) -> Grouping:
+        """The same with some groups instead of others."""
+        left = set(gone)
+        kept = (group for group in self.groups if group.name not in left)
+        return replace(self, groups=tuple(sorted((*kept, *come), key=lambda group: group.name)))
+
+    def named(self, shapes: Iterable[tuple[tuple[QueryId, ...], int]]) -> tuple[Grouping, list[SharingGroup]]:
+        """New groups with names that nobody had yet, and the grouping that knows these names are taken."""
+        numbers = self._free_numbers()
+        made: list[SharingGroup] = []
+        last = self.next_number - 1
+        for members, tasks in shapes:
+            last = next(numbers)
+            made.append(SharingGroup(GroupName(f"g{last}"), members, tasks))
+        return replace(self, next_number=last + 1), made
+
+    def _free_numbers(self) -> Iterator[int]:
+        taken = {group.name for group in self.groups}
+        number = self.next_number
+        while True:
+            if f"g{number}" not in taken:
+                yield number
+            number += 1
+
+
+class SplitCause(Enum):
+    """Why queries left their group (algorithm 2)."""
+
+    BACK_PRESSURE = "back-pressure"
+    PENALTY = "penalty"
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Groups that become one. `cost` is the highest of Equation 1 on the way; below 1 nobody is slowed."""
+
+    into: GroupName
+    groups: tuple[GroupName, ...]
+    cost: float
+    saved_tasks: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SplitOff:
+    """Queries that leave `group`, and the new groups that they are in."""
+
+    group: GroupName
+    queries: tuple[QueryId, ...]
+    into: tuple[GroupName, ...]
+    cause: SplitCause
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """A group that gets more or fewer tasks."""
+
+    group: GroupName
+    before: int
+    after: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A new query and the group that it starts in."""
+
+    query: QueryId
+    group: GroupName
+    reason: str
+
+
+Change = Merged | SplitOff | Resized | Placed
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The grouping to have from now on, and what is different in it. Without changes it is the old one."""
+
+    grouping: Grouping
+    changes: tuple[Change, ...] = ()

@@ -1,0 +1,86 @@
+"""Reasons in words that people read."""
+
+from __future__ import annotations
+
+
+def count(number: int, word: str, plural: str | None = None) -> str:
+    """
+    >>> count(1, "query", "queries"), count(3, "task")
+    ('1 query', '3 tasks')
+    """
+    return f"{number} {word if number == 1 else plural or word + 's'}"
+
+
+def count_queries(number: int) -> str:
+    return count(number, "query", "queries")
+
+
+def why_merged(others: int, cost: float, saved: int, forced: bool) -> str:
+    """
+    >>> why_merged(41, 0.314, 3, False)
+    'merged with 41 queries: cost 0.31, saves 3 tasks'
+    """
+    saves = f"saves {count(saved, 'task')}" if saved else "needs as many tasks, and less work"
+    text = f"merged with {count_queries(others)}: cost {cost:.2f}, {saves}"
+    return f"{text}; there were more groups than the driver can run" if forced else text
+
+
+def why_pressed(queries: int, functions: tuple[str, ...], share: float) -> str:
+    """
+    >>> why_pressed(3, ("similar",), 0.71)
+    'split off 3 queries: `similar` after the shared part held the group at 71% of its input'
+    """
+    what = " and ".join(f"`{name}`" for name in functions) if functions else "finishing their rows"
+    where = " after the shared part" if functions else ""
+    return f"split off {count_queries(queries)}: {what}{where} held the group at {share:.0%} of its input"
+
+
+def why_penalised(queries: int, share: float, alone: float, tasks: int) -> str:
+    """
+    >>> why_penalised(2, 0.8, 1.0, 12)
+    'split off 2 queries: 80% of the input with all 12 tasks, and up to 100% alone'
+    """
+    return (
+        f"split off {count_queries(queries)}: {share:.0%} of the input with all {count(tasks, 'task')}, "
+        f"and up to {alone:.0%} alone"
+    )
+
+
+def why_more(before: int, after: int, share: float, penalised: int) -> str:
+    """
+    >>> why_more(4, 6, 0.8, 5)
+    'from 4 to 6 tasks: 5 queries would be faster alone than at 80% of the input'
+    """
+    return (
+        f"from {before} to {count(after, 'task')}: {count_queries(penalised)} would be faster alone "
+        f"than at {share:.0%} of the input"
+    )
+
+
+def why_fewer(before: int, after: int, busy: float) -> str:
+    """
+    >>> why_fewer(8, 3, 2.25)
+    'from 8 to 3 tasks: 2.2 of them were busy'
+    """
+    return f"from {before} to {count(after, 'task')}: {busy:.1f} of them were busy"
+
+
+def why_joined(others: int, cost: float, added: int) -> str:
+    """
+    >>> why_joined(12, 0.4, 0)
+    'joined 12 queries: cost 0.40, adds no task'
+    """
+    adds = f"adds {count(added, 'task')}" if added else "adds no task"
+    return f"joined {count_queries(others)}: cost {cost:.2f}, {adds}"
+
+
+def why_alone(known: bool) -> str:
+    return (
+        "alone: in every group it would slow somebody"
+        if known
+        else "alone: no sample tells yet what it would cost others"
+    )
+
+
+def why_packed(others: int) -> str:
+    return f"with {count_queries(others)} for now: the driver cannot run more groups"

@@ -1,0 +1,160 @@
+"""The load estimator: the load of any set of queries as one group, whether they share a plan today or not.
+
+Load is counted in CPU seconds per second of input: the tasks that keep up with the input if nothing is lost. All work
+consists of items. An item is done once per group if any member needs it: scanning an operator's input, or joining the
+tuples of one filter region, or calling a function for one region's rows. So the load of a union of groups is the
+weight of the items that any of them needs (section IV-D a, Fig. 4). What a query does for itself alone is added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.model.query import QueryId
+from headrace.optimizer.grouping.costs import Coefficients
+from headrace.optimizer.grouping.statistics import Bits, Floats, RegionTable, Statistics
+from headrace.optimizer.grouping.values import FunctionName, OperatorId, QueryFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Bottleneck:
+    """A function that keeps `width` tasks busy at most, and the items that are calls of it."""
+
+    function: FunctionName
+    width: int
+    items: slice
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """All work of some queries. `needs[i, q]` says that query q needs item i of weight `weights[i]`.
+
+    `own[q]` is what query q does for itself alone. `known[q]` says whether there is a sample that tells of query q.
+    `operators[o, q]` says whether query q uses operator o.
+    """
+
+    queries: tuple[QueryId, ...]
+    needs: Bits
+    weights: Floats
+    own: Floats
+    known: Bits
+    operators: Bits
+    bottlenecks: tuple[Bottleneck, ...]
+
+    def load(self, members: Iterable[QueryId]) -> float:
+        """The load of these queries as one group. Costs time linear in items and members."""
+        columns = self.columns(members)
+        needed = self.needs[:, columns].any(axis=1)
+        return float(self.weights @ needed + self.own[columns].sum())
+
+    def columns(self, members: Iterable[QueryId]) -> list[int]:
+        place = {query: i for i, query in enumerate(self.queries)}
+        return [place[query] for query in members]
+
+    def of_groups(self, groups: Sequence[Sequence[QueryId]]) -> Work:
+        """The same with groups as columns: column g needs what any member of group g needs. Groups have members."""
+        place = {query: i for i, query in enumerate(self.queries)}
+        order = np.array([place[query] for group in groups for query in group], dtype=np.intp)
+        starts = np.cumsum([0, *(len(group) for group in groups)])[:-1]
+        return Work(
+            tuple(group[0] for group in groups),
+            np.logical_or.reduceat(self.needs[:, order], starts, axis=1),
+            self.weights,
+            np.add.reduceat(self.own[order], starts),
+            np.logical_and.reduceat(self.known[order], starts),
+            np.logical_or.reduceat(self.operators[:, order], starts, axis=1),
+            self.bottlenecks,
+        )
+
+
+def estimate_work(queries: Mapping[QueryId, QueryFacts], statistics: Statistics, costs: Coefficients) -> Work:
+    """All work of these queries, from the newest samples. A query that no sample tells of has no items."""
+    builder = _Builder(tuple(sorted(queries)), queries, statistics, costs)
+    operators = sorted({facts.operator for facts in queries.values() if facts.operator is not None})
+    for operator in operators:
+        builder.add_operator(operator)
+    return builder.build(operators)
+
+
+class _Builder:
+    def __init__(
+        self,
+        order: tuple[QueryId, ...],
+        queries: Mapping[QueryId, QueryFacts],
+        statistics: Statistics,
+        costs: Coefficients,
+    ) -> None:
+        self.order, self.queries, self.statistics, self.costs = order, queries, statistics, costs
+        self.place = {query: i for i, query in enumerate(order)}
+        self.needs: list[Bits] = []
+        self.weights: list[Floats] = []
+        self.bottlenecks: list[Bottleneck] = []
+        self.items = 0
+        self.own = np.zeros(len(order))
+        self.known = np.zeros(len(order), dtype=bool)
+
+    def add_operator(self, operator: OperatorId) -> None:
+        table = self.statistics.regions.get(operator)
+        rate = self.statistics.rates.get(operator)
+        if table is None or rate is None or not table.sampled:
+            return
+        columns = [
+            i
+            for i, q in enumerate(table.queries)
+            if q in self.queries and self.queries[q].operator == operator
+        ]
+        places = np.array([self.place[table.queries[i]] for i in columns], dtype=np.intp)
+        wanted = np.zeros((len(table.tuples), len(self.order)), dtype=bool)
+        wanted[:, places] = table.wanted[:, columns]
+        cost = self.costs.operator(operator)
+        self.known[places] = True
+        scan = np.zeros((1, len(self.order)), dtype=bool)
+        scan[0, places] = True
+        self._add(scan, np.array([rate * cost.alpha]))
+        per_sampled = rate / table.sampled
+        self._add(wanted, per_sampled * (cost.beta * table.tuples + cost.gamma * table.matches))
+        self.own += per_sampled * self.costs.finish * (table.matches @ wanted)
+        self._add_functions(wanted, table, per_sampled)
+
+    def _add_functions(self, wanted: Bits, table: RegionTable, per_sampled: float) -> None:
+        users: dict[FunctionName, list[int]] = {}
+        width: dict[FunctionName, int] = {}
+        for i in np.flatnonzero(wanted.any(axis=0)).tolist():
+            facts = self.queries[self.order[i]]
+            if facts.function is not None:
+                users.setdefault(facts.function, []).append(i)
+                if facts.width is not None:
+                    width[facts.function] = min(facts.width, width.get(facts.function, facts.width))
+        for function, columns in sorted(users.items()):
+            needs = np.zeros_like(wanted)
+            needs[:, columns] = wanted[:, columns]
+            first = self.items
+            self._add(needs, per_sampled * self.costs.function(function) * table.matches)
+            if function in width:
+                self.bottlenecks.append(Bottleneck(function, width[function], slice(first, self.items)))
+
+    def _add(self, needs: Bits, weights: Floats) -> None:
+        used = (weights > 0) & needs.any(axis=1)
+        self.needs.append(needs[used])
+        self.weights.append(weights[used])
+        self.items += int(used.sum())
+
+    def build(self, operators: Sequence[OperatorId]) -> Work:
+        uses = np.zeros((len(operators), len(self.order)), dtype=bool)
+        for i, query in enumerate(self.order):
+            operator = self.queries[query].operator
+            if operator is not None:
+                uses[operators.index(operator), i] = True
+        empty = np.zeros((0, len(self.order)), dtype=bool)
+        return Work(
+            self.order,
+            np.concatenate([empty, *self.needs]),
+            np.concatenate([np.zeros(0), *self.weights]),
+            self.own,
+            self.known,
+            uses,
+            tuple(self.bottlenecks),
+        )
