@@ -21,6 +21,7 @@ class Union:
 
     groups: list[int]
     cost: float = 0.0
+    threshold: float = 1.0
     tasks: int = 0
     forced: bool = False
 
@@ -84,6 +85,7 @@ def _candidates_of(
         pressed[i] = health.pressed(group.tasks, settings)
     return Candidates(
         columns,
+        loads,
         np.array([group.tasks for group in groups], dtype=float),
         busy,
         share,
@@ -97,7 +99,9 @@ def _unite(unions: dict[int, Union], pair: Pair, pairs: PairCosts) -> None:
     left, right = unions[pair.left], unions.pop(pair.right)
     left.groups += right.groups
     left.cost = max(left.cost, right.cost, pair.cost)
-    left.tasks, _ = pairs.merge(pair)
+    united = pairs.merge(pair)
+    left.tasks = united.tasks
+    left.threshold = min(left.threshold, right.threshold, united.threshold)
     left.forced |= right.forced or pairs.forced
 
 
@@ -112,6 +116,7 @@ def _apply(decision: Decision, situation: Situation, groups: list[SharingGroup],
         keeper.name,
         tuple(sorted(group.name for group in groups)),
         union.cost,
+        union.threshold,
         saved,
         why_merged(others, union.cost, saved, union.forced),
     )

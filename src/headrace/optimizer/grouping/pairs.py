@@ -13,7 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from headrace.optimizer.grouping.provisioning import Part, grouping_cost, merge_threshold, provision
+from headrace.optimizer.grouping.provisioning import (
+    TINY,
+    Part,
+    highest_cost,
+    merge_threshold,
+    provision,
+    usable_tasks,
+)
 from headrace.optimizer.grouping.settings import Settings
 from headrace.optimizer.grouping.statistics import Bits, Floats
 from headrace.optimizer.grouping.work import Work
@@ -29,7 +36,7 @@ BLOCK = 64
 
 PER_GROUP = (
     *("position", "tasks", "busy", "share", "pressed", "isolated"),
-    *("resident", "known", "load", "demand", "alive"),
+    *("resident", "known", "load", "rate", "gone"),
 )
 
 Singles = npt.NDArray[np.float32]
@@ -44,6 +51,7 @@ class Candidates:
     """
 
     work: Work
+    load: Floats
     tasks: Floats
     busy: Floats
     share: Floats
@@ -61,6 +69,14 @@ class Pair:
     cost: float
 
 
+@dataclass(frozen=True, slots=True)
+class United:
+    """What became of a pair: the tasks that it was given, and the threshold that its cost was below."""
+
+    tasks: int
+    threshold: float
+
+
 class PairCosts:
     """The costs of all pairs of groups that are left. Positions are those of the candidates, and stay the same."""
 
@@ -68,8 +84,8 @@ class PairCosts:
         work = candidates.work
         self.settings = settings
         self.position = np.arange(len(candidates.tasks))
-        self.tasks = candidates.tasks.copy()
-        self.busy = candidates.busy.copy()
+        self.tasks = candidates.tasks.astype(np.float32)
+        self.busy = candidates.busy.astype(np.float32)
         self.share = candidates.share.copy()
         self.pressed = candidates.pressed.copy()
         self.isolated = candidates.isolated.copy()
@@ -78,17 +94,19 @@ class PairCosts:
         self.operators = work.operators.astype(np.float32)
         self.weights = work.weights
         self.needs = work.needs.astype(np.float32)
-        self.load = work.weights @ work.needs + work.own
-        self.demand = self.busy / (1 + settings.scaling.serial * np.maximum(self.tasks - 1, 0))
+        self.needed_by = np.ascontiguousarray(work.needs.T)
+        self.load = np.maximum(candidates.load, TINY).astype(np.float32)
+        spread = 1 + settings.scaling.serial * np.maximum(self.tasks - 1, 0)
+        self.rate = (self.busy / spread / self.load).astype(np.float32)
         self.overlap = _overlaps(self.needs, work.weights)
         self.limits = [_Limit(b.width, b.items, self.needs, work.weights) for b in work.bottlenecks]
-        self.alive = np.ones(len(self.tasks), dtype=bool)
+        self.gone = np.zeros(len(self.tasks), dtype=np.float32)
+        self.groups = len(self.tasks)
+        self.residents = bool(self.resident.any())
+        self.unknown = not self.known.all()
+        self.under_pressure = bool(self.pressed.any())
         self.forced = False
         self._compare_all()
-
-    @property
-    def groups(self) -> int:
-        return int(self.alive.sum())
 
     def force(self) -> None:
         """From now on every pair may be merged, at whatever cost: there are more groups than the driver can run."""
@@ -107,25 +125,29 @@ class PairCosts:
             self._look_again(row)
         return None
 
-    def merge(self, pair: Pair) -> tuple[int, float]:
-        """Make one group of the pair, at the left position. Gives its tasks and its load."""
+    def merge(self, pair: Pair) -> United:
+        """Make one group of the pair, at the left position."""
         a, b = np.searchsorted(self.position, [pair.left, pair.right]).tolist()
-        union = float(self.load[a] + self.load[b] - self.overlap[a, b])
+        loads = [float(self.load[i]) for i in (a, b)]
+        union = max(*loads, sum(loads) - float(self.overlap[a, b]))
         both = int(self.tasks[a] + self.tasks[b])
-        parts = [Part(float(self.load[i]), float(self.busy[i]), float(self.demand[i])) for i in (a, b)]
+        parts = [
+            Part(load, float(self.busy[i]), float(self.rate[i]) * load)
+            for i, load in zip((a, b), loads, strict=True)
+        ]
         at_most = int(min(both, self.isolated[a] + self.isolated[b]))
         tasks = provision(union, parts, at_most, self.settings) or at_most
+        threshold = min(merge_threshold(both, part.busy, part.demand, self.settings) for part in parts)
         self._unite(a, b, union, tasks)
         self._compare_row(a, b)
-        if 2 * self.groups < len(self.alive):
+        if 2 * self.groups < len(self.gone):
             self._compact()
-        return tasks, union
+        return United(tasks, threshold)
 
     def _unite(self, a: int, b: int, union: float, tasks: int) -> None:
         self._unite_overlaps(a, b)
-        rate = max(self.demand[i] / self.load[i] if self.load[i] else 0.0 for i in (a, b))
+        self.rate[a] = rate = max(float(self.rate[a]), float(self.rate[b]))
         self.load[a], self.tasks[a] = union, tasks
-        self.demand[a] = rate * union
         self.busy[a] = min(tasks, rate * union * (1 + self.settings.scaling.serial * (tasks - 1)))
         self.share[a] = max(self.share[a], self.share[b])
         self.pressed[a] |= self.pressed[b]
@@ -133,11 +155,12 @@ class PairCosts:
         self.known[a] &= self.known[b]
         self.isolated[a] += self.isolated[b]
         self.operators[:, a] = np.maximum(self.operators[:, a], self.operators[:, b])
-        self.alive[b] = False
+        self.gone[b] = np.inf
+        self.groups -= 1
 
     def _unite_overlaps(self, a: int, b: int) -> None:
         """The overlap of a union is the one of its larger part, and what the items add that only the other needs."""
-        mine, theirs = self.needs[:, a] > 0, self.needs[:, b] > 0
+        mine, theirs = self.needed_by[a], self.needed_by[b]
         new, base = theirs & ~mine, a
         other_new = mine & ~theirs
         if other_new.sum() < new.sum():
@@ -148,7 +171,8 @@ class PairCosts:
         self.overlap[:, a] = row
         for limit in self.limits:
             limit.unite(a, base, items, self.needs, self.weights)
-        self.needs[:, a] = mine | theirs
+        self.needed_by[a] = both = mine | theirs
+        self.needs[:, a] = both
 
     def _compare_all(self) -> None:
         n = len(self.tasks)
@@ -166,7 +190,7 @@ class PairCosts:
 
     def _compare_row(self, a: int, gone: int) -> None:
         """New costs of the group at `a`; everybody else learns whether it is now a better partner."""
-        row = self._costs(np.array([a]))[0].astype(np.float32)
+        row = self._costs(np.array([a]))[0]
         self.costs[a] = row
         self.costs[:, a] = row
         self.costs[:, gone] = self.costs[gone] = np.inf
@@ -183,39 +207,58 @@ class PairCosts:
 
     def _compact(self) -> None:
         """Forget the groups that are gone, so that what is left costs less."""
-        keep = np.flatnonzero(self.alive)
+        keep = np.flatnonzero(self.gone == 0)
         for name in PER_GROUP:
             setattr(self, name, getattr(self, name)[keep])
         self.operators, self.needs = self.operators[:, keep], self.needs[:, keep]
+        self.needed_by = self.needed_by[keep]
         square = np.ix_(keep, keep)
         self.overlap, self.costs = self.overlap[square], self.costs[square]
         for limit in self.limits:
             limit.keep(keep)
         self._find_partners()
 
-    def _costs(self, rows: npt.NDArray[np.intp]) -> Floats:
-        """The costs of some groups with all others: the larger of both directions, infinite where not allowed."""
-        own = rows[:, None]
-        union = np.maximum(self.load[own] + self.load - self.overlap[rows], 1e-12)
-        tasks = self.tasks[own] + self.tasks
-        mine = grouping_cost(union, self.load[own], tasks, self.busy[own])
-        theirs = grouping_cost(union, self.load, tasks, self.busy)
-        cost = np.maximum(mine, theirs)
-        allowed = self.alive[own] & self.alive & ~(self.resident[own] & self.resident)
-        allowed[np.arange(len(rows)), rows] = False
-        common = self._common_operator(rows)
-        if self.forced:
-            known = self.known[own] & self.known & common
-            unknown = 1 + (self.known[own] != self.known) + ~common
-            cost = np.where(known, np.minimum(cost, FORCED), FORCED * unknown)
-            return np.where(allowed, cost, np.inf)
-        allowed &= self.known[own] & self.known & common & ~self._throttled(own) & self._wide_enough(rows)
-        allowed &= mine < merge_threshold(tasks, self.busy[own], self.demand[own], self.settings)
-        allowed &= theirs < merge_threshold(tasks, self.busy, self.demand, self.settings)
-        return np.where(allowed, cost, np.inf)
+    def _costs(self, rows: npt.NDArray[np.intp]) -> Singles:
+        """The costs of some groups with all others: the larger of both directions, infinite where not allowed.
 
-    def _common_operator(self, rows: npt.NDArray[np.intp]) -> Bits:
-        return self.operators[:, rows].T @ self.operators > 0
+        Equation 1 is below the threshold in both directions exactly if the tasks of both do the union at the rate of
+        the faster one. That is quicker to compute than the threshold.
+        """
+        own = rows[:, None]
+        union = self.load[own] + self.load - self.overlap[rows]
+        tasks = self.tasks[own] + self.tasks
+        cost = highest_cost(union, tasks, (self.load[own], self.busy[own]), (self.load, self.busy))
+        if self.forced:
+            cost = self._forced_costs(own, cost)
+        else:
+            allowed = union * np.maximum(self.rate[own], self.rate) <= usable_tasks(tasks, self.settings)
+            self._forbid(own, allowed)
+            cost[~allowed | (cost > self.settings.threshold)] = np.inf
+        cost += self.gone
+        if self.residents:
+            cost[self.resident[own] & self.resident] = np.inf
+        cost[np.arange(len(rows)), rows] = np.inf
+        return cost
+
+    def _forced_costs(self, own: npt.NDArray[np.intp], cost: Singles) -> Singles:
+        common = self._common_operator(own)
+        known = self.known[own] & self.known & common
+        unknown = 1.0 + (self.known[own] != self.known) + ~common
+        return np.where(known, np.minimum(cost, FORCED), FORCED * unknown).astype(np.float32)
+
+    def _forbid(self, own: npt.NDArray[np.intp], allowed: Bits) -> None:
+        """Take out pairs that may not be merged whatever they cost."""
+        if self.unknown:
+            allowed &= self.known[own] & self.known
+        if len(self.operators) > 1:
+            allowed &= self._common_operator(own)
+        if self.under_pressure:
+            allowed &= ~self._throttled(own)
+        if self.limits:
+            allowed &= self._wide_enough(own[:, 0])
+
+    def _common_operator(self, own: npt.NDArray[np.intp]) -> Bits:
+        return np.asarray(self.operators[:, own[:, 0]].T @ self.operators > 0)
 
     def _throttled(self, own: npt.NDArray[np.intp]) -> Bits:
         """Whether the slower of the two is pressed from downstream: it would slow the other (algorithm 1, line 6)."""

@@ -16,34 +16,52 @@ import numpy as np
 
 from headrace.optimizer.grouping.settings import Settings
 
+TINY = 1e-9
+
 
 def grouping_cost(union_load: Any, load: Any, tasks: Any, busy: Any) -> Any:
     """Equation 1 for a group of `load` and `busy` tasks that becomes part of a union with `tasks` tasks in all.
 
-    Numbers or arrays. Infinite when the union has no task more than the group keeps busy now.
+    Numbers or arrays. Huge when the union has no task more than the group keeps busy now, and has more work.
 
     >>> float(grouping_cost(3.0, 2.0, 4.0, 1.0))
     0.4444444444444444
     """
-    added = 1 - load / union_load
-    spare = 1 - busy / tasks
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(spare > 0, np.maximum(added, 0) / np.maximum(spare, 1e-12), np.inf)
+    return (union_load - load) * tasks / (union_load * np.maximum(tasks - busy, TINY))
 
 
-def merge_threshold(tasks: Any, busy: Any, demand: Any, settings: Settings) -> Any:
+def highest_cost(union_load: Any, tasks: Any, left: tuple[Any, Any], right: tuple[Any, Any]) -> Any:
+    """The larger cost of both directions. Of either side its load and busy tasks are given; numbers or arrays."""
+    (load, busy), (other_load, other_busy) = left, right
+    mine = (union_load - load) / np.maximum(tasks - busy, TINY)
+    theirs = (union_load - other_load) / np.maximum(tasks - other_busy, TINY)
+    return np.maximum(np.maximum(mine, theirs), 0) * (tasks / union_load)
+
+
+def merge_threshold(tasks: float, busy: float, demand: float, settings: Settings) -> float:
     """The cost below which T tasks are enough: at most 1, and less when tasks scale worse than linearly.
 
     The `demand` is the part of `busy` that is useful work. Of T tasks, the efficiency at that size does useful work,
     and the headroom stays free. The union keeps the group's rate when efficiency · T does what `demand` did. Written
     as a bound on Equation 1, that is the value given here. A group that is small beside T needs hardly any room.
+
+    >>> from headrace.optimizer.grouping.settings import Scaling
+    >>> merge_threshold(8, 2.0, 2.0, Settings(headroom=0.0, scaling=Scaling(overhead_s=0.0, serial=0.0)))
+    1.0
+    >>> round(merge_threshold(8, 2.0, 2.0, Settings(headroom=0.2, scaling=Scaling(overhead_s=0.0))), 3)
+    0.911
     """
+    if tasks <= busy:
+        return 0.0
+    wanted = demand * tasks / usable_tasks(tasks, settings)
+    return max(0.0, min((tasks - wanted) / (tasks - busy), settings.threshold))
+
+
+def usable_tasks(tasks: Any, settings: Settings) -> Any:
+    """Of so many tasks, those whose work may be planned with: what scales, less the headroom."""
     scaling = settings.scaling
-    useful = (1 - scaling.overhead_s / scaling.interval_s) * (1 - settings.headroom)
-    wanted = demand * (1 + scaling.serial * (tasks - 1)) / useful
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.where(tasks > busy, (tasks - wanted) / np.maximum(tasks - busy, 1e-12), -np.inf)
-    return np.minimum(found, settings.threshold)
+    share = (1 - scaling.overhead_s / scaling.interval_s) * (1 - settings.headroom)
+    return tasks * share / (1 + scaling.serial * (tasks - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +98,15 @@ def provision(union_load: float, parts: Sequence[Part], at_most: int, settings: 
 
 
 def _enough(union_load: float, parts: Sequence[Part], tasks: int, settings: Settings) -> bool:
-    useful = settings.scaling.useful(tasks) * (1 - settings.headroom)
-    for part in parts:
-        if part.demand * union_load > useful * part.load * (1 + 1e-9):
-            return False
-        if settings.threshold < 1:
-            cost = float(grouping_cost(union_load, part.load, tasks, part.busy))
-            if cost >= settings.threshold:
-                return False
-    return True
+    useful = usable_tasks(tasks, settings) * (1 + TINY)
+    return all(
+        part.demand * union_load <= useful * part.load
+        and (
+            settings.threshold == 1
+            or (union_load - part.load) * tasks < settings.threshold * union_load * (tasks - part.busy)
+        )
+        for part in parts
+    )
 
 
 def tasks_for(load: float, at_most: int, settings: Settings, headroom: float | None = None) -> int:

@@ -25,7 +25,7 @@ def summarise_sample(
     >>> table.wanted.tolist(), table.tuples.tolist(), table.matches.tolist(), table.sampled
     ([[True, False], [True, True]], [2.0, 1.0], [6.0, 1.0], 4)
     """
-    return _combine(operator, tuple(queries), wanted, np.ones(len(wanted)), matches, len(wanted))
+    return summarise_counts(operator, tuple(queries), wanted, np.ones(len(wanted)), matches, len(wanted))
 
 
 def join_samples(tables: Sequence[RegionTable]) -> RegionTable:
@@ -33,7 +33,7 @@ def join_samples(tables: Sequence[RegionTable]) -> RegionTable:
     first = tables[0]
     if any((t.operator, t.queries) != (first.operator, first.queries) for t in tables):
         raise ValueError("samples of other queries cannot be joined")
-    return _combine(
+    return summarise_counts(
         first.operator,
         first.queries,
         np.concatenate([t.wanted for t in tables]),
@@ -56,7 +56,7 @@ def query_samples(table: RegionTable) -> dict[QueryId, QuerySample]:
     }
 
 
-def _combine(
+def summarise_counts(
     operator: OperatorId,
     queries: tuple[QueryId, ...],
     wanted: Bits,
@@ -64,6 +64,10 @@ def _combine(
     matches: Floats,
     sampled: float,
 ) -> RegionTable:
+    """The regions of a sample that is counted already, per cell say: row r stands for `tuples[r]` tuples.
+
+    Rows with the same query-set become one region. Rows that nobody wants are left out, and stay in `sampled`.
+    """
     some = wanted.any(axis=1)
     packed = np.ascontiguousarray(np.packbits(wanted[some], axis=1))
     if not len(packed):

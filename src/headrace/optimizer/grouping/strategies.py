@@ -163,7 +163,7 @@ def _changes(before: dict[GroupName, SharingGroup], made: list[SharingGroup]) ->
             others = len(group.members) - (len(set(old.members) & set(group.members)) if old else 0)
             saved = max(0, sum(before[name].tasks for name in came) - group.tasks)
             why = why_merged(others, 0.0, saved, False)
-            changes.append(Merged(group.name, tuple(came), 0.0, saved, why))
+            changes.append(Merged(group.name, tuple(came), 0.0, 1.0, saved, why))
     return tuple(changes)
 
 

@@ -129,11 +129,12 @@ class SplitCause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Groups that become one. `cost` is the highest of Equation 1 on the way; below 1 nobody is slowed."""
+    """Groups that become one. `cost` is the highest of Equation 1 on the way, `threshold` the least that it met."""
 
     into: GroupName
     groups: tuple[GroupName, ...]
     cost: float
+    threshold: float
     saved_tasks: int
     reason: str
 

@@ -9,9 +9,10 @@ weight of the items that any of them needs (section IV-D a, Fig. 4). What a quer
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.costs import Coefficients
@@ -58,6 +59,8 @@ class Work:
         """The same with groups as columns: column g needs what any member of group g needs. Groups have members."""
         place = {query: i for i, query in enumerate(self.queries)}
         order = np.array([place[query] for group in groups for query in group], dtype=np.intp)
+        if len(order) == len(groups):
+            return self._reordered(order)
         starts = np.cumsum([0, *(len(group) for group in groups)])[:-1]
         return Work(
             tuple(group[0] for group in groups),
@@ -67,6 +70,16 @@ class Work:
             np.logical_and.reduceat(self.known[order], starts),
             np.logical_or.reduceat(self.operators[:, order], starts, axis=1),
             self.bottlenecks,
+        )
+
+    def _reordered(self, order: npt.NDArray[np.intp]) -> Work:
+        return replace(
+            self,
+            queries=tuple(self.queries[i] for i in order),
+            needs=self.needs[:, order],
+            own=self.own[order],
+            known=self.known[order],
+            operators=self.operators[:, order],
         )
 
 

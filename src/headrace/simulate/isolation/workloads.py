@@ -1,0 +1,98 @@
+"""The paper's workloads as scenarios: windowed joins, varying work after the join, similarity; pulses and shifts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from headrace.optimizer.grouping.costs import Coefficients, OperatorCost
+from headrace.optimizer.grouping.settings import Scaling, Settings
+from headrace.optimizer.grouping.values import FunctionName
+from headrace.simulate.isolation.scenario import (
+    DEFAULT_COSTS,
+    DOMAIN,
+    JOIN,
+    Phase,
+    RangeQuery,
+    Scenario,
+    uniform,
+    zipfian,
+)
+
+RATE = 50_000.0
+MATCHES = 20.0
+SCALING = Scaling(overhead_s=0.2, interval_s=10.0, serial=0.002)
+ANOMALY = FunctionName("price_anomaly")
+
+Selectivity = tuple[float, float]
+
+
+def windowed_join(queries: int, selectivity: Selectivity = (0.1, 0.1), seed: int = 0) -> Scenario:
+    """W1: every query joins the same streams, for a random range of the filter attribute (Fig. 6a to c, 7, 10)."""
+    rng = np.random.default_rng(seed)
+    return Scenario(
+        name="W1",
+        queries=tuple(_random_range(rng, selectivity) for _ in range(queries)),
+        phases=(Phase(0.0, RATE, uniform(), np.full(DOMAIN, MATCHES)),),
+        costs=DEFAULT_COSTS,
+        settings=Settings(scaling=SCALING),
+        scaling=SCALING,
+        seed=seed,
+    )
+
+
+def varying_downstream(queries: int, selectivity: Selectivity = (0.1, 0.1), seed: int = 0) -> Scenario:
+    """W2: a third of the queries each end in two averages and in a function that is dear and uses one task at most."""
+    base = windowed_join(queries, selectivity, seed)
+    changed = tuple(
+        replace(query, function=ANOMALY, width=1) if i % 3 == 2 else query
+        for i, query in enumerate(base.queries)
+    )
+    costs = replace(base.costs, functions={ANOMALY: 8e-6})
+    return replace(base, name="W2", queries=changed, costs=costs)
+
+
+def similarity(queries: int, selectivity: Selectivity = (0.1, 0.1), seed: int = 0) -> Scenario:
+    """W3: nearly all work is comparing pairs."""
+    base = windowed_join(queries, selectivity, seed)
+    costs = Coefficients({JOIN: OperatorCost(alpha=1e-6, beta=5e-5, gamma=8e-5)}, finish=5e-8)
+    return replace(base, name="W3", costs=costs)
+
+
+def rate_pulse(queries: int = 48, seed: int = 0, factor: float = 2.0) -> Scenario:
+    """Fig. 8: W2, and an input rate that rises at 360 s and falls back at 660 s."""
+    base = varying_downstream(queries, seed=seed)
+    calm = base.phases[0]
+    phases = (calm, replace(calm, starts_s=360.0, rate=factor * calm.rate), replace(calm, starts_s=660.0))
+    return replace(base, name="W2 with a rate pulse", phases=phases, duration_s=960.0)
+
+
+def distribution_shifts(queries: int = 32, seed: int = 0) -> Scenario:
+    """Fig. 9: W1 with ranges from the domain's start; uniform, then frequent at the start, then in the middle."""
+    rng = np.random.default_rng(seed)
+    base = windowed_join(queries, seed=seed)
+    changed = tuple(RangeQuery(0, int(rng.integers(1, DOMAIN + 1))) for _ in range(queries))
+    calm = base.phases[0]
+    phases = (
+        calm,
+        replace(calm, starts_s=360.0, spread=zipfian(0)),
+        replace(calm, starts_s=660.0, spread=zipfian(DOMAIN // 2)),
+    )
+    return replace(base, name="W1 with shifts", queries=changed, phases=phases, duration_s=960.0)
+
+
+def fan_out_shift(queries: int = 32, seed: int = 0) -> Scenario:
+    """W1, and a part of the values that matches ten times as much from 300 s on."""
+    base = windowed_join(queries, seed=seed)
+    calm = base.phases[0]
+    more = calm.matches.copy()
+    more[: DOMAIN // 5] *= 10
+    phases = (calm, replace(calm, starts_s=300.0, matches=more))
+    return replace(base, name="W1 with a fan-out shift", phases=phases)
+
+
+def _random_range(rng: np.random.Generator, selectivity: Selectivity) -> RangeQuery:
+    length = max(1, round(rng.uniform(*selectivity) * DOMAIN))
+    low = int(rng.integers(0, DOMAIN - length + 1))
+    return RangeQuery(low, low + length)

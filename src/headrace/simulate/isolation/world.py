@@ -1,0 +1,186 @@
+"""The simulated engine: groups with cursors and tasks, that process what they can and report what they measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.model.query import QueryId
+from headrace.optimizer.grouping.regions import query_samples, summarise_counts
+from headrace.optimizer.grouping.statistics import (
+    FunctionEpoch,
+    GroupEpoch,
+    OperatorEpoch,
+    RegionTable,
+    Statistics,
+)
+from headrace.optimizer.grouping.values import FunctionName, Grouping, GroupName, QueryFacts, SharingGroup
+from headrace.simulate.isolation.scenario import (
+    DOMAIN,
+    JOIN,
+    Floats,
+    Phase,
+    Scenario,
+    function_cost,
+    isolated_load,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TrueLoad:
+    """What a group really costs, in CPU seconds per second of input, and the share of the input it can process."""
+
+    shared: float
+    selected: float
+    matches: float
+    rows: float
+    finishing: float
+    functions: Mapping[FunctionName, float]
+    capacity: float
+
+    @property
+    def total(self) -> float:
+        return self.shared + self.finishing + sum(self.functions.values())
+
+
+class World:
+    """The state of the simulation. `lag` is what each group has not processed yet, in tuples."""
+
+    def __init__(self, scenario: Scenario, facts: Mapping[QueryId, QueryFacts]) -> None:
+        self.scenario, self.facts = scenario, facts
+        self.rng = np.random.default_rng([scenario.seed, 1])
+        self.selects = np.zeros((len(scenario.queries), DOMAIN), dtype=bool)
+        for i, query in enumerate(scenario.queries):
+            self.selects[i, query.low : query.high] = True
+        self.grouping = Grouping()
+        self.lag: dict[GroupName, float] = {}
+        self.epoch = 0
+
+    def sample(self, phase: Phase, tuples: int) -> Statistics:
+        """A sample of the stream, as the regions of all queries and as each query's own figures."""
+        present = sorted(query for group in self.grouping.groups for query in group.members)
+        return self.sample_for(phase, tuples, present)
+
+    def sample_for(self, phase: Phase, tuples: int, queries: Sequence[QueryId]) -> Statistics:
+        counts = self.rng.multinomial(tuples, phase.spread).astype(np.float64)
+        matches = self.rng.poisson(counts * phase.matches).astype(np.float64)
+        wanted = self.selects[np.array(queries, dtype=np.intp)].T
+        table: RegionTable = summarise_counts(JOIN, tuple(queries), wanted, counts, matches, tuples)
+        return Statistics({JOIN: phase.rate}, {JOIN: table}, query_samples(table))
+
+    def adopt(self, grouping: Grouping) -> None:
+        """Make a grouping true. Groups merge when their cursors meet: a union of groups that are apart waits."""
+        old = self.grouping.by_query()
+        lag: dict[GroupName, float] = {}
+        groups: list[SharingGroup] = []
+        near = self.scenario.phases[0].rate * self.scenario.step_s
+        for group in grouping.groups:
+            sources = {old[q].name: old[q] for q in group.members if q in old}
+            lags = [self.lag[name] for name in sources] or [0.0]
+            whole = sum(len(source.members) for source in sources.values()) == len(group.members)
+            if len(sources) > 1 and whole and max(lags) - min(lags) > near:
+                groups += sources.values()
+                lag.update({name: self.lag[name] for name in sources})
+            else:
+                groups.append(group)
+                lag[group.name] = max(lags)
+        number = grouping.next_number
+        self.grouping = Grouping(tuple(sorted(groups, key=lambda group: group.name)), number)
+        self.lag = lag
+
+    def step(self, phase: Phase) -> dict[GroupName, GroupEpoch]:
+        """Let every group run for one step, and give what it measured."""
+        self.epoch += 1
+        return {group.name: self._run(group, phase) for group in self.grouping.groups}
+
+    def true_load(self, group: SharingGroup, phase: Phase) -> TrueLoad:
+        return self._load(np.array(group.members, dtype=np.intp), group.tasks, phase)
+
+    def isolated_capacity(self, query: QueryId, phase: Phase) -> float:
+        """The share of the input that a query would really process alone, at most 1."""
+        load = self._load(np.array([query], dtype=np.intp), self.facts[query].tasks, phase)
+        return min(1.0, load.capacity)
+
+    def _load(self, members: npt.NDArray[np.intp], tasks: int, phase: Phase) -> TrueLoad:
+        cost, costs = self.scenario.costs.operator(JOIN), self.scenario.costs
+        row_rate: Floats = phase.rate * phase.spread * phase.matches
+        covered = self.selects[members].any(axis=0)
+        selected = phase.rate * float(phase.spread @ covered)
+        matches = float(row_rate @ covered)
+        rows = float((self.selects[members] @ row_rate).sum())
+        functions, narrow = self._function_loads(members, row_rate, phase)
+        shared = phase.rate * cost.alpha + selected * cost.beta + matches * cost.gamma
+        total = shared + rows * costs.finish + sum(functions.values())
+        capacity = min(self.scenario.scaling.useful(tasks) / total, narrow)
+        return TrueLoad(shared, selected, matches, rows, rows * costs.finish, functions, capacity)
+
+    def _function_loads(
+        self, members: npt.NDArray[np.intp], row_rate: Floats, phase: Phase
+    ) -> tuple[dict[FunctionName, float], float]:
+        users: dict[FunctionName, list[int]] = {}
+        for i in members.tolist():
+            function = self.scenario.queries[i].function
+            if function is not None:
+                users.setdefault(function, []).append(i)
+        loads: dict[FunctionName, float] = {}
+        narrow = float("inf")
+        for function, using in users.items():
+            rows = float(row_rate @ self.selects[using].any(axis=0))
+            loads[function] = rows * function_cost(self.scenario, phase, function)
+            widths = [w for i in using if (w := self.scenario.queries[i].width) is not None]
+            if widths and loads[function] > 0:
+                narrow = min(narrow, min(widths) / loads[function])
+        return loads, narrow
+
+    def _run(self, group: SharingGroup, phase: Phase) -> GroupEpoch:
+        seconds = self.scenario.step_s
+        load = self.true_load(group, phase)
+        arrived = phase.rate * seconds
+        processed = min(arrived + self.lag[group.name], load.capacity * arrived)
+        self.lag[group.name] += arrived - processed
+        share = processed / arrived
+        spread = 1 + self.scenario.scaling.serial * (group.tasks - 1)
+        used = seconds * share * spread
+
+        def measured(part: float) -> float:
+            return float(part * used * np.exp(self.scenario.noise * self.rng.standard_normal()))
+
+        join = OperatorEpoch(
+            JOIN,
+            round(processed),
+            round(load.selected * seconds * share),
+            round(load.matches * seconds * share),
+            measured(load.shared),
+        )
+        functions = tuple(
+            FunctionEpoch(
+                name,
+                round(seconds * share * part / function_cost(self.scenario, phase, name)),
+                measured(part),
+            )
+            for name, part in load.functions.items()
+        )
+        finishing = measured(load.finishing)
+        busy = join.seconds + finishing + sum(part.seconds for part in functions)
+        return GroupEpoch(
+            group.name,
+            self.epoch,
+            group.tasks,
+            seconds,
+            round(arrived),
+            round(processed),
+            round(self.lag[group.name]),
+            max(0.0, group.tasks * seconds - busy),
+            (join,),
+            round(load.rows * seconds * share),
+            finishing,
+            functions,
+        )
+
+
+def really_needed(scenario: Scenario, phase: Phase) -> float:
+    """CPU seconds per second of input that all queries really take when each runs alone."""
+    return sum(isolated_load(scenario, phase, query) for query in scenario.queries)
