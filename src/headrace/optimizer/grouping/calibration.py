@@ -2,7 +2,7 @@
 
 Only sums of products are kept, so calibration costs the same however long it runs. Each epoch counts with its relative
 error, so that large epochs do not drown small ones. What the epochs cannot tell (one group alone always has one
-selectivity) stays near what was believed before. Every prediction is compared with the epoch that it was about.
+selectivity) stays near the guess. Every prediction is compared with the epoch that it was about.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from headrace.optimizer.grouping.costs import (
     Coefficients,
     OperatorCost,
 )
-from headrace.optimizer.grouping.statistics import Floats, GroupEpoch, OperatorEpoch
+from headrace.optimizer.grouping.statistics import Floats, GroupEpoch
 from headrace.optimizer.grouping.values import FunctionName, GroupName, OperatorId
 
 FORGET = 0.98
 """What an older epoch's weight is multiplied with when a newer one comes."""
 
-PRIOR = 1e-3
-"""The weight of the belief before, in epochs."""
+PRIOR = 1e-4
+"""The weight of the guess beside what was measured."""
 
 ERRORS_KEPT = 512
 
@@ -51,11 +51,18 @@ class _Sums:
         return _Sums(self.guess, self.square * FORGET + np.outer(row, row), self.product * FORGET + row)
 
     def solve(self) -> tuple[float, ...]:
-        """Coefficients of zero or more. What comes out negative is set to zero, and the rest solved again."""
-        used = list(range(len(self.guess)))
-        square = self.square + PRIOR * np.eye(len(self.guess))
-        product = self.product + PRIOR
-        found = np.zeros(len(self.guess))
+        """Coefficients of zero or more. What comes out negative is set to zero, and the rest solved again.
+
+        The guess is first made to fit in size, because machines differ in speed more than in what is dear on them.
+        """
+        n = len(self.guess)
+        if not self.square.any():
+            return self.guess
+        pull = PRIOR * np.trace(self.square) / n
+        square = self.square + pull * np.eye(n)
+        product = self.product + pull * self.product.sum() / self.square.sum()
+        used = list(range(n))
+        found = np.zeros(n)
         while used:
             found[:] = 0
             found[used] = np.linalg.solve(square[np.ix_(used, used)], product[used])
@@ -83,14 +90,18 @@ class PredictionError:
 class Calibration:
     """What epochs have taught so far. It is a value: `observe` gives the next one."""
 
-    operators: Mapping[OperatorId, _Sums] = field(default_factory=dict)
+    scans: Mapping[OperatorId, _Sums] = field(default_factory=dict)
+    joins: Mapping[OperatorId, _Sums] = field(default_factory=dict)
     finish: _Sums = field(default_factory=lambda: _Sums.start((FINISH_GUESS,)))
     functions: Mapping[FunctionName, _Sums] = field(default_factory=dict)
     errors: tuple[PredictionError, ...] = ()
 
     def coefficients(self) -> Coefficients:
         return Coefficients(
-            {operator: OperatorCost(*sums.solve()) for operator, sums in self.operators.items()},
+            {
+                operator: OperatorCost(*sums.solve(), *self.joins[operator].solve())
+                for operator, sums in self.scans.items()
+            },
             self.finish.solve()[0],
             {function: sums.solve()[0] for function, sums in self.functions.items()},
         )
@@ -107,22 +118,24 @@ def observe(
 ) -> Calibration:
     """What is known after these epochs. `predicted` are loads of groups, made before the epochs ran."""
     epochs = tuple(epochs)
-    operators, functions = dict(calibration.operators), dict(calibration.functions)
+    scans, joins, functions = (
+        dict(calibration.scans),
+        dict(calibration.joins),
+        dict(calibration.functions),
+    )
     finish = calibration.finish
     for epoch in epochs:
         for part in epoch.operators:
-            sums = operators.get(part.operator, _Sums.start((GUESS.alpha, GUESS.beta, GUESS.gamma)))
-            operators[part.operator] = sums.add(_columns(part), part.seconds)
+            scan = scans.get(part.operator, _Sums.start((GUESS.alpha,)))
+            scans[part.operator] = scan.add((part.tuples,), part.scan_s)
+            join = joins.get(part.operator, _Sums.start((GUESS.beta, GUESS.gamma)))
+            joins[part.operator] = join.add((part.selected, part.matches), part.join_s)
         finish = finish.add((epoch.rows,), epoch.finishing_s)
         for called in epoch.functions:
             sums = functions.get(called.function, _Sums.start((FUNCTION_GUESS,)))
             functions[called.function] = sums.add((called.rows,), called.seconds)
     errors = (*calibration.errors, *_errors(epochs, predicted or {}))
-    return Calibration(operators, finish, functions, errors[-ERRORS_KEPT:])
-
-
-def _columns(part: OperatorEpoch) -> tuple[float, ...]:
-    return (part.tuples, part.selected, part.matches)
+    return Calibration(scans, joins, finish, functions, errors[-ERRORS_KEPT:])
 
 
 def _errors(epochs: Iterable[GroupEpoch], predicted: Mapping[GroupName, float]) -> Iterable[PredictionError]:

@@ -71,6 +71,7 @@ def _candidates_of(
     n = len(groups)
     busy, share = np.zeros(n), np.ones(n)
     pressed = np.zeros(n, dtype=bool)
+    behind = np.zeros(n)
     for i, group in enumerate(groups):
         health = situation.health.get(group.name)
         if health is None:
@@ -83,6 +84,7 @@ def _candidates_of(
         catching_up = min(1.0, health.rate / health.throughput) if health.throughput > 0 else 1.0
         busy[i] = min(group.tasks, health.busy * catching_up)
         pressed[i] = health.pressed(group.tasks, settings)
+        behind[i] = health.behind_s
     return Candidates(
         columns,
         loads,
@@ -90,6 +92,7 @@ def _candidates_of(
         busy,
         share,
         pressed,
+        behind,
         np.array([situation.isolated_tasks(group.members) for group in groups], dtype=float),
         np.arange(n) < residents,
     )

@@ -45,6 +45,11 @@ class GroupHealth:
             return 1.0
         return min(1.0, self.throughput / self.rate)
 
+    @property
+    def behind_s(self) -> float:
+        """How many seconds of input wait."""
+        return self.lag / self.rate if self.rate > 0 else 0.0
+
     def pressed(self, tasks: int, settings: Settings) -> bool:
         """Whether the shared part waits for what comes after it: it would keep up if there were nothing else."""
         if not self.lags or self.share <= 0:

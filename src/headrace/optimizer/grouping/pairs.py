@@ -35,8 +35,8 @@ BLOCK = 64
 """Rows of the cost matrix that are computed together, so that they stay in the cache."""
 
 PER_GROUP = (
-    *("position", "tasks", "busy", "share", "pressed", "isolated"),
-    *("resident", "known", "load", "rate", "gone"),
+    *("position", "tasks", "busy", "share", "pressed", "behind"),
+    *("isolated", "resident", "known", "load", "rate", "gone"),
 )
 
 Singles = npt.NDArray[np.float32]
@@ -46,7 +46,8 @@ Singles = npt.NDArray[np.float32]
 class Candidates:
     """The groups that may be merged, as arrays. `work` has them as columns; `share` is the input they process.
 
-    `pressed` groups have a shared part that waits for what comes after it. Two `resident` groups are not merged with
+    `pressed` groups have a shared part that waits for what comes after it. `behind` says by how many seconds of input
+    a group's cursor is behind. Two `resident` groups are not merged with
     each other: a new query may join a group at any time, but groups are merged only in a merge step.
     """
 
@@ -56,6 +57,7 @@ class Candidates:
     busy: Floats
     share: Floats
     pressed: Bits
+    behind: Floats
     isolated: Floats
     resident: Bits
 
@@ -89,6 +91,7 @@ class PairCosts:
         self.share = candidates.share.copy()
         self.pressed = candidates.pressed.copy()
         self.isolated = candidates.isolated.copy()
+        self.behind = candidates.behind.copy()
         self.resident = candidates.resident.copy()
         self.known = work.known.copy()
         self.operators = work.operators.astype(np.float32)
@@ -104,6 +107,7 @@ class PairCosts:
         self.groups = len(self.tasks)
         self.residents = bool(self.resident.any())
         self.unknown = not self.known.all()
+        self.some_lag = bool(self.behind.any())
         self.under_pressure = bool(self.pressed.any())
         self.forced = False
         self._compare_all()
@@ -126,7 +130,10 @@ class PairCosts:
         return None
 
     def merge(self, pair: Pair) -> United:
-        """Make one group of the pair, at the left position."""
+        """Make one group of the pair, at the left position.
+
+        If nothing is known of them, the pair starts with the tasks of the larger one, and gets more when it lags.
+        """
         a, b = np.searchsorted(self.position, [pair.left, pair.right]).tolist()
         loads = [float(self.load[i]) for i in (a, b)]
         union = max(*loads, sum(loads) - float(self.overlap[a, b]))
@@ -136,7 +143,10 @@ class PairCosts:
             for i, load in zip((a, b), loads, strict=True)
         ]
         at_most = int(min(both, self.isolated[a] + self.isolated[b]))
-        tasks = provision(union, parts, at_most, self.settings) or at_most
+        if self.known[a] and self.known[b]:
+            tasks = provision(union, parts, at_most, self.settings) or at_most
+        else:
+            tasks = int(max(self.tasks[a], self.tasks[b]))
         threshold = min(merge_threshold(both, part.busy, part.demand, self.settings) for part in parts)
         self._unite(a, b, union, tasks)
         self._compare_row(a, b)
@@ -151,6 +161,7 @@ class PairCosts:
         self.busy[a] = min(tasks, rate * union * (1 + self.settings.scaling.serial * (tasks - 1)))
         self.share[a] = max(self.share[a], self.share[b])
         self.pressed[a] |= self.pressed[b]
+        self.behind[a] = max(self.behind[a], self.behind[b])
         self.resident[a] |= self.resident[b]
         self.known[a] &= self.known[b]
         self.isolated[a] += self.isolated[b]
@@ -227,7 +238,7 @@ class PairCosts:
         own = rows[:, None]
         union = self.load[own] + self.load - self.overlap[rows]
         tasks = self.tasks[own] + self.tasks
-        cost = highest_cost(union, tasks, (self.load[own], self.busy[own]), (self.load, self.busy))
+        cost: Singles = highest_cost(union, tasks, (self.load[own], self.busy[own]), (self.load, self.busy))
         if self.forced:
             cost = self._forced_costs(own, cost)
         else:
@@ -243,8 +254,9 @@ class PairCosts:
     def _forced_costs(self, own: npt.NDArray[np.intp], cost: Singles) -> Singles:
         common = self._common_operator(own)
         known = self.known[own] & self.known & common
-        unknown = 1.0 + (self.known[own] != self.known) + ~common
-        return np.where(known, np.minimum(cost, FORCED), FORCED * unknown).astype(np.float32)
+        unknown = FORCED * (1.0 + (self.known[own] != self.known) + ~common)
+        smaller_first = self.isolated[own] + self.isolated
+        return np.where(known, np.minimum(cost, FORCED), unknown + smaller_first).astype(np.float32)
 
     def _forbid(self, own: npt.NDArray[np.intp], allowed: Bits) -> None:
         """Take out pairs that may not be merged whatever they cost."""
@@ -252,6 +264,8 @@ class PairCosts:
             allowed &= self.known[own] & self.known
         if len(self.operators) > 1:
             allowed &= self._common_operator(own)
+        if self.some_lag:
+            allowed &= np.abs(self.behind[own] - self.behind) <= self.settings.meet_within_s
         if self.under_pressure:
             allowed &= ~self._throttled(own)
         if self.limits:

@@ -53,7 +53,7 @@ def merge_threshold(tasks: float, busy: float, demand: float, settings: Settings
     """
     if tasks <= busy:
         return 0.0
-    wanted = demand * tasks / usable_tasks(tasks, settings)
+    wanted: float = demand * tasks / usable_tasks(tasks, settings)
     return max(0.0, min((tasks - wanted) / (tasks - busy), settings.threshold))
 
 

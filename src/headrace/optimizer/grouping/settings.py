@@ -40,8 +40,9 @@ class Settings:
     `threshold` caps the merge threshold. `headroom` is the share of a shared group's tasks that stays free, because
     predictions err. `tolerance` is how much slower than alone a query may be before it counts as penalised.
     `driver_threads` is how many groups the driver can start at once. `task_budget` bounds requests for more tasks.
-    `low_selectivity` tells the two classes of selectivity sharing apart. With `within_isolated` off, strategies other
-    than functional isolation may take more tasks than isolated queries would.
+    Groups may be merged when their cursors are within `meet_within_s` of each other. `low_selectivity` tells the two
+    classes of selectivity sharing apart. With `within_isolated` off, strategies other than functional isolation may
+    take more tasks than isolated queries would.
     """
 
     merge_every_s: float = 60.0
@@ -52,6 +53,7 @@ class Settings:
     scaling: Scaling = Scaling()
     driver_threads: int = 4
     task_budget: int | None = None
+    meet_within_s: float = 10.0
     low_selectivity: float = 0.05
     within_isolated: bool = True
 

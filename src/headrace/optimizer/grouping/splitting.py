@@ -42,11 +42,10 @@ def _help(
     situation: Situation, group: SharingGroup, penalised: tuple[QueryId, ...]
 ) -> tuple[Grouping, Change | None]:
     health = situation.health[group.name]
-    if health.pressed(group.tasks, situation.settings):
-        culprits, functions = causing_queries(situation, group, health)
-        if culprits:
-            why = why_pressed(len(culprits), tuple(sorted(functions)), health.share)
-            return split_off(situation, group, culprits, SplitCause.BACK_PRESSURE, why)
+    culprits, functions = causing_queries(situation, group, health)
+    if culprits:
+        why = why_pressed(len(culprits), tuple(sorted(functions)), health.share)
+        return split_off(situation, group, culprits, SplitCause.BACK_PRESSURE, why)
     more = _more_tasks(situation, group, health)
     if more is not None:
         why = why_more(group.tasks, more, health.share, len(penalised))
@@ -79,18 +78,20 @@ def _more_tasks(situation: Situation, group: SharingGroup, health: GroupHealth) 
 def causing_queries(
     situation: Situation, group: SharingGroup, health: GroupHealth
 ) -> tuple[tuple[QueryId, ...], frozenset[FunctionName]]:
-    """The members whose work after the shared part holds the group up, and their functions.
+    """The members whose work after the shared part holds the group up, and their functions; none if nothing does.
 
-    The dearest parts leave first, until the rest would keep up. A function that cannot use as many tasks as it needs
-    always leaves. Finishing a query's own rows is a part too.
+    A function that cannot use as many tasks as it needs always leaves: more tasks would not help. If the shared part
+    would keep up by itself, the dearest parts leave first, until the rest would keep up. Finishing a query's own rows
+    is a part too.
     """
+    pressed = health.pressed(group.tasks, situation.settings)
     parts = sorted(_parts(situation, group, health), key=lambda part: (-part[0], part[1]))
     left = health.busy / health.share
     room = situation.settings.scaling.useful(group.tasks) * (1 - situation.settings.headroom)
     gone: set[QueryId] = set()
     functions: set[FunctionName] = set()
     for load, queries, function, too_narrow in parts:
-        if too_narrow or left > room:
+        if too_narrow or (pressed and left > room):
             left -= load
             gone.update(queries)
             functions.update([] if function is None else [function])

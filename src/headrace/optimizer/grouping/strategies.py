@@ -123,6 +123,9 @@ class RuleGrouper:
         home = grouping.by_query()
         for members in sorted(sets, key=lambda s: (-len(s), s)):
             tasks = self._tasks(situation, work, members)
+            same = home[members[0]]
+            if same.members == members and abs(same.tasks - tasks) <= 0.1 * same.tasks:
+                tasks = same.tasks  # a small error of the estimate is no reason to change anything
             names = [home[q].name for q in members if home[q].name not in taken]
             if names:
                 made.append(SharingGroup(max(names, key=lambda n: (names.count(n), n)), members, tasks))

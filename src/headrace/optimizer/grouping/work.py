@@ -84,7 +84,11 @@ class Work:
 
 
 def estimate_work(queries: Mapping[QueryId, QueryFacts], statistics: Statistics, costs: Coefficients) -> Work:
-    """All work of these queries, from the newest samples. A query that no sample tells of has no items."""
+    """All work of these queries, from the newest samples.
+
+    Nothing is known of a query that no sample tells of, nor of one whose operator has never been measured: a guessed
+    cost is no prediction. Such a query has no items.
+    """
     builder = _Builder(tuple(sorted(queries)), queries, statistics, costs)
     operators = sorted({facts.operator for facts in queries.values() if facts.operator is not None})
     for operator in operators:
@@ -112,7 +116,7 @@ class _Builder:
     def add_operator(self, operator: OperatorId) -> None:
         table = self.statistics.regions.get(operator)
         rate = self.statistics.rates.get(operator)
-        if table is None or rate is None or not table.sampled:
+        if table is None or rate is None or not table.sampled or operator not in self.costs.operators:
             return
         columns = [
             i

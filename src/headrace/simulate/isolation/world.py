@@ -25,7 +25,6 @@ from headrace.simulate.isolation.scenario import (
     Phase,
     Scenario,
     function_cost,
-    isolated_load,
 )
 
 
@@ -33,6 +32,7 @@ from headrace.simulate.isolation.scenario import (
 class TrueLoad:
     """What a group really costs, in CPU seconds per second of input, and the share of the input it can process."""
 
+    scan: float
     shared: float
     selected: float
     matches: float
@@ -58,6 +58,8 @@ class World:
         self.grouping = Grouping()
         self.lag: dict[GroupName, float] = {}
         self.epoch = 0
+        self.isolated: dict[QueryId, float] = {}
+        self.isolated_phase: Phase | None = None
 
     def sample(self, phase: Phase, tuples: int) -> Statistics:
         """A sample of the stream, as the regions of all queries and as each query's own figures."""
@@ -72,24 +74,13 @@ class World:
         return Statistics({JOIN: phase.rate}, {JOIN: table}, query_samples(table))
 
     def adopt(self, grouping: Grouping) -> None:
-        """Make a grouping true. Groups merge when their cursors meet: a union of groups that are apart waits."""
+        """Make a grouping true. A group starts where the slowest of the groups was that its members come from."""
         old = self.grouping.by_query()
-        lag: dict[GroupName, float] = {}
-        groups: list[SharingGroup] = []
-        near = self.scenario.phases[0].rate * self.scenario.step_s
-        for group in grouping.groups:
-            sources = {old[q].name: old[q] for q in group.members if q in old}
-            lags = [self.lag[name] for name in sources] or [0.0]
-            whole = sum(len(source.members) for source in sources.values()) == len(group.members)
-            if len(sources) > 1 and whole and max(lags) - min(lags) > near:
-                groups += sources.values()
-                lag.update({name: self.lag[name] for name in sources})
-            else:
-                groups.append(group)
-                lag[group.name] = max(lags)
-        number = grouping.next_number
-        self.grouping = Grouping(tuple(sorted(groups, key=lambda group: group.name)), number)
-        self.lag = lag
+        self.lag = {
+            group.name: max((self.lag[old[q].name] for q in group.members if q in old), default=0.0)
+            for group in grouping.groups
+        }
+        self.grouping = grouping
 
     def step(self, phase: Phase) -> dict[GroupName, GroupEpoch]:
         """Let every group run for one step, and give what it measured."""
@@ -101,8 +92,12 @@ class World:
 
     def isolated_capacity(self, query: QueryId, phase: Phase) -> float:
         """The share of the input that a query would really process alone, at most 1."""
-        load = self._load(np.array([query], dtype=np.intp), self.facts[query].tasks, phase)
-        return min(1.0, load.capacity)
+        if phase is not self.isolated_phase:
+            self.isolated_phase, self.isolated = phase, {}
+        if query not in self.isolated:
+            load = self._load(np.array([query], dtype=np.intp), self.facts[query].tasks, phase)
+            self.isolated[query] = min(1.0, load.capacity)
+        return self.isolated[query]
 
     def _load(self, members: npt.NDArray[np.intp], tasks: int, phase: Phase) -> TrueLoad:
         cost, costs = self.scenario.costs.operator(JOIN), self.scenario.costs
@@ -112,10 +107,13 @@ class World:
         matches = float(row_rate @ covered)
         rows = float((self.selects[members] @ row_rate).sum())
         functions, narrow = self._function_loads(members, row_rate, phase)
-        shared = phase.rate * cost.alpha + selected * cost.beta + matches * cost.gamma
+        scan = phase.rate * cost.alpha
+        shared = scan + selected * cost.beta + matches * cost.gamma
         total = shared + rows * costs.finish + sum(functions.values())
         capacity = min(self.scenario.scaling.useful(tasks) / total, narrow)
-        return TrueLoad(shared, selected, matches, rows, rows * costs.finish, functions, capacity)
+        return TrueLoad(
+            phase.rate * cost.alpha, shared, selected, matches, rows, rows * costs.finish, functions, capacity
+        )
 
     def _function_loads(
         self, members: npt.NDArray[np.intp], row_rate: Floats, phase: Phase
@@ -153,7 +151,8 @@ class World:
             round(processed),
             round(load.selected * seconds * share),
             round(load.matches * seconds * share),
-            measured(load.shared),
+            measured(load.scan),
+            measured(load.shared - load.scan),
         )
         functions = tuple(
             FunctionEpoch(
@@ -179,8 +178,3 @@ class World:
             finishing,
             functions,
         )
-
-
-def really_needed(scenario: Scenario, phase: Phase) -> float:
-    """CPU seconds per second of input that all queries really take when each runs alone."""
-    return sum(isolated_load(scenario, phase, query) for query in scenario.queries)
