@@ -31,10 +31,14 @@ LINEAR = Settings(headroom=0.0, tolerance=0.0, scaling=Scaling(overhead_s=0.0, s
 
 @dataclass(frozen=True)
 class Case:
-    """Queries with random filters over random regions. Everything the model says of them is exact."""
+    """Queries with random filters over random regions. Everything the model says of them is exact.
+
+    A tuple costs `factor` times what it did when the queries were given their tasks.
+    """
 
     situation: Situation
     table: RegionTable
+    factor: float = 1.0
 
     def load(self, members: Iterable[int]) -> float:
         """CPU seconds per second of input of these queries as one group, region by region."""
@@ -43,7 +47,13 @@ class Case:
         for r in range(len(self.table.tuples)):
             if self.table.wanted[r, wanted].any():
                 seconds += COST.beta * self.table.tuples[r] + COST.gamma * self.table.matches[r]
-        return seconds * RATE / self.table.sampled
+        return self.factor * seconds * RATE / self.table.sampled
+
+    def dearer(self, factor: float) -> Case:
+        """The same queries and tasks, when every tuple costs so many times as much."""
+        cost = OperatorCost(COST.alpha * factor, COST.beta * factor, COST.gamma * factor)
+        costs = replace(self.situation.costs, operators={JOIN: cost})
+        return replace(self, situation=replace(self.situation, costs=costs), factor=factor)
 
     def with_groups(self, groups: Sequence[tuple[Sequence[int], int]], pressed: Iterable[int] = ()) -> Case:
         """The same with these groups (members, tasks), each measured as the model says. Some are pressed."""

@@ -1,0 +1,140 @@
+"""Where new queries start, and what the other strategies do with them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grouping_cases import JOIN, LINEAR, Case, random_case
+from headrace.model.query import QueryId
+from headrace.optimizer.grouping.costs import Coefficients
+from headrace.optimizer.grouping.regions import query_samples
+from headrace.optimizer.grouping.settings import Scaling, Settings
+from headrace.optimizer.grouping.situation import Situation
+from headrace.optimizer.grouping.strategies import Strategy, grouper_of
+from headrace.optimizer.grouping.timetable import Timetable, decide
+from headrace.optimizer.grouping.values import Grouping, OperatorId, Placed, Resized
+
+FUNCTIONAL = grouper_of(Strategy.FUNCTIONAL)
+
+
+def without(case: Case, newcomers: int) -> tuple[Situation, list[QueryId]]:
+    """The situation before the last queries came."""
+    come = sorted(case.situation.queries)[-newcomers:]
+    old = [g for g in case.situation.grouping.groups if g.members[0] not in come]
+    grouping = Grouping(tuple(old), case.situation.grouping.next_number)
+    return replace(case.situation, grouping=grouping), come
+
+
+@given(st.integers(0, 2**32), st.integers(2, 10), st.integers(1, 4))
+def test_a_new_query_joins_only_where_it_slows_nobody(seed: int, queries: int, newcomers: int) -> None:
+    case = random_case(seed, queries + newcomers)
+    situation, come = without(case, newcomers)
+    decision = FUNCTIONAL.place(situation, come)
+    homes = decision.grouping.by_query()
+    assert sorted(homes) == sorted(situation.queries)
+    assert sorted(c.query for c in decision.changes if isinstance(c, Placed)) == come
+    old = situation.grouping.by_query()
+    for group in decision.grouping.groups:
+        came_from = {old[q].name for q in group.members if q in old}
+        assert len(came_from) <= 1, "groups that were there are not merged when a query comes"
+        assert group.tasks <= situation.isolated_tasks(group.members)
+        if len(group.members) > 1:
+            reached = group.tasks / case.load(group.members)
+            for query in group.members:
+                share = situation.health[old[query].name].share if query in old else 1.0
+                alone = min(1.0, situation.queries[query].tasks / case.load([query]))
+                assert reached >= min(share, alone) * (1 - 1e-6)
+
+
+def test_a_query_that_nothing_is_known_of_starts_alone_and_says_why() -> None:
+    situation, come = without(random_case(4, 6), 1)
+    for unknown in (
+        replace(situation, statistics=replace(situation.statistics, regions={}, samples={})),
+        replace(situation, costs=Coefficients()),
+    ):
+        decision = FUNCTIONAL.place(unknown, come)
+        assert decision.grouping.by_query()[come[0]].members == (come[0],)
+    (change,) = FUNCTIONAL.place(
+        replace(situation, statistics=replace(situation.statistics, regions={}, samples={})), come
+    ).changes
+    assert change.reason == "alone: no sample tells yet what it would cost others"
+
+
+def test_a_thousand_queries_at_once_are_not_a_thousand_groups() -> None:
+    settings = Settings(scaling=Scaling(overhead_s=0.2, interval_s=1.0), driver_threads=4)
+    case = random_case(1, 1_000, settings, regions=30, tasks=2)
+    situation = replace(case.situation, grouping=Grouping(), health={}, costs=Coefficients())
+    decision = FUNCTIONAL.place(situation, situation.queries)
+    sizes = [len(group.members) for group in decision.grouping.groups]
+    assert (len(sizes), sum(sizes)) == (20, 1_000)
+    assert max(sizes) <= 4 * min(sizes)
+    assert "the driver cannot run more groups" in decision.changes[0].reason
+
+
+def test_queries_of_other_operators_are_not_joined() -> None:
+    situation, come = without(random_case(4, 6), 1)
+    other = replace(situation.queries[come[0]], operator=OperatorId("other"))
+    alone = FUNCTIONAL.place(replace(situation, queries={**situation.queries, come[0]: other}), come)
+    assert alone.grouping.by_query()[come[0]].members == (come[0],)
+    assert len(FUNCTIONAL.place(situation, come).grouping.by_query()[come[0]].members) > 1
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_every_strategy_keeps_every_query_in_one_group(strategy: Strategy) -> None:
+    grouper = grouper_of(strategy)
+    case = random_case(9, 12)
+    situation, come = without(case, 5)
+    for decision in (
+        grouper.place(situation, come),
+        grouper.merge(case.situation),
+        grouper.help(case.situation),
+    ):
+        members = sorted(q for g in decision.grouping.groups for q in g.members)
+        assert members == sorted(case.situation.queries)[: len(members)]
+        for group in decision.grouping.groups:
+            assert group.tasks <= case.situation.isolated_tasks(group.members)
+
+
+def groups_of(strategy: Strategy, case: Case) -> set[tuple[int, ...]]:
+    return {group.members for group in grouper_of(strategy).merge(case.situation).grouping.groups}
+
+
+def test_the_rules_of_the_other_strategies() -> None:
+    case = random_case(0, 4, LINEAR, regions=4)
+    table = replace(
+        case.table,
+        wanted=np.array([[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], dtype=bool),
+        tuples=np.array([30.0, 1.0, 2.0, 60.0]),
+        matches=np.ones(4),
+        sampled=100.0,
+    )
+    statistics = replace(case.situation.statistics, regions={JOIN: table}, samples=query_samples(table))
+    case = replace(case, situation=replace(case.situation, statistics=statistics))
+    assert groups_of(Strategy.ISOLATED, case) == {(0,), (1,), (2,), (3,)}
+    assert groups_of(Strategy.FULL, case) == {(0, 1, 2, 3)}
+    assert groups_of(Strategy.OVERLAP, case) == {(0, 1), (2,), (3,)}
+    assert groups_of(Strategy.SELECTIVITY, case) == {(0, 3), (1, 2)}
+
+
+def test_help_comes_every_ten_seconds_and_before_merges() -> None:
+    case = random_case(7, 6)
+    settings = case.situation.settings
+    table = Timetable.start(0.0, settings)
+    assert (table.watch_at, table.merge_at) == (10.0, 60.0)
+    table, nothing = decide(FUNCTIONAL, table, 9.0, case.situation)
+    assert not nothing.changes
+    table, nothing = decide(FUNCTIONAL, table, 10.0, case.situation)
+    assert not nothing.changes
+    assert (table.watch_at, table.merge_at) == (20.0, 60.0)
+    crowded = case.dearer(4.0).with_groups([(range(6), 1)])
+    late, helped = decide(FUNCTIONAL, table, 60.0, crowded.situation)
+    assert [type(change) for change in helped.changes] == [Resized]
+    assert late.merge_at == 60.0, "the merge is still due"
+    table, merged = decide(FUNCTIONAL, table, 60.0, case.situation)
+    assert merged.changes
+    assert table.merge_at == 120.0

@@ -1,0 +1,174 @@
+"""Algorithm 2: back-pressure first, then more tasks, then singletons; and theorem 1 holds for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grouping_cases import Case, health_of, random_case
+from headrace.model.query import QueryId
+from headrace.optimizer.grouping.settings import Scaling, Settings
+from headrace.optimizer.grouping.splitting import decide_splits
+from headrace.optimizer.grouping.throughput import isolated_share, penalised_queries, violations
+from headrace.optimizer.grouping.values import (
+    Decision,
+    FunctionName,
+    Needs,
+    QueryFacts,
+    Resized,
+    SplitCause,
+    SplitOff,
+)
+
+SLOW = FunctionName("slow")
+SEEDS = st.integers(0, 2**32)
+
+
+def random_partition(case: Case, rng: np.random.Generator, *, full: bool) -> Case:
+    """Random groups, each with all the tasks that it may have, or with some of them."""
+    home = rng.integers(0, max(1, len(case.situation.queries) // 3), len(case.situation.queries))
+    groups = []
+    for place in np.unique(home):
+        members = np.flatnonzero(home == place).tolist()
+        most = case.situation.isolated_tasks(QueryId(q) for q in members)
+        groups.append((members, most if full else int(rng.integers(1, most + 1))))
+    return case.with_groups(groups)
+
+
+def run(case: Case) -> tuple[Case, Decision]:
+    decision = decide_splits(case.situation)
+    again = case.with_groups([(group.members, group.tasks) for group in decision.grouping.groups])
+    return again, decision
+
+
+def penalised(case: Case) -> set[QueryId]:
+    return {q for g in case.situation.grouping.groups for q in penalised_queries(case.situation, g)}
+
+
+@given(SEEDS, st.integers(1, 16), st.floats(1.0, 6.0))
+def test_theorem_1_sharing_groups_come_back_within_n_executions(
+    seed: int, queries: int, factor: float
+) -> None:
+    """Queries are provisioned for a slower stream, so that many cannot keep up, and are grouped at random."""
+    case = random_case(seed, queries).dearer(factor)
+    case = random_partition(case, np.random.default_rng(seed), full=True)
+    executions = 0
+    while penalised(case):
+        executions += 1
+        assert executions <= queries
+        touched = {g.name for g in case.situation.grouping.groups if penalised_queries(case.situation, g)}
+        before = {g for g in case.situation.grouping.groups if g.name not in touched}
+        case, decision = run(case)
+        assert before <= set(decision.grouping.groups), "a group without penalty was changed"
+
+
+@given(SEEDS, st.integers(1, 16), st.floats(1.0, 4.0))
+def test_isolation_comes_back_with_fewer_splits_than_queries_and_never_more_tasks_than_alone(
+    seed: int, queries: int, factor: float
+) -> None:
+    case = random_case(seed, queries).dearer(factor)
+    case = random_partition(case, np.random.default_rng(seed), full=False)
+    isolated = case.situation.isolated_tasks(case.situation.queries)
+    splits = 0
+    for _ in range(4 * queries):
+        if not penalised(case):
+            break
+        case, decision = run(case)
+        splits += sum(isinstance(change, SplitOff) for change in decision.changes)
+        assert case.situation.grouping.tasks <= isolated
+        for group in case.situation.grouping.groups:
+            assert group.tasks <= case.situation.isolated_tasks(group.members)
+    assert not penalised(case)
+    assert splits < max(queries, 2)
+
+
+def with_function(case: Case, users: int, *, tasks: int, function_load: float, width: int | None) -> Case:
+    """All queries in one group; the first ones use a function that takes so many CPU seconds per second."""
+    facts = {
+        q: replace(f, function=SLOW if q < users else None, width=width if q < users else None)
+        for q, f in case.situation.queries.items()
+    }
+    case = case.with_groups([(sorted(facts), tasks)])
+    group = case.situation.grouping.groups[0]
+    load = case.load(group.members)
+    free = tasks if width is None else min(tasks, load + width)
+    health = health_of(load, free, function=function_load)
+    situation = replace(case.situation, queries=facts, health={group.name: health})
+    return replace(case, situation=situation)
+
+
+def test_queries_that_cause_back_pressure_leave_first() -> None:
+    case = random_case(3, 6, tasks=4)
+    case = with_function(case, 2, tasks=6, function_load=10.0, width=None)
+    _, decision = run(case)
+    (change,) = decision.changes
+    assert isinstance(change, SplitOff)
+    assert change.cause is SplitCause.BACK_PRESSURE
+    assert change.queries == (0, 1)
+    assert len(change.into) == 2
+    assert change.reason.startswith("split off 2 queries: `slow` after the shared part held the group at ")
+    assert {g.members for g in decision.grouping.groups} == {(0,), (1,), (2, 3, 4, 5)}
+
+
+def test_a_function_that_cannot_use_more_tasks_leaves_though_the_group_could_have_more() -> None:
+    case = random_case(3, 6, tasks=4)
+    case = with_function(case, 2, tasks=2, function_load=4.0, width=1)
+    _, decision = run(case)
+    assert [type(change) for change in decision.changes] == [SplitOff]
+
+
+def test_without_back_pressure_the_group_gets_more_tasks_and_only_then_is_split() -> None:
+    case = random_case(7, 6).dearer(3.0)
+    everybody = sorted(case.situation.queries)
+    most = case.situation.isolated_tasks(everybody)
+    poor = case.with_groups([(everybody, 1)])
+    case, decision = run(poor)
+    (change,) = decision.changes
+    assert isinstance(change, Resized)
+    assert 1 < change.after <= most
+    assert f"to {change.after} tasks: " in change.reason
+    budget = replace(poor.situation.settings, task_budget=1)
+    limited = decide_splits(replace(poor.situation, settings=budget))
+    assert [type(change) for change in limited.changes] == [SplitOff]
+
+
+def test_a_group_that_lags_with_tasks_that_should_do_gets_all_it_may_have() -> None:
+    """The model said that these tasks are enough. It was wrong, so there is no third try with a few more."""
+    case = random_case(7, 6, tasks=5).with_groups([(range(6), 10)])
+    group = case.situation.grouping.groups[0]
+    wrong = replace(health_of(1.0, 10), throughput=8_000.0, lag_growth=2_000.0, busy=0.8, shared=20.0)
+    decision = decide_splits(replace(case.situation, health={group.name: wrong}))
+    assert [change.after for change in decision.changes if isinstance(change, Resized)] == [30]
+
+
+def test_splits_keep_to_the_number_of_groups_that_the_driver_can_run() -> None:
+    tight = Settings(tolerance=0.0, scaling=Scaling(overhead_s=0.2, interval_s=1.0), driver_threads=1)
+    case = random_case(3, 12, tight, tasks=4)
+    case = with_function(case, 11, tasks=6, function_load=10.0, width=None)
+    _, decision = run(case)
+    assert len(decision.grouping.groups) == tight.max_groups == 5
+    assert sorted(q for g in decision.grouping.groups for q in g.members) == list(range(12))
+
+
+def test_nobody_is_penalised_who_would_be_as_slow_alone() -> None:
+    case = random_case(5, 4, tasks=1).dearer(50.0)
+    case = case.with_groups([(range(4), 4)])
+    group = case.situation.grouping.groups[0]
+    reached = case.situation.health[group.name].share
+    assert reached < 1
+    expected = {q for q in group.members if isolated_share(case.situation, q) > reached}
+    assert set(penalised_queries(case.situation, group)) == expected
+
+
+def test_violations_say_what_was_asked_for() -> None:
+    case = random_case(5, 2, tasks=1).dearer(50.0).with_groups([(range(2), 1)])
+    needs = Needs(min_rate=5_000.0, max_latency_s=1.0)
+    facts: dict[QueryId, QueryFacts] = {q: replace(f, needs=needs) for q, f in case.situation.queries.items()}
+    group = case.situation.grouping.groups[0]
+    health = replace(case.situation.health[group.name], lag=1e6)
+    told = [v.what for v in violations(replace(case.situation, queries=facts, health={group.name: health}))]
+    assert any("5000 are asked for" in what for what in told)
+    assert any("behind its input, and 1.0 s are asked for" in what for what in told)
