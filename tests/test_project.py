@@ -23,6 +23,7 @@ LAYERS = (
     ("log",),
     ("planner",),
     ("optimizer",),
+    ("simulate",),
     ("operators",),
     ("engine",),
     ("results",),

@@ -95,6 +95,7 @@ def _candidates_of(
         behind,
         np.array([situation.isolated_tasks(group.members) for group in groups], dtype=float),
         np.arange(n) < residents,
+        np.array([group.name in situation.settled for group in groups]),
     )
 
 
@@ -130,7 +131,8 @@ def _apply(decision: Decision, situation: Situation, groups: list[SharingGroup],
 def release_tasks(situation: Situation, decision: Decision) -> Decision:
     """Take tasks from groups that have had no use for them, and from groups whose members were dropped.
 
-    A query that is alone keeps what it would have alone. A tenth of a group's tasks is not worth a change.
+    A query that is alone keeps what it would have alone. A tenth of a group's tasks is not worth a change, and tasks
+    that a slightly higher load would ask back are not given away.
     """
     changes: list[Change] = []
     grouping: Grouping = decision.grouping
@@ -140,7 +142,8 @@ def release_tasks(situation: Situation, decision: Decision) -> Decision:
         after = min(group.tasks, most)
         merged = any(isinstance(change, Merged) and change.into == group.name for change in decision.changes)
         if health is not None and len(group.members) > 1 and not merged and not health.lags:
-            needed = tasks_for(health.busy, after, situation.settings)
+            steady = health.busy * (1 + situation.settings.hysteresis)
+            needed = tasks_for(steady, after, situation.settings)
             after = needed if needed <= 0.9 * after else after
         if after < group.tasks and not group.apart:
             busy = health.busy if health is not None else float(after)

@@ -9,6 +9,7 @@ bound, and looks for a new partner only when that bound is the least of all.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +37,7 @@ BLOCK = 64
 
 PER_GROUP = (
     *("position", "tasks", "busy", "share", "pressed", "behind"),
-    *("isolated", "resident", "known", "load", "rate", "gone"),
+    *("isolated", "resident", "known", "load", "rate", "gone", "settled"),
 )
 
 Singles = npt.NDArray[np.float32]
@@ -48,7 +49,8 @@ class Candidates:
 
     `pressed` groups have a shared part that waits for what comes after it. `behind` says by how many seconds of input
     a group's cursor is behind. Two `resident` groups are not merged with
-    each other: a new query may join a group at any time, but groups are merged only in a merge step.
+    each other: a new query may join a group at any time, but groups are merged only in a merge step. Two `settled`
+    groups were not merged in the last step, and are merged now only if that is better by more than chance.
     """
 
     work: Work
@@ -60,6 +62,7 @@ class Candidates:
     behind: Floats
     isolated: Floats
     resident: Bits
+    settled: Bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,7 @@ class PairCosts:
         self.isolated = candidates.isolated.copy()
         self.behind = candidates.behind.copy()
         self.resident = candidates.resident.copy()
+        self.settled = candidates.settled.copy()
         self.known = work.known.copy()
         self.operators = work.operators.astype(np.float32)
         self.weights = work.weights
@@ -106,6 +110,7 @@ class PairCosts:
         self.gone = np.zeros(len(self.tasks), dtype=np.float32)
         self.groups = len(self.tasks)
         self.residents = bool(self.resident.any())
+        self.some_settled = bool(self.settled.any())
         self.unknown = not self.known.all()
         self.some_lag = bool(self.behind.any())
         self.under_pressure = bool(self.pressed.any())
@@ -163,6 +168,7 @@ class PairCosts:
         self.pressed[a] |= self.pressed[b]
         self.behind[a] = max(self.behind[a], self.behind[b])
         self.resident[a] |= self.resident[b]
+        self.settled[a] = False
         self.known[a] &= self.known[b]
         self.isolated[a] += self.isolated[b]
         self.operators[:, a] = np.maximum(self.operators[:, a], self.operators[:, b])
@@ -242,7 +248,8 @@ class PairCosts:
         if self.forced:
             cost = self._forced_costs(own, cost)
         else:
-            allowed = union * np.maximum(self.rate[own], self.rate) <= usable_tasks(tasks, self.settings)
+            needed = union * np.maximum(self.rate[own], self.rate)
+            allowed = needed <= self._by_more_than_chance(own, usable_tasks(tasks, self.settings))
             self._forbid(own, allowed)
             cost[~allowed | (cost > self.settings.threshold)] = np.inf
         cost += self.gone
@@ -271,6 +278,11 @@ class PairCosts:
         if self.limits:
             allowed &= self._wide_enough(own[:, 0])
 
+    def _by_more_than_chance(self, own: npt.NDArray[np.intp], most: Any) -> Any:
+        if not self.some_settled:
+            return most
+        return most * np.where(self.settled[own] & self.settled, 1 - self.settings.hysteresis, 1.0)
+
     def _common_operator(self, own: npt.NDArray[np.intp]) -> Bits:
         return np.asarray(self.operators[:, own[:, 0]].T @ self.operators > 0)
 
@@ -288,7 +300,8 @@ class PairCosts:
         for limit in self.limits:
             union = limit.load[rows][:, None] + limit.load - limit.overlap[rows]
             added = union > np.maximum(limit.load[rows][:, None], limit.load) * (1 + 1e-6)
-            fine &= union * share <= limit.width * np.where(added, free, 1.0)
+            most = limit.width * np.where(added, free, 1.0)
+            fine &= union * share <= self._by_more_than_chance(rows[:, None], most)
         return fine
 
 

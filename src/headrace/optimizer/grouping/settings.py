@@ -38,7 +38,8 @@ class Settings:
     """The knobs of grouping; the defaults are the paper's where it names a figure.
 
     `threshold` caps the merge threshold. `headroom` is the share of a shared group's tasks that stays free, because
-    predictions err. `tolerance` is how much slower than alone a query may be before it counts as penalised.
+    predictions err. `tolerance` is how much slower than alone a query may be before it counts as penalised. By
+    `hysteresis` a merge must pay more that was refused in the last step, because samples differ by chance.
     `driver_threads` is how many groups the driver can start at once. `task_budget` bounds requests for more tasks.
     Groups may be merged when their cursors are within `meet_within_s` of each other. `low_selectivity` tells the two
     classes of selectivity sharing apart. With `within_isolated` off, strategies other than functional isolation may
@@ -50,6 +51,7 @@ class Settings:
     threshold: float = 1.0
     headroom: float = 0.1
     tolerance: float = 0.05
+    hysteresis: float = 0.1
     scaling: Scaling = Scaling()
     driver_threads: int = 4
     task_budget: int | None = None
@@ -60,8 +62,8 @@ class Settings:
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:
             raise ValueError("a merge threshold above 1 lets merges slow queries")
-        if not 0 <= self.headroom < 1 or not 0 <= self.tolerance < 1:
-            raise ValueError("headroom and tolerance are shares below 1")
+        if not all(0 <= share < 1 for share in (self.headroom, self.tolerance, self.hysteresis)):
+            raise ValueError("headroom, tolerance and hysteresis are shares below 1")
         if self.watch_every_s <= 0 or self.merge_every_s <= 0:
             raise ValueError("looking takes place every so many seconds")
 

@@ -15,7 +15,10 @@ from headrace.optimizer.grouping.values import Grouping, GroupName, QueryFacts
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The grouping in force, its queries, how its groups fare, and what samples and calibration say."""
+    """The grouping in force, its queries, how its groups fare, and what samples and calibration say.
+
+    `settled` groups were there in the last merge step, which left them as they are.
+    """
 
     grouping: Grouping
     queries: Mapping[QueryId, QueryFacts]
@@ -23,6 +26,7 @@ class Situation:
     health: Mapping[GroupName, GroupHealth] = field(default_factory=dict)
     costs: Coefficients = field(default_factory=Coefficients)
     settings: Settings = field(default_factory=Settings)
+    settled: frozenset[GroupName] = frozenset()
 
     def isolated_tasks(self, members: Iterable[QueryId]) -> int:
         """The tasks that these queries would have together if each ran alone: what a group may have at most."""

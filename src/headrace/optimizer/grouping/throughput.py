@@ -20,29 +20,37 @@ def isolated_load(situation: Situation, query: QueryId) -> QueryLoad | None:
     return estimate_query_load(facts, sample, situation.statistics.rates[facts.operator], situation.costs)
 
 
-def isolated_share(situation: Situation, query: QueryId) -> float:
-    """The part of the input that a query would process alone, at most 1: the cost model inverted.
+def isolated_capacity(situation: Situation, query: QueryId) -> float:
+    """How many times its input a query could process alone: the cost model inverted.
 
     A query that no sample tells of is taken to keep up, which is the cautious guess: it will not be slowed.
     """
     load = isolated_load(situation, query)
     if load is None or load.total <= 0:
-        return 1.0
+        return 2.0
     facts = situation.queries[query]
-    return min(1.0, situation.settings.scaling.useful(facts.tasks) / load.total, _widest(facts, load))
+    return min(situation.settings.scaling.useful(facts.tasks) / load.total, _widest(facts, load))
+
+
+def isolated_share(situation: Situation, query: QueryId) -> float:
+    """The part of the input that a query would process alone, at most 1."""
+    return min(1.0, isolated_capacity(situation, query))
 
 
 def _widest(facts: QueryFacts, load: QueryLoad) -> float:
-    return facts.width / load.function if facts.width is not None and load.function > 0 else 1.0
+    return facts.width / load.function if facts.width is not None and load.function > 0 else float("inf")
 
 
 def penalised_queries(situation: Situation, group: SharingGroup) -> tuple[QueryId, ...]:
-    """The members that would be faster alone, by more than the tolerance."""
+    """The members that would be faster alone, by more than the tolerance.
+
+    Who would keep up alone with something to spare is penalised by any lag that grows: it would grow for ever.
+    """
     health = situation.health.get(group.name)
     if health is None or len(group.members) == 1 or not health.lags:
         return ()
     bound = health.share / (1 - situation.settings.tolerance)
-    return tuple(query for query in group.members if isolated_share(situation, query) > bound)
+    return tuple(query for query in group.members if isolated_capacity(situation, query) > bound)
 
 
 @dataclass(frozen=True, slots=True)

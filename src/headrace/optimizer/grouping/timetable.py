@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.optimizer.grouping.settings import Settings
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.strategies import Grouper
-from headrace.optimizer.grouping.values import Decision
+from headrace.optimizer.grouping.values import Decision, SharingGroup
 
 
 @dataclass(frozen=True, slots=True)
 class Timetable:
-    """When the next looks are due, in seconds on whatever clock the caller has."""
+    """When the next looks are due, in seconds on whatever clock the caller has; the groups after the last merge."""
 
     watch_at: float
     merge_at: float
+    merged: frozenset[SharingGroup] = frozenset()
 
     @staticmethod
     def start(now: float, settings: Settings) -> Timetable:
@@ -32,11 +33,13 @@ def decide(
     """
     settings = situation.settings
     if now >= timetable.watch_at:
-        timetable = Timetable(now + settings.watch_every_s, timetable.merge_at)
+        timetable = replace(timetable, watch_at=now + settings.watch_every_s)
         helped = grouper.help(situation)
         if helped.changes:
             return timetable, helped
     if now >= timetable.merge_at:
-        timetable = Timetable(timetable.watch_at, now + settings.merge_every_s)
-        return timetable, grouper.merge(situation)
+        settled = frozenset(g.name for g in situation.grouping.groups if g in timetable.merged)
+        decision = grouper.merge(replace(situation, settled=settled))
+        due = now + settings.merge_every_s
+        return replace(timetable, merge_at=due, merged=frozenset(decision.grouping.groups)), decision
     return timetable, Decision(situation.grouping)

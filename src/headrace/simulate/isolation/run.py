@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,11 +18,6 @@ from headrace.optimizer.grouping.values import Change, Decision, Grouping, Group
 from headrace.optimizer.grouping.work import estimate_work
 from headrace.simulate.isolation.scenario import Phase, Scenario, facts_of
 from headrace.simulate.isolation.world import World
-
-SAMPLED = 0.01
-"""The share of the tuples that are sampled, as in the paper."""
-
-SAMPLE_AT_MOST = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +78,9 @@ class _Run:
         self.groupings: list[Grouping] = []
 
     def start(self) -> None:
-        """All queries arrive at once, and nothing was measured yet but what a first sample of the log says."""
-        phase = self.scenario.phase(0.0)
-        everybody = sorted(self.facts)
-        known = self.world.sample_for(phase, self._tuples(phase), everybody)
-        situation = self._situation({}, replace(known, samples={}, regions={}))
-        self._adopt(self.grouper.place(situation, everybody))
+        """All queries arrive at once, when nothing is known yet."""
+        situation = self._situation({}, Statistics({}, {}, {}))
+        self._adopt(self.grouper.place(situation, self.facts))
 
     def step(self, time_s: float) -> Step:
         phase = self.scenario.phase(time_s)
@@ -104,7 +96,7 @@ class _Run:
         return self._row(time_s, phase, before, epochs, decision)
 
     def _tuples(self, phase: Phase) -> int:
-        return int(min(SAMPLE_AT_MOST, max(1_000, SAMPLED * phase.rate * self.scenario.step_s)))
+        return int(max(1_000, self.scenario.sampled * phase.rate * self.scenario.step_s))
 
     def _situation(self, epochs: dict[GroupName, GroupEpoch], statistics: Statistics) -> Situation:
         return Situation(

@@ -58,8 +58,8 @@ class Phase:
 class Scenario:
     """A simulation from a seed. `costs` and `scaling` are how the simulated engine really is.
 
-    The controller does not see them: it has `settings`, and measures the rest with an error of `noise`. A query gets
-    the tasks that keep up with the first phase when it runs alone.
+    The controller does not see them: it has `settings`, measures the rest with an error of `noise`, and samples a share
+    of the tuples. A query gets the tasks that keep up with the first phase when it runs alone.
     """
 
     name: str
@@ -71,6 +71,7 @@ class Scenario:
     duration_s: float = 600.0
     step_s: float = 10.0
     noise: float = 0.02
+    sampled: float = 0.01
     seed: int = 0
 
     def phase(self, time_s: float) -> Phase:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,10 +63,7 @@ class World:
 
     def sample(self, phase: Phase, tuples: int) -> Statistics:
         """A sample of the stream, as the regions of all queries and as each query's own figures."""
-        present = sorted(query for group in self.grouping.groups for query in group.members)
-        return self.sample_for(phase, tuples, present)
-
-    def sample_for(self, phase: Phase, tuples: int, queries: Sequence[QueryId]) -> Statistics:
+        queries = sorted(query for group in self.grouping.groups for query in group.members)
         counts = self.rng.multinomial(tuples, phase.spread).astype(np.float64)
         matches = self.rng.poisson(counts * phase.matches).astype(np.float64)
         wanted = self.selects[np.array(queries, dtype=np.intp)].T

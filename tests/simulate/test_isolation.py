@@ -1,0 +1,135 @@
+"""The controller in simulation: it settles, it comes back after shifts, and it never takes more than isolation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.optimizer.grouping.strategies import Strategy
+from headrace.optimizer.grouping.values import SplitOff
+from headrace.simulate.isolation.run import Step, Table, compare, members_of, simulate
+from headrace.simulate.isolation.scenario import RangeQuery, Scenario
+from headrace.simulate.isolation.workloads import (
+    distribution_shifts,
+    fan_out_shift,
+    rate_pulse,
+    similarity,
+    varying_downstream,
+    windowed_join,
+)
+from thorough import THOROUGH
+
+AS_GOOD_AS_ALONE = 0.95
+FEW = settings(max_examples=max(4, settings.default.max_examples // 8))
+"""A simulation takes a tenth of a second."""
+
+STABLE: list[Callable[[int], Scenario]] = [
+    lambda seed: windowed_join(20, seed=seed),
+    lambda seed: windowed_join(24, (0.01, 0.2), seed),
+    lambda seed: varying_downstream(20, seed=seed),
+    lambda seed: similarity(16, seed=seed),
+]
+
+
+def splits(steps: tuple[Step, ...] | list[Step]) -> int:
+    return sum(isinstance(change, SplitOff) for step in steps for change in step.changes)
+
+
+def in_short(scenario: Scenario) -> Scenario:
+    """The same with phases of 140 s, which are two merge steps and a little more."""
+    phases = tuple(replace(phase, starts_s=140.0 * i) for i, phase in enumerate(scenario.phases))
+    return replace(scenario, phases=phases, duration_s=140.0 * len(phases))
+
+
+def within_isolated(table: Table) -> bool:
+    return all(step.tasks <= table.isolated_tasks for step in table.steps)
+
+
+@FEW
+@given(st.sampled_from(STABLE), st.integers(0, 2**32))
+def test_on_a_stable_stream_it_settles_within_two_merge_steps_and_stays(
+    make: Callable[[int], Scenario], seed: int
+) -> None:
+    scenario = replace(make(seed), duration_s=300.0, sampled=1.0)
+    table = simulate(scenario)
+    two_merge_steps = 2 * scenario.settings.merge_every_s
+    assert [step.changes for step in table.steps if step.time_s >= two_merge_steps and step.changes] == []
+    assert splits(table.steps) == 0
+    assert min(step.worst for step in table.steps) >= AS_GOOD_AS_ALONE
+    assert within_isolated(table)
+    assert table.steps[-1].tasks < table.isolated_tasks
+
+
+@FEW
+@given(st.sampled_from([rate_pulse, distribution_shifts, fan_out_shift]), st.integers(0, 2**32))
+def test_after_a_shift_isolation_comes_back_within_n_splits(
+    make: Callable[[int, int], Scenario], seed: int
+) -> None:
+    scenario = in_short(make(12, seed))
+    table = simulate(scenario)
+    assert within_isolated(table)
+    ends = [phase.starts_s for phase in scenario.phases[1:]] + [scenario.duration_s]
+    for phase, end in zip(scenario.phases, ends, strict=True):
+        steps = [step for step in table.steps if phase.starts_s <= step.time_s < end]
+        assert splits(steps) <= len(scenario.queries)
+        late = [step for step in steps if step.time_s >= end - 30]
+        assert min(step.worst for step in late) >= AS_GOOD_AS_ALONE - scenario.noise
+
+
+def test_help_comes_with_the_first_look_after_a_pulse() -> None:
+    scenario = in_short(rate_pulse(24))
+    table = simulate(replace(scenario, duration_s=160.0))
+    (first, second) = (next(s for s in table.steps if s.time_s == at) for at in (140.0, 150.0))
+    assert first.worst < AS_GOOD_AS_ALONE
+    assert any("`price_anomaly` after the shared part" in change.reason for change in first.changes)
+    assert second.mean > first.mean
+
+
+def test_other_strategies_slow_queries_and_isolation_costs_more() -> None:
+    tables = compare(replace(varying_downstream(24), duration_s=150.0))
+    ends = {strategy: table.steps[-1] for strategy, table in tables.items()}
+    for strategy in (Strategy.FULL, Strategy.OVERLAP, Strategy.SELECTIVITY):
+        assert ends[strategy].worst < 0.5, f"{strategy.value} has no violation to show"
+    for strategy in (Strategy.ISOLATED, Strategy.FUNCTIONAL):
+        assert ends[strategy].worst >= AS_GOOD_AS_ALONE
+    assert ends[Strategy.ISOLATED].tasks == tables[Strategy.ISOLATED].isolated_tasks
+    assert ends[Strategy.FUNCTIONAL].tasks < 0.7 * ends[Strategy.ISOLATED].tasks
+    assert ends[Strategy.FUNCTIONAL].cpu < 0.7 * ends[Strategy.ISOLATED].cpu
+
+
+def test_light_queries_suffer_from_heavy_ones_only_without_functional_isolation() -> None:
+    """All queries were given tasks for a slower stream. Heavy ones cannot keep up any more, and light ones can."""
+    queries = (RangeQuery(0, 250), RangeQuery(240, 245))
+    planned = replace(windowed_join(2), queries=queries, duration_s=150.0)
+    tables = {s: simulate(planned.faster(2.5), s, provisioned_for=planned) for s in Strategy}
+    assert tables[Strategy.FUNCTIONAL].steps[-1].worst >= AS_GOOD_AS_ALONE
+    assert within_isolated(tables[Strategy.FUNCTIONAL])
+    for strategy in (Strategy.FULL, Strategy.OVERLAP):
+        assert tables[strategy].steps[-1].worst < AS_GOOD_AS_ALONE
+
+
+def test_the_same_seed_gives_the_same_table_and_predictions_are_close() -> None:
+    scenario = replace(varying_downstream(8, seed=3), duration_s=100.0)
+    first, again = simulate(scenario), simulate(scenario)
+    assert first.lines() == again.lines()
+    assert members_of(first.grouping) == members_of(again.grouping)
+    assert len(first.lines()) == 11
+    assert 0 < first.median_error < 0.2
+
+
+def crowd(queries: int) -> Table:
+    return simulate(replace(windowed_join(queries, (0.01, 0.2)), duration_s=90.0))
+
+
+@pytest.mark.parametrize("queries", [300, pytest.param(4_000, marks=THOROUGH)])
+def test_a_crowd_at_once_is_few_groups_from_the_start(queries: int) -> None:
+    table = crowd(queries)
+    assert table.steps[0].groups <= 200
+    assert table.steps[-1].groups <= 2
+    assert table.steps[-1].worst >= AS_GOOD_AS_ALONE
+    assert 20 * table.steps[-1].tasks < table.isolated_tasks
+    assert within_isolated(table)
