@@ -1,4 +1,4 @@
-"""Where new queries start, and what the other strategies do with them."""
+"""Where new queries start, and what the other policies do with them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from grouping_cases import JOIN, LINEAR, Case, random_case
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.costs import Coefficients
+from headrace.optimizer.grouping.policies import Policy, grouper_of
 from headrace.optimizer.grouping.regions import query_samples
 from headrace.optimizer.grouping.settings import Scaling, Settings
 from headrace.optimizer.grouping.situation import Situation
-from headrace.optimizer.grouping.strategies import Strategy, grouper_of
 from headrace.optimizer.grouping.timetable import Timetable, decide
 from headrace.optimizer.grouping.values import Grouping, OperatorId, Placed, Resized
 
-FUNCTIONAL = grouper_of(Strategy.FUNCTIONAL)
+FUNCTIONAL = grouper_of(Policy.FUNCTIONAL)
 
 
 def without(case: Case, newcomers: int) -> tuple[Situation, list[QueryId]]:
@@ -84,9 +84,9 @@ def test_queries_of_other_operators_are_not_joined() -> None:
     assert len(FUNCTIONAL.place(situation, come).grouping.by_query()[come[0]].members) > 1
 
 
-@pytest.mark.parametrize("strategy", Strategy)
-def test_every_strategy_keeps_every_query_in_one_group(strategy: Strategy) -> None:
-    grouper = grouper_of(strategy)
+@pytest.mark.parametrize("policy", Policy)
+def test_every_strategy_keeps_every_query_in_one_group(policy: Policy) -> None:
+    grouper = grouper_of(policy)
     case = random_case(9, 12)
     situation, come = without(case, 5)
     for decision in (
@@ -100,8 +100,8 @@ def test_every_strategy_keeps_every_query_in_one_group(strategy: Strategy) -> No
             assert group.tasks <= case.situation.isolated_tasks(group.members)
 
 
-def groups_of(strategy: Strategy, case: Case) -> set[tuple[int, ...]]:
-    return {group.members for group in grouper_of(strategy).merge(case.situation).grouping.groups}
+def groups_of(policy: Policy, case: Case) -> set[tuple[int, ...]]:
+    return {group.members for group in grouper_of(policy).merge(case.situation).grouping.groups}
 
 
 def test_the_rules_of_the_other_strategies() -> None:
@@ -115,10 +115,10 @@ def test_the_rules_of_the_other_strategies() -> None:
     )
     statistics = replace(case.situation.statistics, regions={JOIN: table}, samples=query_samples(table))
     case = replace(case, situation=replace(case.situation, statistics=statistics))
-    assert groups_of(Strategy.ISOLATED, case) == {(0,), (1,), (2,), (3,)}
-    assert groups_of(Strategy.FULL, case) == {(0, 1, 2, 3)}
-    assert groups_of(Strategy.OVERLAP, case) == {(0, 1), (2,), (3,)}
-    assert groups_of(Strategy.SELECTIVITY, case) == {(0, 3), (1, 2)}
+    assert groups_of(Policy.ISOLATED, case) == {(0,), (1,), (2,), (3,)}
+    assert groups_of(Policy.FULL, case) == {(0, 1, 2, 3)}
+    assert groups_of(Policy.OVERLAP, case) == {(0, 1), (2,), (3,)}
+    assert groups_of(Policy.SELECTIVITY, case) == {(0, 3), (1, 2)}
 
 
 def test_help_comes_every_ten_seconds_and_before_merges() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.optimizer.grouping.strategies import Strategy
+from headrace.optimizer.grouping.policies import Policy
 from headrace.optimizer.grouping.values import SplitOff
 from headrace.simulate.isolation.run import Step, Table, compare, members_of, simulate
 from headrace.simulate.isolation.scenario import RangeQuery, Scenario
@@ -91,25 +91,25 @@ def test_help_comes_with_the_first_look_after_a_pulse() -> None:
 
 def test_other_strategies_slow_queries_and_isolation_costs_more() -> None:
     tables = compare(replace(varying_downstream(24), duration_s=150.0))
-    ends = {strategy: table.steps[-1] for strategy, table in tables.items()}
-    for strategy in (Strategy.FULL, Strategy.OVERLAP, Strategy.SELECTIVITY):
-        assert ends[strategy].worst < 0.5, f"{strategy.value} has no violation to show"
-    for strategy in (Strategy.ISOLATED, Strategy.FUNCTIONAL):
-        assert ends[strategy].worst >= AS_GOOD_AS_ALONE
-    assert ends[Strategy.ISOLATED].tasks == tables[Strategy.ISOLATED].isolated_tasks
-    assert ends[Strategy.FUNCTIONAL].tasks < 0.7 * ends[Strategy.ISOLATED].tasks
-    assert ends[Strategy.FUNCTIONAL].cpu < 0.7 * ends[Strategy.ISOLATED].cpu
+    ends = {policy: table.steps[-1] for policy, table in tables.items()}
+    for policy in (Policy.FULL, Policy.OVERLAP, Policy.SELECTIVITY):
+        assert ends[policy].worst < 0.5, f"{policy.value} has no violation to show"
+    for policy in (Policy.ISOLATED, Policy.FUNCTIONAL):
+        assert ends[policy].worst >= AS_GOOD_AS_ALONE
+    assert ends[Policy.ISOLATED].tasks == tables[Policy.ISOLATED].isolated_tasks
+    assert ends[Policy.FUNCTIONAL].tasks < 0.7 * ends[Policy.ISOLATED].tasks
+    assert ends[Policy.FUNCTIONAL].cpu < 0.7 * ends[Policy.ISOLATED].cpu
 
 
 def test_light_queries_suffer_from_heavy_ones_only_without_functional_isolation() -> None:
     """All queries were given tasks for a slower stream. Heavy ones cannot keep up any more, and light ones can."""
     queries = (RangeQuery(0, 250), RangeQuery(240, 245))
     planned = replace(windowed_join(2), queries=queries, duration_s=150.0)
-    tables = {s: simulate(planned.faster(2.5), s, provisioned_for=planned) for s in Strategy}
-    assert tables[Strategy.FUNCTIONAL].steps[-1].worst >= AS_GOOD_AS_ALONE
-    assert within_isolated(tables[Strategy.FUNCTIONAL])
-    for strategy in (Strategy.FULL, Strategy.OVERLAP):
-        assert tables[strategy].steps[-1].worst < AS_GOOD_AS_ALONE
+    tables = {s: simulate(planned.faster(2.5), s, provisioned_for=planned) for s in Policy}
+    assert tables[Policy.FUNCTIONAL].steps[-1].worst >= AS_GOOD_AS_ALONE
+    assert within_isolated(tables[Policy.FUNCTIONAL])
+    for policy in (Policy.FULL, Policy.OVERLAP):
+        assert tables[policy].steps[-1].worst < AS_GOOD_AS_ALONE
 
 
 def test_the_same_seed_gives_the_same_table_and_predictions_are_close() -> None:

@@ -42,7 +42,7 @@ class Settings:
     `hysteresis` a merge must pay more that was refused in the last step, because samples differ by chance.
     `driver_threads` is how many groups the driver can start at once. `task_budget` bounds requests for more tasks.
     Groups may be merged when their cursors are within `meet_within_s` of each other. `low_selectivity` tells the two
-    classes of selectivity sharing apart. With `within_isolated` off, strategies other than functional isolation may
+    classes of selectivity sharing apart. With `within_isolated` off, policies other than functional isolation may
     take more tasks than isolated queries would.
     """
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from headrace.optimizer.grouping.policies import Grouper
 from headrace.optimizer.grouping.settings import Settings
 from headrace.optimizer.grouping.situation import Situation
-from headrace.optimizer.grouping.strategies import Grouper
 from headrace.optimizer.grouping.values import Decision, SharingGroup
 
 

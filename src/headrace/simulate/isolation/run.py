@@ -1,4 +1,4 @@
-"""The front of the simulator: run a scenario with a strategy, and get a table with a row per step."""
+"""The front of the simulator: run a scenario with a policy, and get a table with a row per step."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.calibration import Calibration, PredictionError, observe
 from headrace.optimizer.grouping.monitor import watch_groups
+from headrace.optimizer.grouping.policies import Policy, grouper_of
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.statistics import GroupEpoch, Statistics
-from headrace.optimizer.grouping.strategies import Strategy, grouper_of
 from headrace.optimizer.grouping.timetable import Timetable, decide
 from headrace.optimizer.grouping.values import Change, Decision, Grouping, GroupName
 from headrace.optimizer.grouping.work import estimate_work
@@ -44,7 +44,7 @@ class Table:
     """What came of a simulation. `isolated_tasks` and `isolated_groups` are what isolated execution has."""
 
     scenario: str
-    strategy: Strategy
+    policy: Policy
     steps: tuple[Step, ...]
     grouping: Grouping
     groupings: tuple[Grouping, ...]
@@ -68,8 +68,8 @@ class Table:
 class _Run:
     """A simulation under way."""
 
-    def __init__(self, scenario: Scenario, strategy: Strategy, provisioned_for: Scenario | None) -> None:
-        self.scenario, self.grouper = scenario, grouper_of(strategy)
+    def __init__(self, scenario: Scenario, policy: Policy, provisioned_for: Scenario | None) -> None:
+        self.scenario, self.grouper = scenario, grouper_of(policy)
         self.facts = facts_of(scenario, provisioned_for)
         self.world = World(scenario, self.facts)
         self.calibration = Calibration()
@@ -156,20 +156,20 @@ class _Run:
 
 def simulate(
     scenario: Scenario,
-    strategy: Strategy = Strategy.FUNCTIONAL,
+    policy: Policy = Policy.FUNCTIONAL,
     provisioned_for: Scenario | None = None,
 ) -> Table:
-    """Run a scenario to its end. The same scenario and strategy give the same table.
+    """Run a scenario to its end. The same scenario and policy give the same table.
 
     Queries have the tasks that keep up with the first phase of `provisioned_for` (the scenario itself by default).
     """
-    run = _Run(scenario, strategy, provisioned_for)
+    run = _Run(scenario, policy, provisioned_for)
     run.start()
     times = np.arange(0.0, scenario.duration_s, scenario.step_s).tolist()
     steps = tuple(run.step(time_s) for time_s in times)
     return Table(
         scenario.name,
-        strategy,
+        policy,
         steps,
         run.world.grouping,
         tuple(run.groupings),
@@ -178,9 +178,9 @@ def simulate(
     )
 
 
-def compare(scenario: Scenario, strategies: Iterable[Strategy] = Strategy) -> dict[Strategy, Table]:
-    """The same scenario with each strategy."""
-    return {strategy: simulate(scenario, strategy) for strategy in strategies}
+def compare(scenario: Scenario, policies: Iterable[Policy] = Policy) -> dict[Policy, Table]:
+    """The same scenario with each policy."""
+    return {policy: simulate(scenario, policy) for policy in policies}
 
 
 def members_of(grouping: Grouping) -> frozenset[tuple[QueryId, ...]]:

@@ -1,4 +1,4 @@
-"""The strategies that decide who shares with whom, behind one protocol.
+"""The policies that decide who shares with whom, behind one protocol.
 
 Functional isolation is the one that promises something. The others are there to compare with: they are the rules of
 earlier systems, and each of them slows some queries in some situation.
@@ -33,7 +33,7 @@ from headrace.optimizer.grouping.wording import count_queries, why_merged
 from headrace.optimizer.grouping.work import Work, estimate_work
 
 
-class Strategy(Enum):
+class Policy(Enum):
     """Who shares with whom."""
 
     ISOLATED = "isolated"
@@ -56,20 +56,20 @@ class Grouper(Protocol):
         """What to do for queries that are slower than alone, every ten seconds."""
 
 
-def grouper_of(strategy: Strategy) -> Grouper:
-    match strategy:
-        case Strategy.ISOLATED:
-            return RuleGrouper(strategy, isolate)
-        case Strategy.FULL:
-            return RuleGrouper(strategy, share_all)
-        case Strategy.OVERLAP:
-            return RuleGrouper(strategy, share_overlaps)
-        case Strategy.SELECTIVITY:
-            return RuleGrouper(strategy, share_classes)
-        case Strategy.FUNCTIONAL:
+def grouper_of(policy: Policy) -> Grouper:
+    match policy:
+        case Policy.ISOLATED:
+            return RuleGrouper(policy, isolate)
+        case Policy.FULL:
+            return RuleGrouper(policy, share_all)
+        case Policy.OVERLAP:
+            return RuleGrouper(policy, share_overlaps)
+        case Policy.SELECTIVITY:
+            return RuleGrouper(policy, share_classes)
+        case Policy.FUNCTIONAL:
             return FunctionalIsolation()
         case _:
-            assert_never(strategy)
+            assert_never(policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Rule(Protocol):
 class RuleGrouper:
     """A rule says which sets of queries share; tasks follow the load. Nobody is helped who is slowed."""
 
-    strategy: Strategy
+    policy: Policy
     rule: Rule
 
     def place(self, situation: Situation, newcomers: Iterable[QueryId]) -> Decision:
@@ -106,7 +106,7 @@ class RuleGrouper:
         grouping = grouping.replaced([], made)
         decision = self.merge(replace(situation, grouping=grouping))
         homes = decision.grouping.by_query()
-        placed = (Placed(q, homes[q].name, f"placed by {self.strategy.value}") for q in fresh)
+        placed = (Placed(q, homes[q].name, f"placed by {self.policy.value}") for q in fresh)
         kept = (change for change in decision.changes if not isinstance(change, Merged))
         return Decision(decision.grouping, (*placed, *kept))
 
@@ -137,9 +137,7 @@ class RuleGrouper:
 
     def help(self, situation: Situation) -> Decision:
         """More tasks where the rule still allows them; never another grouping."""
-        return (
-            self.merge(situation) if self.strategy is not Strategy.ISOLATED else Decision(situation.grouping)
-        )
+        return self.merge(situation) if self.policy is not Policy.ISOLATED else Decision(situation.grouping)
 
     def _tasks(self, situation: Situation, work: Work, members: tuple[QueryId, ...]) -> int:
         isolated = situation.isolated_tasks(members)
