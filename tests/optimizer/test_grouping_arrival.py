@@ -85,7 +85,7 @@ def test_queries_of_other_operators_are_not_joined() -> None:
 
 
 @pytest.mark.parametrize("policy", Policy)
-def test_every_strategy_keeps_every_query_in_one_group(policy: Policy) -> None:
+def test_every_policy_keeps_every_query_in_one_group(policy: Policy) -> None:
     grouper = grouper_of(policy)
     case = random_case(9, 12)
     situation, come = without(case, 5)
@@ -104,7 +104,7 @@ def groups_of(policy: Policy, case: Case) -> set[tuple[int, ...]]:
     return {group.members for group in grouper_of(policy).merge(case.situation).grouping.groups}
 
 
-def test_the_rules_of_the_other_strategies() -> None:
+def test_the_rules_of_the_other_policies() -> None:
     case = random_case(0, 4, LINEAR, regions=4)
     table = replace(
         case.table,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from itertools import combinations
 
@@ -22,7 +21,6 @@ from headrace.optimizer.grouping.provisioning import (
 )
 from headrace.optimizer.grouping.settings import Scaling, Settings
 from headrace.optimizer.grouping.values import Merged
-from thorough import THOROUGH
 
 SEEDS = st.integers(0, 2**32)
 ROOMY = Settings(headroom=0.15, scaling=Scaling(overhead_s=0.0, serial=0.03))
@@ -139,13 +137,3 @@ def test_a_group_that_a_person_made_is_left_alone() -> None:
     grouping = replace(case.situation.grouping, groups=groups)
     after = decide_merges(replace(case.situation, grouping=grouping)).grouping
     assert set(groups[:3]) <= set(after.groups)
-
-
-@THOROUGH
-def test_a_step_over_a_thousand_groups_is_quick() -> None:
-    """A tenth of a second by itself (`bench/grouping.py`); the bound allows for a busy machine."""
-    case = random_case(1, 1_000, ROOMY, regions=800)
-    start = time.process_time()
-    decision = decide_merges(case.situation)
-    assert time.process_time() - start < 2.0
-    assert len(decision.grouping.groups) < 1_000

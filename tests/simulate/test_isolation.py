@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.optimizer.grouping.merging import decide_merges
 from headrace.optimizer.grouping.policies import Policy
-from headrace.optimizer.grouping.values import SplitOff
+from headrace.optimizer.grouping.situation import Situation
+from headrace.optimizer.grouping.values import Grouping, SplitOff
 from headrace.simulate.isolation.run import Step, Table, compare, members_of, simulate
-from headrace.simulate.isolation.scenario import RangeQuery, Scenario
+from headrace.simulate.isolation.scenario import RangeQuery, Scenario, facts_of
 from headrace.simulate.isolation.workloads import (
     distribution_shifts,
     fan_out_shift,
@@ -21,6 +24,7 @@ from headrace.simulate.isolation.workloads import (
     varying_downstream,
     windowed_join,
 )
+from headrace.simulate.isolation.world import World
 from thorough import THOROUGH
 
 AS_GOOD_AS_ALONE = 0.95
@@ -89,7 +93,7 @@ def test_help_comes_with_the_first_look_after_a_pulse() -> None:
     assert second.mean > first.mean
 
 
-def test_other_strategies_slow_queries_and_isolation_costs_more() -> None:
+def test_other_policies_slow_queries_and_isolation_costs_more() -> None:
     tables = compare(replace(varying_downstream(24), duration_s=150.0))
     ends = {policy: table.steps[-1] for policy, table in tables.items()}
     for policy in (Policy.FULL, Policy.OVERLAP, Policy.SELECTIVITY):
@@ -122,7 +126,7 @@ def test_the_same_seed_gives_the_same_table_and_predictions_are_close() -> None:
 
 
 def crowd(queries: int) -> Table:
-    return simulate(replace(windowed_join(queries, (0.01, 0.2)), duration_s=90.0))
+    return simulate(replace(windowed_join(queries, (0.01, 0.2)), duration_s=130.0))
 
 
 @pytest.mark.parametrize("queries", [300, pytest.param(4_000, marks=THOROUGH)])
@@ -133,3 +137,19 @@ def test_a_crowd_at_once_is_few_groups_from_the_start(queries: int) -> None:
     assert table.steps[-1].worst >= AS_GOOD_AS_ALONE
     assert 20 * table.steps[-1].tasks < table.isolated_tasks
     assert within_isolated(table)
+
+
+@THOROUGH
+def test_a_merge_step_over_a_thousand_groups_is_quick() -> None:
+    """About a tenth of a second at worst (`bench/grouping.py`). The bound allows for a busy machine."""
+    scenario = windowed_join(1_000, (0.01, 0.2))
+    facts = facts_of(scenario)
+    world = World(scenario, facts)
+    grouping, made = Grouping().named(((query,), facts[query].tasks) for query in sorted(facts))
+    world.adopt(grouping.replaced([], made))
+    statistics = world.sample(scenario.phases[0], 5_000)
+    situation = Situation(world.grouping, facts, statistics, {}, scenario.costs, scenario.settings)
+    start = time.process_time()
+    decision = decide_merges(situation)
+    assert time.process_time() - start < 2.0
+    assert len(decision.grouping.groups) < 10

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from headrace.model.grouping import MAIN
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.pairs import Candidates, Pair, PairCosts
 from headrace.optimizer.grouping.provisioning import tasks_for
@@ -110,8 +111,8 @@ def _unite(unions: dict[int, Union], pair: Pair, pairs: PairCosts) -> None:
 
 
 def _apply(decision: Decision, situation: Situation, groups: list[SharingGroup], union: Union) -> Decision:
-    """The group with most members keeps its name, because its state need not move then."""
-    keeper = max(groups, key=lambda group: (len(group.members), group.tasks, group.name))
+    """The group with most members keeps its name, because its state need not move then. The main group stays anyway."""
+    keeper = max(groups, key=lambda group: (group.name == MAIN, len(group.members), group.tasks, group.name))
     members: tuple[QueryId, ...] = tuple(sorted(q for group in groups for q in group.members))
     saved = sum(group.tasks for group in groups) - union.tasks
     merged = replace(keeper, members=members, tasks=union.tasks)

@@ -51,10 +51,13 @@ class GroupHealth:
         return self.lag / self.rate if self.rate > 0 else 0.0
 
     def pressed(self, tasks: int, settings: Settings) -> bool:
-        """Whether the shared part waits for what comes after it: it would keep up if there were nothing else."""
+        """Whether the shared part waits for what comes after it: alone it would keep up, with headroom to spare.
+
+        Without the headroom, a group that merely lacks a task would be taken for one that its last step holds up.
+        """
         if not self.lags or self.share <= 0:
             return False
-        return self.shared / self.share <= settings.scaling.useful(tasks) * (1 + settings.tolerance)
+        return self.shared / self.share <= settings.scaling.useful(tasks) * (1 - settings.headroom)
 
 
 def watch_group(epochs: Sequence[GroupEpoch]) -> GroupHealth:

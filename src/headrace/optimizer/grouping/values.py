@@ -5,11 +5,12 @@ The engine reads a `Decision` and makes its `grouping` true from some epoch on. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NewType
 
+from headrace.model.grouping import MAIN, Relocation
 from headrace.model.query import QueryId
 
 GroupName = NewType("GroupName", str)
@@ -68,7 +69,11 @@ class SharingGroup:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """Who shares with whom. Every query is in one group. New groups are named by `next_number`, so never twice."""
+    """Who shares with whom. Every query is in one group.
+
+    New groups are named by `next_number`, so no name is used twice. Only the main group, which is always there, takes
+    queries again after its last one has left.
+    """
 
     groups: tuple[SharingGroup, ...] = ()
     next_number: int = 0
@@ -102,22 +107,17 @@ class Grouping:
         return replace(self, groups=tuple(sorted((*kept, *come), key=lambda group: group.name)))
 
     def named(self, shapes: Iterable[tuple[tuple[QueryId, ...], int]]) -> tuple[Grouping, list[SharingGroup]]:
-        """New groups with names that nobody had yet, and the grouping that knows these names are taken."""
-        numbers = self._free_numbers()
-        made: list[SharingGroup] = []
-        last = self.next_number - 1
-        for members, tasks in shapes:
-            last = next(numbers)
-            made.append(SharingGroup(GroupName(f"g{last}"), members, tasks))
-        return replace(self, next_number=last + 1), made
-
-    def _free_numbers(self) -> Iterator[int]:
+        """New groups with names that nobody has, and the grouping that knows which names are used up."""
         taken = {group.name for group in self.groups}
         number = self.next_number
-        while True:
-            if f"g{number}" not in taken:
-                yield number
-            number += 1
+        made: list[SharingGroup] = []
+        for members, tasks in shapes:
+            name = MAIN
+            while name in taken:
+                name, number = f"g{number}", number + 1
+            taken.add(GroupName(name))
+            made.append(SharingGroup(GroupName(name), members, tasks))
+        return replace(self, next_number=number), made
 
 
 class SplitCause(Enum):
@@ -178,3 +178,20 @@ class Decision:
 
     grouping: Grouping
     changes: tuple[Change, ...] = ()
+
+
+def relocations(before: Grouping, after: Grouping) -> tuple[Relocation, ...]:
+    """The queries that change groups from one grouping to the other. New and dropped queries are not among them.
+
+    >>> left = SharingGroup(GroupName("main"), (QueryId(1), QueryId(2)), 1)
+    >>> right = SharingGroup(GroupName("g0"), (QueryId(3),), 1)
+    >>> both = SharingGroup(GroupName("main"), (QueryId(1), QueryId(2), QueryId(3)), 2)
+    >>> [(move.query, move.source, move.target) for move in relocations(Grouping((left, right)), Grouping((both,)))]
+    [(3, 'g0', 'main')]
+    """
+    old = before.by_query()
+    return tuple(
+        Relocation(query, old[query].name, group.name)
+        for query, group in sorted(after.by_query().items())
+        if query in old and old[query].name != group.name
+    )
