@@ -10,6 +10,7 @@ import numpy as np
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.costs import Coefficients, OperatorCost
 from headrace.optimizer.grouping.monitor import GroupHealth
+from headrace.optimizer.grouping.provisioning import tasks_for
 from headrace.optimizer.grouping.regions import query_samples, summarise_counts
 from headrace.optimizer.grouping.settings import Scaling, Settings
 from headrace.optimizer.grouping.situation import Situation
@@ -24,7 +25,7 @@ from headrace.optimizer.grouping.values import (
 )
 
 JOIN = OperatorId("join")
-RATE = 10_000.0
+RATE = 100_000.0
 COST = OperatorCost(1e-5, 5e-5, 2e-5)
 LINEAR = Settings(headroom=0.0, tolerance=0.0, scaling=Scaling(overhead_s=0.0, serial=0.0))
 
@@ -63,24 +64,29 @@ class Case:
         )
         slow = set(pressed)
         health = {
-            group.name: health_of(self.load(group.members), group.tasks, slow=i in slow)
+            group.name: health_of(
+                self.load(group.members), group.tasks, self.situation.settings, slow=i in slow
+            )
             for i, group in enumerate(made)
         }
         grouping = Grouping(made, len(made))
         return replace(self, situation=replace(self.situation, grouping=grouping, health=health))
 
 
-def health_of(load: float, tasks: int, *, slow: bool = False, function: float = 0.0) -> GroupHealth:
+def health_of(
+    load: float, tasks: float, settings: Settings = LINEAR, *, slow: bool = False, function: float = 0.0
+) -> GroupHealth:
     """A group of this shared load. A slow one is held at half of its input by what comes after."""
-    share = 0.5 if slow else min(1.0, tasks / (load + function))
+    spread = 1 + settings.scaling.serial * (tasks - 1)
+    share = 0.5 if slow else min(1.0, settings.scaling.useful(tasks) / (load + function))
     after = 0.5 * max(tasks - share * load, 0.1) if slow else function * share
     return GroupHealth(
         rate=RATE,
         throughput=RATE * share,
         lag=0.0,
         lag_growth=RATE * (1 - share),
-        busy=min(tasks, share * load + after),
-        shared=share * load,
+        busy=min(tasks, (share * load + after) * spread),
+        shared=share * load * spread,
         functions={FunctionName("slow"): after} if after else {},
     )
 
@@ -88,7 +94,7 @@ def health_of(load: float, tasks: int, *, slow: bool = False, function: float = 
 def random_case(
     seed: int, queries: int, settings: Settings = LINEAR, regions: int = 12, tasks: int | None = None
 ) -> Case:
-    """Each query wants some random regions, and has the fewest tasks that keep up when it is alone, or `tasks`."""
+    """Each query wants some random regions. It has tasks that keep up when it is alone, or `tasks`."""
     rng = np.random.default_rng(seed)
     wanted = rng.random((regions, queries)) < rng.uniform(0.1, 0.6)
     wanted[rng.integers(0, regions, queries), np.arange(queries)] = True
@@ -99,6 +105,11 @@ def random_case(
     statistics = Statistics({JOIN: RATE}, {JOIN: table}, query_samples(table))
     costs = Coefficients({JOIN: COST}, finish=0.0)
     bare = Case(Situation(Grouping(), {}, statistics, {}, costs, settings), table)
-    facts = {q: QueryFacts(q, JOIN, tasks or int(np.ceil(bare.load([q]) + rng.random()))) for q in ids}
+    facts = {
+        q: QueryFacts(
+            q, JOIN, tasks or tasks_for(bare.load([q]) * (1 + rng.random() ** 3), 500, settings, 0.0)
+        )
+        for q in ids
+    }
     case = replace(bare, situation=replace(bare.situation, queries=facts))
     return case.with_groups([([q], facts[q].tasks) for q in ids])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping_cases import LINEAR, Case, random_case
+from grouping_cases import LINEAR, RATE, Case, random_case
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.merging import decide_merges
 from headrace.optimizer.grouping.provisioning import (
@@ -20,16 +21,22 @@ from headrace.optimizer.grouping.provisioning import (
     usable_tasks,
 )
 from headrace.optimizer.grouping.settings import Scaling, Settings
-from headrace.optimizer.grouping.values import Merged
+from headrace.optimizer.grouping.throughput import isolated_load
+from headrace.optimizer.grouping.values import FunctionName, Merged
 
 SEEDS = st.integers(0, 2**32)
-ROOMY = Settings(headroom=0.15, scaling=Scaling(overhead_s=0.0, serial=0.03))
+ROOMY = Settings(headroom=0.15, scaling=Scaling(overhead_s=0.0, serial=0.01))
+STRICT = Settings(threshold=0.6, headroom=0.0, scaling=LINEAR.scaling)
 
 
-def as_written(case: Case) -> set[tuple[frozenset[QueryId], int]]:
-    """Algorithm 1 as the paper writes it: all pairs again after every merge, Equation 1 in both directions."""
+def as_written(case: Case) -> dict[frozenset[QueryId], tuple[int, float]]:
+    """Algorithm 1 as the paper writes it: all pairs again after every merge, Equation 1 in both directions.
+
+    Gives the tasks of every group, and the highest cost of the merges that made it.
+    """
     settings = case.situation.settings
     spread = settings.scaling.serial
+    highest: dict[frozenset[QueryId], float] = {}
     groups: list[tuple[frozenset[QueryId], int, Part]] = []
     for group in case.situation.grouping.groups:
         busy = case.situation.health[group.name].busy
@@ -45,21 +52,28 @@ def as_written(case: Case) -> set[tuple[frozenset[QueryId], int]]:
             if all(cost < limit + 1e-6 for cost, limit in zip(costs, limits, strict=True)):
                 found.append((max(costs), i, j, union, tasks))
         if not found:
-            return {(members, tasks) for members, tasks, _ in groups}
-        _, i, j, union, at_most = min(found)
+            return {members: (tasks, highest.get(members, 0.0)) for members, tasks, _ in groups}
+        cost, i, j, union, at_most = min(found)
         parts = [groups[i][2], groups[j][2]]
         tasks = provision(union, parts, at_most, settings) or at_most
         demand = max(part.demand / part.load for part in parts) * union
         merged = Part(union, min(tasks, demand * (1 + spread * (tasks - 1))), demand)
         members = groups[i][0] | groups[j][0]
+        highest[members] = max(cost, highest.get(groups[i][0], 0.0), highest.get(groups[j][0], 0.0))
         groups = [g for k, g in enumerate(groups) if k not in (i, j)] + [(members, tasks, merged)]
 
 
-@given(SEEDS, st.integers(2, 9), st.sampled_from([LINEAR, ROOMY]))
+@given(SEEDS, st.integers(2, 9), st.sampled_from([LINEAR, ROOMY, STRICT]))
 def test_merges_are_those_of_the_algorithm_as_written(seed: int, queries: int, settings: Settings) -> None:
     case = random_case(seed, queries, settings)
-    found = {(frozenset(g.members), g.tasks) for g in decide_merges(case.situation).grouping.groups}
-    assert found == as_written(case)
+    decision = decide_merges(case.situation)
+    costs = {change.into: change.cost for change in decision.changes if isinstance(change, Merged)}
+    expected = as_written(case)
+    assert {frozenset(g.members): g.tasks for g in decision.grouping.groups} == {
+        members: tasks for members, (tasks, _) in expected.items()
+    }
+    for group in decision.grouping.groups:
+        assert costs.get(group.name, 0.0) == pytest.approx(expected[frozenset(group.members)][1], abs=1e-4)
 
 
 @given(SEEDS, st.integers(2, 14), st.floats(0.3, 1.0), st.sets(st.integers(0, 13)))
@@ -84,7 +98,7 @@ def test_theorem_2_merging_keeps_every_rate_and_leaves_pressed_queries_alone(
             assert reached >= health[before[query].name].share * (1 - 1e-6)
 
 
-@given(SEEDS, st.integers(2, 12), st.sampled_from([LINEAR, ROOMY]))
+@given(SEEDS, st.integers(2, 12), st.sampled_from([LINEAR, ROOMY, STRICT]))
 def test_a_second_step_finds_nothing_more_to_merge(seed: int, queries: int, settings: Settings) -> None:
     case = random_case(seed, queries, settings)
     first = decide_merges(case.situation).grouping
@@ -137,3 +151,57 @@ def test_a_group_that_a_person_made_is_left_alone() -> None:
     grouping = replace(case.situation.grouping, groups=groups)
     after = decide_merges(replace(case.situation, grouping=grouping)).grouping
     assert set(groups[:3]) <= set(after.groups)
+
+
+def merged_groups(case: Case, **changes: Any) -> int:
+    """How many groups are left after a merge step in a situation with these changes."""
+    return len(decide_merges(replace(case.situation, **changes)).grouping.groups)
+
+
+def test_what_was_refused_a_minute_ago_is_merged_only_if_it_pays_by_more_than_chance() -> None:
+    fewer = 0
+    for seed in range(20):
+        case = random_case(seed, 3, replace(ROOMY, hysteresis=0.2))
+        everybody = frozenset(group.name for group in case.situation.grouping.groups)
+        plain, settled = merged_groups(case), merged_groups(case, settled=everybody)
+        assert settled >= plain
+        fewer += settled > plain
+        steady = replace(ROOMY, hysteresis=0.0)
+        assert merged_groups(case, settled=everybody, settings=steady) == plain
+    assert fewer > 0
+
+
+def test_groups_merge_when_their_cursors_are_near_each_other() -> None:
+    case = random_case(4, 2)
+    left, right = sorted(case.situation.health)
+    health = case.situation.health
+    behind = {left: replace(health[left], lag=100 * RATE), right: health[right]}
+    both = {**behind, right: replace(health[right], lag=95 * RATE)}
+    assert [merged_groups(case, health=h) for h in (health, behind, both)] == [1, 2, 1]
+
+
+def test_a_group_that_catches_up_is_provisioned_for_its_input_alone() -> None:
+    case = random_case(4, 2, tasks=60)
+    twice = {
+        name: replace(h, throughput=2 * h.throughput, busy=2 * h.busy, lag_growth=-RATE)
+        for name, h in case.situation.health.items()
+    }
+    plain = decide_merges(case.situation).grouping
+    assert len(plain.groups) == 1
+    assert decide_merges(replace(case.situation, health=twice)).grouping.tasks == plain.tasks
+
+
+@pytest.mark.parametrize(("width", "groups"), [(1, 2), (60, 1)])
+def test_a_function_that_is_too_narrow_for_both_keeps_groups_apart(width: int, groups: int) -> None:
+    """Each query's calls keep most of one task busy. Both together need more than one, whatever tasks there are."""
+    slow = FunctionName("slow")
+    case = random_case(4, 2, tasks=60)
+    facts = {q: replace(f, function=slow, width=width) for q, f in case.situation.queries.items()}
+    costs = replace(case.situation.costs, functions={slow: 1.0})
+    per_row = max(
+        load.function
+        for q in facts
+        if (load := isolated_load(replace(case.situation, queries=facts, costs=costs), q)) is not None
+    )
+    costs = replace(costs, functions={slow: 0.85 / per_row})
+    assert merged_groups(case, queries=facts, costs=costs) == groups

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping_cases import Case, health_of, random_case
+from grouping_cases import RATE, Case, health_of, random_case
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.settings import Scaling, Settings
 from headrace.optimizer.grouping.splitting import decide_splits
@@ -101,8 +101,8 @@ def with_function(case: Case, users: int, *, tasks: int, function_load: float, w
 
 
 def test_queries_that_cause_back_pressure_leave_first() -> None:
-    case = random_case(3, 6, tasks=4)
-    case = with_function(case, 2, tasks=6, function_load=10.0, width=None)
+    case = random_case(3, 6, tasks=40)
+    case = with_function(case, 2, tasks=60, function_load=100.0, width=None)
     _, decision = run(case)
     (change,) = decision.changes
     assert isinstance(change, SplitOff)
@@ -114,8 +114,8 @@ def test_queries_that_cause_back_pressure_leave_first() -> None:
 
 
 def test_a_function_that_cannot_use_more_tasks_leaves_though_the_group_could_have_more() -> None:
-    case = random_case(3, 6, tasks=4)
-    case = with_function(case, 2, tasks=2, function_load=4.0, width=1)
+    case = random_case(3, 6, tasks=40)
+    case = with_function(case, 2, tasks=20, function_load=40.0, width=10)
     _, decision = run(case)
     assert [type(change) for change in decision.changes] == [SplitOff]
 
@@ -137,17 +137,19 @@ def test_without_back_pressure_the_group_gets_more_tasks_and_only_then_is_split(
 
 def test_a_group_that_lags_with_tasks_that_should_do_gets_all_it_may_have() -> None:
     """The model said that these tasks are enough. It was wrong, so there is no third try with a few more."""
-    case = random_case(7, 6, tasks=5).with_groups([(range(6), 10)])
+    case = random_case(7, 6, tasks=50).with_groups([(range(6), 100)])
     group = case.situation.grouping.groups[0]
-    wrong = replace(health_of(1.0, 10), throughput=8_000.0, lag_growth=2_000.0, busy=0.8, shared=20.0)
+    wrong = replace(
+        health_of(10.0, 100), throughput=0.8 * RATE, lag_growth=0.2 * RATE, busy=8.0, shared=200.0
+    )
     decision = decide_splits(replace(case.situation, health={group.name: wrong}))
-    assert [change.after for change in decision.changes if isinstance(change, Resized)] == [30]
+    assert [change.after for change in decision.changes if isinstance(change, Resized)] == [300]
 
 
 def test_splits_keep_to_the_number_of_groups_that_the_driver_can_run() -> None:
     tight = Settings(tolerance=0.0, scaling=Scaling(overhead_s=0.2, interval_s=1.0), driver_threads=1)
-    case = random_case(3, 12, tight, tasks=4)
-    case = with_function(case, 11, tasks=6, function_load=10.0, width=None)
+    case = random_case(3, 12, tight, tasks=40)
+    case = with_function(case, 11, tasks=60, function_load=100.0, width=None)
     _, decision = run(case)
     assert len(decision.grouping.groups) == tight.max_groups == 5
     assert sorted(q for g in decision.grouping.groups for q in g.members) == list(range(12))
