@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from grouping_cases import RATE, Case, health_of, random_case
 from headrace.model.query import QueryId
+from headrace.optimizer.grouping.monitor import GroupHealth
 from headrace.optimizer.grouping.settings import Scaling, Settings
 from headrace.optimizer.grouping.splitting import decide_splits
 from headrace.optimizer.grouping.throughput import isolated_share, penalised_queries, violations
@@ -115,9 +116,20 @@ def test_queries_that_cause_back_pressure_leave_first() -> None:
 
 def test_a_function_that_cannot_use_more_tasks_leaves_though_the_group_could_have_more() -> None:
     case = random_case(3, 6, tasks=40)
-    case = with_function(case, 2, tasks=20, function_load=40.0, width=10)
-    _, decision = run(case)
-    assert [type(change) for change in decision.changes] == [SplitOff]
+    case = with_function(case, 2, tasks=40, function_load=0.0, width=1)
+    group = case.situation.grouping.groups[0]
+    narrow = GroupHealth(
+        rate=RATE,
+        throughput=0.8 * RATE,
+        lag=0.0,
+        lag_growth=0.2 * RATE,
+        busy=36.0,
+        shared=34.0,
+        functions={SLOW: 1.6},
+    )
+    assert not narrow.pressed(group.tasks, case.situation.settings)
+    decision = decide_splits(replace(case.situation, health={group.name: narrow}))
+    assert [change.queries for change in decision.changes if isinstance(change, SplitOff)] == [(0, 1)]
 
 
 def test_without_back_pressure_the_group_gets_more_tasks_and_only_then_is_split() -> None:
