@@ -145,8 +145,9 @@ def test_epochs_without_tuples_behind_are_rebuilt_together(opens: Opens, tmp_pat
             group.held(following),
             group.commit.epoch,
             group.spec(following),
+            group.strategies(following),
         )
-        _, doomed = work.choose()
+        _, doomed = work.choose(None)
         assert len(list(work._batches(doomed, sessions=True))) == 1
         expected = {name: hr.query(name).results().count() for name in ("visits", "long")}
         hr._running.groups.rebuild()

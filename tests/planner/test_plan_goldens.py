@@ -18,7 +18,7 @@ from headrace.planner.explain import choice_lines
 from headrace.planner.group import STEPS, Draft, Member, classify, plan_group
 from headrace.planner.strategies import choice_of
 from headrace.sql import parse_query
-from sql.sql_fakes import STREAMS, FakeAnalyzer
+from sql_fakes import STREAMS, FakeAnalyzer
 
 GOLDENS = Path(__file__).parent / "goldens"
 BY_NAME = {StreamName(name): stream for name, stream in STREAMS.items()}

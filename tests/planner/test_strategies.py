@@ -26,7 +26,7 @@ from headrace.planner.joins import input_id
 from headrace.planner.shared import query_signature
 from headrace.planner.strategies import UNKNOWN, choice_of, default_choice, possible_strategies
 from headrace.sql import parse_query
-from sql.sql_fakes import STREAMS, FakeAnalyzer
+from sql_fakes import STREAMS, FakeAnalyzer
 
 SECOND = 1_000_000
 

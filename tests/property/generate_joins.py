@@ -172,8 +172,8 @@ class _Writer:
                 equal = f"{pair[0]} = {pair[1]}" + (f" AND {equal}" if rng.random() < 0.2 else "")
             mine = [] if rng.random() < 0.05 and len(sides) == 2 else [equal]
             if rng.random() < 0.3 and not self.by_key:
-                pair = (sides[rng.randrange(number)].alias, sides[number].alias)
-                mine.append(rng.choice(ACROSS).format(*pair))
+                before = sides[rng.randrange(number)].alias
+                mine.append(rng.choice(ACROSS).format(before, sides[number].alias))
             found.append(mine)
         return found
 

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - a query stays on one line
-"""How long a thousand creations take: `python tests/sql/measure_parse.py`; not a test."""
+"""How long a thousand creations take: `PYTHONPATH=tests python tests/sql/measure_parse.py`; not a test."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import random
 import time
 from collections.abc import Callable
 
-from sql_fakes import STREAMS, FakeAnalyzer
-
 from headrace.sql import Analyzer, ShapeCache, parse_query
+from sql_fakes import STREAMS, FakeAnalyzer
 
 SHAPES: tuple[Callable[[random.Random], str], ...] = (
     lambda r: (

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from sql_cases import JOINS, STAR_JOINS, THEMES
-from sql_fakes import PURCHASES, STREAMS
 
 from headrace.engine.analyzer import SparkAnalyzer
 from headrace.model.errors import SqlError
@@ -37,6 +36,7 @@ from headrace.sql.bodies import windows
 from headrace.sql.bodies.windows import render_window_arguments
 from headrace.sql.resolve.functions import AGGREGATES, GENERATORS
 from headrace.sql.text.names import quote_name
+from sql_fakes import PURCHASES, STREAMS
 
 pytestmark = pytest.mark.spark
 

@@ -7,7 +7,6 @@ import time
 from collections import Counter
 
 import pytest
-from sql_fakes import STREAMS, FakeAnalyzer
 from sql_mutations import QUERIES, STATEMENTS, mutated
 
 from headrace.model import codec
@@ -15,6 +14,7 @@ from headrace.model.errors import HeadraceError, SqlError
 from headrace.model.query import Stream
 from headrace.model.types import Column
 from headrace.sql import CreateQuery, CreateStream, ShapeCache, parse_duration, parse_query, parse_statement
+from sql_fakes import STREAMS, FakeAnalyzer
 from thorough import THOROUGH
 
 SLOWEST = 5.0

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sql_cases import JOINS, THEMES
 from sql_describe import show
-from sql_fakes import PURCHASES, STREAMS, FakeAnalyzer
 from sql_readings import read_again
 
 from headrace.model.codec import dumps, loads
@@ -17,6 +16,7 @@ from headrace.model.errors import SqlError
 from headrace.model.query import Aggregation, Projection, Stream, StreamName
 from headrace.model.types import Column, SqlType
 from headrace.sql import ShapeCache, parse_query
+from sql_fakes import PURCHASES, STREAMS, FakeAnalyzer
 
 AGGREGATE = "SELECT country, SUM(price) FROM purchases WHERE {} GROUP BY country, window(ts, '{}')"
 

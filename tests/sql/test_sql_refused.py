@@ -6,12 +6,12 @@ from __future__ import annotations
 import time
 
 import pytest
-from sql_fakes import STREAMS, FakeAnalyzer
 
 from headrace.model.errors import SqlError
 from headrace.model.query import Stream, StreamName
 from headrace.model.types import Column, SqlType
 from headrace.sql import ShapeCache, parse_query
+from sql_fakes import STREAMS, FakeAnalyzer
 
 WINDOW = "GROUP BY window(ts, '10 seconds')"
 
