@@ -30,7 +30,12 @@ if TYPE_CHECKING:
 
 def fact_finder(session: Session) -> FactFinder:
     return FactFinder(
-        session._catalog, session._arrivals, session._sealer, session._delivered, session.health()
+        session._catalog,
+        session._arrivals,
+        session._sealer,
+        session._delivered,
+        session.health(),
+        session._checkup.errors(),
     )
 
 
