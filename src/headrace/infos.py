@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.checkup import Checkup
+from headrace.engine.costs import QueryCost
 from headrace.engine.delivered import Delivered
 from headrace.health import Problem, SourceHealth
 from headrace.log.arrivals import Arrivals
@@ -22,6 +23,7 @@ from headrace.running import Totals
 from headrace.showing import (
     Listing,
     html_table,
+    show_bytes,
     show_duration,
     show_home,
     show_seconds,
@@ -140,7 +142,8 @@ class QueryMetrics:
 
     `rows` are those that a reader gets. `stored_rows` are those that epochs have written for it: more where HAVING
     drops some when they are read, fewer where joined rows become results only then. `group` is where it lives, and
-    `lag_epochs` are sealed and not run for it yet.
+    `lag_epochs` are sealed and not run for it yet. `cost` is its part of what the epochs since opening took; None when
+    none of them had it.
     """
 
     rows: int
@@ -150,8 +153,10 @@ class QueryMetrics:
     stored_rows: int = 0
     group: str = MAIN
     lag_epochs: int = 0
+    cost: QueryCost | None = None
 
     def lines(self) -> tuple[tuple[str, Any], ...]:
+        """What there is to see, in words and with units."""
         return (
             ("rows", self.rows),
             ("rows stored", self.stored_rows),
@@ -160,6 +165,7 @@ class QueryMetrics:
             ("last epoch", self.last_epoch),
             ("group", self.group),
             ("epochs behind", self.lag_epochs),
+            *(() if self.cost is None else cost_lines(self.cost)),
         )
 
     def __repr__(self) -> str:
@@ -167,6 +173,17 @@ class QueryMetrics:
 
     def _repr_html_(self) -> str:
         return html_table(("query", ""), self.lines())
+
+
+def cost_lines(cost: QueryCost) -> tuple[tuple[str, Any], ...]:
+    """What a query has cost since opening, in words and with units."""
+    return (
+        ("CPU since opening", show_seconds(cost.cpu_seconds)),
+        ("tuples read", cost.tuples),
+        ("tuples matched", cost.matched),
+        ("shuffled", show_bytes(cost.shuffled_bytes)),
+        ("state", show_bytes(cost.state_bytes)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +286,11 @@ def query_infos(
     )
 
 
-def query_metrics(entry: QueryEntry, rows: int, latency: float | None, delivered: Delivered) -> QueryMetrics:
+def query_metrics(
+    entry: QueryEntry, rows: int, delivered: Delivered, costs: Mapping[int, QueryCost]
+) -> QueryMetrics:
     """What the commits of its groups know of a query of which a reader gets `rows`."""
+    latency = None if entry.active_at is None else max(0.0, entry.active_at - entry.requested_at)
     return QueryMetrics(
         rows,
         latency,
@@ -279,6 +299,7 @@ def query_metrics(entry: QueryEntry, rows: int, latency: float | None, delivered
         delivered.stored_rows(entry),
         entry.group,
         delivered.behind(entry.group) if entry.live and entry.error is None else 0,
+        costs.get(int(entry.query.id)),
     )
 
 

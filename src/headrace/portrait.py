@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
-from headrace.infos import StreamInfo
+from headrace.infos import StreamInfo, cost_lines
+from headrace.looking import costs_in
 from headrace.showing import count, html_table, show_duration, show_home, show_time
 
 if TYPE_CHECKING:
@@ -86,8 +87,10 @@ def _source(source: dict[str, Any] | None) -> str:
 
 
 def describe_query(query: QueryHandle) -> str:
-    """A query in words: how it does, how it runs, where it lives, since when, and its text."""
-    return f"{query.status()}; {query.sharing}\n{_home(query)}\n{query.text}"
+    """A query in words: how it does, how it runs, where it lives, since when, what it costs, and its text."""
+    cost = costs_in(query._session).get(int(query._id))
+    spent = "" if cost is None else ", ".join(f"{what} {value}" for what, value in cost_lines(cost)) + "\n"
+    return f"{query.status()}; {query.sharing}\n{_home(query)}\n{spent}{query.text}"
 
 
 def _home(query: QueryHandle) -> str:

@@ -58,6 +58,19 @@ def show_seconds(seconds: float | None) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds:,.0f} s"
 
 
+def show_bytes(number: float) -> str:
+    """A size of data, with as many digits as matter.
+
+    >>> show_bytes(0), show_bytes(999), show_bytes(1_536_000), show_bytes(25e9)
+    ('0 bytes', '999 bytes', '1.5 MB', '25 GB')
+    """
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= size:
+            shown = number / size
+            return f"{shown:.1f} {unit}" if shown < 10 else f"{shown:,.0f} {unit}"
+    return f"{number:.0f} bytes"
+
+
 def show_way(since: int, cursor: int, newest: int) -> str:
     """How far somebody is who began with epoch `since`, has `cursor` behind him and goes on to `newest`.
 

@@ -32,7 +32,7 @@ def offered(prefix: str, before: str = "") -> list[str]:
             "",
             "",
             [
-                *("CLOSE", "CREATE", "DESCRIBE", "DROP", "EXPLAIN", "HELP"),
+                *("ALTER", "CLOSE", "CREATE", "DESCRIBE", "DROP", "EXPLAIN", "HELP"),
                 *("INSERT", "QUIT", "SELECT", "SHOW", "WITH"),
             ],
         ),
@@ -42,10 +42,11 @@ def offered(prefix: str, before: str = "") -> list[str]:
         ("`sp", "SELECT * FROM ", ["`spend per user`"]),
         ("", "DROP QUERY ", ["purchases", "spend", "`spend per user`"]),
         ("str", "CREATE ", ["stream"]),
-        ("", "show ", ["QUERIES", "STREAMS"]),
+        ("", "show ", ["GROUPS", "QUERIES", "STREAMS"]),
+        ("", "alter query spend set ", ["GROUP", "PARTITIONS"]),
         ("rep", "CREATE OR ", ["replace"]),
         ("pr", "SELECT SUM(", ["price"]),
-        ("gr", "SELECT 1 FROM spend ", ["group"]),
+        ("gr", "SELECT 1 FROM spend ", ["group", "groups"]),
         ("xyz", "SELECT ", []),
     ],
 )

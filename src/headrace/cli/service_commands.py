@@ -88,8 +88,8 @@ def run(
     """Run the queries of a warehouse in the foreground, with a live picture of what goes on.
 
     Every interval, what has arrived in the streams becomes an epoch. Meanwhile `sql`, `queries`, `groups`, `explain`,
-    `audit` and `watch` in other terminals reach this process: create and drop queries as you like. The warehouse is created when
-    there is none. Ctrl-C finishes the epoch under way and ends with exit code 0.
+    `audit` and `watch` in other terminals reach this process: create and drop queries as you like. The warehouse is
+    created when there is none. Ctrl-C finishes the epoch under way and ends with exit code 0.
     """
     options = RunOptions("run", interval, port, True, partitions, backfill_tasks)
     keep_running(opener, warehouse, options)
