@@ -27,7 +27,7 @@ from headrace.model.errors import HeadraceError, HeadraceWarning
 from headrace.model.grouping import MAIN, GroupKind, kind_of
 from headrace.model.query import Stream
 from headrace.running import Running
-from headrace.showing import show_names, show_seconds
+from headrace.showing import show_names
 from headrace.storage.warehouse import Warehouse
 
 RUN = "the run"
@@ -125,14 +125,17 @@ class Checkup:
         return {name: in_a_line(retry.error) for name, retry in troubles.items() if retry.error is not None}
 
     def _lag(self, group: str, members: Sequence[str]) -> Problem | None:
-        """A word about a group that is far behind. One that catches up on purpose is where it should be."""
+        """A word about a group that is far behind. One that catches up on purpose is where it should be.
+
+        The word stays the same as long as the group lags, so that a log has it once. `hr.groups()` has the numbers.
+        """
         behind, now = self.group.behind(group), time.time()
         if behind < 2 or kind_of(group) is GroupKind.TRANSIT:
             return None
         seconds = lag_seconds(self.sealer, self.group.cursor(group), now)
         if seconds <= LAG_SECONDS:
             return None
-        text = f"it is {counted(behind, 'epoch')} ({show_seconds(seconds)}) behind; {_queries_of(members)}"
+        text = f"it is more than {LAG_SECONDS:.0f} seconds behind; {_queries_of(members)}"
         hint = (
             "other groups do not wait for it; move queries elsewhere, drop some, or give it more partitions"
         )

@@ -44,6 +44,8 @@ def offered(prefix: str, before: str = "") -> list[str]:
         ("str", "CREATE ", ["stream"]),
         ("", "show ", ["GROUPS", "QUERIES", "STREAMS"]),
         ("", "alter query spend set ", ["GROUP", "PARTITIONS"]),
+        ("", "alter query spend set group ", []),
+        ("", "SELECT 1 FROM spend GROUP ", ["BY"]),
         ("rep", "CREATE OR ", ["replace"]),
         ("pr", "SELECT SUM(", ["price"]),
         ("gr", "SELECT 1 FROM spend ", ["group", "groups"]),

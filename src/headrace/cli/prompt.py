@@ -169,6 +169,8 @@ class Completer:
         words = before.replace("(", " ( ").split()
         tables, columns = self._names()
         names = [_quoted(name) for name in tables]
+        if [word.upper() for word in words[-2:]] in (["IN", "GROUP"], ["SET", "GROUP"]):
+            return []  # the name of a group, which may be a new one
         if words and (few := _matching(prefix, FOLLOWS.get(words[-1].upper(), ()))):
             return few
         if words and words[-1].upper() in BEFORE_NAMES:
