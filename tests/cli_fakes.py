@@ -12,8 +12,10 @@ import pandas as pd
 import pyarrow as pa
 
 from headrace.catalog.queries import QueryState
+from headrace.grouped import GroupInfo
 from headrace.health import Health, RunState
 from headrace.model.errors import CatalogError, SqlError
+from headrace.model.grouping import GroupState, kind_of
 from headrace.storage.warehouse import Warehouse
 
 WELL = Health(True, RunState.RUNNING, None, (), (), ())
@@ -31,6 +33,8 @@ class Info:
     error: str | None = None
     slot: int | None = 0
     trouble: str | None = None
+    group: str = "main"
+    target: str | None = None
 
 
 @dataclass
@@ -81,6 +85,8 @@ class Status:
     state: QueryState = QueryState.ACTIVE
     rows: int = 0
     reasons: tuple[str, ...] = ("no epoch has run",)
+    group: str = "main"
+    standing: tuple[str, ...] = ()
 
     @property
     def why(self) -> str:
@@ -93,6 +99,28 @@ class Newest:
     epoch: int
 
 
+def group_line(name: str = "main", cursor: int = 3, **others: Any) -> GroupInfo:
+    """A line of `hr.groups()` of a group that is up to date, unless told otherwise."""
+    found: dict[str, Any] = {
+        "name": name,
+        "kind": kind_of(name),
+        "state": GroupState.RUNNING,
+        "members": ("spend",),
+        "cursor": cursor,
+        "lag_epochs": 0,
+        "lag_seconds": 0.0,
+        "tasks": 2,
+        "partitions": 2,
+        "target": None,
+        "seconds": 0.4,
+        "map_seconds": 0.2,
+        "reduce_seconds": 0.1,
+        "plain_seconds": 0.0,
+        "error": None,
+    }
+    return GroupInfo(**{**found, **others})
+
+
 NO_ROWS = pa.table({"country": pa.array([], pa.string()), "n": pa.array([], pa.int64())})
 
 
@@ -102,12 +130,13 @@ class Handle:
     report: Report
     delivered: dict[int, pa.Table] = field(default_factory=dict)
     epoch: int = -1
+    standing: tuple[str, ...] = ()
 
     def to_pandas(self) -> pd.DataFrame:
         return pd.DataFrame({"country": ["US", "JP"], "spend": [12.5, 3.25]})
 
     def status(self) -> Status:
-        return Status(self.info.name)
+        return Status(self.info.name, standing=self.standing)
 
     def newest(self, limit: int, after: int | None) -> Newest:
         """The rows that the test has set up for each epoch after `after`."""
@@ -140,9 +169,19 @@ class FakeSession:
     delivered: dict[int, pa.Table] = field(default_factory=dict)
     stream_lines: list[StreamLine] = field(default_factory=list)
     found_health: Health = WELL
+    other_groups: list[GroupInfo] = field(default_factory=list)
+    standing: tuple[str, ...] = ()
+    width: tuple[int | None, int | None] = (None, None)
 
     @contextmanager
-    def open(self, warehouse: str, *, read_only: bool = False) -> Iterator[FakeSession]:
+    def open(
+        self,
+        warehouse: str,
+        *,
+        read_only: bool = False,
+        partitions: int | None = None,
+        backfill_tasks: int | None = None,
+    ) -> Iterator[FakeSession]:
         """An `Opener`: the directory becomes a warehouse, as a real session would make it.
 
         What the demo warms up on is another session, and of no interest afterwards.
@@ -153,7 +192,7 @@ class FakeSession:
             yield self.warmed
             return
         self.opened += 1
-        self.read_only = read_only
+        self.read_only, self.width = read_only, (partitions, backfill_tasks)
         try:
             yield self
         finally:
@@ -192,10 +231,14 @@ class FakeSession:
     def query(self, name: str) -> Handle:
         if name not in self.infos:
             raise CatalogError("QUERY_NOT_FOUND", f"there is no query `{name}`")
-        return Handle(self.infos[name], self.reports.get(name, Report()), self.delivered, self.epoch)
+        report = self.reports.get(name, Report())
+        return Handle(self.infos[name], report, self.delivered, self.epoch, self.standing)
 
     def queries(self) -> list[Info]:
         return list(self.infos.values())
+
+    def groups(self) -> list[GroupInfo]:
+        return [group_line(cursor=self.epoch, members=tuple(self.infos)), *self.other_groups]
 
     def streams(self) -> list[StreamLine]:
         return self.stream_lines

@@ -90,5 +90,14 @@ def test_every_example_of_the_page_is_a_statement() -> None:
             kinds.add(type(parse_statement(statement.text)).__name__)
     assert kinds == {
         *("CreateStream", "CreateQuery", "DropStream", "DropQuery", "CloseStream", "Describe", "Insert"),
-        *("ShowStreams", "ShowQueries", "Explain", "Help", "Select"),
+        *(
+            "ShowStreams",
+            "ShowQueries",
+            "ShowGroups",
+            "Explain",
+            "Help",
+            "Select",
+            "MoveQuery",
+            "Repartition",
+        ),
     }

@@ -11,7 +11,7 @@ from headrace.catalog.queries import QueryState
 from headrace.health import RunState, SourceState
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.window import SessionWindow, Window
-from headrace.status import QueryFacts, StreamFacts, first_end, next_end, status_of, why_empty
+from headrace.status import GroupFacts, QueryFacts, StreamFacts, first_end, next_end, status_of, why_empty
 
 SECOND = 1_000_000
 NOON = int(datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()) * SECOND
@@ -89,6 +89,17 @@ CASES = [
         "came before",
     ),
     (
+        over(replace(SALES, since=0, first_us=None, kept=100)),
+        "the query began after the data: it sees tuples from epoch 4 on, and the 100 tuples of stream sales "
+        "came before: start='earliest' (START 'earliest' in SQL) lets a query see them that the log has",
+    ),
+    (
+        replace(
+            ACTIVE, state=QueryState.PENDING, first_epoch=None, group=GroupFacts("alerts", error="disk full")
+        ),
+        "epoch 0 of its group alerts is tried again: disk full",
+    ),
+    (
         over(replace(SALES, watermark_us=at(30))),
         "100 tuples came since the query began, and none of them made a row: its conditions let nothing pass",
     ),
@@ -112,6 +123,42 @@ CASES = [
 def test_every_empty_result_has_its_reason(facts: QueryFacts, said: str) -> None:
     assert why_empty(facts) == (said,)
     assert said in str(status_of(facts))
+
+
+BACKFILL = GroupFacts("backfill-7", since=4, cursor=9, newest=103, catching_up=True, target="main")
+
+
+def test_a_query_that_catches_up_says_how_far_it_is_with_rows_and_without() -> None:
+    way = "catching up: epoch 9 of 103 (6 %), then it joins group main"
+    assert why_empty(replace(ACTIVE, group=BACKFILL))[0] == way
+    status = status_of(replace(ACTIVE, rows=3, group=BACKFILL))
+    assert str(status) == f"query spend is active and has 3 rows: {way}"
+    assert (status.reasons, status.standing, status.group) == ((), (way,), "backfill-7")
+    begins = replace(ACTIVE, epoch=3, group=replace(BACKFILL, cursor=3))
+    assert why_empty(begins) == ("catching up: epoch 3 of 103 (0 %), then it joins group main",)
+    silent = over(replace(SALES, since=0, first_us=None, waiting=7), group=BACKFILL)
+    assert why_empty(silent)[1] == "7 tuples of stream sales wait until its group has come to them"
+
+
+def test_a_group_that_lags_or_fails_is_named_and_one_epoch_under_way_is_not() -> None:
+    lagging = GroupFacts("alerts", cursor=9, newest=14, lag_seconds=12.0)
+    assert status_of(replace(ACTIVE, rows=1, group=lagging)).standing == (
+        "its group alerts is 5 epochs (12.0 s) behind",
+    )
+    failing = replace(lagging, error="disk full")
+    assert (
+        why_empty(replace(ACTIVE, group=failing))[0]
+        == "epoch 10 of its group alerts is tried again: disk full"
+    )
+    assert status_of(replace(ACTIVE, rows=1, group=replace(lagging, newest=10))).standing == ()
+    for state in (QueryState.QUARANTINED, QueryState.DROPPED):
+        gone = replace(ACTIVE, rows=1, state=state, last_epoch=9, group=failing)
+        assert status_of(gone).standing == (), "it is no longer there"
+
+
+def test_only_what_the_log_still_has_is_promised() -> None:
+    (said,) = why_empty(over(replace(SALES, since=0, first_us=None, kept=40)))
+    assert said.endswith("lets a query see the 40 of them that the log has")
 
 
 def test_a_join_names_each_stream_that_brought_nothing() -> None:

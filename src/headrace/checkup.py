@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from headrace.catalog.catalog import Catalog
+from headrace.catalog.queries import QueryEntry
 from headrace.engine.delivered import Delivered
+from headrace.grouped import lag_seconds, members_by_group
 from headrace.health import Health, Problem, RunState, SetAside, SourceHealth, SourceState
 from headrace.log.arrivals import Arrivals
 from headrace.log.report import InputReport
@@ -21,12 +24,16 @@ from headrace.log.sources import FRAME, source_from
 from headrace.log.unattended import Unattended
 from headrace.model.epoch import Oddities
 from headrace.model.errors import HeadraceError, HeadraceWarning
-from headrace.model.grouping import MAIN
+from headrace.model.grouping import MAIN, GroupKind, kind_of
 from headrace.model.query import Stream
 from headrace.running import Running
+from headrace.showing import show_names
 from headrace.storage.warehouse import Warehouse
 
 RUN = "the run"
+
+LAG_SECONDS = 30.0
+"""A group whose oldest waiting epoch was sealed longer ago than this is worth a word."""
 
 _PACKAGE = os.path.dirname(__file__)
 _CONTEXTLIB = contextlib.__file__
@@ -74,10 +81,11 @@ class Checkup:
         found = self._known(streams)
         return tuple(self._source(stream, self._report(stream)) for stream in found)
 
-    def trouble(self, streams: Iterable[str]) -> list[Problem]:
-        """What keeps rows from the results of a query over these streams."""
-        about = (problem for stream in self._known(streams) for problem in self.of_source(stream))
-        return [*self.of_run(), *about]
+    def trouble(self, entry: QueryEntry) -> list[Problem]:
+        """What keeps rows from the results of a query: trouble of its own group, of sealing and of its streams."""
+        streams = self._known(entry.query.plan.streams)
+        about = (problem for stream in streams for problem in self.of_source(stream))
+        return [*self.of_group(entry.group), *about]
 
     def _known(self, streams: Iterable[str]) -> list[Stream]:
         return [self.catalog.stream(name) for name in streams if self.catalog.has_stream(name)]
@@ -87,18 +95,60 @@ class Checkup:
         self.unattended.pop(stream, None)
         self.opened.pop(stream, None)
 
-    def of_run(self) -> list[Problem]:
-        """What keeps the run."""
-        return list(self._of_run())
+    def of_group(self, group: str) -> list[Problem]:
+        """What keeps a group from its epochs: it fails, it lags, or no epoch can be sealed."""
+        found = self.of_groups()
+        return [*found.get("", ()), *found.get(group, ())]
+
+    def of_groups(self) -> dict[str, list[Problem]]:
+        """What keeps the run, by group. The empty name stands for sealing, which is for all of them."""
+        if self.running is None:
+            return {}
+        found: dict[str, list[Problem]] = {}
+        members = {name: [e.query.name for e in es] for name, es in members_by_group(self.catalog).items()}
+        alone = not members.keys() - {MAIN}
+        for group, retry in self.running.troubles.items():
+            if (error := retry.error) is not None:
+                whose = not group or (alone and group == MAIN)
+                about, text = RUN if whose else f"group `{group}`", in_a_line(error)
+                text = text if whose else f"{text}; {_queries_of(members.get(group, ()))}"
+                found[group] = [Problem(about, text, error.hint, retry.since)]
+        if self.running.state in (RunState.RUNNING, RunState.RETRYING):
+            for group in {MAIN, *members} - found.keys():
+                if (lag := self._lag(group, members.get(group, ()))) is not None:
+                    found[group] = [lag]
+        return found
+
+    def errors(self) -> dict[str, str]:
+        """Why an epoch is tried again, by group. The empty name stands for sealing."""
+        troubles = {} if self.running is None else self.running.troubles
+        return {name: in_a_line(retry.error) for name, retry in troubles.items() if retry.error is not None}
+
+    def _lag(self, group: str, members: Sequence[str]) -> Problem | None:
+        """A word about a group that is far behind. One that catches up on purpose is where it should be.
+
+        The word stays the same as long as the group lags, so that a log has it once. `hr.groups()` has the numbers.
+        """
+        behind, now = self.group.behind(group), time.time()
+        if behind < 2 or kind_of(group) is GroupKind.TRANSIT:
+            return None
+        seconds = lag_seconds(self.sealer, self.group.cursor(group), now)
+        if seconds <= LAG_SECONDS:
+            return None
+        text = f"it is more than {LAG_SECONDS:.0f} seconds behind; {_queries_of(members)}"
+        hint = (
+            "other groups do not wait for it; move queries elsewhere, drop some, or give it more partitions"
+        )
+        return Problem(f"group `{group}`", text, hint, now - seconds)
 
     def of_source(self, stream: Stream) -> list[Problem]:
         """What keeps tuples of a stream's source away, as far as that is known without a look at its folder."""
         return list(self._of_source(stream, self._report(stream, look=False)))
 
-    def warn_reader(self, query: str, streams: Iterable[str]) -> None:
+    def warn_reader(self, entry: QueryEntry) -> None:
         """Warn somebody who reads results that input is missing from them."""
-        for problem in self.trouble(streams):
-            text = f"rows of query `{query}` may be missing: {problem.about}: {problem.message}"
+        for problem in self.trouble(entry):
+            text = f"rows of query `{entry.query.name}` may be missing: {problem.about}: {problem.message}"
             warn(text)
 
     def warn_detached(self, stream: Stream) -> None:
@@ -172,7 +222,8 @@ class Checkup:
     # problems
 
     def _problems(self, reports: dict[str, InputReport]) -> Iterator[Problem]:
-        yield from self._of_run()
+        for _, found in sorted(self.of_groups().items()):
+            yield from found
         for stream in self.catalog.streams():
             yield from self._of_source(stream, reports[stream.name])
             for text in self._odd(stream, self.opened.get(stream.name, Oddities())):
@@ -181,13 +232,6 @@ class Checkup:
             if entry.error is not None and entry.live:
                 about = f"query `{entry.query.name}`"
                 yield Problem(about, f"it is quarantined: {entry.error}", "drop it", entry.requested_at)
-
-    def _of_run(self) -> Iterator[Problem]:
-        troubles = {} if self.running is None else self.running.troubles
-        for group, retry in troubles.items():
-            if retry.error is not None:
-                about = RUN if group in ("", MAIN) else f"{RUN} of group `{group}`"
-                yield Problem(about, in_a_line(retry.error), retry.error.hint, retry.since)
 
     def _of_source(self, stream: Stream, report: InputReport) -> Iterator[Problem]:
         about = f"stream `{stream.name}`"
@@ -228,6 +272,10 @@ def warn(text: str) -> None:
     while frame.f_back is not None and frame.f_code.co_filename.startswith((_PACKAGE, _CONTEXTLIB)):
         level, frame = level + 1, frame.f_back
     warnings.warn(text, HeadraceWarning, stacklevel=level)
+
+
+def _queries_of(members: Sequence[str]) -> str:
+    return f"its queries: {show_names(members)}" if members else "it has no queries"
 
 
 def in_a_line(error: HeadraceError) -> str:

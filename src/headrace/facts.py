@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.delivered import Delivered
-from headrace.health import Health, SourceHealth, SourceState
+from headrace.grouped import lag_seconds
+from headrace.health import Health, RunState, SourceHealth, SourceState
 from headrace.log.arrivals import Arrivals
 from headrace.log.seal import Sealer
 from headrace.model.epoch import NEVER_US
-from headrace.status import QueryFacts, StreamFacts
+from headrace.model.grouping import GroupKind, kind_of
+from headrace.status import GroupFacts, QueryFacts, StreamFacts
 
 
 @dataclass(frozen=True, slots=True)
 class FactFinder:
-    """Looks things up; reads no tuples and asks Spark nothing."""
+    """Looks things up; reads no tuples and asks Spark nothing.
+
+    `errors` say why an epoch is tried again, by group. The empty name stands for sealing, which is for all groups.
+    """
 
     catalog: Catalog
     arrivals: Arrivals
     sealer: Sealer
     group: Delivered
     health: Health
+    errors: Mapping[str, str] = field(default_factory=dict)
 
     def query(self, entry: QueryEntry) -> QueryFacts:
         """What is known of a query as of the last commit."""
@@ -40,9 +48,30 @@ class FactFinder:
             last_epoch=entry.last_epoch,
             error=entry.error,
             epoch=cursor,
-            behind=max(0, self.group.sealed - cursor),
-            run=self.health.run,
+            run=self._run(entry),
             began_us=began,
+            group=self.home(entry),
+        )
+
+    def _run(self, entry: QueryEntry) -> RunState:
+        """What the run does for a query. Trouble of other groups is not its trouble."""
+        troubled = "" in self.errors or entry.group in self.errors
+        retries = self.health.run is RunState.RETRYING
+        return RunState.RUNNING if retries and not troubled else self.health.run
+
+    def home(self, entry: QueryEntry) -> GroupFacts:
+        """Where the group of a query stands."""
+        name = entry.group
+        cursor = self.group.cursor(name)
+        return GroupFacts(
+            name,
+            since=entry.stays[-1].epoch if entry.stays else 0,
+            cursor=cursor,
+            newest=self.group.sealed,
+            lag_seconds=lag_seconds(self.sealer, cursor, time.time()),
+            catching_up=kind_of(name) is GroupKind.TRANSIT,
+            target=entry.moving_to,
+            error=self.errors.get(name),
         )
 
     def empty(self, entry: QueryEntry) -> QueryFacts:
@@ -53,8 +82,10 @@ class FactFinder:
         cursor = self.group.cursor_of(entry)
         rows, late = self.group.totals(cursor).get(name, (0, 0))
         source = next((found for found in self.health.sources if found.stream == name), _gone(name))
-        logged = []
+        logged, kept = [], []
         if entry.first_epoch is not None:
+            oldest = max(self.sealer.first, self.catalog.stream_ended(name) or 0)
+            kept = [item.chunk for item in self.group.index.chunks(name, oldest, entry.first_epoch)]
             last = cursor + 1 if entry.last_epoch is None else min(cursor + 1, entry.last_epoch)
             logged = [item.chunk for item in self.group.index.chunks(name, entry.first_epoch, last)]
         return StreamFacts(
@@ -67,6 +98,7 @@ class FactFinder:
             since=sum(chunk.rows for chunk in logged),
             first_us=min((chunk.min_us for chunk in logged if chunk.min_us is not None), default=None),
             error=source.error,
+            kept=sum(chunk.rows for chunk in kept),
         )
 
     def waiting(self, name: str, cursor: int) -> int:

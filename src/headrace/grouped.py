@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import quote
 
 from headrace import sql
 from headrace.catalog.catalog import Catalog
+from headrace.catalog.queries import QueryEntry
 from headrace.engine.delivered import Delivered
 from headrace.log.seal import Sealer
 from headrace.model.errors import CatalogError
 from headrace.model.grouping import MAIN, GroupKind, GroupState, is_reserved, kind_of
 from headrace.running import EpochInfo
-from headrace.showing import Listing, show_seconds
+from headrace.showing import Listing, show_names, show_seconds, show_way
 
 _LONGEST = 200
 
@@ -25,9 +29,10 @@ MEASURED = 20
 class GroupInfo:
     """One line of `hr.groups()`.
 
-    `cursor` is the last epoch that the group has behind it, and lag what is between that and the newest sealed epoch:
-    `lag_seconds` since that one was sealed. The seconds are averages over its last epochs: in all, and in map tasks,
-    reduce tasks and plain Spark. `target` is the group that its queries are on their way to.
+    `cursor` is the last epoch that the group has behind it. `lag_epochs` are sealed and not run yet, and the oldest of
+    them has waited for `lag_seconds`. `since` is the epoch with which the first of its members began to live in it. The
+    seconds are averages over its last epochs: in all, and in map tasks, reduce tasks and plain Spark. `target` is the
+    group that its queries are on their way to.
     """
 
     name: str
@@ -45,6 +50,7 @@ class GroupInfo:
     reduce_seconds: float | None
     plain_seconds: float | None
     error: str | None
+    since: int = 0
 
     HEADERS: ClassVar = (
         "group",
@@ -54,6 +60,7 @@ class GroupInfo:
         "epochs behind",
         "seconds behind",
         "tasks",
+        "partitions",
         "per epoch",
         "map",
         "reduce",
@@ -64,42 +71,52 @@ class GroupInfo:
 
     def cells(self) -> tuple[Any, ...]:
         """Its line of a table, under HEADERS."""
-        shown = ", ".join(self.members[:5]) + (
-            f" and {len(self.members) - 5} more" if len(self.members) > 5 else ""
-        )
-        state = self.state.value if self.target is None else f"{self.state.value}, then to {self.target}"
         return (
             self.name,
-            state,
+            self.doing,
             len(self.members),
             None if self.cursor < 0 else self.cursor,
             self.lag_epochs,
             round(self.lag_seconds, 1),
             self.tasks,
+            self.partitions,
             show_seconds(self.seconds),
             show_seconds(self.map_seconds),
             show_seconds(self.reduce_seconds),
             show_seconds(self.plain_seconds),
-            shown,
+            show_names(self.members),
             self.error,
         )
+
+    @property
+    def newest(self) -> int:
+        """The newest sealed epoch."""
+        return self.cursor + self.lag_epochs
+
+    @property
+    def doing(self) -> str:
+        """What it does now, in words."""
+        said = self.state.value
+        if self.state is GroupState.CATCHING_UP:
+            said += f": {show_way(self.since, self.cursor, self.newest)}"
+        return said if self.target is None else f"{said}, then to {self.target}"
 
 
 def group_infos(
     catalog: Catalog,
     delivered: Delivered,
     sealer: Sealer,
-    epochs: list[EpochInfo],
+    epochs: Sequence[EpochInfo],
     errors: dict[str, str],
 ) -> list[GroupInfo]:
-    """Every group that a query lives in, and the main one. `epochs` are the latest that were run since opening."""
+    """Every group that a query lives in or will begin in, and the main one.
+
+    `epochs` are the latest that were run since opening, and `errors` say why a group is tried again.
+    """
     infos: list[GroupInfo] = Listing()
-    for name in sorted(catalog.groups(), key=lambda name: (name != MAIN, name)):
-        following = delivered.next_epoch(name)
-        entries = [entry for entry in catalog.living_in(name) if entry.live and entry.group == name]
-        members = tuple(entry.query.name for entry in entries if entry.error is None)
-        if not members and name != MAIN:
-            continue
+    now, homes = time.time(), members_by_group(catalog)
+    for name in sorted({MAIN, *homes}, key=lambda name: (name != MAIN, name)):
+        following, entries = delivered.next_epoch(name), homes.get(name, [])
         cursor, spec = delivered.cursor(name), catalog.spec(name, following)
         lag = delivered.behind(name)
         recent = [info.cost for info in epochs if info.group == name][-MEASURED:]
@@ -109,10 +126,10 @@ def group_infos(
                 name,
                 kind_of(name),
                 state,
-                members,
+                tuple(entry.query.name for entry in entries),
                 cursor,
                 lag,
-                _lag_seconds(sealer, cursor) if lag else 0.0,
+                lag_seconds(sealer, cursor, now),
                 0 if spec is None else spec.tasks,
                 0 if spec is None else spec.partitioning.partitions,
                 next((entry.moving_to for entry in entries if entry.moving_to is not None), None),
@@ -121,15 +138,31 @@ def group_infos(
                 _average([cost.reduce_seconds for cost in recent]),
                 _average([cost.fallback_seconds for cost in recent]),
                 errors.get(name),
+                min((entry.stays[-1].epoch for entry in entries if entry.stays), default=0),
             )
         )
     return infos
 
 
-def _lag_seconds(sealer: Sealer, cursor: int) -> float:
-    """How much later the newest epoch was sealed than the one that a group has run last."""
-    latest, begin = sealer.latest, max(cursor, sealer.first)
-    return 0.0 if latest is None else max(0.0, latest.sealed_at - sealer.epoch(begin).sealed_at)
+def members_by_group(catalog: Catalog) -> dict[str, list[QueryEntry]]:
+    """The queries that live in each group, or will begin in it, oldest first; not those that are quarantined."""
+    homes: dict[str, list[QueryEntry]] = defaultdict(list)
+    for entry in catalog.current():
+        if entry.live and entry.error is None:
+            homes[entry.group].append(entry)
+    return dict(homes)
+
+
+def lag_seconds(sealer: Sealer, cursor: int, now: float) -> float:
+    """How long the oldest sealed epoch after `cursor` has waited; 0 when there is none.
+
+    The time between two epochs is not part of it: a group that has run everything lags by nothing, however long the
+    streams were silent.
+    """
+    latest = sealer.latest
+    if latest is None or cursor >= latest.id:
+        return 0.0
+    return max(0.0, now - sealer.epoch(max(cursor + 1, sealer.first)).sealed_at)
 
 
 def _average(values: list[float]) -> float | None:

@@ -10,8 +10,16 @@ from pyspark.sql import DataFrame
 from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.engine.errors import spark_reason
 from headrace.guard import guarding
-from headrace.infos import QueryMetrics
-from headrace.looking import audit_in, explain_entry, newest_in, sharing_in, status_in, why_empty_entry
+from headrace.infos import QueryMetrics, query_metrics
+from headrace.looking import (
+    audit_in,
+    costs_in,
+    explain_entry,
+    newest_in,
+    sharing_in,
+    status_in,
+    why_empty_entry,
+)
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.types import Column
 from headrace.notes import NOTE
@@ -131,10 +139,10 @@ class QueryHandle:
         return explain_entry(self._session, self._entry(), verbose=verbose)
 
     def metrics(self) -> QueryMetrics:
+        """What it has cost and brought so far."""
         entry = self._entry()
-        latency = None if entry.active_at is None else max(0.0, entry.active_at - entry.requested_at)
         rows = self._session._counts.of([entry])[int(entry.query.id)]
-        return QueryMetrics(rows, latency, entry.first_epoch, entry.last_epoch)
+        return query_metrics(entry, rows, self._session._delivered, costs_in(self._session))
 
     def audit(self) -> AuditReport:
         """Compare what was delivered with plain Spark over the same tuples."""

@@ -10,15 +10,26 @@ from typing import Any, ClassVar
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.checkup import Checkup
+from headrace.engine.costs import QueryCost
 from headrace.engine.delivered import Delivered
 from headrace.health import Problem, SourceHealth
 from headrace.log.arrivals import Arrivals
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US
+from headrace.model.grouping import MAIN
 from headrace.model.query import Fallback
 from headrace.model.types import Column
 from headrace.running import Totals
-from headrace.showing import Listing, html_table, show_duration, show_seconds, show_time, text_table
+from headrace.showing import (
+    Listing,
+    html_table,
+    show_bytes,
+    show_duration,
+    show_home,
+    show_seconds,
+    show_time,
+    text_table,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +38,8 @@ class QueryInfo:
 
     `rows` are those that a reader gets. Epochs count them, except where HAVING, a join's windows or expiry make a
     difference: these are counted when `queries` is called, each result file once (see `results.counting`). `error` is
-    why it was quarantined; `trouble` says what keeps input from it now.
+    why it was quarantined; `trouble` says what keeps input from it now. It lives in `group`, and is on its way to
+    `target` when it moves or catches up.
     """
 
     name: str
@@ -41,8 +53,20 @@ class QueryInfo:
     slot: int | None
     shared: bool
     trouble: str | None = None
+    group: str = MAIN
+    target: str | None = None
 
-    HEADERS: ClassVar = ("query", "state", "streams", "first epoch", "last epoch", "rows", "shared", "error")
+    HEADERS: ClassVar = (
+        "query",
+        "state",
+        "streams",
+        "group",
+        "first epoch",
+        "last epoch",
+        "rows",
+        "shared",
+        "error",
+    )
 
     def cells(self) -> tuple[Any, ...]:
         """Its line of a table, under HEADERS."""
@@ -50,6 +74,7 @@ class QueryInfo:
             self.name,
             self.state.value,
             self.stream,
+            show_home(self.group, self.target),
             self.first_epoch,
             self.last_epoch,
             self.rows,
@@ -113,19 +138,34 @@ class StreamInfo:
 
 @dataclass(frozen=True, slots=True)
 class QueryMetrics:
-    """What one query has cost and brought so far."""
+    """What one query has cost and brought so far.
+
+    `rows` are those that a reader gets. `stored_rows` are those that epochs have written for it: more where HAVING
+    drops some when they are read, fewer where joined rows become results only then. `group` is where it lives, and
+    `lag_epochs` are sealed and not run for it yet. `cost` is its part of what the epochs since opening took; None when
+    none of them had it.
+    """
 
     rows: int
     deployment_latency: float | None
     first_epoch: int | None
     last_epoch: int | None
+    stored_rows: int = 0
+    group: str = MAIN
+    lag_epochs: int = 0
+    cost: QueryCost | None = None
 
     def lines(self) -> tuple[tuple[str, Any], ...]:
+        """What there is to see, in words and with units."""
         return (
             ("rows", self.rows),
+            ("rows stored", self.stored_rows),
             ("active after", show_seconds(self.deployment_latency)),
             ("first epoch", self.first_epoch),
             ("last epoch", self.last_epoch),
+            ("group", self.group),
+            ("epochs behind", self.lag_epochs),
+            *(() if self.cost is None else cost_lines(self.cost)),
         )
 
     def __repr__(self) -> str:
@@ -133,6 +173,17 @@ class QueryMetrics:
 
     def _repr_html_(self) -> str:
         return html_table(("query", ""), self.lines())
+
+
+def cost_lines(cost: QueryCost) -> tuple[tuple[str, Any], ...]:
+    """What a query has cost since opening, in words and with units."""
+    return (
+        ("CPU since opening", show_seconds(cost.cpu_seconds)),
+        ("tuples read", cost.tuples),
+        ("tuples matched", cost.matched),
+        ("shuffled", show_bytes(cost.shuffled_bytes)),
+        ("state", show_bytes(cost.state_bytes)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +259,11 @@ def query_infos(
 ) -> list[QueryInfo]:
     """These queries with their states, their errors when they were quarantined, and the rows that were counted."""
     troubles: dict[str, list[Problem]] = {str(s.name): checkup.of_source(s) for s in catalog.streams()}
-    run = checkup.of_run()
+    groups = checkup.of_groups()
 
     def trouble(entry: QueryEntry) -> str | None:
-        problems = [*run, *(p for name in entry.query.plan.streams for p in troubles.get(name, ()))]
+        problems = [*groups.get("", ()), *groups.get(entry.group, ())]
+        problems += (p for name in entry.query.plan.streams for p in troubles.get(name, ()))
         return f"{problems[0].about}: {problems[0].message}" if problems and entry.live else None
 
     return Listing(
@@ -227,8 +279,27 @@ def query_infos(
             entry.slot,
             not isinstance(entry.query.plan.body, Fallback),
             trouble(entry),
+            entry.group,
+            entry.moving_to if entry.live else None,
         )
         for entry in entries
+    )
+
+
+def query_metrics(
+    entry: QueryEntry, rows: int, delivered: Delivered, costs: Mapping[int, QueryCost]
+) -> QueryMetrics:
+    """What the commits of its groups know of a query of which a reader gets `rows`."""
+    latency = None if entry.active_at is None else max(0.0, entry.active_at - entry.requested_at)
+    return QueryMetrics(
+        rows,
+        latency,
+        entry.first_epoch,
+        entry.last_epoch,
+        delivered.stored_rows(entry),
+        entry.group,
+        delivered.behind(entry.group) if entry.live and entry.error is None else 0,
+        costs.get(int(entry.query.id)),
     )
 
 

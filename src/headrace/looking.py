@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from headrace.catalog.queries import QueryEntry
+from headrace.engine.costs import QueryCost
 from headrace.engine.spark import active
 from headrace.explaining import PENDING, cost_lines, query_head, query_lines
 from headrace.facts import FactFinder
@@ -30,7 +31,12 @@ if TYPE_CHECKING:
 
 def fact_finder(session: Session) -> FactFinder:
     return FactFinder(
-        session._catalog, session._arrivals, session._sealer, session._delivered, session.health()
+        session._catalog,
+        session._arrivals,
+        session._sealer,
+        session._delivered,
+        session.health(),
+        session._checkup.errors(),
     )
 
 
@@ -148,6 +154,12 @@ def newest_in(session: Session, entry: QueryEntry, limit: int, after: int | None
     reader, root = session._reader, session._warehouse.root
     with active(reader):
         return newest_rows(reader, root, streams, entry, session._delivered, session._sealer, limit, after)
+
+
+def costs_in(session: Session) -> dict[int, QueryCost]:
+    """What each query has cost since opening, by its id; nothing in a session that only reads."""
+    running = session._running
+    return {} if running is None else running.totals.costs
 
 
 def audit_in(session: Session, entry: QueryEntry) -> AuditReport:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
-from headrace.infos import StreamInfo
-from headrace.showing import count, html_table, show_duration
+from headrace.infos import StreamInfo, cost_lines
+from headrace.looking import costs_in
+from headrace.showing import count, html_table, show_duration, show_home, show_time
 
 if TYPE_CHECKING:
     from headrace.handles import QueryHandle
@@ -31,6 +32,9 @@ def session_html(session: Session) -> str:
         shown = queries[-20:]
         title = "queries" if len(shown) == len(queries) else f"the newest 20 of {len(queries):,} queries"
         tables.append(html_table(shown[0].HEADERS, [q.cells() for q in shown], title))
+    groups = session.groups()
+    if len(groups) > 1:
+        tables.append(html_table(groups[0].HEADERS, [g.cells() for g in groups], "groups"))
     return head + "".join(tables)
 
 
@@ -83,8 +87,26 @@ def _source(source: dict[str, Any] | None) -> str:
 
 
 def describe_query(query: QueryHandle) -> str:
-    sharing = query.sharing
-    return f"{query.status()}; {sharing}\n{query.text}"
+    """A query in words: how it does, how it runs, where it lives, since when, what it costs, and its text."""
+    cost = costs_in(query._session).get(int(query._id))
+    spent = "" if cost is None else ", ".join(f"{what} {value}" for what, value in cost_lines(cost)) + "\n"
+    return f"{query.status()}; {query.sharing}\n{_home(query)}\n{spent}{query.text}"
+
+
+def _home(query: QueryHandle) -> str:
+    """The group of a query with its lag, and the epoch that the query began with."""
+    session, entry = query._session, query._entry()
+    delivered, sealer, first = session._delivered, session._sealer, entry.first_epoch
+    group = f"group {show_home(entry.group, entry.moving_to)}"
+    if entry.live and entry.error is None:
+        behind = delivered.behind(entry.group)
+        group += f", {count(behind, 'epoch')} behind" if behind else ", up to date"
+    if first is None:
+        return f"{group}; it begins with the next epoch"
+    sealed = ""
+    if sealer.latest is not None and sealer.first <= first <= sealer.latest.id:
+        sealed = f", sealed at {show_time(int(sealer.epoch(first).sealed_at) * 1_000_000)}"
+    return f"{group}; it began with epoch {first}{sealed}"
 
 
 def with_portrait(frame: DataFrame, query: QueryHandle) -> DataFrame:

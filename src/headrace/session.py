@@ -310,9 +310,8 @@ class Session:
 
     def groups(self) -> list[GroupInfo]:
         """Every sharing group: its members, how far it is, and what its epochs cost."""
-        troubles = {} if self._running is None else self._running.troubles
-        errors = {name: str(retry.error) for name, retry in troubles.items()}
-        return group_infos(self._catalog, self._delivered, self._sealer, list(self.recent_epochs()), errors)
+        errors = self._checkup.errors()
+        return group_infos(self._catalog, self._delivered, self._sealer, self.recent_epochs(), errors)
 
     def move_query(self, name: str, group: str) -> None:
         """Let a query live in another group, which is made when there is none of that name.
@@ -429,7 +428,7 @@ class Session:
 
     def _results(self, entry: QueryEntry) -> DataFrame:
         self._check_open()
-        self._checkup.warn_reader(entry.query.name, entry.query.plan.streams)
+        self._checkup.warn_reader(entry)
         streams = self._streams_by_name(entry)
         view = self._delivered.view(entry)
         check_results(self._warehouse.root, view.files)
@@ -451,7 +450,7 @@ class Session:
         check_results(self._warehouse.root, files)
         found = direct_frame(self._warehouse.root, entry, files)
         if found is not None:
-            self._checkup.warn_reader(entry.query.name, entry.query.plan.streams)
+            self._checkup.warn_reader(entry)
         return found
 
     # closing

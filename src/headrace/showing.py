@@ -58,6 +58,47 @@ def show_seconds(seconds: float | None) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds:,.0f} s"
 
 
+def show_bytes(number: float) -> str:
+    """A size of data, with as many digits as matter.
+
+    >>> show_bytes(0), show_bytes(999), show_bytes(1_536_000), show_bytes(25e9)
+    ('0 bytes', '999 bytes', '1.5 MB', '25 GB')
+    """
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= size:
+            shown = number / size
+            return f"{shown:.1f} {unit}" if shown < 10 else f"{shown:,.0f} {unit}"
+    return f"{number:.0f} bytes"
+
+
+def show_way(since: int, cursor: int, newest: int) -> str:
+    """How far somebody is who began with epoch `since`, has `cursor` behind him and goes on to `newest`.
+
+    >>> show_way(0, 119, 799), show_way(40, 39, 49)
+    ('epoch 119 of 799 (15 %)', 'epoch 39 of 49 (0 %)')
+    """
+    done, whole = cursor - since + 1, newest - since + 1
+    return f"epoch {max(cursor, 0):,} of {newest:,} ({100 * done // whole if whole > 0 else 100} %)"
+
+
+def show_home(group: str, target: str | None) -> str:
+    """Where a query lives, and where it goes.
+
+    >>> show_home("main", None), show_home("backfill-7", "main")
+    ('main', 'backfill-7, then main')
+    """
+    return group if target is None else f"{group}, then {target}"
+
+
+def show_names(names: Sequence[str], most: int = 5) -> str:
+    """
+    >>> show_names(["a", "b"]), show_names(["a", "b", "c"], most=2)
+    ('a, b', 'a, b and 1 more')
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def count(number: int, what: str, plural: str | None = None) -> str:
     """
     >>> count(1, "row"), count(1200, "row"), count(2, "query", "queries")

@@ -29,10 +29,14 @@ from headrace.sql.statements import (
     Help,
     IfPresent,
     Insert,
+    MoveQuery,
+    Repartition,
     Select,
+    ShowGroups,
     ShowQueries,
     ShowStreams,
 )
+from headrace.starting import EARLIEST
 
 if TYPE_CHECKING:
     from headrace.session import Session
@@ -45,6 +49,11 @@ def execute(session: Session, text: str, *, allow_files: bool = False) -> str | 
             return _create_stream(session, statement)
         case CreateQuery() as statement:
             return _create_query(session, statement)
+        case MoveQuery(name, group):
+            return _move_query(session, name, group)
+        case Repartition(partitions):
+            session.repartition(partitions)
+            return f"keys are spread over {count(partitions, 'partition')} from the next epoch on"
         case DropStream(name, if_exists):
             return _drop_stream(session, name, if_exists)
         case DropQuery(name, if_exists):
@@ -61,6 +70,8 @@ def execute(session: Session, text: str, *, allow_files: bool = False) -> str | 
             return show_streams(session)
         case ShowQueries():
             return show_queries(session)
+        case ShowGroups():
+            return show_groups(session)
         case Explain(None, verbose):
             return session.explain(verbose=verbose)
         case Explain(target, verbose, is_text):
@@ -108,12 +119,32 @@ def _create_query(session: Session, statement: CreateQuery) -> str:
     known = session._catalog.has_live(name)
     if known and present is IfPresent.KEEP:
         return f"query {name} exists already and stays as it is"
-    query = session.create_query(statement.text, name=name, replace=present is IfPresent.REPLACE)
+    query = session.create_query(
+        statement.text,
+        name=name,
+        replace=present is IfPresent.REPLACE,
+        group=statement.group,
+        start=statement.start,
+    )
     said = f"query {name} is active from the next epoch on"
+    if statement.start is not None:
+        early = statement.start.strip().lower() == EARLIEST
+        since = "the beginning of the log" if early else statement.start
+        said += f", and catches up with what came since {since}"
+    if statement.group is not None:
+        said += f", in group {statement.group.lower()}"
     if known:
         said += ", in place of the one before"
     sharing = query.sharing
     return said if sharing.shared else f"{said}; it is {sharing}"
+
+
+def _move_query(session: Session, name: str, group: str) -> str:
+    session.move_query(name, group)
+    entry = session._catalog.entry(name)
+    if entry.group == group.lower():
+        return f"query {name} lives in group {entry.group}, and stays there"
+    return f"query {name} goes to group {group.lower()} when both groups have reached the same epoch"
 
 
 def _drop_stream(session: Session, name: str, if_exists: bool) -> str:
@@ -197,11 +228,39 @@ def show_queries(session: Session) -> pa.Table:
             "query": [i.name for i in infos],
             "state": [i.state.value for i in infos],
             "stream": [i.stream for i in infos],
+            "group": [i.group for i in infos],
+            "target": pa.array([i.target for i in infos], pa.string()),
             "first_epoch": pa.array([i.first_epoch for i in infos], pa.int64()),
             "last_epoch": pa.array([i.last_epoch for i in infos], pa.int64()),
             "rows": [i.rows for i in infos],
             "error": pa.array([i.error for i in infos], pa.string()),
             "trouble": pa.array([i.trouble for i in infos], pa.string()),
+        }
+    )
+
+
+def show_groups(session: Session) -> pa.Table:
+    infos = session.groups()
+    seconds = {
+        "seconds": [i.seconds for i in infos],
+        "map_seconds": [i.map_seconds for i in infos],
+        "reduce_seconds": [i.reduce_seconds for i in infos],
+        "plain_seconds": [i.plain_seconds for i in infos],
+    }
+    return pa.table(
+        {
+            "group": [i.name for i in infos],
+            "state": [i.state.value for i in infos],
+            "queries": [len(i.members) for i in infos],
+            "cursor": pa.array([i.cursor if i.cursor >= 0 else None for i in infos], pa.int64()),
+            "lag_epochs": [i.lag_epochs for i in infos],
+            "lag_seconds": [i.lag_seconds for i in infos],
+            "tasks": [i.tasks for i in infos],
+            "partitions": [i.partitions for i in infos],
+            "target": pa.array([i.target for i in infos], pa.string()),
+            **{name: pa.array(values, pa.float64()) for name, values in seconds.items()},
+            "members": pa.array([i.members for i in infos], pa.list_(pa.string())),
+            "error": pa.array([i.error for i in infos], pa.string()),
         }
     )
 

@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from headrace.catalog.queries import QueryState
 from headrace.health import RunState, SourceState
 from headrace.model.epoch import FOREVER_US, NEVER_US
+from headrace.model.grouping import MAIN
 from headrace.model.window import AnyWindow, SessionWindow, Window
-from headrace.showing import count, html_text, show_duration, show_time
+from headrace.showing import count, html_text, show_duration, show_seconds, show_time, show_way
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,7 @@ class StreamFacts:
     """A stream as a query sees it. Tuples are counted up to the last committed epoch; `waiting` ones are in no epoch.
 
     `since` counts those of the epochs in which the query was active, and `first_us` is the earliest event time among
-    them.
+    them. `kept` counts those that came before the query and are still in the log.
     """
 
     name: str
@@ -29,6 +30,31 @@ class StreamFacts:
     since: int = 0
     first_us: int | None = None
     error: str | None = None
+    kept: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """Where the group of a query stands, which has it since epoch `since`.
+
+    `cursor` is the last epoch that the group has behind it, and `newest` the newest sealed one. The oldest epoch in
+    between has waited for `lag_seconds`. A group that is `catching_up` does so on purpose, and its query goes to
+    `target` then. `error` is why its next epoch is tried again.
+    """
+
+    name: str = MAIN
+    since: int = 0
+    cursor: int = -1
+    newest: int = -1
+    lag_seconds: float = 0.0
+    catching_up: bool = False
+    target: str | None = None
+    error: str | None = None
+
+    @property
+    def behind(self) -> int:
+        """How many sealed epochs it has not run."""
+        return max(0, self.newest - self.cursor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +72,9 @@ class QueryFacts:
     last_epoch: int | None = None
     error: str | None = None
     epoch: int = -1
-    behind: int = 0
     run: RunState = RunState.IDLE
     began_us: int = NEVER_US
+    group: GroupFacts = GroupFacts()
 
     @property
     def watermark_us(self) -> int:
@@ -76,7 +102,11 @@ class QueryFacts:
 
 @dataclass(frozen=True, slots=True)
 class QueryStatus:
-    """How a query does: `reasons` say why it has no rows, and are empty when it has some."""
+    """How a query does: `reasons` say why it has no rows, and are empty when it has some.
+
+    `standing` says that its group catches up, lags or fails, whether there are rows or not; most of the time there is
+    nothing to say.
+    """
 
     name: str
     state: QueryState
@@ -84,10 +114,13 @@ class QueryStatus:
     reasons: tuple[str, ...]
     watermark: datetime | None = None
     next_window_end: datetime | None = None
+    group: str = MAIN
+    standing: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         head = f"query {self.name} is {self.state.value} and has {count(self.rows, 'row')}"
-        return f"{head}: {self.why}" if self.reasons else head
+        said = self.reasons or self.standing
+        return f"{head}: {'; '.join(said)}" if said else head
 
     @property
     def why(self) -> str:
@@ -108,21 +141,40 @@ def status_of(facts: QueryFacts) -> QueryStatus:
         () if facts.rows else why_empty(facts),
         _moment(facts.watermark_us),
         None if facts.next_end_us is None else _moment(facts.next_end_us),
+        facts.group.name,
+        standing(facts),
     )
+
+
+def standing(facts: QueryFacts) -> tuple[str, ...]:
+    """What there is to say of the group of a query that runs: it fails, catches up or lags."""
+    group = facts.group
+    if facts.error is not None or facts.state in (QueryState.QUARANTINED, QueryState.DROPPED):
+        return ()
+    said = []
+    if group.error is not None:
+        said.append(f"epoch {group.cursor + 1} of its group {group.name} is tried again: {group.error}")
+    if facts.state is not QueryState.ACTIVE:
+        return tuple(said)
+    if group.catching_up:
+        then = "" if group.target is None else f", then it joins group {group.target}"
+        said.append(f"catching up: {show_way(group.since, group.cursor, group.newest)}{then}")
+    elif group.behind > 1:
+        waited = show_seconds(group.lag_seconds)
+        said.append(f"its group {group.name} is {count(group.behind, 'epoch')} ({waited}) behind")
+    return tuple(said)
 
 
 def why_empty(facts: QueryFacts) -> tuple[str, ...]:
     """The reasons why a query without rows has none, the deepest first."""
     if facts.error is not None:
         return (f"the query failed and was taken out: {facts.error}",)
+    said = standing(facts)
     if facts.first_epoch is None or facts.epoch < facts.first_epoch:
-        return (_not_begun(facts), *_no_input(facts))
+        return (*(said or (_not_begun(facts),)), *_no_input(facts))
     if facts.last_epoch is not None and facts.last_epoch <= facts.first_epoch:
         return ("the query was dropped before an epoch had tuples for it",)
-    without = _no_tuples(facts)
-    if without:
-        return without
-    return _open_windows(facts) or (_nothing_passed(facts),)
+    return (*said, *(_no_tuples(facts) or _open_windows(facts) or (_nothing_passed(facts),)))
 
 
 def _not_begun(facts: QueryFacts) -> str:
@@ -165,16 +217,20 @@ def _no_tuples(facts: QueryFacts) -> tuple[str, ...]:
 def _silence(stream: StreamFacts, facts: QueryFacts) -> str:
     name = stream.name
     if stream.waiting:
-        return f"{count(stream.waiting, 'tuple')} of stream {name} wait for the next epoch"
+        until = "until its group has come to them" if facts.group.behind else "for the next epoch"
+        return f"{count(stream.waiting, 'tuple')} of stream {name} wait {until}"
     trouble = _source_trouble(stream)
     if trouble:
         return trouble
     if stream.rows:
         came = count(stream.rows, "tuple")
-        return (
+        said = (
             f"the query began after the data: it sees tuples from epoch {facts.first_epoch} on, "
             f"and the {came} of stream {name} came before"
         )
+        kept = "" if stream.kept == stream.rows else f" the {stream.kept:,} of"
+        again = f"start='earliest' (START 'earliest' in SQL) lets a query see{kept} them that the log has"
+        return f"{said}: {again}" if stream.kept else said
     match stream.source:
         case SourceState.APPEND:
             return f"stream {name} has had no tuples: append() and INSERT INTO feed it"

@@ -8,12 +8,13 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from cli_fakes import Info, Report
+from cli_fakes import Info, Report, group_line
 from headrace.catalog.queries import QueryState
 from headrace.cli import tables
 from headrace.cli.main import COMMANDS, cli
 from headrace.health import SourceHealth, SourceState
 from headrace.model.errors import HeadraceWarning, SqlError
+from headrace.model.grouping import GroupState
 from headrace.notes import with_note
 
 ROWS = pa.table({"country": ["US", None], "spend": [1.5, 20.0]})
@@ -22,7 +23,8 @@ ROWS = pa.table({"country": ["US", None], "spend": [1.5, 20.0]})
 def test_help_lists_exactly_the_commands_there_are():
     result = CliRunner().invoke(cli, ["--help"])
     assert result.exit_code == 0
-    assert list(COMMANDS) == ["demo", "run", "serve", "sql", "watch", "queries", "explain", "audit", "bench"]
+    looking = ["queries", "groups", "explain", "audit"]
+    assert list(COMMANDS) == ["demo", "run", "serve", "sql", "watch", *looking, "bench"]
     assert all(f"\n  {name} " in result.output for name in COMMANDS)
 
 
@@ -217,7 +219,7 @@ def test_an_unexpected_error_is_one_line_unless_debug(session, warehouse):
     assert isinstance(result.exception, RuntimeError)
 
 
-@pytest.mark.parametrize("arguments", [("queries",), ("explain", "--all"), ("audit", "--all")])
+@pytest.mark.parametrize("arguments", [("queries",), ("groups",), ("explain", "--all"), ("audit", "--all")])
 def test_commands_that_read_need_a_warehouse(run, session, tmp_path, arguments):
     result = run(*arguments, "--warehouse", str(tmp_path / "typo"))
     assert result.exit_code == 2
@@ -262,6 +264,38 @@ def test_queries_by_state(run, session):
     result = run("queries", "--state", "dropped")
     assert "gone" in result.stdout
     assert "kept" not in result.stdout
+
+
+def test_queries_by_group(run, session):
+    session.infos = {
+        "a": Info("calm"),
+        "b": Info("loud", group="alerts"),
+        "c": Info("past", group="backfill-7", target="main"),
+    }
+    shown = run("queries", env={"COLUMNS": "140"}).stdout
+    assert "alerts" in shown and "backfill-7, then main" in shown
+    result = run("queries", "--group", "Alerts")
+    assert "loud" in result.stdout and "calm" not in result.stdout
+
+
+def test_groups_say_who_lives_where_and_who_lags(run, session):
+    session.infos, session.epoch = {"spend": Info("spend")}, 799
+    session.other_groups = [
+        group_line(
+            "alerts", 780, lag_epochs=19, lag_seconds=42.5, members=tuple("abcdefgh"), error="disk full"
+        ),
+        group_line("backfill-7", 119, state=GroupState.CATCHING_UP, lag_epochs=680, target="main"),
+    ]
+    result = run("groups", env={"COLUMNS": "160"})
+    assert result.exit_code == 0, result.output
+    for part in (
+        "a, b, c, d, e and 3 more",
+        "42.5 s",
+        "alerts: disk full",
+        "catching up: epoch 119 of 799 (15 %), then to main",
+    ):
+        assert part in result.stdout, part
+    assert session.read_only
 
 
 def test_queries_of_an_unknown_state_are_refused_with_the_list(run, session):

@@ -239,3 +239,15 @@ def test_looking_needs_no_pandas_and_no_spark(session, warehouse):
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
+
+
+def test_the_width_is_given_to_the_session(session, warehouse):
+    wide = RunOptions("serve", "1 second", 0, live=False, partitions=6, backfill_tasks=2)
+    keep_running(session.open, warehouse, wide, Steps(lambda: None))
+    assert session.width == (6, 2)
+
+
+def test_a_bad_width_is_refused_before_anything_is_opened(run, session):
+    assert run("run", "--partitions", "0").exit_code == 2
+    assert run("serve", "--backfill-tasks", "none").exit_code == 2
+    assert session.opened == 0

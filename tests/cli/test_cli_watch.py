@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from cli_fakes import FakeClock, Info
-from headrace.cli.live import LiveView, LogView, Snapshot
+from cli_fakes import FakeClock, Info, group_line
+from headrace.cli.live import LiveView, LogView, Snapshot, render_line, render_snapshot
 from headrace.cli.monitor import Board
 from headrace.cli.tables import Format
 from headrace.cli.watching import Looks, Tail, render_tail, watch_all, watch_query
 from headrace.health import Health, Problem, RunState, SourceHealth, SourceState
 from headrace.model.errors import CatalogError
+from headrace.model.grouping import GroupState
 from headrace.service.server import published
 
 
@@ -205,3 +207,60 @@ def test_a_log_has_a_line_for_epochs_now_and_then():
     for second in range(12):
         log.show(Snapshot(elapsed_s=second, epoch=second // 2))
     assert [line.split("epoch ")[1][0] for line in buffer.getvalue().splitlines()] == ["0", "2", "5"]
+
+
+BACKFILL = group_line(
+    "backfill-7",
+    119,
+    state=GroupState.CATCHING_UP,
+    lag_epochs=680,
+    lag_seconds=70.0,
+    target="main",
+    members=("past",),
+)
+
+
+def test_the_picture_shows_groups_when_there_are_more_than_the_main_one(session):
+    session.infos, session.epoch = {"spend": Info("spend")}, 799
+    board = Board(FakeClock().now)
+    assert "backfill" not in drawn(render_snapshot(board.snapshot(session, 0.0, "")), 160)
+    assert "members" not in drawn(render_snapshot(board.snapshot(session, 0.0, "")), 160)
+    session.other_groups = [BACKFILL, *(group_line(f"plain-{i}", 799) for i in range(20))]
+    picture = Board(FakeClock().now).snapshot(session, 0.0, "")
+    shown = drawn(render_snapshot(picture), 160)
+    assert "catching up: epoch 119 of 799 (15 %), then to main" in shown
+    assert "and 14 more groups" in shown
+    assert shown.index("main ") < shown.index("backfill-7") < shown.index("plain-0"), (
+        "those that lag come first"
+    )
+    line = "; group backfill-7 is catching up: epoch 119 of 799 (15 %), then to main"
+    assert render_line(picture).endswith(line)
+
+
+def test_a_log_tells_of_groups_that_catch_up_though_the_main_one_stands_still(session):
+    buffer = io.StringIO()
+    log = LogView(Console(file=buffer, width=300), every_s=5)
+    for second in range(12):
+        backfill = replace(BACKFILL, cursor=119 + second, lag_epochs=680 - second)
+        log.show(Snapshot(elapsed_s=second, epoch=799, groups=(group_line(cursor=799), backfill)))
+    found = [line.split("catching up: epoch ")[1].split(" of")[0] for line in buffer.getvalue().splitlines()]
+    assert found == ["119", "124", "129"]
+
+
+def test_rows_of_a_group_ahead_of_the_main_one_are_shown(fed):
+    session, _ = fed
+    session.other_groups = [group_line("alerts", 3)]
+    tail = Tail("spend", 20)
+    assert tail.look(session).num_rows == 2
+    assert tail.look(session) is None
+    session.delivered[4] = rows(("JP", 3))
+    session.other_groups = [group_line("alerts", 4)]
+    assert tail.look(session).num_rows == 1
+
+
+def test_a_tail_says_that_its_query_catches_up(fed):
+    session, _ = fed
+    session.standing = ("catching up: epoch 3 of 799 (1 %), then it joins group main",)
+    tail = Tail("spend", 20)
+    tail.look(session)
+    assert session.standing[0] in drawn(render_tail(tail))

@@ -16,9 +16,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cli_fakes import Column, Report, StreamLine
+from cli_fakes import Column, Report, StreamLine, group_line
 from headrace.health import Health, Problem, RunState, SetAside, SourceHealth, SourceState
 from headrace.model.errors import CatalogError, EngineError, SqlError
+from headrace.model.grouping import GroupState
 from headrace.notes import note_of, with_note
 from headrace.service import endpoint
 from headrace.service.client import connect
@@ -97,6 +98,47 @@ def test_queries_streams_metrics_and_plans(remote, session):
     assert remote.metrics().deployment_latencies == session.metrics().deployment_latencies
     assert remote.query("spend").explain() == "plan of spend"
     assert remote.explain() == "the whole plan"
+
+
+def test_groups_travel_with_their_way_in_words(remote, service, session):
+    session.other_groups = [
+        group_line(
+            "backfill-7",
+            119,
+            state=GroupState.CATCHING_UP,
+            lag_epochs=680,
+            lag_seconds=70.5,
+            target="main",
+            seconds=None,
+            error="disk full",
+        )
+    ]
+    main, backfill = remote.groups()
+    assert (main.name, main.kind, main.state, main.members, main.error) == (
+        "main",
+        "shared",
+        "running",
+        ("spend",),
+        None,
+    )
+    assert (backfill.kind, backfill.state, backfill.target, backfill.seconds) == (
+        "transit",
+        "catching up",
+        "main",
+        None,
+    )
+    assert backfill.doing == "catching up: epoch 119 of 799 (15 %), then to main"
+    assert backfill.error == "disk full"
+    status, found = ask(service, "/v1/groups")
+    assert status == 200 and [line["lag_seconds"] for line in found] == [0.0, 70.5]
+
+
+def test_a_query_travels_with_its_group_and_how_that_does(remote, session):
+    session.infos["spend"].group, session.infos["spend"].target = "alerts", "main"
+    session.standing = ("its group alerts is 5 epochs (12 s) behind",)
+    (info,) = remote.queries()
+    assert (info.group, info.target) == ("alerts", "main")
+    assert remote.query("spend").status().standing == session.standing
 
 
 def test_health_travels_whole(remote, session):

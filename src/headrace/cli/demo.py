@@ -161,6 +161,7 @@ class Demo:
             dropped=len(self._dropped),
             news=tuple(reversed(self._events)),
             errors=tuple(self._errors),
+            groups=tuple(self._session.groups()),
         )
 
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from headrace.service.face import (
     AuditReport,
+    GroupInfo,
     QueryHandle,
     QueryInfo,
     Served,
@@ -34,13 +35,21 @@ class Session(Served, Protocol):
 
 
 class Opener(Protocol):
-    """Opens a warehouse for the length of a `with` block."""
+    """Opens a warehouse for the length of a `with` block. `headrace.open` says what the options mean."""
 
-    def __call__(self, warehouse: str, *, read_only: bool = False) -> AbstractContextManager[Session]: ...
+    def __call__(
+        self,
+        warehouse: str,
+        *,
+        read_only: bool = False,
+        partitions: int | None = None,
+        backfill_tasks: int | None = None,
+    ) -> AbstractContextManager[Session]: ...
 
 
 __all__ = [
     "AuditReport",
+    "GroupInfo",
     "LocalQuery",
     "Opener",
     "QueryHandle",

@@ -14,6 +14,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from headrace.cli import tables
+from headrace.cli.face import GroupInfo
 from headrace.cli.screens import Lines, Picture
 from headrace.health import Problem, RunState, SourceHealth, SourceState
 
@@ -26,6 +28,7 @@ class Snapshot:
     """Everything that is shown of one moment. Rates are rows per second, latencies seconds.
 
     `total_s` is None where nobody knows the end. `news` are lines about queries, the newest first, under `news_title`.
+    `groups` are shown when there are more than the main one.
     """
 
     elapsed_s: float = 0.0
@@ -51,6 +54,7 @@ class Snapshot:
     run: RunState = RunState.RUNNING
     sources: tuple[SourceHealth, ...] = ()
     problems: tuple[Problem, ...] = ()
+    groups: tuple[GroupInfo, ...] = ()
     footer: str = ""
 
     @property
@@ -100,7 +104,8 @@ class LogView(Lines):
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._console, self._every_s, self._now = console, every_s, now
-        self._next_s, self._seen = 0.0, -1
+        self._next_s = 0.0
+        self._seen: tuple[int, ...] = (-1,)
         self._problems: dict[tuple[str, str], Problem] = {}
 
     def say(self, text: str) -> None:
@@ -109,12 +114,14 @@ class LogView(Lines):
 
     def show(self, snapshot: Snapshot) -> None:
         self._tell_problems(snapshot)
-        if snapshot.epoch != self._seen and snapshot.elapsed_s >= self._next_s:
-            self._seen, self._next_s = snapshot.epoch, snapshot.elapsed_s + self._every_s
+        seen = (snapshot.epoch, *(group.cursor for group in snapshot.groups[1:]))
+        if seen != self._seen and snapshot.elapsed_s >= self._next_s:
+            self._seen, self._next_s = seen, snapshot.elapsed_s + self._every_s
             self.say(
                 f"epoch {snapshot.epoch}: {snapshot.active:,} active queries, "
                 f"{snapshot.input_rows:,} rows in and {snapshot.result_rows:,} out since the start, "
                 f"the last epoch took {snapshot.epoch_seconds:.2f} s for {snapshot.epoch_rows:,} rows"
+                f"{_lagging(snapshot.groups)}"
             )
 
     def _tell_problems(self, snapshot: Snapshot) -> None:
@@ -142,7 +149,13 @@ def render_line(s: Snapshot) -> str:
     ]
     if s.errors:
         parts.append(f"{len(s.errors)} errors, the last: {s.errors[-1]}")
-    return " · ".join(parts)
+    return " · ".join(parts) + _lagging(s.groups)
+
+
+def _lagging(groups: Sequence[GroupInfo]) -> str:
+    """What there is to say of groups that are not up to date."""
+    said = [f"group {group.name} is {group.doing}" for group in groups if group.lag_epochs > 1]
+    return "".join(f"; {line}" for line in said[:SHOWN_GROUPS])
 
 
 def render_snapshot(s: Snapshot) -> RenderableType:
@@ -155,6 +168,8 @@ def render_snapshot(s: Snapshot) -> RenderableType:
     parts: list[RenderableType] = [body]
     if s.sources:
         parts.append(render_sources(s.sources))
+    if len(s.groups) > 1:
+        parts.append(tables.render_groups(s.groups, SHOWN_GROUPS))
     if s.total_s is not None:
         parts.append(ProgressBar(total=s.total_s, completed=min(s.elapsed_s, s.total_s)))
     for problem in s.problems[:SHOWN_PROBLEMS]:
@@ -189,6 +204,7 @@ def _numbers(s: Snapshot) -> Table:
 
 SHOWN_PROBLEMS = 5
 SHOWN_SOURCES = 8
+SHOWN_GROUPS = 8
 
 SOURCE_STYLES = {
     SourceState.READING: "green",

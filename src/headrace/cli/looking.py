@@ -1,4 +1,4 @@
-"""The commands that look: `headrace queries | explain | audit`."""
+"""The commands that look: `headrace queries | groups | explain | audit`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,27 @@ DIFFERS = 1
     type=click.Choice(list(tables.STATE_STYLES), case_sensitive=False),
     help="Only queries in this state.",
 )
+@click.option("--group", help="Only queries that live in this group.")
 @click.pass_obj
-def queries(opener: Opener, warehouse: str, state: str | None) -> None:
-    """List the queries: name, state, stream, first epoch, rows delivered, error."""
+def queries(opener: Opener, warehouse: str, state: str | None, group: str | None) -> None:
+    """List the queries: name, state, stream, group, first epoch, rows delivered, error."""
     with reached(opener, warehouse, read_only=True) as session:
         infos = [info for info in session.queries() if state in (None, tables.state_name(info.state))]
+    infos = [info for info in infos if group is None or info.group == group.lower()]
     console.out().print(tables.render_queries(infos))
+
+
+@click.command()
+@warehouse_option()
+@click.pass_obj
+def groups(opener: Opener, warehouse: str) -> None:
+    """List the sharing groups: what each does, its queries, how far it is, and what its epochs take.
+
+    Queries of one group share their work. Each group runs at its own pace, so that a slow one lags alone.
+    """
+    with reached(opener, warehouse, read_only=True) as session:
+        infos = session.groups()
+    console.out().print(tables.render_groups(infos))
 
 
 @click.command()

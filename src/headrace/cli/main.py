@@ -26,6 +26,7 @@ COMMANDS = {
     "sql": ("headrace.cli.sql_command", "Run SQL statements from -e, a file or a prompt."),
     "watch": ("headrace.cli.watching", "Show the newest rows of a query, or all queries, as they come."),
     "queries": ("headrace.cli.looking", "List the queries with their state, rows and errors."),
+    "groups": ("headrace.cli.looking", "List the sharing groups with their members, lag and cost."),
     "explain": ("headrace.cli.looking", "Show how queries run and what they share."),
     "audit": ("headrace.cli.looking", "Compare delivered rows with plain Spark's."),
     "bench": ("headrace.cli.bench_command", "Measure Headrace and what people would use instead."),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from headrace.cli import tables
-from headrace.cli.face import Served, SessionMetrics
+from headrace.cli.face import GroupInfo, Served, SessionMetrics
 from headrace.cli.live import Snapshot
 from headrace.health import Health
 
@@ -59,7 +59,7 @@ class Monitor:
 
 
 class Board:
-    """The picture of any warehouse: its numbers, its queries with their rows, its sources and its problems."""
+    """The picture of any warehouse: numbers, queries with their rows, groups, sources and problems."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._monitor = clock, Monitor()
@@ -68,6 +68,7 @@ class Board:
         self._recent: list[str] = []
         self._look_at = 0.0
         self._health: Health | None = None
+        self._groups: tuple[GroupInfo, ...] = ()
 
     def snapshot(self, session: Served, elapsed: float, title: str, footer: str = "") -> Snapshot:
         """What to show now, `elapsed` seconds after the start."""
@@ -83,13 +84,14 @@ class Board:
             run=health.run,
             sources=health.sources,
             problems=health.problems,
+            groups=self._groups,
             footer=footer,
         )
 
     def _look(self, session: Served) -> None:
         """Ask for health and queries anew; queries come first whose state or rows changed last."""
         began = self._clock()
-        self._health = session.health()
+        self._health, self._groups = session.health(), tuple(session.groups())
         found = list(session.queries())
         now = {info.name: (tables.state_name(info.state), info.rows) for info in found}
         changed = [name for name, seen in now.items() if self._infos.get(name) != seen]

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from headrace.cli.console import spinner
 from headrace.cli.face import Opener, Served, Session
@@ -51,6 +51,13 @@ def opened(opener: Opener, warehouse: str, *, read_only: bool = False) -> Iterat
     if read_only:
         check_is_warehouse(warehouse)
     opening = opener(warehouse, read_only=read_only)
+    with entered(opening, read_only=read_only) as session:
+        yield session
+
+
+@contextmanager
+def entered(opening: AbstractContextManager[Session], *, read_only: bool = False) -> Iterator[Session]:
+    """The session of an opening, with a spinner while Spark starts; closed however the block ends."""
     with spinner("Reading the warehouse" if read_only else "Starting Spark (a few seconds)"):
         session = opening.__enter__()
     try:
@@ -63,13 +70,21 @@ def opened(opener: Opener, warehouse: str, *, read_only: bool = False) -> Iterat
 
 
 @contextmanager
-def open_warehouse(warehouse: str, *, read_only: bool = False) -> Iterator[Session]:
+def open_warehouse(
+    warehouse: str,
+    *,
+    read_only: bool = False,
+    partitions: int | None = None,
+    backfill_tasks: int | None = None,
+) -> Iterator[Session]:
     """The real `Opener`."""
     with _spark_chatter_in_a_file():
         import headrace
 
         _hush_pyspark()
-        session = headrace.open(warehouse, read_only=read_only)
+        session = headrace.open(
+            warehouse, read_only=read_only, partitions=partitions, backfill_tasks=backfill_tasks
+        )
         try:
             yield session
         finally:

@@ -16,7 +16,7 @@ from headrace.cli import console as consoles
 from headrace.cli.face import Opener, Session
 from headrace.cli.live import LiveView, LogView
 from headrace.cli.monitor import Board
-from headrace.cli.opening import opened
+from headrace.cli.opening import entered
 from headrace.cli.options import warehouse_option
 from headrace.cli.statements import only_reads
 from headrace.cli.stopping import Clock, WallClock, stop_signals
@@ -44,6 +44,20 @@ port_option = click.option(
 )
 
 
+partitions_option = click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Spread keys over so many tasks; as many as Spark has cores, or as was said last, if not given.",
+)
+backfill_option = click.option(
+    "--backfill-tasks",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Tasks that a query takes at most while it catches up; as many as the others if not given.",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """`command` is `run` or `serve`; `live` wants the picture, where there is a terminal to draw it on."""
@@ -52,35 +66,57 @@ class RunOptions:
     interval: str
     port: int
     live: bool
+    partitions: int | None = None
+    backfill_tasks: int | None = None
 
 
 @click.command()
 @warehouse_option()
 @interval_option
 @port_option
+@partitions_option
+@backfill_option
 @click.pass_obj
-def run(opener: Opener, warehouse: str, interval: str, port: int) -> None:
+def run(
+    opener: Opener,
+    warehouse: str,
+    interval: str,
+    port: int,
+    partitions: int | None,
+    backfill_tasks: int | None,
+) -> None:
     """Run the queries of a warehouse in the foreground, with a live picture of what goes on.
 
-    Every interval, what has arrived in the streams becomes an epoch. Meanwhile `sql`, `queries`, `explain`, `audit` and
-    `watch` in other terminals reach this process: create and drop queries as you like. The warehouse is created when
-    there is none. Ctrl-C finishes the epoch under way and ends with exit code 0.
+    Every interval, what has arrived in the streams becomes an epoch. Meanwhile `sql`, `queries`, `groups`, `explain`,
+    `audit` and `watch` in other terminals reach this process: create and drop queries as you like. The warehouse is
+    created when there is none. Ctrl-C finishes the epoch under way and ends with exit code 0.
     """
-    keep_running(opener, warehouse, RunOptions("run", interval, port, live=True))
+    options = RunOptions("run", interval, port, True, partitions, backfill_tasks)
+    keep_running(opener, warehouse, options)
 
 
 @click.command()
 @warehouse_option()
 @interval_option
 @port_option
+@partitions_option
+@backfill_option
 @click.pass_obj
-def serve(opener: Opener, warehouse: str, interval: str, port: int) -> None:
+def serve(
+    opener: Opener,
+    warehouse: str,
+    interval: str,
+    port: int,
+    partitions: int | None,
+    backfill_tasks: int | None,
+) -> None:
     """Run the queries of a warehouse as `headrace run` does, and print a log instead of a picture.
 
     The API is on 127.0.0.1 only, and the file `service.json` in the warehouse has its address and its token. Ctrl-C or
     SIGTERM finishes the epoch under way and ends with exit code 0.
     """
-    keep_running(opener, warehouse, RunOptions("serve", interval, port, live=False))
+    options = RunOptions("serve", interval, port, False, partitions, backfill_tasks)
+    keep_running(opener, warehouse, options)
 
 
 def keep_running(opener: Opener, warehouse: str, options: RunOptions, clock: Clock | None = None) -> None:
@@ -94,7 +130,9 @@ def keep_running(opener: Opener, warehouse: str, options: RunOptions, clock: Clo
         screen.print(f"Created the warehouse {warehouse}.", markup=False)
     with (
         published(warehouse, options.command, options.port) as service,
-        opened(opener, warehouse) as session,
+        entered(
+            opener(warehouse, partitions=options.partitions, backfill_tasks=options.backfill_tasks)
+        ) as session,
         stop_signals(clock.stopped),
     ):
         _run(session, service, warehouse, options, clock, screen)
@@ -156,5 +194,5 @@ def _check_free(warehouse: str) -> None:
             "ALREADY_RUNNING",
             f"process {remote.endpoint.pid} runs this warehouse already",
             detail=f"it was started with `headrace {remote.endpoint.command}` and answers at {remote.endpoint.address}",
-            hint="use `headrace sql`, `queries`, `explain`, `audit` or `watch`: they reach it",
+            hint="use `headrace sql`, `queries`, `groups`, `explain`, `audit` or `watch`: they reach it",
         )

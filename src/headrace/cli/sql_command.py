@@ -60,6 +60,7 @@ def sql(
     EXPLAIN spend
     SHOW STREAMS
     SHOW QUERIES
+    SHOW GROUPS                  queries that share their work, how far each group is, and what it costs
     DROP QUERY spend
     HELP                         all of them, and the grammar of each
 

@@ -14,14 +14,18 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cli.face import AuditReport, QueryInfo
+from headrace.cli.face import AuditReport, GroupInfo, QueryInfo
 from headrace.service.wire import values_of
+from headrace.showing import count, show_home, show_names, show_seconds
 
 Rows = tuple[tuple[str, ...], list[tuple[Any, ...]]]
 """Column names and rows, whatever they came as."""
 
 SHOWN_ERROR = 160
 STATE_STYLES = {"active": "green", "pending": "yellow", "dropped": "dim", "quarantined": "red"}
+
+
+GROUP_STYLES = {"running": "green", "catching up": "yellow", "forming": "yellow", "empty": "dim"}
 
 
 class Format(Enum):
@@ -126,7 +130,7 @@ def render_queries(infos: Sequence[QueryInfo]) -> RenderableType:
     if not infos:
         return Text('No queries. Create one: headrace sql -e "CREATE QUERY name AS SELECT ..."', "dim")
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("name", "state", "stream"):
+    for name in ("name", "state", "stream", "group"):
         table.add_column(name, overflow="fold")
     table.add_column("first epoch", justify="right")
     table.add_column("rows", justify="right")
@@ -137,6 +141,7 @@ def render_queries(infos: Sequence[QueryInfo]) -> RenderableType:
             Text(info.name),
             Text(state, STATE_STYLES.get(state, "default")),
             Text(info.stream),
+            Text(show_home(info.group, info.target)),
             "" if info.first_epoch is None else str(info.first_epoch),
             f"{info.rows:,}",
             Text(
@@ -148,6 +153,35 @@ def render_queries(infos: Sequence[QueryInfo]) -> RenderableType:
     states = [state_name(info.state) for info in infos]
     parts = [f"{states.count(state):,} {state}" for state in dict.fromkeys(states)]
     return Group(table, Text(f"({len(infos):,} in all: {', '.join(parts)})", "dim"))
+
+
+def render_groups(infos: Sequence[GroupInfo], most: int | None = None) -> RenderableType:
+    """A line per group, and what is wrong with some below; of more than `most` those that lag least are left out."""
+    shown = list(infos)
+    if most is not None and len(shown) > most:
+        shown = sorted(shown, key=lambda info: (info.name != "main", not info.error, -info.lag_epochs))[:most]
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("group", "state"):
+        table.add_column(name, overflow="fold")
+    for name in ("queries", "epoch", "behind", "lag", "tasks", "per epoch"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("members", overflow="ellipsis", no_wrap=True)
+    for info in shown:
+        table.add_row(
+            Text(info.name),
+            Text(info.doing, "red" if info.error else GROUP_STYLES.get(state_name(info.state), "default")),
+            f"{len(info.members):,}",
+            "" if info.cursor < 0 else f"{info.cursor:,}",
+            f"{info.lag_epochs:,}",
+            show_seconds(info.lag_seconds) if info.lag_epochs else "",
+            str(info.tasks),
+            "" if info.seconds is None else show_seconds(info.seconds),
+            Text(show_names(info.members)),
+        )
+    errors = [Text(f"{info.name}: {info.error}", "red") for info in shown if info.error]
+    left = len(infos) - len(shown)
+    more = [Text(f"and {count(left, 'more group', 'more groups')}", "dim")] if left else []
+    return Group(table, *errors, *more)
 
 
 def render_audits(audits: Sequence[tuple[str, AuditReport]]) -> RenderableType:

@@ -136,17 +136,22 @@ class Tail:
         self.epoch: int | None = None
         self.info: QueryInfo | None = None
         self.why_empty: str | None = None
+        self.standing: tuple[str, ...] = ()
+        self._seen: tuple[tuple[str, int], ...] = ()
 
     def look(self, session: Served) -> pa.Table | None:
-        """The rows that came since the last look, also when there are none; None when no epoch has passed."""
-        if self.epoch is not None and session.metrics().epoch == self.epoch and self.info is not None:
+        """The rows that came since the last look, also when there are none; None when no group has run an epoch."""
+        seen = tuple((group.name, group.cursor) for group in session.groups())
+        if self.info is not None and seen == self._seen:
             return None
+        self._seen = seen
         self.info = known_query(self.name, session.queries())
         handle = session.query(self.name)
         found = handle.newest(self._limit, self.epoch)
         self.epoch = found.epoch
         self.rows = found.rows if self.rows is None else _end(self.rows, found.rows, self._limit)
-        self.why_empty = None if self.rows.num_rows else handle.status().why
+        status = handle.status()
+        self.why_empty, self.standing = None if self.rows.num_rows else status.why, tuple(status.standing)
         return found.rows
 
 
@@ -199,6 +204,8 @@ def render_tail(tail: Tail) -> RenderableType:
         parts.append(tables.render_plain(tail.rows))
     else:
         parts.append(Text(tail.why_empty or "no rows yet", "dim"))
+    if tail.rows.num_rows:
+        parts += [Text(line, "yellow") for line in tail.standing]
     if tail.info.error:
         parts.append(Text(str(tail.info.error), "red"))
     title = Text(f"{tail.name} · {state} · {tail.info.rows:,} rows by epoch {tail.epoch} · Ctrl-C ends it")

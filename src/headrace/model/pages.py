@@ -27,6 +27,8 @@ _SECTIONS = {
         "TYPE_MISMATCH",
         "UNKNOWN_FUNCTION",
     ),
+    "groups": ("QUERY_QUARANTINED",),
+    "start": ("BAD_START", "START_EXPIRED"),
     "windows": ("NO_WINDOW", "BAD_WINDOW", "TWO_WINDOWS", "WINDOW_TOO_DENSE"),
     "what-is-refused": (
         "UNSUPPORTED",

@@ -72,6 +72,10 @@ def _add_looks(app: FastAPI, session: Served, hello: wire.Hello, threads: _Threa
     async def streams() -> Any:
         return await threads.run(lambda: [wire.stream_out(info) for info in session.streams()])
 
+    @app.get("/v1/groups")
+    async def groups() -> Any:
+        return await threads.run(lambda: [wire.picked(wire.Group, info) for info in session.groups()])
+
 
 def _add_work(app: FastAPI, session: Served, threads: _Threads, on_statement: Callable[[str], None]) -> None:
     """What plans, or runs on Spark."""

@@ -65,6 +65,9 @@ class RemoteSession:
     def streams(self) -> list[wire.Stream]:
         return [wire.build(wire.Stream, item) for item in self.get("/v1/streams")]
 
+    def groups(self) -> list[wire.Group]:
+        return [wire.build(wire.Group, item) for item in self.get("/v1/groups")]
+
     def explain(self) -> str:
         return str(self.get("/v1/explain")["text"])
 

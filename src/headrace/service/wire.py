@@ -58,6 +58,31 @@ class Query:
     rows: int
     error: str | None
     trouble: str | None = None
+    group: str = "main"
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`GroupInfo` after a journey; `kind` and `state` are values in lower case, and `doing` says them in words."""
+
+    name: str
+    kind: str
+    state: str
+    members: tuple[str, ...]
+    cursor: int
+    lag_epochs: int
+    lag_seconds: float
+    tasks: int
+    partitions: int
+    target: str | None
+    seconds: float | None
+    map_seconds: float | None
+    reduce_seconds: float | None
+    plain_seconds: float | None
+    error: str | None
+    since: int
+    doing: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +139,8 @@ class Status:
     state: str
     rows: int
     reasons: tuple[str, ...]
+    group: str = "main"
+    standing: tuple[str, ...] = ()
 
     @property
     def why(self) -> str:

@@ -34,9 +34,23 @@ TOPICS = (
     ),
     Topic(
         "CREATE QUERY",
-        "CREATE [OR REPLACE] QUERY [IF NOT EXISTS] name AS SELECT ...",
-        "Starts a continuous query over streams. It is active from the next epoch on.",
+        "CREATE [OR REPLACE] QUERY [IF NOT EXISTS] name\n    [IN GROUP group] [START 'moment'] AS SELECT ...",
+        "Starts a continuous query over streams. It is active from the next epoch on.\n"
+        "IN GROUP lets it share its work with the queries of that group only, so that others do not slow it down.\n"
+        "START 'earliest', '2 hours ago' or TIMESTAMP '...' lets it begin in the past, with what the log still has.",
         "create-query",
+    ),
+    Topic(
+        "ALTER QUERY",
+        "ALTER QUERY name SET GROUP group",
+        "Lets a query live in another group. It delivers all its rows meanwhile.",
+        "alter-query",
+    ),
+    Topic(
+        "ALTER WAREHOUSE",
+        "ALTER WAREHOUSE SET PARTITIONS number",
+        "Spreads keys over so many partitions from the next epoch on: tasks that run side by side.",
+        "alter-warehouse",
     ),
     Topic("DROP QUERY", "DROP QUERY [IF EXISTS] name", "Ends a query. Its results stay.", "drop-query"),
     Topic(
@@ -64,7 +78,7 @@ TOPICS = (
         "select",
     ),
     Topic("DESCRIBE", "DESCRIBE [STREAM | QUERY] name", "Shows columns, types and more of one.", "describe"),
-    Topic("SHOW", "SHOW STREAMS\nSHOW QUERIES", "Lists all of them.", "show"),
+    Topic("SHOW", "SHOW STREAMS\nSHOW QUERIES\nSHOW GROUPS", "Lists all of them.", "show"),
     Topic(
         "EXPLAIN",
         "EXPLAIN [VERBOSE] [name | SELECT ...]",
@@ -82,7 +96,7 @@ def help_text(topic: str | None) -> str:
     'DROP QUERY [IF EXISTS] name'
     """
     if topic is None:
-        lines = [f"  {found.name:<14}{found.says.splitlines()[0]}" for found in TOPICS]
+        lines = [f"  {found.name:<17}{found.says.splitlines()[0]}" for found in TOPICS]
         return "\n".join(
             ["Statements:", *lines, "", f"HELP CREATE STREAM shows its grammar. All of it: {PAGE}"]
         )

@@ -32,9 +32,28 @@ class CreateStream:
 
 @dataclass(frozen=True, slots=True)
 class CreateQuery:
+    """`group` and `start` are as written; None where the statement does not say."""
+
     name: str
     text: str
     if_present: IfPresent = IfPresent.REFUSE
+    group: str | None = None
+    start: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MoveQuery:
+    """The query is to live in another group."""
+
+    name: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class Repartition:
+    """Keys are to be spread over so many partitions."""
+
+    partitions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +101,11 @@ class ShowQueries:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowGroups:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
 class Explain:
     """Of a query by name, of a text that begins with SELECT, WITH or FROM, or (None) of everything."""
 
@@ -105,6 +129,8 @@ class Select:
 Statement = (
     CreateStream
     | CreateQuery
+    | MoveQuery
+    | Repartition
     | DropStream
     | DropQuery
     | CloseStream
@@ -112,6 +138,7 @@ Statement = (
     | Insert
     | ShowStreams
     | ShowQueries
+    | ShowGroups
     | Explain
     | Help
     | Select
@@ -127,6 +154,8 @@ def parse_statement(text: str) -> Statement:
     DropQuery(name='spend per user', if_exists=False)
     >>> parse_statement("EXPLAIN VERBOSE spend")
     Explain(name_or_text='spend', verbose=True, is_text=False)
+    >>> parse_statement("ALTER QUERY spend SET GROUP alerts")
+    MoveQuery(name='spend', group='alerts')
     """
     cursor = Cursor(text, statement_tokens(text))
     statement = _statement(cursor)
@@ -139,6 +168,8 @@ def _statement(cursor: Cursor) -> Statement:
         return Select(cursor.rest())
     if cursor.accept("CREATE"):
         return _create(cursor)
+    if cursor.accept("ALTER"):
+        return _alter(cursor)
     if cursor.accept("DROP"):
         return _drop(cursor)
     if cursor.accept("CLOSE"):
@@ -163,14 +194,38 @@ def _create(cursor: Cursor) -> Statement:
         raise errors.no_replace_stream(cursor.span())
     if cursor.accept("QUERY"):
         present = _if_present(cursor, replace)
-        name = cursor.name("query")
-        cursor.expect("AS")
-        if not cursor.sees(*_QUERY_STARTS):
-            raise cursor.problem("SELECT")
-        return CreateQuery(name, cursor.rest(), present)
+        return _create_query(cursor, present)
     if cursor.accept("STREAM"):
         return _create_stream(cursor, _if_present(cursor, replace))
     raise cursor.problem("QUERY" if replace else "STREAM or QUERY")
+
+
+def _create_query(cursor: Cursor, present: IfPresent) -> Statement:
+    name = cursor.name("query")
+    group = start = None
+    while not cursor.accept("AS"):
+        if group is None and cursor.accept("IN"):
+            cursor.expect("GROUP")
+            group = cursor.name("group")
+        elif start is None and cursor.accept("START"):
+            cursor.accept("TIMESTAMP")
+            start = cursor.string("'earliest', a time or '2 hours ago'")
+        else:
+            raise cursor.problem("AS, after at most one IN GROUP and one START,")
+    if not cursor.sees(*_QUERY_STARTS):
+        raise cursor.problem("SELECT")
+    return CreateQuery(name, cursor.rest(), present, group, start)
+
+
+def _alter(cursor: Cursor) -> Statement:
+    if cursor.accept("QUERY"):
+        name = cursor.name("query")
+        cursor.expect("SET", "GROUP")
+        return MoveQuery(name, cursor.name("group"))
+    if cursor.accept("WAREHOUSE"):
+        cursor.expect("SET", "PARTITIONS")
+        return Repartition(cursor.whole_number("of partitions"))
+    raise cursor.problem("QUERY or WAREHOUSE")
 
 
 def _if_present(cursor: Cursor, replace: bool) -> IfPresent:
@@ -263,7 +318,9 @@ def _show(cursor: Cursor) -> Statement:
         return ShowStreams()
     if cursor.accept("QUERIES"):
         return ShowQueries()
-    raise cursor.problem("STREAMS or QUERIES")
+    if cursor.accept("GROUPS"):
+        return ShowGroups()
+    raise cursor.problem("STREAMS, QUERIES or GROUPS")
 
 
 def _explain(cursor: Cursor) -> Statement:

@@ -67,6 +67,12 @@ class Cursor:
             raise self.problem(f"{what} in quotes")
         return self.take().text
 
+    def whole_number(self, what: str) -> int:
+        token = None if self.done else self.tokens[self.at]
+        if token is None or token.token_type is not TokenType.NUMBER or not token.text.isdecimal():
+            raise self.problem(f"a whole number {what}")
+        return int(self.take().text)
+
     def parenthesised(self, what: str) -> str:
         """The text between an opening parenthesis here and its closing one."""
         self.expect("(")
