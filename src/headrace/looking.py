@@ -13,6 +13,7 @@ from headrace.engine.costs import QueryCost
 from headrace.engine.spark import active
 from headrace.explaining import PENDING, cost_lines, query_head, query_lines
 from headrace.facts import FactFinder
+from headrace.model.grouping import MAIN
 from headrace.model.query import Fallback, Query, QueryId
 from headrace.planner.explain import explain_plan, explain_query
 from headrace.planner.strategies import choice_of, default_choice
@@ -50,7 +51,7 @@ def sharing_in(session: Session, entry: QueryEntry) -> Sharing:
 
 def explain_entry(session: Session, entry: QueryEntry, *, verbose: bool) -> Text:
     """How one query runs; lanes, families and cells only when `verbose`."""
-    plan = session._current_plan()
+    plan = session._plan_of(entry.group)
     choice = choice_of(entry.query, session._delivered.commit_of(entry.group).strategies.by_query())
     if verbose:
         return Text(explain_query(entry.query, plan, choice))
@@ -73,12 +74,17 @@ def explain_text(session: Session, text: str, *, verbose: bool) -> Text:
 
 
 def explain_session(session: Session, *, verbose: bool) -> Text:
-    """The shared plan of all queries that are or will be active."""
-    plan = session._current_plan()
-    if verbose:
-        return Text(explain_plan(plan))
+    """The shared plans of all queries that are or will be active, a group at a time."""
+    entries = [entry for entry in session._catalog.current() if entry.live and entry.error is None]
     names = {int(entry.query.id): entry.query.name for entry in session._catalog.current()}
-    return Text(summarize_plan(plan, names, cost_lines(None, session._delivered.main)))
+    lived_in = {entry.group for entry in entries}
+    groups = sorted(lived_in or {MAIN}, key=lambda name: (name != MAIN, name))
+    texts = []
+    for group in groups:
+        plan, commit = session._plan_of(group), session._delivered.commit_of(group)
+        text = explain_plan(plan) if verbose else summarize_plan(plan, names, cost_lines(None, commit))
+        texts.append(text if groups == [MAIN] else f"group {group}, {text}")
+    return Text("\n\n".join(texts))
 
 
 def select_in(session: Session, text: str, *, allow_files: bool) -> DataFrame:

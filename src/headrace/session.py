@@ -49,8 +49,8 @@ from headrace.log.sources import FRAME, Source, as_source, source_from
 from headrace.looking import explain_session, explain_text, select_in
 from headrace.model.errors import EngineError, HeadraceError, LogError, SqlError
 from headrace.model.plan import SharedPlan
-from headrace.model.query import QueryId, QueryPlan, Stream
-from headrace.model.strategy import Choice, Strategies
+from headrace.model.query import QueryPlan, Stream, StreamName
+from headrace.model.statistics import Statistics
 from headrace.options import Duration, Options
 from headrace.planner.group import Member, plan_group
 from headrace.portrait import session_html, session_text
@@ -358,14 +358,18 @@ class Session:
             return explain_text(self, text, verbose=verbose)
         return explain_session(self, verbose=verbose)
 
-    def _current_plan(self) -> SharedPlan:
-        entries = [e for e in self._catalog.current() if e.live and e.error is None]
+    def _plan_of(self, group: str) -> SharedPlan:
+        """The plan that a group runs with. A reader, who has no groups, makes it of what the last commit says."""
+        if self._running is not None:
+            return self._running.groups.get(group).plan_now()
+        entries = [e for e in self._catalog.current() if e.live and e.error is None and e.group == group]
         streams = {stream.name: stream for stream in self._catalog.streams()}
+        arrived = {
+            StreamName(n): rows for n, (rows, _) in self._delivered.totals(self._delivered.sealed).items()
+        }
         members = (Member(e.query, e.slot or 0) for e in entries)
-        chosen: dict[QueryId, Choice] = {}
-        for group in {entry.group for entry in entries}:
-            chosen |= self._delivered.commit_of(group).strategies.by_query()
-        return plan_group(members, streams, strategies=Strategies.of(chosen))
+        strategies = self._delivered.commit_of(group).strategies
+        return plan_group(members, streams, Statistics.of_arrivals(arrived), strategies)
 
     def execute(self, statement: str, *, allow_files: bool = False) -> str | pa.Table:
         """Run one SQL statement of the Headrace language; text, or a table for SELECT, SHOW and DESCRIBE.

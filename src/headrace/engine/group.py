@@ -6,13 +6,14 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
 from headrace.catalog.catalog import Catalog
+from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.engine.attempt import EpochRunner
 from headrace.engine.costs import QueryCost, divide_costs
 from headrace.engine.delivered import Delivered
@@ -63,8 +64,8 @@ class Group:
         self.name, self.spark, self._house = name, spark, house
         self._lock = threading.Lock()
         self._job_group = f"headrace-{uuid.uuid4().hex[:8]}"
-        self._plan_key: tuple[object, ...] | None = None
-        self._plan: SharedPlan | None = None
+        self._planned: tuple[tuple[object, ...], SharedPlan] | None = None
+        self._ran: SharedPlan | None = None
         self._runner = EpochRunner(
             name,
             spark,
@@ -99,24 +100,26 @@ class Group:
             return spec
         return replace(spec, tasks=most, partitioning=even_partitioning(most))
 
-    @property
-    def plan(self) -> SharedPlan | None:
-        """The plan that it ran last; None before its first epoch since opening."""
-        return self._plan
-
     def plan_for(self, epoch: int) -> SharedPlan:
         """The plan of the queries that are active in an epoch; the last one is kept."""
-        entries = self._house.catalog.active_entries(epoch, self.name)
+        return self._plan_of(epoch, self._house.catalog.active_entries(epoch, self.name))
+
+    def plan_now(self) -> SharedPlan:
+        """The plan that the next epoch runs with, as far as that is known: of members, and of queries yet to begin."""
+        following, catalog = self._house.delivered.next_epoch(self.name), self._house.catalog
+        coming = [e for e in catalog.current() if e.state is QueryState.PENDING and e.group == self.name]
+        return self._plan_of(following, (*catalog.active_entries(following, self.name), *coming))
+
+    def _plan_of(self, epoch: int, entries: Sequence[QueryEntry]) -> SharedPlan:
         key = (self.strategies(epoch), *((entry.query.id, entry.slot) for entry in entries))
-        if self._plan is None or key != self._plan_key:
-            self._plan = self._runner.plan(epoch, entries)
-            self._plan_key = key
-        return self._plan
+        if self._planned is None or key != self._planned[0]:
+            self._planned = (key, self._runner.plan(epoch, entries))
+        return self._planned[1]
 
     def costs(self, commit: Commit) -> dict[int, QueryCost]:
         """What each query cost in an epoch that was just committed."""
-        found = {} if self._plan is None else divide_costs(commit.operators, self._plan)
-        alone = [] if self._plan is None else [int(fallback.query) for fallback in self._plan.fallbacks]
+        found = {} if self._ran is None else divide_costs(commit.operators, self._ran)
+        alone = [] if self._ran is None else [int(fallback.query) for fallback in self._ran.fallbacks]
         for query in alone:
             share = commit.metrics.fallback_seconds / len(alone)
             found[query] = QueryCost(share, commit.metrics.input_rows, rows=commit.metrics.result_rows)
@@ -275,6 +278,7 @@ class Group:
                 self._quarantine(self._inquiry.find(epoch, held, trouble), epoch)
                 continue
             if not broken:
+                self._ran = plan
                 return result, plan.version, plan_seconds
             self._quarantine(broken, epoch)
 
