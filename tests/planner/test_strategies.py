@@ -10,6 +10,7 @@ import pytest
 from plan_cases import BY_KEY, CASES, JOINED, PlanCase
 
 from headrace.model import codec
+from headrace.model.grouping import Regrouping, Relocation
 from headrace.model.query import Join, Query, QueryId, StreamName
 from headrace.model.statistics import (
     NOTHING_KNOWN,
@@ -118,6 +119,16 @@ def test_records_come_back() -> None:
     for value in (strategies, statistics_of(Counter(range(5_000)))):
         assert codec.loads(codec.dumps(value)) == value
     assert strategies.only([QueryId(2)]).by_query() == {2: default}
+
+
+def test_a_query_that_moves_to_another_group_brings_its_strategy() -> None:
+    joined = Choice(Strategy.JOINED_GROUPS, "many rare keys")
+    moves = (Relocation(QueryId(1), "main", "alerts"), Relocation(QueryId(2), "alerts", "main"))
+    strategies = Strategies.of({QueryId(1): joined, QueryId(2): Choice(Strategy.PRODUCT, "")})
+    record: Regrouping = codec.loads(codec.dumps(Regrouping(0, 5, moves, strategies=strategies)))
+    assert record.arriving("alerts").by_query() == {1: joined}
+    assert record.arriving("main").by_query() == {2: Choice(Strategy.PRODUCT, "")}
+    assert record.arriving("others") == DEFAULTS
 
 
 # statistics
