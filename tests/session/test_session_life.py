@@ -192,7 +192,9 @@ def test_explain_says_how_it_runs_with_whom_and_what_it_equals(open_session: Ope
     assert "not shared: COUNT(DISTINCT ...)" in repr(alone) and not alone.sharing.shared
     assert "reads the log of its open windows again each epoch" in alone.sharing.cost
     assert "window(ts, '10 seconds')" in cql.explain()
-    assert hr.explain().startswith("shared plan: 3 queries in 2 shared operators, 1 on their own")
+    main, plain = hr.explain().split("\n\n")
+    assert main.startswith("group main, shared plan: 3 queries in 2 shared operators, 0 on their own")
+    assert plain.startswith("group plain-") and "on its own: query alone over sales" in plain
     assert hr.explain("SELECT id FROM sales WHERE level > 3").startswith("query (not created)")
     hr.append("sales", [sale(1), sale(11)])
     hr.append("sales", [sale(2)])
