@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.engine.attempt import EpochRunner
+from headrace.engine.choosing import Chooser
 from headrace.engine.costs import QueryCost, divide_costs
 from headrace.engine.delivered import Delivered
 from headrace.engine.errors import spark_gone
@@ -66,6 +67,7 @@ class Group:
         self._job_group = f"headrace-{uuid.uuid4().hex[:8]}"
         self._planned: tuple[tuple[object, ...], SharedPlan] | None = None
         self._ran: SharedPlan | None = None
+        self._chooser = Chooser()
         self._runner = EpochRunner(
             name,
             spark,
@@ -214,7 +216,7 @@ class Group:
         found = commit.strategies
         for record in self._house.catalog.regroupings(self.name, commit.regrouping, epoch):
             found = found.with_changes(record.arriving(self.name).by_query())
-        return found
+        return found.with_changes(self._chooser.started(epoch))
 
     def _run(self, epoch: Epoch) -> Commit:
         started = time.perf_counter()
@@ -225,7 +227,9 @@ class Group:
                 held = list(self.held(int(epoch.id)))
                 result, version, plan_seconds = JobResult(held), self.commit.plan, 0.0
             else:
+                self._choose(int(epoch.id))
                 result, version, plan_seconds = self._deliver(epoch, attempt)
+                self._chooser.measured(epoch, result.keys)
             spent = time.perf_counter() - started
             made = self._make_commit(epoch, version, result, spent, plan_seconds)
             commit = house.upkeep.compaction(self.name).rewrite(made)
@@ -236,6 +240,19 @@ class Group:
         house.upkeep.after(before, commit)
         faults.reach("upkeep.after")
         return commit
+
+    def _choose(self, epoch: int) -> None:
+        """Decide how queries run from an epoch on, by what was measured so far."""
+        entries = self._house.catalog.active_entries(epoch, self.name)
+        changed = self._chooser.decide(epoch, entries, self.strategies(epoch))
+        if not changed:
+            return
+        try:
+            self._rebuild(changed)
+        except EngineError as error:
+            if error.code != "REBUILD_LOG_EXPIRED":
+                raise
+            self._chooser.keep(changed)
 
     def _put(self, commit: Commit) -> Commit:
         """Let a commit count; the one before it."""

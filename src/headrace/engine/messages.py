@@ -19,6 +19,7 @@ from headrace.model.metrics import OperatorMetrics
 from headrace.model.partitioning import Partitioning
 from headrace.model.plan import Operator
 from headrace.model.state import SegmentFile
+from headrace.model.statistics import KeyStatistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ class TaskError:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a task did: files it wrote, queries that failed with the reason, and what it cost.
+    """What a task did: files it wrote, queries that failed with the reason, what it cost, and keys that it sampled.
 
     The keys of `failures` are query ids as text, those of `operators` ids of operators and products.
     """
@@ -139,10 +140,11 @@ class Report:
     failures: dict[str, str] = field(default_factory=dict)
     metrics: TaskMetrics = TaskMetrics()
     operators: dict[str, OperatorMetrics] = field(default_factory=dict)
+    keys: tuple[KeyStatistics, ...] = ()
     error: TaskError | None = None
 
 
-codec.register(EpochTask, Piece, Scan, Check, Control, TaskMetrics, TaskError, Report)
+codec.register(KeyStatistics, EpochTask, Piece, Scan, Check, Control, TaskMetrics, TaskError, Report)
 
 
 def encode_work(work: Sequence[Work]) -> bytes:

@@ -39,6 +39,7 @@ from headrace.model.errors import HeadraceError, LogError
 from headrace.model.metrics import OperatorMetrics
 from headrace.model.plan import Operator, ScanPath, SharedPlan
 from headrace.model.predicate import Operand
+from headrace.model.statistics import KeyStatistics
 from headrace.operators.kinds import operator_kind
 from headrace.operators.protocol import Batch, MapOutlet, OperatorLogic
 from headrace.planner import shared as _registers_plan_classes  # noqa: F401
@@ -110,6 +111,7 @@ class MapTask:
         self._prepared = prepared_plan(task.root, task.plan)
         self._results: list[ResultFile] = []
         self._operators: dict[str, OperatorMetrics] = {}
+        self._keys: list[KeyStatistics] = []
 
     def operands(self, stream: str, path: ScanPath) -> list[Operand]:
         """What must be read of a stream for the operators that get it by this path."""
@@ -134,6 +136,7 @@ class MapTask:
                 MapOutlet(writer.add, self._task.partitioning),
             )
             self._results += writer.finish()
+            self._keys += [] if mapped.keys is None else [mapped.keys]
             to, large = self._task.handing, self._task.large_bytes
             shipped = [hand_over(to, large, s.partition, operator.id, s.blob) for s in mapped.shipments]
             spent = OperatorMetrics(
@@ -152,7 +155,14 @@ class MapTask:
 
     def report(self, metrics: TaskMetrics) -> Shipped:
         """What was made and what it cost."""
-        return report_of(Report(results=tuple(self._results), metrics=metrics, operators=self._operators))
+        return report_of(
+            Report(
+                results=tuple(self._results),
+                metrics=metrics,
+                operators=self._operators,
+                keys=tuple(self._keys),
+            )
+        )
 
 
 def as_text(counts: Mapping[int, int]) -> dict[str, int]:

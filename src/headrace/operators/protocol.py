@@ -14,6 +14,7 @@ import pyarrow as pa
 from headrace.model.partitioning import Partitioning
 from headrace.model.plan import SharedPlan
 from headrace.model.predicate import Operand
+from headrace.model.statistics import KeyStatistics
 from headrace.operators.common.bundle import Blob, Item
 from headrace.operators.common.placing import Portion
 
@@ -56,11 +57,15 @@ class MapOutlet:
 
 @dataclass(slots=True)
 class Mapped:
-    """What became of a batch: blobs for reduce tasks, and for each query its rows and the tuples it accepted."""
+    """What became of a batch: blobs for reduce tasks, and for each query its rows and the tuples it accepted.
+
+    `keys` says how often tuples share a key, where somebody decides by it.
+    """
 
     shipments: Sequence[Shipment] = ()
     rows: dict[int, int] = field(default_factory=dict)
     matched: dict[int, int] = field(default_factory=dict)
+    keys: KeyStatistics | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import numpy as np
 
 from headrace.model.plan import GroupingOperator, JoinOperator, SharedPlan
 from headrace.operators.common.placing import Portion
+from headrace.operators.common.sampling import sample_keys
 from headrace.operators.join.block import JoinedBlock, stored_rows
 from headrace.operators.join.feed import GATHER_ROWS, Feed, Gathering
 from headrace.operators.join.logic import JoinLogic
@@ -49,7 +50,12 @@ class Joins:
 
     def map(self, batch: Batch, outlet: MapOutlet) -> Mapped:
         tuples = prepare_join(self._logic, batch.read, batch.columns, batch.closed_us)
-        return Mapped() if tuples is None else Mapped(ship_join(self._logic, tuples, outlet.partitioning))
+        if tuples is None:
+            return Mapped()
+        shipments = ship_join(self._logic, tuples, outlet.partitioning)
+        if not self._feeds:
+            return Mapped(shipments)
+        return Mapped(shipments, keys=sample_keys(self._operator.inputs[batch.read].id, tuples.keys.values))
 
     def reduce(self, received: Received, outlet: ReduceOutlet) -> Reduced:
         """A rebuild joins for the chains that feed an aggregation alone."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.model.plan import AggregationOperator, SharedPlan
 from headrace.operators.common.placing import Portion
+from headrace.operators.common.sampling import sample_keys
 from headrace.operators.protocol import (
     Batch,
     Items,
@@ -19,6 +20,7 @@ from headrace.operators.windows.aggregation import reduce_aggregation
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, portion_of_segment, segment_from, segment_items
 from headrace.operators.windows.tuples import combine_tuples, prepare_tuples, receive_tuples, ship_tuples
+from headrace.planner.joins import input_id
 
 
 class Windows:
@@ -27,13 +29,16 @@ class Windows:
     def __init__(self, operator: AggregationOperator, plan: SharedPlan) -> None:
         self._operator = operator
         self._logic = AggregationLogic(operator)
+        factor = operator.product is not None
+        self._sampled = input_id(operator.stream, operator.keys) if factor else None
 
     def map(self, batch: Batch, outlet: MapOutlet) -> Mapped:
         tuples = prepare_tuples(self._operator, batch.columns, batch.closed_us)
         if tuples is None:
             return Mapped()
+        keys = None if self._sampled is None else sample_keys(self._sampled, tuples.keys.ids)
         combined = combine_tuples(self._operator, tuples)
-        return Mapped(ship_tuples(self._operator, combined, outlet.partitioning))
+        return Mapped(ship_tuples(self._operator, combined, outlet.partitioning), keys=keys)
 
     def reduce(self, received: Received, outlet: ReduceOutlet) -> Reduced:
         reduced = reduce_aggregation(

@@ -1,0 +1,75 @@
+"""Strategies while a group runs: what its epochs measured, and what is decided by that.
+
+Statistics are kept in memory only. What was decided is in the commits, so a replay does not need them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from headrace.catalog.queries import QueryEntry
+from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
+from headrace.model.query import QueryId, StreamName
+from headrace.model.statistics import (
+    NOTHING_KNOWN,
+    KeyStatistics,
+    Statistics,
+    StreamStatistics,
+    add_epoch,
+)
+from headrace.model.strategy import Choice, Strategies
+from headrace.optimizer.strategies import StrategyChanges, decide_strategies
+from headrace.planner.strategies import possible_strategies
+
+EVERY_EPOCHS = 8
+"""How often running queries are looked at: a change has its price, because state is made anew."""
+
+NO_CHANGES = StrategyChanges({}, {})
+
+
+class Chooser:
+    """The statistics of one group, and the choices for its next epoch."""
+
+    def __init__(self) -> None:
+        self._known = NOTHING_KNOWN
+        self._epoch = -1
+        self._started: dict[QueryId, Choice] = {}
+        self._fixed: set[QueryId] = set()
+
+    def measured(self, epoch: Epoch, keys: Sequence[KeyStatistics]) -> None:
+        """Take in what an epoch has shown."""
+        if keys:
+            self._known = add_epoch(self._known, Statistics(streams=_paces(epoch), keys=tuple(keys)))
+
+    def decide(self, epoch: int, entries: Iterable[QueryEntry], current: Strategies) -> dict[QueryId, Choice]:
+        """The running queries that should go on otherwise from an epoch on; and choices for those that start with it.
+
+        The latter are in force at once (see `started`): they have no state yet. Costs nothing without such queries.
+        """
+        self._epoch, self._started = epoch, {}
+        open_ = [entry for entry in entries if len(possible_strategies(entry.query.plan.body)) > 1]
+        if not open_:
+            return {}
+        running = {entry.query.id for entry in open_ if (entry.first_epoch or 0) < epoch}
+        found = decide_strategies([entry.query for entry in open_], self._known, current, running)
+        self._started = dict(found.started)
+        if epoch % EVERY_EPOCHS:
+            return {}
+        return {query: choice for query, choice in found.moved.items() if query not in self._fixed}
+
+    def started(self, epoch: int) -> dict[QueryId, Choice]:
+        """The choices for the queries that start with an epoch."""
+        return self._started if epoch == self._epoch else {}
+
+    def keep(self, queries: Iterable[QueryId]) -> None:
+        """These queries stay as they are: the log no longer has what another strategy would need."""
+        self._fixed.update(queries)
+
+
+def _paces(epoch: Epoch) -> tuple[StreamStatistics, ...]:
+    """How fast the event time of each stream went on in an epoch."""
+    return tuple(
+        StreamStatistics(StreamName(part.stream), part.rows, part.watermark_us - part.closed_us)
+        for part in epoch.streams
+        if part.chunks and part.closed_us != NEVER_US and part.watermark_us != FOREVER_US
+    )
