@@ -200,11 +200,10 @@ class _Rebuild:
     def run(self, entries: Sequence[QueryEntry]) -> list[SegmentFile]:
         """The segments of these queries' operators."""
         segments: list[SegmentFile] = []
-        attempt = uuid.uuid4().hex[:8]
         for sessions in (False, True):
             mine = [e for e in entries if isinstance(e.query.plan.window, SessionWindow) is sessions]
             for batch in self._batches(mine, sessions):
-                segments = self._run_batch(batch, segments, attempt)
+                segments = self._run_batch(batch, segments, uuid.uuid4().hex[:8])
         return segments
 
     def _batches(self, entries: Sequence[QueryEntry], sessions: bool) -> Iterator[_Batch]:
