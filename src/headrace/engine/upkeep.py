@@ -131,13 +131,13 @@ class Upkeep:
 
     def _slow(self) -> None:
         with self._lock:
-            slowest, keep = self._delivered.slowest, self.options.keep_commits
-            self._archive(slowest - keep)
+            keep = self.options.keep_commits
+            self._archive(self._delivered.slowest - keep)
             self._end_groups()
             self._forget_queries()
             self._catalog.checkpoint()
             self._forget_regroupings()
-            self._sealer.pack(slowest - keep, self.options.pack)
+            self._sealer.pack(self._delivered.main.epoch - keep, self.options.pack)
             if self.options.log_retention_us is not None:
                 self._expire_log(self.options.log_retention_us)
             self._remove_strays()
