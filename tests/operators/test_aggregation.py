@@ -34,7 +34,7 @@ from headrace.model.types import Column, SqlType
 from headrace.model.window import Window
 from headrace.operators.common import cells
 from headrace.operators.common.placing import Portion
-from headrace.operators.windows import aggregation, folding, grid
+from headrace.operators.windows import aggregation, bags, folding, grid
 from headrace.operators.windows.aggregation import reduce_aggregation
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, portion_of_segment, segment_from, segment_items
@@ -216,6 +216,8 @@ def test_matches_slow_evaluator_in_small_blocks(seed: int, monkeypatch: pytest.M
     monkeypatch.setattr(membership, "GRID_PER_TUPLE", 1)
     monkeypatch.setattr(aggregation, "BLOCK_ELEMENTS", 100)
     monkeypatch.setattr(grid, "DENSE_SLICES", 4)
+    monkeypatch.setattr(bags, "SMALL", random.Random(seed).choice([0, 10]))
+    monkeypatch.setattr(bags, "REMEMBERED", 20)
     monkeypatch.setattr(grid, "BLOCK_ELEMENTS", random.Random(seed).choice([3, 40]))
     check_against_slow_evaluator(seed)
 

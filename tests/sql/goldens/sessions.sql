@@ -76,7 +76,7 @@ SELECT gemPackID, max_by(country, if((price) IS NULL, NULL, struct(price, countr
 
 -- query
 SELECT session_window.start AS s, COUNT(DISTINCT userID) AS users FROM purchases GROUP BY session_window(ts, '5 seconds'), gemPackID;
---   fallback per session_window('5 seconds'): count_distinct() needs all values of a session, which has no shared form
+--   fallback per session_window('5 seconds'): COUNT(DISTINCT ...) needs all values of a session, which have no shared form
 -- log
 SELECT session_window.start AS s, COUNT(DISTINCT userID) AS users FROM (SELECT *, __headrace_window AS `session_window` FROM (SELECT *, named_struct('start', MIN(ts) OVER (PARTITION BY gemPackID, __headrace_session), 'end', MAX(ts + INTERVAL '5 seconds') OVER (PARTITION BY gemPackID, __headrace_session)) AS __headrace_window FROM (SELECT *, SUM(__headrace_break) OVER (PARTITION BY gemPackID ORDER BY __headrace_moment DESC) AS __headrace_session FROM (SELECT *, CASE WHEN MIN(GREATEST(__headrace_moment, __headrace_closed + 1)) OVER (PARTITION BY gemPackID ORDER BY __headrace_moment DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) <= __headrace_end THEN 0 ELSE 1 END AS __headrace_break FROM (SELECT *, unix_micros(CAST(ts AS TIMESTAMP)) AS __headrace_moment, unix_micros(CAST(ts + INTERVAL '5 seconds' AS TIMESTAMP)) AS __headrace_end FROM __headrace_log) AS purchases WHERE __headrace_end > __headrace_closed) AS purchases) AS purchases) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until AND unix_micros(CAST(__headrace_window.start AS TIMESTAMP)) > :began) AS purchases GROUP BY `session_window`, gemPackID;
 
@@ -97,7 +97,7 @@ SELECT `session_window`.start AS window_start, `session_window`.end AS window_en
 
 -- query
 SELECT COUNT(*) AS n, percentile(level, 0.5) AS m FROM purchases [session gap 1 second] AS p HAVING n > 1;
---   fallback per session_window('1 second'): percentile() needs all values of a session, which has no shared form
+--   fallback per session_window('1 second'): percentile() needs all values of a session, which have no shared form
 -- plain
 SELECT session_window.start AS window_start, session_window.`end` AS window_end, COUNT(*) AS n, percentile(level, 0.5) AS m FROM purchases GROUP BY session_window(ts, '1 second') HAVING COUNT(*) > 1;
 -- log

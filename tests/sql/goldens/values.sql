@@ -13,7 +13,7 @@ SELECT country, COUNT(DISTINCT userID) FROM (SELECT * EXCEPT (__headrace_closed,
 SELECT percentile(price, 0.5) AS m, collect_set(country) IS NOT NULL AS c FROM purchases GROUP BY window(ts, '1 minute');
 --   aggregation by window('1 minute')
 --   where True
---   a0 = percentile(price: double): double
+--   a0 = percentile(price: double, 0.5): double
 --   a1 = collect_set(country: string): array<string>
 --   finish a0
 --   finish a1 IS NOT NULL
@@ -25,8 +25,8 @@ SELECT country, median(amount), percentile(level, array(0, 0.25, 0.9D)) AS p FRO
 --   aggregation by window('20 seconds', '10 seconds')
 --   where True
 --   k0 = country: string
---   a0 = percentile(amount: decimal(10,2)): double
---   a1 = percentile(level: int): array<double>
+--   a0 = percentile(amount: decimal(10,2), 0.5): double
+--   a1 = percentile(level: int, 0.0, 0.25, 0.9): array<double>
 --   finish k0
 --   finish a0
 --   finish a1
@@ -100,7 +100,7 @@ SELECT country, COUNT(DISTINCT amount, born, seen) AS n, SUM(price) AS s FROM pu
 --   k0 = country: string
 --   a0 = count_distinct(row(amount decimal(10,2), born date, seen timestamp_ntz): struct<p0:decimal(10,2),p1:date,p2:timestamp_ntz>): bigint
 --   a1 = sum(price: double): double
---   a2 = percentile(price: double): double
+--   a2 = percentile(price: double, 0.5): double
 --   finish window_start
 --   finish window_end
 --   finish k0

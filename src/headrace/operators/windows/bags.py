@@ -10,7 +10,7 @@ The slices are those of the epoch in which the tuples came. No window that was a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -20,9 +20,16 @@ from headrace.model.plan import Lane
 from headrace.model.window import Window
 from headrace.operators.common.cells import Cells, merge_cells
 from headrace.operators.common.encode import Array, Bools, Ints
+from headrace.operators.windows.lanes.base import Values
 from headrace.operators.windows.slices import last_ends
 
 WORD = 64
+
+SMALL = 1 << 16
+"""Up to so many pairs of a set and a key are counted, however few of them occur."""
+
+REMEMBERED = 1 << 22
+"""So many values of closed windows are remembered for the next aggregate that asks for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +216,7 @@ class ClosedBag:
         self._distinct: Ints | None = None
         self._inside: dict[int, Ints] = {}
         self._found: dict[tuple[int, int], tuple[Ints, Ints, Ints]] = {}
+        self._remembered = 0
 
     def distinct(self) -> Ints:
         """How many values there are, [entry, window, key]. Worked out for all entries at once."""
@@ -220,8 +228,8 @@ class ClosedBag:
         return self._distinct
 
     def _distinct_in(self, w: int) -> Ints:
-        """[entry, key]: the sets of a value's entries are put together as bits, and values of one key that end up with
-        the same set are counted together, so that queries cost little more than their number of different sets.
+        """[entry, key]: the sets of a value's entries are put together as bits. Values of one key that end up with the
+        same set are counted together where there are few sets, so that queries cost next to nothing.
         """
         inside = self._window(w)
         if len(inside) == 0:
@@ -229,23 +237,30 @@ class ClosedBag:
         keys, first = self._keys_and_runs(inside)
         bits = np.bitwise_or.reduceat(_as_words(self._members)[self._bag.sets[inside]], first, axis=0)
         _, one, union = np.unique(bits, axis=0, return_index=True, return_inverse=True)
-        counts = np.bincount(union.reshape(-1) * self._keys + keys[first], minlength=len(one) * self._keys)
+        union, keys = union.reshape(-1), keys[first]
         member = _from_words(bits[one], self._members.shape[1])
-        found = member.T.astype(np.float64) @ counts.reshape(len(one), self._keys)
-        return np.rint(found).astype(np.int64)
+        if len(one) * self._keys <= 4 * len(keys) + SMALL:
+            counts = np.bincount(union * self._keys + keys, minlength=len(one) * self._keys)
+            found = member.T.astype(np.float64) @ counts.reshape(len(one), self._keys)
+            return np.rint(found).astype(np.int64)
+        hits = (keys[column[union]] for column in member.T)
+        return np.stack([np.bincount(hit, minlength=self._keys) for hit in hits])
 
     def values(self, entry: int, w: int) -> tuple[Ints, Ints, Ints]:
         """(key, value, how many tuples) of one entry in one window, ascending."""
-        if (entry, w) not in self._found:
-            inside = self._window(w)
-            mine = inside[self._members[:, entry][self._bag.sets[inside]]]
-            if len(mine):
-                keys, first = self._keys_and_runs(mine)
-                counts = np.add.reduceat(self._bag.counts[mine], first)
-                self._found[entry, w] = keys[first], self._bag.values[mine[first]], counts
-            else:
-                self._found[entry, w] = mine, mine, mine
-        return self._found[entry, w]
+        if (entry, w) in self._found:
+            return self._found[entry, w]
+        inside = self._window(w)
+        mine = inside[self._members[:, entry][self._bag.sets[inside]]]
+        if len(mine) == 0:
+            return mine, mine, mine
+        keys, first = self._keys_and_runs(mine)
+        counts = np.add.reduceat(self._bag.counts[mine], first)
+        found = keys[first], self._bag.values[mine[first]], counts
+        if self._remembered + len(first) <= REMEMBERED:
+            self._found[entry, w] = found
+            self._remembered += len(first)
+        return found
 
     def _window(self, w: int) -> Ints:
         """The entries of the bag that are in a window, in order."""
@@ -293,16 +308,26 @@ class PickedBags:
         found = self.closed.distinct()[self.positions].ravel()
         return found if self.flat is None else found[self.flat]
 
-    def entries(self) -> tuple[Ints, Ints, Ints]:
-        """(row, value, count) of every value, ascending by row and value."""
+    def blocks(self) -> Iterator[Values]:
+        """The values of all rows in their order, one query's at a time."""
+        windows, keys = self.shape
+        stride = windows * keys
+        for i, entry in enumerate(self.positions.tolist()):
+            places, values, counts = self._of_query(entry)
+            if self.flat is None:
+                yield Values(stride, places, values, counts)
+                continue
+            low, high = np.searchsorted(self.flat, [i * stride, (i + 1) * stride])
+            rows = np.searchsorted(self.flat[low:high], places + i * stride)
+            yield Values(int(high - low), rows, values, counts)
+
+    def _of_query(self, entry: int) -> tuple[Ints, Ints, Ints]:
+        """(window and key as one number, value, count) of one entry, ascending."""
         nothing = np.empty(0, np.int64)
         found: list[tuple[Ints, Ints, Ints]] = [(nothing, nothing, nothing)]
-        windows, keys = self.shape
-        for i, entry in enumerate(self.positions.tolist()) if self.closed is not None else ():
-            for w in range(windows):
-                assert self.closed is not None
-                of, values, counts = self.closed.values(entry, w)
-                if len(of):
-                    found.append(((i * windows + w) * keys + of, values, counts))
+        for w in range(self.shape[0]) if self.closed is not None else ():
+            assert self.closed is not None
+            of, values, counts = self.closed.values(entry, w)
+            found.append((w * self.shape[1] + of, values, counts))
         places, values, counts = (np.concatenate(part) for part in zip(*found, strict=True))
-        return places if self.flat is None else np.searchsorted(self.flat, places), values, counts
+        return places, values, counts

@@ -20,6 +20,7 @@ from headrace.sql.bodies.calls import (
     check_call,
     read_call,
     result_type,
+    spoken,
 )
 from headrace.sql.bodies.windows import is_window_column, window_edge
 from headrace.sql.render.templates import Template
@@ -153,7 +154,7 @@ def plan_aggregation(
         check_call(call, of_input)
         if flat.session and keeps_values(call.function):
             raise NotShared(
-                f"{call.function.value}() needs all values of a session, which has no shared form"
+                f"{spoken(call.function)} needs all values of a session, which have no shared form"
             )
     results = [result_type(call, of_input) for call in calls]
     return AggregationShape(

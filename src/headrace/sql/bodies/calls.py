@@ -61,7 +61,7 @@ _INPUTS = {
     AggregateFunction.MIN_BY: ORDERED,
     AggregateFunction.MAX_BY: ORDERED,
     AggregateFunction.COUNT_DISTINCT: ORDERED,
-    AggregateFunction.COLLECT_SET: ORDERED - {Kind.TIME, Kind.MONTHS},
+    AggregateFunction.COLLECT_SET: ORDERED - {Kind.TIME, Kind.MONTHS, Kind.INTERVAL},
 }
 """What each function takes; NUMERIC if it is not here."""
 
@@ -145,6 +145,16 @@ def both(left: exp.Expr | None, right: exp.Expr) -> exp.Expr:
     return right if left is None else exp.And(this=enclosed(left), expression=enclosed(right))
 
 
+def spoken(function: AggregateFunction) -> str:
+    """The function as people write it.
+
+    >>> spoken(AggregateFunction.COUNT_DISTINCT), spoken(AggregateFunction.MAX_BY)
+    ('COUNT(DISTINCT ...)', 'max_by()')
+    """
+    name = function.value.removesuffix("_distinct")
+    return f"{name}()" if name == function.value else f"{name.upper()}(DISTINCT ...)"
+
+
 def check_call(call: Call, of_input: Mapping[str, SqlType]) -> None:
     """Raises NotShared where kernels cannot read an input of the call."""
     if call.function is AggregateFunction.COUNT:
@@ -152,11 +162,11 @@ def check_call(call: Call, of_input: Mapping[str, SqlType]) -> None:
     for node in call.inputs:
         type_ = of_input[render(node)]
         if type_.kind not in _INPUTS.get(call.function, NUMERIC):
-            raise NotShared(f"{call.function.value}() over {type_.name} has no shared form")
+            raise NotShared(f"{spoken(call.function)} over {type_.name} has no shared form")
         if type_.kind is Kind.DECIMAL and not type_.fits_int64:
-            raise NotShared(f"{call.function.value}() over {type_.name} does not fit 64 bits")
+            raise NotShared(f"{spoken(call.function)} over {type_.name} does not fit 64 bits")
         if type_.kind is Kind.STRING and type_.name != "string":
-            raise NotShared(f"{call.function.value}() over {type_.name} has no shared form")
+            raise NotShared(f"{spoken(call.function)} over {type_.name} has no shared form")
 
 
 def result_type(call: Call, of_input: Mapping[str, SqlType]) -> SqlType:

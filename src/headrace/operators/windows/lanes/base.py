@@ -5,6 +5,8 @@ A lane's partials are a dict of equally shaped arrays ("parts"). Rows of no tupl
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -56,17 +58,27 @@ class LaneLogic(MeasureLogic, Protocol):
         """Combine ranges of the middle axis: [column, slice, key] to [column, range, key]."""
 
 
-class RowBags(Protocol):
-    """The values behind result rows, for one aggregate: how often each row's tuples had each value.
+@dataclass(frozen=True, slots=True)
+class Values:
+    """How often the tuples of some result rows had each value, ascending by row and value. There are `size` rows.
 
     Values are codes: numbers in the order of `to_ordered`, ranks where a dictionary is kept.
     """
 
+    size: int
+    rows: Ints
+    values: Ints
+    counts: Ints
+
+
+class RowBags(Protocol):
+    """The values behind result rows, for one aggregate."""
+
     def distinct(self) -> Ints:
         """How many values each row has."""
 
-    def entries(self) -> tuple[Ints, Ints, Ints]:
-        """(row, value, count) of every value of every row, ascending by row and value."""
+    def blocks(self) -> Iterator[Values]:
+        """The values of all rows in their order, some rows at a time, so that memory holds one query's values."""
 
 
 class RowParts(Protocol):

@@ -6,6 +6,8 @@ these are kept and combined is in `bags`. Here is what one tuple gives, and what
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 
@@ -21,7 +23,7 @@ from headrace.operators.common.encode import (
     to_arrow,
     to_ordered,
 )
-from headrace.operators.windows.lanes.base import Lowered, Parts, RowParts, group_ints
+from headrace.operators.windows.lanes.base import Lowered, Parts, RowParts, Values, group_ints
 from headrace.operators.windows.lanes.sums import FloatSumLogic, IntSumLogic, finish_average, finish_sum
 
 
@@ -52,41 +54,63 @@ def lower_count_distinct(part: RowParts, index: int) -> Lowered:
 
 
 def lower_sum_distinct(part: RowParts, index: int, type_: SqlType) -> Lowered:
-    parts, count = _sum_of_distinct(part, index, type_)
-    return finish_sum(parts, count > 0, part.output.aggregates[index])
+    return _by_block(part, index, lambda block: _sum(block, part.output.aggregates[index], type_))
 
 
 def lower_average_distinct(part: RowParts, index: int, type_: SqlType) -> Lowered:
-    parts, count = _sum_of_distinct(part, index, type_)
-    return finish_average(parts, count), None
-
-
-def _sum_of_distinct(part: RowParts, index: int, type_: SqlType) -> tuple[Parts, Ints]:
-    rows, values, _ = part.bags(index).entries()
-    logic = FloatSumLogic() if type_.kind is Kind.FLOATING else IntSumLogic()
-    lifted = logic.lift(Physical(from_ordered(values, type_), None), len(values))
-    return logic.group(lifted, rows, part.size), np.bincount(rows, minlength=part.size)
+    return _by_block(part, index, lambda block: (finish_average(*_total(block, type_)), None))
 
 
 def lower_percentile(part: RowParts, index: int, type_: SqlType) -> Lowered:
     """Spark's exact percentile: linear between the two values next to the place `fraction * (tuples - 1)`."""
     aggregate = part.output.aggregates[index]
-    rows, values, counts = part.bags(index).entries()
-    until = np.cumsum(counts)
-    tuples = group_ints(counts, rows, part.size)
+    return _by_block(part, index, lambda block: (_percentiles(block, aggregate, type_), None))
+
+
+def lower_set(part: RowParts, index: int, type_: SqlType, words: pa.Array | None) -> Lowered:
+    """The values as an array, ascending; Spark leaves their order open."""
+    aggregate = part.output.aggregates[index]
+    return _by_block(part, index, lambda block: (_set(block, aggregate, type_, words), None))
+
+
+def _by_block(part: RowParts, index: int, lower: Callable[[Values], Lowered]) -> Lowered:
+    """The results of all rows, block by block."""
+    found = [lower(block) for block in part.bags(index).blocks()]
+    results = pa.concat_arrays([result for result, _ in found])
+    if all(broken is None for _, broken in found):
+        return results, None
+    flags = [np.zeros(len(result), bool) if broken is None else broken for result, broken in found]
+    return results, np.concatenate(flags)
+
+
+def _sum(block: Values, aggregate: OutputAggregate, type_: SqlType) -> Lowered:
+    parts, count = _total(block, type_)
+    return finish_sum(parts, count > 0, aggregate)
+
+
+def _total(block: Values, type_: SqlType) -> tuple[Parts, Ints]:
+    """(the sum of each row's values, how many it has)."""
+    logic = FloatSumLogic() if type_.kind is Kind.FLOATING else IntSumLogic()
+    lifted = logic.lift(Physical(from_ordered(block.values, type_), None), len(block.values))
+    return logic.group(lifted, block.rows, block.size), np.bincount(block.rows, minlength=block.size)
+
+
+def _percentiles(block: Values, aggregate: OutputAggregate, type_: SqlType) -> pa.Array:
+    until = np.cumsum(block.counts)
+    tuples = group_ints(block.counts, block.rows, block.size)
     before = np.cumsum(tuples) - tuples
     some = tuples > 0
-    numbers = _doubles(values, type_)
+    numbers = _doubles(block.values, type_)
     places = [
-        _between(numbers, values, until, before[some], fraction * (tuples[some] - 1))
+        _between(numbers, block.values, until, before[some], fraction * (tuples[some] - 1))
         for fraction in aggregate.fractions
     ]
     if aggregate.type.kind is not Kind.NESTED:
-        found = np.zeros(part.size)
+        found = np.zeros(block.size)
         found[some] = places[0]
-        return to_arrow(found, some, DOUBLE), None
-    flat = np.stack(places, axis=1).ravel() if places else np.empty(0)
-    return _lists(pa.array(flat, pa.float64()), some * len(places), aggregate, nulls=~some), None
+        return to_arrow(found, some, DOUBLE)
+    flat = np.stack(places, axis=1).ravel()
+    return _lists(pa.array(flat, pa.float64()), some * len(places), aggregate, nulls=~some)
 
 
 def _between(numbers: Floats, values: Ints, until: Ints, before: Ints, place: Floats) -> Floats:
@@ -104,15 +128,12 @@ def _doubles(values: Ints, type_: SqlType) -> Floats:
     return numbers / 10.0**type_.scale if type_.kind is Kind.DECIMAL else numbers
 
 
-def lower_set(part: RowParts, index: int, type_: SqlType, words: pa.Array | None) -> Lowered:
-    """The values as an array, ascending; Spark leaves their order open."""
-    rows, values, _ = part.bags(index).entries()
+def _set(block: Values, aggregate: OutputAggregate, type_: SqlType, words: pa.Array | None) -> pa.Array:
     if type_.kind is Kind.STRING:
-        items = pa.array([], pa.string()) if words is None else words.take(pa.array(values))
+        items = pa.array([], pa.string()) if words is None else words.take(pa.array(block.values))
     else:
-        items = to_arrow(from_ordered(values, type_), None, type_)
-    sizes = np.bincount(rows, minlength=part.size)
-    return _lists(items, sizes, part.output.aggregates[index], nulls=None), None
+        items = to_arrow(from_ordered(block.values, type_), None, type_)
+    return _lists(items, np.bincount(block.rows, minlength=block.size), aggregate, nulls=None)
 
 
 def _lists(items: pa.Array, sizes: Ints, aggregate: OutputAggregate, nulls: Array | None) -> pa.Array:
