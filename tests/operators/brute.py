@@ -73,7 +73,7 @@ def percentile(known: list[Any], fraction: float) -> float | None:
     low, high = known[math.floor(place)], known[math.ceil(place)]
     if low == high:
         return float(low)
-    return (math.ceil(place) - place) * float(low) + (place - math.floor(place)) * float(high)
+    return float(low) + (place - math.floor(place)) * (float(high) - float(low))
 
 
 def distinct(values: list[Any]) -> list[Any]:

@@ -119,7 +119,7 @@ def _between(numbers: Floats, values: Ints, until: Ints, before: Ints, place: Fl
     lower = np.searchsorted(until, before + low.astype(np.int64), "right")
     higher = np.searchsorted(until, before + high.astype(np.int64), "right")
     with np.errstate(invalid="ignore"):
-        mixed = (high - place) * numbers[lower] + (place - low) * numbers[higher]
+        mixed = numbers[lower] + (place - low) * (numbers[higher] - numbers[lower])
     return np.where(values[lower] == values[higher], numbers[lower], mixed)
 
 
