@@ -30,7 +30,8 @@ QUERIES = {
     "GROUP BY t, session_window(ts, '3 seconds')",
     "having": "SELECT t, count(*) AS c FROM s GROUP BY t, window(ts, '10 seconds') HAVING count(*) > 12",
     "computed": "SELECT t, sum(v) / count(*) AS m, window FROM s GROUP BY t, window(ts, '10 seconds')",
-    "values": "SELECT k, count(DISTINCT v) AS c, collect_set(day) AS days, max_by(t, v) AS t, median(d) AS d FROM s "
+    "sets": "SELECT k, collect_set(day) AS days FROM s GROUP BY k, window(ts, '10 seconds')",
+    "values": "SELECT k, count(DISTINCT v) AS c, max_by(t, v) AS t, median(d) AS d FROM s "
     "GROUP BY k, window(ts, '10 seconds')",
     "plain": "SELECT k, bit_xor(k) AS c, max(n) AS n FROM s GROUP BY k, window(ts, '10 seconds')",
     "empty": "SELECT k, n FROM s WHERE v > 1e9",
