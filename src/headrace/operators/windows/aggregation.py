@@ -123,7 +123,7 @@ class _Bags:
                 if bag.name in source.segment.bags:
                     found = source.segment.bags[bag.name].under(bag.ids, source.ids)
                     stored[source.absorbed].append(found)
-            fresh = [] if new is None else [new[number]]
+            fresh = [] if new is None else new[number]
             own.append(compact([*fresh, *stored[True]], len(bag.ids)))
             every.append(compact([own[-1], *stored[False]], len(bag.ids)) if stored[False] else own[-1])
         return cls(own, every)

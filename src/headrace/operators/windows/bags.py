@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
+import pyarrow as pa
 
 from headrace.model.plan import Lane
 from headrace.model.window import Window
@@ -130,7 +131,7 @@ class BagBuilder:
         members = np.zeros((len(merged), self.entries), bool)
         members[:, mine] = merged
         found = Bag(keys[hit], parts["v"][hit], slices[hit], sets[hit], parts["n"][hit], members)
-        self.parts.append(compact([found], self.entries))
+        self.parts.append(found)
 
 
 def compact(bags: Sequence[Bag], entries: int) -> Bag:
@@ -178,14 +179,14 @@ def _ordered(columns: Sequence[Ints]) -> tuple[Ints, Bools]:
     dense = list(columns)
     for i, (column, span) in enumerate(zip(columns, spans, strict=True)):
         if span > 4 * len(column) + 1024:
-            found, dense[i] = np.unique(column, return_inverse=True)
-            lows[i], spans[i] = 0, len(found)
+            dense[i], spans[i] = _ranked(column)
+            lows[i] = 0
     if prod(spans) < 2**62:
         codes = np.zeros(len(columns[0]), np.int64)
         for column, low, span in zip(dense, lows, spans, strict=True):
             codes *= span
             codes += column - low
-        order = np.argsort(codes, kind="stable")
+        order = np.argsort(codes)
         ordered = codes[order]
         return order, np.append(True, ordered[1:] != ordered[:-1])
     order = np.lexsort(dense[::-1])
@@ -194,6 +195,15 @@ def _ordered(columns: Sequence[Ints]) -> tuple[Ints, Bools]:
     for column in dense:
         changes[1:] |= column[order[1:]] != column[order[:-1]]
     return order, changes
+
+
+def _ranked(column: Ints) -> tuple[Ints, int]:
+    """(the rank of each value among those that occur, how many these are). Costs a sort of these alone."""
+    encoded = pa.array(column).dictionary_encode()
+    values = encoded.dictionary.to_numpy()
+    ranks = np.empty(len(values), np.int64)
+    ranks[np.argsort(values)] = np.arange(len(values))
+    return ranks[encoded.indices.to_numpy()], len(values)
 
 
 def still_needed(logic: BagLogic, bag: Bag, windows: Sequence[Window], watermark_us: int) -> Bag:
@@ -236,8 +246,8 @@ class ClosedBag:
             return np.zeros((self._members.shape[1], self._keys), np.int64)
         keys, first = self._keys_and_runs(inside)
         bits = np.bitwise_or.reduceat(_as_words(self._members)[self._bag.sets[inside]], first, axis=0)
-        _, one, union = np.unique(bits, axis=0, return_index=True, return_inverse=True)
-        union, keys = union.reshape(-1), keys[first]
+        one, union = _distinct_rows(bits)
+        keys = keys[first]
         member = _from_words(bits[one], self._members.shape[1])
         if len(one) * self._keys <= 4 * len(keys) + SMALL:
             counts = np.bincount(union * self._keys + keys, minlength=len(one) * self._keys)
@@ -276,6 +286,18 @@ class ClosedBag:
         changes = np.ones(len(some), bool)
         changes[1:] = (keys[1:] != keys[:-1]) | (values[1:] != values[:-1])
         return keys, np.flatnonzero(changes)
+
+
+def _distinct_rows(words: Array) -> tuple[Ints, Ints]:
+    """(a row of each kind, the kind of each row)."""
+    kinds = np.zeros(len(words), np.int64)
+    for word in words.T:
+        encoded = pa.array(word).dictionary_encode()
+        kinds = kinds * len(encoded.dictionary) + encoded.indices.to_numpy()
+        kinds = pa.array(kinds).dictionary_encode().indices.to_numpy().astype(np.int64)
+    one = np.empty(int(kinds.max(initial=-1)) + 1, np.int64)
+    one[kinds[::-1]] = np.arange(len(words))[::-1]
+    return one, kinds
 
 
 def _as_words(member: Bools) -> Array:

@@ -12,7 +12,7 @@ from headrace.operators.common.bitrows import Matches, ordered_by_row
 from headrace.operators.common.cells import Cells
 from headrace.operators.common.encode import Array, Ints
 from headrace.operators.common.regions import Regions
-from headrace.operators.windows.bags import Bag, BagBuilder, compact
+from headrace.operators.windows.bags import Bag, BagBuilder
 from headrace.operators.windows.lanes import CountLogic, IntSumLogic, LaneLogic, Parts
 from headrace.operators.windows.prepared import AggregationLogic, SharedFold
 from headrace.operators.windows.sums import SliceSums
@@ -110,8 +110,8 @@ def fold_block(logic: AggregationLogic, block: KeyBlock) -> Folded | None:
     return Folded(row_slices, present % block.count, bounds, starts, lanes, len(present) == size)
 
 
-def fold_bags(logic: AggregationLogic, tuples: Tuples, keys: Ints) -> list[Bag]:
-    """What a batch of tuples puts into each bag; `keys` is the key of each tuple."""
+def fold_bags(logic: AggregationLogic, tuples: Tuples, keys: Ints) -> list[list[Bag]]:
+    """What a batch of tuples puts into each bag, in no order; `keys` is the key of each tuple."""
     builders = [BagBuilder(bag, len(bag.ids)) for bag in logic.bags]
     slices = tuples.slice_starts[tuples.slice]
     for f, family in enumerate(logic.families):
@@ -122,7 +122,7 @@ def fold_bags(logic: AggregationLogic, tuples: Tuples, keys: Ints) -> list[Bag]:
             for builder, mine in zip(builders, asked, strict=True):
                 some = {name: values[part] for name, values in tuples.measures[builder.logic.measure].items()}
                 builder.add(cells, mine, keys[part], slices[part], some)
-    return [compact(builder.parts, builder.entries) for builder in builders]
+    return [builder.parts for builder in builders]
 
 
 def _by_bits(
