@@ -34,7 +34,7 @@ SELECT country, median(amount), percentile(level, array(0, 0.25, 0.9D)) AS p FRO
 SELECT country, median(amount), percentile(level, array(0, 0.25, 0.9D)) AS p FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '20 seconds', '10 seconds') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY country, `window`;
 
 -- query
-SELECT window, collect_set(level) FILTER (WHERE paid) AS s, array_join(collect_set(country), '-') AS c, size(collect_set(born)) AS n FROM purchases GROUP BY window(ts, '30 seconds');
+SELECT window, collect_set(level) FILTER (WHERE paid) AS s, array_join(array_sort(collect_set(country)), '-') AS c, size(collect_set(born)) AS n FROM purchases GROUP BY window(ts, '30 seconds');
 --   aggregation by window('30 seconds')
 --   where True
 --   a0 = collect_set(level: int): array<int> filter paid = 1
@@ -42,10 +42,10 @@ SELECT window, collect_set(level) FILTER (WHERE paid) AS s, array_join(collect_s
 --   a2 = collect_set(born: date): array<date>
 --   finish named_struct('start', window_start, 'end', window_end)
 --   finish a0
---   finish array_join(a1, '-')
+--   finish array_join(array_sort(a1), '-')
 --   finish size(a2)
 -- log
-SELECT window, array_sort(collect_set(level) FILTER (WHERE paid)) AS s, array_join(array_sort(collect_set(country)), '-') AS c, size(array_sort(collect_set(born))) AS n FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '30 seconds') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY `window`;
+SELECT window, array_sort(collect_set(level) FILTER (WHERE paid)) AS s, array_join(array_sort(array_sort(collect_set(country))), '-') AS c, size(array_sort(collect_set(born))) AS n FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '30 seconds') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY `window`;
 
 -- query
 SELECT gemPackID, COUNT(DISTINCT country, level) FILTER (WHERE price > 10) AS n, COUNT(DISTINCT level % 3, 1) AS m FROM purchases GROUP BY gemPackID, window(ts, '1 minute') HAVING n > 1;
@@ -62,18 +62,18 @@ SELECT gemPackID, COUNT(DISTINCT country, level) FILTER (WHERE price > 10) AS n,
 SELECT gemPackID, COUNT(DISTINCT country, level) FILTER (WHERE price > 10) AS n, COUNT(DISTINCT level % 3, 1) AS m FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY gemPackID, `window` HAVING n > 1;
 
 -- query
-SELECT max_by(country, price) AS dear, MIN_BY(level + 1, (born)) FILTER (WHERE paid) AS old, min_by(price, country) - max_by(price, country) AS d FROM purchases GROUP BY window(ts, '30 seconds');
+SELECT max_by(country, ts) AS last, MIN_BY(level + 1, (ts)) FILTER (WHERE paid) AS paid, min_by(price, ts) - max_by(price, ts) AS d FROM purchases GROUP BY window(ts, '30 seconds');
 --   aggregation by window('30 seconds')
 --   where True
---   a0 = max_by(row(price double, country string): struct<p0:double,p1:string>): string
---   a1 = min_by({row(born date, CASE WHEN paid THEN level + 1 END int)}: struct<p0:date,p1:int>): int filter paid = 1
---   a2 = min_by(row(country string, price double): struct<p0:string,p1:double>): double
---   a3 = max_by(row(country string, price double): struct<p0:string,p1:double>): double
+--   a0 = max_by(row(ts timestamp, country string): struct<p0:timestamp,p1:string>): string
+--   a1 = min_by({row(ts timestamp, CASE WHEN paid THEN level + 1 END int)}: struct<p0:timestamp,p1:int>): int filter paid = 1
+--   a2 = min_by(row(ts timestamp, price double): struct<p0:timestamp,p1:double>): double
+--   a3 = max_by(row(ts timestamp, price double): struct<p0:timestamp,p1:double>): double
 --   finish a0
 --   finish a1
 --   finish a2 - a3
 -- log
-SELECT max_by(country, if((price) IS NULL, NULL, struct(price, country))) AS dear, MIN_BY(level + 1, if(((born)) IS NULL, NULL, struct((born), level + 1))) FILTER (WHERE paid) AS old, min_by(price, if((country) IS NULL, NULL, struct(country, price))) - max_by(price, if((country) IS NULL, NULL, struct(country, price))) AS d FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '30 seconds') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY `window`;
+SELECT max_by(country, if((ts) IS NULL, NULL, struct(ts, country))) AS last, MIN_BY(level + 1, if(((ts)) IS NULL, NULL, struct((ts), level + 1))) FILTER (WHERE paid) AS paid, min_by(price, if((ts) IS NULL, NULL, struct(ts, price))) - max_by(price, if((ts) IS NULL, NULL, struct(ts, price))) AS d FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '30 seconds') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY `window`;
 
 -- query
 SELECT SUM(DISTINCT level), AVG(DISTINCT amount), AVG(DISTINCT price), MAX(DISTINCT country), collect_set(DISTINCT paid) FROM purchases GROUP BY window(ts, '1 minute');
