@@ -22,6 +22,10 @@ COMMANDS = {
         "headrace_bench.joins",
         "Time per epoch of join queries, of sums of joins and of groups of joins.",
     ),
+    "values": (
+        "headrace_bench.values",
+        "Time per epoch of queries that ask for all values of a group, shared and as plain Spark.",
+    ),
     "groups": (
         "headrace_bench.groups.command",
         "What groups, moves, backfill and partitionings cost, against the aims.",

@@ -40,11 +40,12 @@ QUERIES = {
     "GROUP BY gemPackID, window(ts, '10 seconds', '5 seconds')",
     "high": "SELECT id, price FROM purchases WHERE price > 5",
     "users": "SELECT userID, COUNT(*) AS n, MAX(name) AS last FROM purchases GROUP BY userID, window(ts, '7 seconds')",
-    "late": "SELECT COUNT(*) AS n, AVG(price) AS mean, window.end AS til FROM purchases "
+    "late": "SELECT COUNT(*) AS n, AVG(price) AS mean, window.end AS til, COUNT(DISTINCT name, userID) AS users, "
+    "max_by(name, price) AS dear, median(price) AS middle FROM purchases "
     "GROUP BY window(ts, '20 seconds')",
     "odd": "SELECT gemPackID % 2 AS half, MIN(price * 2) AS low FROM purchases "
     "GROUP BY gemPackID % 2, window(ts, '15 seconds', '5 seconds')",
-    "uniq": "SELECT COUNT(DISTINCT userID) AS users, window.start AS since FROM purchases "
+    "uniq": "SELECT size(collect_list(DISTINCT userID)) AS users, window.start AS since FROM purchases "
     "GROUP BY window(ts, '10 seconds')",
     "again": "SELECT gemPackID, COUNT(*) AS n FROM purchases WHERE userID <> 3 "
     "GROUP BY gemPackID, window(ts, '10 seconds', '5 seconds')",

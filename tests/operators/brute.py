@@ -6,9 +6,10 @@ import math
 from collections import defaultdict
 from typing import Any
 
-from headrace.model.predicate import And, Compare, Const, IsNull, Not, Op, Or, Predicate
+from headrace.model.lanes import keeps_values
+from headrace.model.predicate import And, Compare, Const, IsNull, Not, Op, Operand, Or, Predicate
+from headrace.model.query import Aggregate, Aggregation
 from headrace.model.query import AggregateFunction as F
-from headrace.model.query import Aggregation
 from headrace.model.window import SessionWindow, Window
 
 Row = dict[str, Any]
@@ -51,6 +52,53 @@ def compare(found: Any, op: Op, value: Any) -> bool:
         Op.GE: left >= right,
         Op.EQ: left == right,
     }[op]
+
+
+def normal(value: Any) -> Any:
+    """What Spark's DISTINCT tells apart: one NaN, one zero."""
+    if isinstance(value, tuple):
+        return tuple(map(normal, value))
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
+
+
+def row_order(row: tuple[Any, ...]) -> list[tuple[bool, Any]]:
+    return [(part is not None, 0 if part is None else order(part)) for part in row]
+
+
+def percentile(known: list[Any], fraction: float) -> float | None:
+    if not known:
+        return None
+    known = sorted(known, key=order)
+    place = (len(known) - 1) * fraction
+    low, high = known[math.floor(place)], known[math.ceil(place)]
+    if low == high:
+        return float(low)
+    return float(low) + (place - math.floor(place)) * (float(high) - float(low))
+
+
+def distinct(values: list[Any]) -> list[Any]:
+    return list({normal(value): value for value in values}.values())
+
+
+def over_values(one: Aggregate, values: list[Any]) -> Any:
+    """The functions that ask for all values of a group."""
+    whole = [v for v in values if not (v is None or (isinstance(v, tuple) and None in v))]
+    match one.function:
+        case F.MIN_BY | F.MAX_BY:
+            rows = [row for row in values if row[0] is not None]
+            pick = min if one.function is F.MIN_BY else max
+            return pick(rows, key=row_order)[1] if rows else None
+        case F.COUNT_DISTINCT:
+            return len(distinct(whole))
+        case F.SUM_DISTINCT:
+            return sum(distinct(whole)) if whole else None
+        case F.AVG_DISTINCT:
+            return sum(distinct(whole)) / len(distinct(whole)) if whole else None
+        case F.COLLECT_SET:
+            return sorted(distinct(whole), key=order)
+        case F.PERCENTILE if one.type.name == "double":
+            return percentile(whole, one.fractions[0])
+    return [percentile(whole, fraction) for fraction in one.fractions] if whole else None
 
 
 def aggregate(function: F, values: list[Any], rows: int) -> Any:
@@ -126,11 +174,17 @@ def sessions_of(
 
 
 def _aggregates(body: Aggregation, rows: list[Row]) -> list[Any]:
-    return [
-        aggregate(a.function, [r[a.input.sql] for r in chosen] if a.input else [], len(chosen))
-        for a in body.aggregates
-        for chosen in [[r for r in rows if truth(a.filter, r) is True]]
-    ]
+    found = []
+    for one in body.aggregates:
+        chosen = [r for r in rows if truth(one.filter, r) is True]
+        values = [read(one.input, row) for row in chosen] if one.input else []
+        by_values = one.function in (F.MIN_BY, F.MAX_BY) or keeps_values(one.function)
+        found.append(over_values(one, values) if by_values else aggregate(one.function, values, len(chosen)))
+    return found
+
+
+def read(operand: Operand, row: Row) -> Any:
+    return tuple(row[part.sql] for part in operand.parts) if operand.parts else row[operand.sql]
 
 
 def canonical(value: Any) -> Any:

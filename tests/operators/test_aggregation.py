@@ -16,6 +16,7 @@ from brute import canonical, windows_of
 from shelf import Groups, Shelf
 
 from headrace.model.epoch import FOREVER_US, NEVER_US
+from headrace.model.lanes import keeps_values
 from headrace.model.plan import AggregationOperator
 from headrace.model.predicate import TRUE, And, Compare, Const, IsNull, Not, Op, Operand, Or, Predicate
 from headrace.model.query import (
@@ -33,7 +34,7 @@ from headrace.model.types import Column, SqlType
 from headrace.model.window import Window
 from headrace.operators.common import cells
 from headrace.operators.common.placing import Portion
-from headrace.operators.windows import aggregation, folding, grid
+from headrace.operators.windows import aggregation, bags, folding, grid
 from headrace.operators.windows.aggregation import reduce_aggregation
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, portion_of_segment, segment_from, segment_items
@@ -107,10 +108,35 @@ def random_aggregate(rng: random.Random) -> Aggregate:
     filter_ = random_predicate(rng, 1) if rng.random() < 0.2 else TRUE
     if function is AggregateFunction.COUNT_ALL:
         return Aggregate(function, None, filter_, SqlType("bigint"))
+    if function in (AggregateFunction.MIN_BY, AggregateFunction.MAX_BY) or keeps_values(function):
+        return random_value_aggregate(rng, function, filter_)
     stringy = function in (AggregateFunction.MIN, AggregateFunction.MAX, AggregateFunction.COUNT)
     operand = OPERANDS[rng.choice(["i", "x", "k", *(["t"] if stringy else [])])]
     result = RESULT_TYPES.get(function, lambda _: SqlType("double"))(operand.type)
     return Aggregate(function, operand, filter_, result)
+
+
+def random_value_aggregate(rng: random.Random, function: AggregateFunction, filter_: Predicate) -> Aggregate:
+    """One of those that ask for all values of a group, or for rows of several."""
+    names = rng.sample(["i", "x", "k", "t", "g"], rng.choice([2, 2, 3]))
+    row = Operand.row(tuple(OPERANDS[name] for name in names))
+    one = OPERANDS[names[0]]
+    number = OPERANDS[rng.choice(["i", "x", "k"])]
+    match function:
+        case AggregateFunction.MIN_BY | AggregateFunction.MAX_BY:
+            pair = Operand.row(row.parts[:2])
+            return Aggregate(function, pair, filter_, pair.parts[1].type)
+        case AggregateFunction.COUNT_DISTINCT:
+            return Aggregate(function, rng.choice([row, one, one]), filter_, SqlType("bigint"))
+        case AggregateFunction.COLLECT_SET:
+            return Aggregate(function, one, filter_, SqlType(f"array<{one.type.name}>"))
+        case AggregateFunction.PERCENTILE if rng.random() < 0.5:
+            fractions = tuple(rng.choice([0.0, 0.25, 0.5, 0.9, 1.0]) for _ in range(rng.randint(1, 3)))
+            return Aggregate(function, number, filter_, SqlType("array<double>"), fractions)
+        case AggregateFunction.PERCENTILE:
+            return Aggregate(function, number, filter_, SqlType("double"), (rng.random(),))
+    floating = function is AggregateFunction.AVG_DISTINCT or number.type.name == "double"
+    return Aggregate(function, number, filter_, SqlType("double" if floating else "bigint"))
 
 
 def random_query(rng: random.Random, number: int) -> Query:
@@ -170,6 +196,8 @@ def close_to(left: Any, right: Any) -> bool:
         if math.isnan(left) or math.isnan(right):
             return math.isnan(left) and math.isnan(right)
         return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-6)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(close_to, left, right))
     return left == right
 
 
@@ -188,6 +216,8 @@ def test_matches_slow_evaluator_in_small_blocks(seed: int, monkeypatch: pytest.M
     monkeypatch.setattr(membership, "GRID_PER_TUPLE", 1)
     monkeypatch.setattr(aggregation, "BLOCK_ELEMENTS", 100)
     monkeypatch.setattr(grid, "DENSE_SLICES", 4)
+    monkeypatch.setattr(bags, "SMALL", random.Random(seed).choice([0, 10]))
+    monkeypatch.setattr(bags, "REMEMBERED", 20)
     monkeypatch.setattr(grid, "BLOCK_ELEMENTS", random.Random(seed).choice([3, 40]))
     check_against_slow_evaluator(seed)
 

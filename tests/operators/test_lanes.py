@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from headrace.model.plan import LaneKind
 from headrace.model.types import SqlType
 from headrace.operators.common.encode import Physical, from_ordered, to_ordered
-from headrace.operators.windows import lanes
 from headrace.operators.windows.folds import Fold
-from headrace.operators.windows.lanes import LaneLogic, Parts, logic_for
+from headrace.operators.windows.lanes import LaneLogic, Parts, base, logic_for
 
 BIGINT, DOUBLE = SqlType("bigint"), SqlType("double")
 INTS = st.one_of(
@@ -192,8 +191,8 @@ def test_many_overlapping_ranges_are_what_each_is_alone(
     lows[:2], highs[:2] = 2, (3, 2)
     found = []
     for many in (10**9, 1):
-        monkeypatch.setattr(lanes, "MANY_RANGES", many)
-        found.append(lanes.each_range(one, parts, lows, highs))
+        monkeypatch.setattr(base, "MANY_RANGES", many)
+        found.append(base.each_range(one, parts, lows, highs))
     for name, alone in found[0].items():
         np.testing.assert_allclose(found[1][name], alone, rtol=1e-9, atol=1e-3)
         if alone.dtype == np.float64:

@@ -69,7 +69,8 @@ class Writer:
             (self.cql, 14),
             (self.stateless, 0 if self.sessions else 20),
             (self.nested, 8),
-            (self.fallback, 6),
+            (self.values, 12),
+            (self.fallback, 5),
             (self.risky, 8),
         ]
         makers, weights = zip(*kinds, strict=True)
@@ -139,15 +140,37 @@ class Writer:
         )
         return RandomQuery(text, True, 0)
 
-    def fallback(self) -> RandomQuery:
-        field = self.pick()
-        calls = [f"count(DISTINCT {field.sql})", f"sort_array(collect_set({field.sql}))"]
+    def values(self) -> RandomQuery:
+        """Aggregates that ask for all values of a group. What Spark leaves open (ties, the order of sets) is closed."""
+        calls = [self.value_call() for _ in range(self.rng.randint(1, 3))]
+        calls = [f"{call} FILTER (WHERE {self.predicate(1)})" if self.maybe(0.2) else call for call in calls]
+        if self.maybe(0.3):
+            calls.append(f"sort_array(collect_set({self.pick().sql}))")
+        keys = self.keys()
+        items = [f"{self.column}.end", *keys, *calls, *(self.aggregates() if self.maybe(0.5) else [])]
+        group = ", ".join([*keys, self.window()])
+        text = (
+            f"SELECT {', '.join(items)} FROM {self.stream.name}{self.where()} GROUP BY {group}{self.having()}"
+        )
+        return RandomQuery(text, True, 0)
+
+    def value_call(self) -> str:
+        field, other = self.pick(), self.pick()
+        calls = [f"count(DISTINCT {field.sql})", f"count(DISTINCT {field.sql}, {other.sql})"]
+        calls += [f"max_by({field.sql}, {field.sql})", f"min_by({other.sql}, {other.sql})"]
         if (number := self.pick(*NUMERIC, summable=True)) is not None:
+            fraction = self.rng.choice(["0", "0.25", "0.5", "0.9", "1", "0.333"])
+            calls += [f"sum(DISTINCT {number.sql})", f"avg(DISTINCT {number.sql})", f"median({number.sql})"]
             calls += [
-                f"percentile({number.sql}, 0.5)",
-                f"sum(DISTINCT {number.sql})",
-                f"sort_array(collect_list({number.sql}))",
+                f"percentile({number.sql}, {fraction})",
+                f"percentile({number.sql}, array({fraction}, 1))",
             ]
+        return self.rng.choice(calls)
+
+    def fallback(self) -> RandomQuery:
+        calls = [f"sort_array(collect_list({self.pick().sql}))"]
+        if (number := self.pick(*NUMERIC, summable=True)) is not None:
+            calls += [f"percentile_cont(0.5) WITHIN GROUP (ORDER BY {number.sql})", f"kurtosis({number.sql})"]
         if (flag := self.pick(Kind.BOOLEAN)) is not None:
             calls += [f"bool_and({flag.sql})", f"some({flag.sql})"]
         if (whole := self.pick(Kind.INTEGER)) is not None:

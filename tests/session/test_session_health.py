@@ -164,7 +164,9 @@ def test_odd_records_are_counted_and_told(open_session: Open, tmp_path: Path) ->
     hr.create_stream("s", SCHEMA, event_time="ts", source=sources.files(folder, "json"))
     per_window = "SELECT window.start AS w, COUNT(*) AS n FROM s GROUP BY window(ts, '10 seconds')"
     counts = hr.create_query(per_window, name="counts")
-    unshared = hr.create_query(per_window.replace("COUNT(*)", "COUNT(DISTINCT id % 7, 1)"), name="unshared")
+    unshared = hr.create_query(
+        per_window.replace("COUNT(*)", "size(collect_list(DISTINCT id % 7))"), name="unshared"
+    )
     ids = hr.create_query("SELECT id FROM s WHERE id > 70 OR id IS NULL", name="ids")
     with pytest.warns(HeadraceWarning) as caught:
         hr.run_available()

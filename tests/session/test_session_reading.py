@@ -30,7 +30,10 @@ QUERIES = {
     "GROUP BY t, session_window(ts, '3 seconds')",
     "having": "SELECT t, count(*) AS c FROM s GROUP BY t, window(ts, '10 seconds') HAVING count(*) > 12",
     "computed": "SELECT t, sum(v) / count(*) AS m, window FROM s GROUP BY t, window(ts, '10 seconds')",
-    "plain": "SELECT k, count(DISTINCT v) AS c, max(n) AS n FROM s GROUP BY k, window(ts, '10 seconds')",
+    "sets": "SELECT k, collect_set(day) AS days FROM s GROUP BY k, window(ts, '10 seconds')",
+    "values": "SELECT k, count(DISTINCT v) AS c, max_by(t, v) AS t, median(d) AS d FROM s "
+    "GROUP BY k, window(ts, '10 seconds')",
+    "plain": "SELECT k, bit_xor(k) AS c, max(n) AS n FROM s GROUP BY k, window(ts, '10 seconds')",
     "empty": "SELECT k, n FROM s WHERE v > 1e9",
     "mean": "SELECT t, avg(v) AS m FROM s GROUP BY t, window(ts, '10 seconds') HAVING avg(v) > 9.5",
     "joined": "SELECT a.k, b.v FROM (SELECT *, window(ts, '4 seconds', '2 seconds') AS w FROM s) a JOIN "
@@ -39,7 +42,7 @@ QUERIES = {
     "(SELECT *, window(ts, '4 seconds') AS w FROM s) b ON a.k = b.k AND a.w = b.w WHERE a.v + b.v < 3",
 }
 
-DIRECT = {"all", "twice", "sums", "sessions", "plain", "empty"}
+DIRECT = {"all", "twice", "sums", "sessions", "values", "plain", "empty"}
 
 
 def rows(step: int) -> list[dict[str, Any]]:

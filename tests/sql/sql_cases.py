@@ -26,9 +26,23 @@ AGGREGATIONS = [
     "SELECT country, SUM(level) AS level FROM purchases GROUP BY country, window(ts, '30 seconds') HAVING level > 30 OR MAX(level) < 7",
 ]
 
-FALLBACKS = [
+VALUES = [
     "SELECT country, COUNT(DISTINCT userID) FROM purchases GROUP BY country, window(ts, '1 minute')",
     "SELECT percentile(price, 0.5) AS m, collect_set(country) IS NOT NULL AS c FROM purchases GROUP BY window(ts, '1 minute')",
+    "SELECT country, median(amount), percentile(level, array(0, 0.25, 0.9D)) AS p FROM purchases GROUP BY country, window(ts, '20 seconds', '10 seconds')",
+    "SELECT window, collect_set(level) FILTER (WHERE paid) AS s, array_join(array_sort(collect_set(country)), '-') AS c, size(collect_set(born)) AS n FROM purchases GROUP BY window(ts, '30 seconds')",
+    "SELECT gemPackID, COUNT(DISTINCT country, level) FILTER (WHERE price > 10) AS n, COUNT(DISTINCT level % 3, 1) AS m FROM purchases GROUP BY gemPackID, window(ts, '1 minute') HAVING n > 1",
+    "SELECT max_by(country, ts) AS last, MIN_BY(level + 1, (ts)) FILTER (WHERE paid) AS paid, min_by(price, ts) - max_by(price, ts) AS d FROM purchases GROUP BY window(ts, '30 seconds')",
+    "SELECT SUM(DISTINCT level), AVG(DISTINCT amount), AVG(DISTINCT price), MAX(DISTINCT country), collect_set(DISTINCT paid) FROM purchases GROUP BY window(ts, '1 minute')",
+    "SELECT country, COUNT(DISTINCT amount, born, seen) AS n, SUM(price) AS s FROM purchases [RANGE 20 SECONDS SLIDE 5 SECONDS] WHERE price > 3 GROUP BY country HAVING median(price) > 20",
+]
+"""Aggregates that ask for every value of a group, or for rows of several values."""
+
+FALLBACKS = [
+    "SELECT country, approx_count_distinct(userID) > 0 AS n FROM purchases GROUP BY country, window(ts, '1 minute')",
+    "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY price) AS m, size(collect_list(country)) AS c FROM purchases GROUP BY window(ts, '1 minute')",
+    "SELECT percentile(price, 0.25 + 0.25) AS m, percentile(level, 0.5, 2) AS f, COUNT(DISTINCT *) > 0 AS d FROM purchases GROUP BY window(ts, '1 minute')",
+    "SELECT COUNT(DISTINCT big) AS b, median(DISTINCT level) AS m FROM purchases GROUP BY window(ts, '1 minute')",
     "SELECT MAX(big), SUM(big) FROM purchases GROUP BY window(ts, '1 minute')",
     "SELECT address, COUNT(*) FROM purchases GROUP BY address, window(ts, '1 minute')",
     "SELECT country, COUNT(*) FROM purchases GROUP BY window(ts, '1 minute'), ROLLUP (country)",
@@ -72,6 +86,7 @@ SESSIONS = [
     "SELECT session_window(ts, '2 seconds') AS w, w.end, COUNT(*) AS n FROM purchases GROUP BY w, level HAVING n > 1 AND level > 2",
     "SELECT w.start AS since, c, AVG(amount) FILTER (WHERE paid) AS a FROM (SELECT country AS c, amount, paid, session_window(ts, '1 second') AS w FROM purchases WHERE level < 7) GROUP BY w, c",
     "SELECT c, n FROM (SELECT session_window.start AS s, upper(country) AS c, COUNT(*) AS n FROM purchases GROUP BY session_window(ts, '3 seconds'), upper(country)) WHERE n > 2",
+    "SELECT gemPackID, max_by(country, ts) AS last, min_by(level, ts) AS first FROM purchases GROUP BY session_window(ts, '5 seconds'), gemPackID",
     "SELECT session_window.start AS s, COUNT(DISTINCT userID) AS users FROM purchases GROUP BY session_window(ts, '5 seconds'), gemPackID",
     "SELECT country, SUM(price) FROM purchases [SESSION GAP 5 SECONDS] WHERE price > 3 GROUP BY country",
     "SELECT COUNT(*) AS n, percentile(level, 0.5) AS m FROM purchases [session gap 1 second] AS p HAVING n > 1",
@@ -164,4 +179,5 @@ THEMES = {
     "language": LANGUAGE,
     "projections": PROJECTIONS,
     "sessions": SESSIONS,
+    "values": VALUES,
 }

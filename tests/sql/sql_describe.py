@@ -85,4 +85,5 @@ def _operand(operand: Operand) -> str:
 def _aggregate(aggregate: Aggregate) -> str:
     inner = "" if aggregate.input is None else _operand(aggregate.input)
     filtered = "" if aggregate.filter == Const(True) else f" filter {show(aggregate.filter)}"
-    return f"{aggregate.function.value}({inner}): {aggregate.type.name}{filtered}"
+    fractions = "".join(f", {fraction}" for fraction in aggregate.fractions)
+    return f"{aggregate.function.value}({inner}{fractions}): {aggregate.type.name}{filtered}"

@@ -225,9 +225,21 @@ def _finished_sql(body: Aggregation, start: str, end: str, relation: str, by: st
 
 
 def _aggregate_sql(aggregate: Aggregate) -> str:
-    name = "count" if aggregate.function is AggregateFunction.COUNT_ALL else aggregate.function.value
-    inner = "*" if aggregate.input is None else _operand_sql(aggregate.input)
-    return f"{name}({inner}) FILTER (WHERE {predicate_sql(aggregate.filter)})"
+    name, parts = aggregate.function.value, ["*"]
+    if aggregate.input is not None:
+        parts = [_operand_sql(part) for part in aggregate.input.read]
+    match aggregate.function:
+        case AggregateFunction.COUNT_ALL:
+            name = "count"
+        case AggregateFunction.MIN_BY | AggregateFunction.MAX_BY:
+            parts.reverse()
+        case AggregateFunction.PERCENTILE if aggregate.type.kind is Kind.NESTED:
+            parts.append(f"array({', '.join(map(repr, aggregate.fractions))})")
+        case AggregateFunction.PERCENTILE:
+            parts.append(repr(aggregate.fractions[0]))
+    distinct = "DISTINCT " if name.endswith("_distinct") else ""
+    call = f"{name.removesuffix('_distinct')}({distinct}{', '.join(parts)})"
+    return f"{call} FILTER (WHERE {predicate_sql(aggregate.filter)})"
 
 
 def _operand_sql(operand: Operand) -> str:

@@ -57,7 +57,10 @@ class Family:
 
 
 class LaneKind(Enum):
-    """A partial aggregate that slices keep. COUNT = ROWS - NULLS; AVG = SUM / COUNT; MOMENTS hold mean and M2."""
+    """A partial aggregate that slices keep. COUNT = ROWS - NULLS; AVG = SUM / COUNT; MOMENTS hold mean and M2.
+
+    A BAG holds every value with how often it came.
+    """
 
     ROWS = "rows"
     NULLS = "nulls"
@@ -65,6 +68,7 @@ class LaneKind(Enum):
     MIN = "min"
     MAX = "max"
     MOMENTS = "moments"
+    BAG = "bag"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,8 @@ class Lane:
 
     Entry i keeps measure `measures[i]` for state column `columns[i]` (ascending). `ids[i]` is that entry's name for
     ever (ascending inside a window), so that segments of older plans can be matched. `domain` is `int`, `float`, or
-    `words` and the text of the one input whose strings the partials rank.
+    `words` and the text of the one input whose strings or rows the partials rank. A BAG is of one input too, and says
+    `values` and its text where no dictionary is needed.
     """
 
     kind: LaneKind
@@ -101,11 +106,13 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class OutputAggregate:
-    """How a result column is lowered from lanes: which aggregate, in what type, and from which lanes (by kind)."""
+    """How a result column is lowered: which aggregate, in what type, from which lanes (by kind) or from which bag."""
 
     function: AggregateFunction
     type: SqlType
     lanes: tuple[int, ...]
+    bag: int | None = None
+    fractions: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +137,7 @@ class AggregatingOperator:
     """What keeps partial aggregates of tuples from epoch to epoch: same stream, same grouping keys, same scan path.
 
     `columns` are ordered by window, so the columns of one window are contiguous. Windows close by the least watermark
-    of the streams in `clock`.
+    of the streams in `clock`. `bags` are the lanes of kind BAG; they are sparse and kept apart from the dense `lanes`.
     """
 
     id: str
@@ -146,6 +153,7 @@ class AggregatingOperator:
     measures: tuple[Measure, ...]
     lanes: tuple[Lane, ...]
     outputs: tuple[Output, ...]
+    bags: tuple[Lane, ...] = field(default=(), kw_only=True)
 
     @property
     def queries(self) -> tuple[QueryId, ...]:
@@ -158,7 +166,8 @@ class AggregatingOperator:
     @property
     def scanned(self) -> tuple[Operand, ...]:
         """The distinct operands a map task must read for this operator."""
-        wanted = (self.event_time, *self.keys, *self.inputs, *(index.operand for index in self.operands))
+        inputs = (part for operand in self.inputs for part in operand.read)
+        wanted = (self.event_time, *self.keys, *inputs, *(index.operand for index in self.operands))
         return tuple(dict.fromkeys(wanted))
 
 

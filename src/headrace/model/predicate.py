@@ -15,12 +15,31 @@ Value = int | float | str
 class Operand:
     """Something a kernel reads per tuple: a column of the stream, or an expression Catalyst evaluates.
 
-    `sql` is the bare column name when `plain`, else Spark SQL text over the stream's columns.
+    `sql` is the bare column name when `plain`, else Spark SQL text over the stream's columns. A row of several values
+    has these as its `parts`. Only the parts are read, and `sql` is no more than the row's name.
     """
 
     sql: str
     type: SqlType
     plain: bool = True
+    parts: tuple[Operand, ...] = ()
+
+    @staticmethod
+    def row(parts: tuple[Operand, ...]) -> Operand:
+        """Several values as one: rows are equal when their parts are, and ordered by the first part that differs.
+
+        >>> Operand.row((Operand("a", SqlType("int")), Operand("b", SqlType("date")))).type.name
+        'struct<p0:int,p1:date>'
+        """
+        fields = ",".join(f"p{i}:{part.type.name}" for i, part in enumerate(parts))
+        name = ", ".join(f"{part.sql} {part.type.name}" for part in parts)
+        plain = all(part.plain for part in parts)
+        return Operand(f"row({name})", SqlType(f"struct<{fields}>"), plain, parts)
+
+    @property
+    def read(self) -> tuple[Operand, ...]:
+        """What has to be read for it: itself, or its parts."""
+        return self.parts or (self,)
 
 
 class Op(Enum):

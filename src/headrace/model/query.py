@@ -62,16 +62,27 @@ class AggregateFunction(Enum):
     VAR_SAMP = "var_samp"
     STDDEV_POP = "stddev_pop"
     STDDEV_SAMP = "stddev_samp"
+    MIN_BY = "min_by"
+    MAX_BY = "max_by"
+    COUNT_DISTINCT = "count_distinct"
+    SUM_DISTINCT = "sum_distinct"
+    AVG_DISTINCT = "avg_distinct"
+    PERCENTILE = "percentile"
+    COLLECT_SET = "collect_set"
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One aggregate call; `filter` is its FILTER clause (not including the query's WHERE)."""
+    """One aggregate call; `filter` is its FILTER clause (not including the query's WHERE).
+
+    MIN_BY and MAX_BY have a row (ordering, value) as their input. PERCENTILE has `fractions`, one for each percentile.
+    """
 
     function: AggregateFunction
     input: Operand | None
     filter: Predicate
     type: SqlType
+    fractions: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.input is None) != (self.function is AggregateFunction.COUNT_ALL):

@@ -40,6 +40,7 @@ from headrace.planner.shared import (
     Body,
     aggregating_parts,
     aggregation_operands,
+    asks_for_values,
     operator_id,
     plan_aggregation,
     plan_selection,
@@ -117,18 +118,21 @@ def classify(members: Iterable[Member], strategies: Strategies) -> dict[Strategy
 
 
 def plan_aggregations(draft: Draft) -> Draft:
-    """An operator for each stream, grouping keys, scan path and kind of window."""
+    """An operator for each stream, grouping keys, scan path and kind of window. Queries that ask for all values of a
+    group have one of their own, so that the tuples of all others can be combined before they travel.
+    """
     operators: list[Operator] = []
     for strategy in (Strategy.WINDOWS, Strategy.SESSIONS):
-        classes: dict[tuple[StreamName, tuple[Operand, ...], ScanPath], list[Body]] = defaultdict(list)
+        classes: dict[tuple[StreamName, tuple[Operand, ...], ScanPath, bool], list[Body]] = defaultdict(list)
         for member in draft.running(strategy):
             plan = member.query.plan
             assert isinstance(plan.body, Aggregation)
             path = scan_path(aggregation_operands(plan.body))
-            classes[plan.stream, plan.body.keys, path].append((member.query.id, plan.body))
+            kept = asks_for_values(plan.body)
+            classes[plan.stream, plan.body.keys, path, kept].append((member.query.id, plan.body))
         operators += [
             plan_aggregation(draft.streams[stream], keys, path, bodies)
-            for (stream, keys, path), bodies in classes.items()
+            for (stream, keys, path, _), bodies in classes.items()
         ]
     return draft.adding(operators)
 

@@ -36,6 +36,8 @@ def grouping_body(joining: Joining) -> Aggregation:
     named = {carried.name: carried for carried in body.carried}
 
     def own(operand: Operand) -> Operand:
+        if operand.parts:
+            return Operand.row(tuple(map(own, operand.parts)))
         carried = named[operand.sql]
         return Operand(joined_column(*members[carried.side], carried.operand), operand.type)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.model import codec, plan
+from headrace.model.lanes import keeps_values, lane_domain, lanes_needed
 from headrace.model.plan import (
     AggregationOperator,
     Lane,
@@ -27,7 +28,7 @@ from headrace.model.predicate import (
     operands_of,
 )
 from headrace.model.query import (
-    AggregateFunction,
+    Aggregate,
     Aggregation,
     Fallback,
     Join,
@@ -37,7 +38,7 @@ from headrace.model.query import (
     Stream,
     StreamName,
 )
-from headrace.model.types import Kind, SqlType
+from headrace.model.types import SqlType
 from headrace.model.window import AnyWindow, SessionWindow, Window
 from headrace.planner.joins import (
     Joining,
@@ -129,8 +130,15 @@ def plan_aggregation(
     if gaps:
         return SessionOperator(id=operator_id("sessions", stream.name, path, keys), gaps=gaps, **parts)
     return AggregationOperator(
-        id=operator_id("windows", stream.name, path, keys), windows=sliding_windows(bodies), **parts
+        id=operator_id("values" if parts["bags"] else "windows", stream.name, path, keys),
+        windows=sliding_windows(bodies),
+        **parts,
     )
+
+
+def asks_for_values(body: Aggregation) -> bool:
+    """Whether a query needs every value of a group."""
+    return any(keeps_values(aggregate.function) for aggregate in body.aggregates)
 
 
 def _windows(bodies: Bodies) -> tuple[AnyWindow, ...]:
@@ -154,7 +162,7 @@ def aggregating_parts(
     )
     operands = index_operands(column.predicate for column in columns)
     event_time = stream.column(stream.event_time)
-    measures, lanes = plan_lanes(bodies, columns, positions, inputs)
+    measures, lanes, bags = plan_lanes(bodies, columns, positions, inputs)
     return {
         "stream": stream.name,
         "clock": (stream.name,),
@@ -167,7 +175,8 @@ def aggregating_parts(
         "families": group_families([column.predicate for column in columns], operands),
         "measures": measures,
         "lanes": lanes,
-        "outputs": _outputs(bodies, positions, inputs, windows, keys, lanes),
+        "bags": bags,
+        "outputs": _outputs(bodies, positions, inputs, windows, keys, lanes, bags),
     }
 
 
@@ -197,43 +206,10 @@ def _state_columns(bodies: Bodies, windows: Sequence[AnyWindow]) -> tuple[tuple[
     return tuple(column for column, _ in columns), positions
 
 
-_VALUE_LANES = {
-    AggregateFunction.SUM: LaneKind.SUM,
-    AggregateFunction.AVG: LaneKind.SUM,
-    AggregateFunction.MIN: LaneKind.MIN,
-    AggregateFunction.MAX: LaneKind.MAX,
-}
-
-
-def lanes_needed(function: AggregateFunction) -> tuple[LaneKind, ...]:
-    """The lanes an aggregate is lowered from, besides ROWS.
-
-    >>> lanes_needed(AggregateFunction.COUNT_ALL), lanes_needed(AggregateFunction.COUNT)
-    ((), (<LaneKind.NULLS: 'nulls'>,))
-    """
-    match function:
-        case AggregateFunction.COUNT_ALL:
-            return ()
-        case AggregateFunction.COUNT:
-            return (LaneKind.NULLS,)
-        case AggregateFunction.SUM | AggregateFunction.AVG | AggregateFunction.MIN | AggregateFunction.MAX:
-            return (LaneKind.NULLS, _VALUE_LANES[function])
-        case _:
-            return (LaneKind.MOMENTS,)
-
-
-def lane_domain(kind: LaneKind, operand: Operand | None) -> str:
-    """Which partials of a kind live in one array: integers, floats, or the ranks of one input's strings."""
-    if operand is not None and kind in (LaneKind.MIN, LaneKind.MAX) and operand.type.kind is Kind.STRING:
-        return f"words:{operand.sql}"
-    floating = operand is not None and operand.type.kind is Kind.FLOATING
-    return "float" if kind is LaneKind.MOMENTS or (kind is LaneKind.SUM and floating) else "int"
-
-
 def plan_lanes(
     bodies: Bodies, columns: Sequence[StateColumn], positions: Positions, inputs: Sequence[Operand]
-) -> tuple[tuple[Measure, ...], tuple[Lane, ...]]:
-    """ROWS for every column first, then what the aggregates need."""
+) -> tuple[tuple[Measure, ...], tuple[Lane, ...], tuple[Lane, ...]]:
+    """(what tuples contribute, dense lanes, bags). ROWS for every column first, then what the aggregates need."""
     place = {operand: i for i, operand in enumerate(inputs)}
     wanted: set[tuple[str, str, int, int, int]] = set()
     for id_, body in bodies:
@@ -258,7 +234,8 @@ def plan_lanes(
         )
         at, entries, of = zip(*found, strict=True)
         lanes.append(Lane(LaneKind(name), domain, at, of, entries))
-    return tuple(measures), tuple(lanes)
+    dense = tuple(lane for lane in lanes if lane.kind is not LaneKind.BAG)
+    return tuple(measures), dense, tuple(lane for lane in lanes if lane.kind is LaneKind.BAG)
 
 
 def _outputs(
@@ -268,22 +245,16 @@ def _outputs(
     windows: Sequence[AnyWindow],
     keys: Sequence[Operand],
     lanes: Sequence[Lane],
+    bags: Sequence[Lane],
 ) -> tuple[Output, ...]:
     place = {operand: i for i, operand in enumerate(inputs)}
     order = {window: i for i, window in enumerate(windows)}
-    number = {(lane.kind, lane.domain): i for i, lane in enumerate(lanes)}
+    number = {(lane.kind, lane.domain): i for of_kind in (lanes, bags) for i, lane in enumerate(of_kind)}
     grouped: dict[tuple[int, tuple[OutputAggregate, ...]], list[tuple[QueryId, Aggregation]]] = defaultdict(
         list
     )
     for id_, body in bodies:
-        aggregates = tuple(
-            OutputAggregate(
-                a.function,
-                a.type,
-                tuple(number[k, lane_domain(k, a.input)] for k in lanes_needed(a.function)),
-            )
-            for a in body.aggregates
-        )
+        aggregates = tuple(_output_aggregate(a, number) for a in body.aggregates)
         grouped[order[body.window], aggregates].append((id_, body))
     return tuple(
         Output(
@@ -303,6 +274,15 @@ def _outputs(
         )
         for (window, aggregates), found in grouped.items()
     )
+
+
+def _output_aggregate(aggregate: Aggregate, number: Mapping[tuple[LaneKind, str], int]) -> OutputAggregate:
+    """Where an aggregate's partials are; `number` has the place of each lane and of each bag."""
+    places = [number[kind, lane_domain(kind, aggregate.input)] for kind in lanes_needed(aggregate.function)]
+    if keeps_values(aggregate.function):
+        (bag,) = places
+        return OutputAggregate(aggregate.function, aggregate.type, (), bag, aggregate.fractions)
+    return OutputAggregate(aggregate.function, aggregate.type, tuple(places))
 
 
 def plan_selection(

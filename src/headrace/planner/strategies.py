@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import assert_never
 
+from headrace.model.lanes import is_factor
 from headrace.model.predicate import operands_of
 from headrace.model.query import (
     Aggregate,
@@ -37,22 +38,6 @@ _NOT_READ = Alternative(
     Strategy.READ_GROUPS,
     "kernels know its aggregates, so joined rows need not be stored for a reader to group",
 )
-
-_FACTORED = frozenset(
-    (
-        AggregateFunction.COUNT_ALL,
-        AggregateFunction.COUNT,
-        AggregateFunction.SUM,
-        AggregateFunction.AVG,
-        AggregateFunction.MIN,
-        AggregateFunction.MAX,
-        AggregateFunction.VAR_POP,
-        AggregateFunction.VAR_SAMP,
-        AggregateFunction.STDDEV_POP,
-        AggregateFunction.STDDEV_SAMP,
-    )
-)
-"""What follows from a side's own aggregates and the other sides' counts."""
 
 _DIVIDED = frozenset((Kind.DECIMAL, Kind.INTERVAL, Kind.MONTHS))
 """Averages of these are a SUM divided by a COUNT when they are finished."""
@@ -181,7 +166,7 @@ def _key_obstacles(body: Join, then: Aggregation) -> Iterator[str]:
 
 def _aggregate_obstacles(body: Join, then: Aggregation, aggregate: Aggregate) -> Iterator[str]:
     name = aggregate.function.value.upper()
-    if aggregate.function not in _FACTORED:
+    if not is_factor(aggregate.function):
         yield f"{name} does not follow from the streams' own aggregates"
     if len(sides_of(body, aggregate)) > 1:
         yield f"{name} with its FILTER is over more than one stream"
@@ -202,4 +187,4 @@ def sides_of(body: Join, aggregate: Aggregate) -> frozenset[int]:
     """The sides that an aggregate's input and FILTER are over."""
     named = {carried.name: carried.side for carried in body.carried}
     operands = {*operands_of(aggregate.filter), *((aggregate.input,) if aggregate.input else ())}
-    return frozenset(named[operand.sql] for operand in operands)
+    return frozenset(named[part.sql] for operand in operands for part in operand.read)

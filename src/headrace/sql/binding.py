@@ -50,8 +50,16 @@ class OperandShape:
     text: Template
     type: SqlType
     plain: bool
+    parts: tuple[OperandShape, ...] = ()
+
+    @staticmethod
+    def row(parts: tuple[OperandShape, ...]) -> OperandShape:
+        """Several operands as one; see `Operand.row`."""
+        return OperandShape(Template.of(""), SqlType("void"), False, parts)
 
     def bind(self, fill: Callable[[Template], str]) -> Operand:
+        if self.parts:
+            return Operand.row(tuple(part.bind(fill) for part in self.parts))
         return Operand(fill(self.text), self.type, self.plain)
 
 
@@ -61,6 +69,13 @@ class AggregateShape:
     input: OperandShape | None
     filter: exp.Expr | None
     type: SqlType
+    fractions: tuple[float, ...] = ()
+
+    def bind(
+        self, fill: Callable[[Template], str], predicate: Callable[[exp.Expr | None], Predicate]
+    ) -> Aggregate:
+        input_ = None if self.input is None else self.input.bind(fill)
+        return Aggregate(self.function, input_, predicate(self.filter), self.type, self.fractions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,10 +300,7 @@ def _body(
 
     def aggregation(found: AggregationShape, where: Predicate) -> Aggregation:
         assert window is not None
-        aggregates = tuple(
-            Aggregate(a.function, a.input.bind(fill) if a.input else None, predicate(a.filter), a.type)
-            for a in found.aggregates
-        )
+        aggregates = tuple(one.bind(fill, predicate) for one in found.aggregates)
         if len(aggregates) > MAX_AGGREGATES:
             raise errors.too_many_aggregates(len(aggregates), MAX_AGGREGATES)
         return Aggregation(

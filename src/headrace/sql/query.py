@@ -15,7 +15,8 @@ from headrace.model.types import Column, Kind, SqlType
 from headrace.model.window import Window
 from headrace.sql import errors
 from headrace.sql.binding import BodyShape, FallbackShape, OperandShape, ProjectionShape, Shape, bind
-from headrace.sql.bodies.aggregates import NotShared, plan_aggregation
+from headrace.sql.bodies.aggregates import plan_aggregation
+from headrace.sql.bodies.calls import NotShared
 from headrace.sql.bodies.conjuncts import in_order
 from headrace.sql.bodies.having import filter_keys_early
 from headrace.sql.bodies.join_query import build_join
@@ -24,6 +25,7 @@ from headrace.sql.bodies.predicates import Compiler
 from headrace.sql.bodies.sessions import checked_sessions, no_session_rows
 from headrace.sql.bodies.windows import STAND_IN, has_window, is_window_column, stand_ins, window_column
 from headrace.sql.cache import ShapeCache
+from headrace.sql.render.determined import determined, is_determined
 from headrace.sql.render.fidelity import faithful, or_misread, render_again
 from headrace.sql.render.plain import render_log, render_plain
 from headrace.sql.render.templates import Template, literal_hole
@@ -182,6 +184,8 @@ class _Build:
         shared = filter_keys_early(flat)
         self.where = _conjunction(shared.where)
         self.ordered = None if self.where is None else in_order(self.where, self._harmless)
+        body = self._body(shared, columns)
+        logged = determined(flat) if is_determined(body) else flat
         return Shape(
             stream=self.stream,
             calls=flat.calls,
@@ -189,10 +193,10 @@ class _Build:
             windowed=windowed,
             where=self.where,
             ordered=self.ordered,
-            body=self._body(shared, columns),
+            body=body,
             columns=columns,
             plain=plain,
-            log=Template.of(render_log(flat, [column.name for column in columns], windowed=windowed)),
+            log=Template.of(render_log(logged, [column.name for column in columns], windowed=windowed)),
         )
 
     def _layered(self, select: exp.Select) -> Shape:

@@ -30,7 +30,12 @@ SELECT p.`window`.start AS window_start, p.`window`.end AS window_end, SUM(price
 
 -- query
 SELECT COUNT(DISTINCT country) AS n FROM purchases [RANGE 1 MINUTE];
---   fallback per window('1 minute'): COUNT(DISTINCT ...) needs all values of a group
+--   aggregation by window('1 minute')
+--   where True
+--   a0 = count_distinct(country: string): bigint
+--   finish window_start
+--   finish window_end
+--   finish a0
 -- plain
 SELECT window.start AS window_start, window.`end` AS window_end, COUNT(DISTINCT country) AS n FROM purchases GROUP BY window(ts, '1 minute');
 -- log

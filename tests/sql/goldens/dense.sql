@@ -14,7 +14,11 @@ SELECT country, __headrace_window.start AS start, COUNT(*) AS n, MAX(price) AS m
 
 -- query
 SELECT window, COUNT(DISTINCT userID) AS n FROM purchases GROUP BY window(ts, '7 seconds', '70 milliseconds', '-30 milliseconds');
---   fallback per window('7 seconds', '70 milliseconds', '40 milliseconds'): COUNT(DISTINCT ...) needs all values of a group
+--   aggregation by window('7 seconds', '70 milliseconds', '40 milliseconds')
+--   where True
+--   a0 = count_distinct(userID: bigint): bigint
+--   finish named_struct('start', window_start, 'end', window_end)
+--   finish a0
 -- log
 SELECT __headrace_window AS `window`, COUNT(DISTINCT userID) AS n FROM (SELECT *, explode(transform(CASE WHEN ts IS NOT NULL AND GREATEST(unix_micros(CAST(ts AS TIMESTAMP)), __headrace_closed, :after) - 7000000L + 1 + pmod(40000L - (GREATEST(unix_micros(CAST(ts AS TIMESTAMP)), __headrace_closed, :after) - 7000000L + 1), 70000L) <= LEAST(unix_micros(CAST(ts AS TIMESTAMP)), try_subtract(:until, 7000000L)) - pmod(LEAST(unix_micros(CAST(ts AS TIMESTAMP)), try_subtract(:until, 7000000L)) - 40000L, 70000L) THEN sequence(GREATEST(unix_micros(CAST(ts AS TIMESTAMP)), __headrace_closed, :after) - 7000000L + 1 + pmod(40000L - (GREATEST(unix_micros(CAST(ts AS TIMESTAMP)), __headrace_closed, :after) - 7000000L + 1), 70000L), LEAST(unix_micros(CAST(ts AS TIMESTAMP)), try_subtract(:until, 7000000L)) - pmod(LEAST(unix_micros(CAST(ts AS TIMESTAMP)), try_subtract(:until, 7000000L)) - 40000L, 70000L), 70000L) ELSE array() END, s -> named_struct('start', timestamp_micros(s), 'end', timestamp_micros(s + 7000000L)))) AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY __headrace_window;
 

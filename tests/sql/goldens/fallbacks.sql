@@ -1,14 +1,26 @@
 -- query
-SELECT country, COUNT(DISTINCT userID) FROM purchases GROUP BY country, window(ts, '1 minute');
---   fallback per window('1 minute'): COUNT(DISTINCT ...) needs all values of a group
+SELECT country, approx_count_distinct(userID) > 0 AS n FROM purchases GROUP BY country, window(ts, '1 minute');
+--   fallback per window('1 minute'): approx_count_distinct() has no shared form
 -- log
-SELECT country, COUNT(DISTINCT userID) FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY country, `window`;
+SELECT country, approx_count_distinct(userID) > 0 AS n FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY country, `window`;
 
 -- query
-SELECT percentile(price, 0.5) AS m, collect_set(country) IS NOT NULL AS c FROM purchases GROUP BY window(ts, '1 minute');
---   fallback per window('1 minute'): percentile() has no shared form
+SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY price) AS m, size(collect_list(country)) AS c FROM purchases GROUP BY window(ts, '1 minute');
+--   fallback per window('1 minute'): percentile_cont() has no shared form
 -- log
-SELECT percentile(price, 0.5) AS m, collect_set(country) IS NOT NULL AS c FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY `window`;
+SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY price) AS m, size(collect_list(country)) AS c FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY `window`;
+
+-- query
+SELECT percentile(price, 0.25 + 0.25) AS m, percentile(level, 0.5, 2) AS f, COUNT(DISTINCT *) > 0 AS d FROM purchases GROUP BY window(ts, '1 minute');
+--   fallback per window('1 minute'): percentile() has a shared form for numbers only, not for 0.25 + 0.25
+-- log
+SELECT percentile(price, 0.25 + 0.25) AS m, percentile(level, 0.5, 2) AS f, COUNT(DISTINCT userID, gemPackID, price, amount, country, level, born, paid, weight, seen, big, raw, address, ts) > 0 AS d FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until GROUP BY __headrace_window;
+
+-- query
+SELECT COUNT(DISTINCT big) AS b, median(DISTINCT level) AS m FROM purchases GROUP BY window(ts, '1 minute');
+--   fallback per window('1 minute'): MEDIAN(DISTINCT ...) has no shared form
+-- log
+SELECT COUNT(DISTINCT big) AS b, median(DISTINCT level) AS m FROM (SELECT * EXCEPT (__headrace_closed, __headrace_window), __headrace_window AS `window` FROM (SELECT *, window(ts, '1 minute') AS __headrace_window FROM __headrace_log) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > __headrace_closed AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until) AS purchases GROUP BY `window`;
 
 -- query
 SELECT MAX(big), SUM(big) FROM purchases GROUP BY window(ts, '1 minute');

@@ -71,7 +71,7 @@ SELECT r.country, l.w.end, SUM(l.price * r.price) AS s, COUNT(DISTINCT l.userID)
 --   join purchases by window('10 seconds', '5 seconds') on userID: bigint where True
 --   join returns by window('10 seconds', '5 seconds') on userID: bigint where True
 --   read by window_start, window_end, s1_country
---   read because COUNT(DISTINCT ...) needs all values of a group
+--   read because l.price * r.price is computed from more than one side
 --   read having (COUNT(DISTINCT s0_userID) > 1)
 --   read s1_country
 --   read window_end

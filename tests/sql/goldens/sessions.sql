@@ -62,8 +62,21 @@ SELECT c, n FROM (SELECT session_window.start AS s, upper(country) AS c, COUNT(*
 SELECT upper(country) AS c, COUNT(*) AS n FROM (SELECT *, named_struct('start', MIN(ts) OVER (PARTITION BY upper(country), __headrace_session), 'end', MAX(ts + INTERVAL '3 seconds') OVER (PARTITION BY upper(country), __headrace_session)) AS __headrace_window FROM (SELECT *, SUM(__headrace_break) OVER (PARTITION BY upper(country) ORDER BY __headrace_moment DESC) AS __headrace_session FROM (SELECT *, CASE WHEN MIN(GREATEST(__headrace_moment, __headrace_closed + 1)) OVER (PARTITION BY upper(country) ORDER BY __headrace_moment DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) <= __headrace_end THEN 0 ELSE 1 END AS __headrace_break FROM (SELECT *, unix_micros(CAST(ts AS TIMESTAMP)) AS __headrace_moment, unix_micros(CAST(ts + INTERVAL '3 seconds' AS TIMESTAMP)) AS __headrace_end FROM __headrace_log) AS t WHERE __headrace_end > __headrace_closed) AS t) AS t) AS t WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until AND unix_micros(CAST(__headrace_window.start AS TIMESTAMP)) > :began GROUP BY __headrace_window, upper(country) HAVING COUNT(*) > 2;
 
 -- query
+SELECT gemPackID, max_by(country, ts) AS last, min_by(level, ts) AS first FROM purchases GROUP BY session_window(ts, '5 seconds'), gemPackID;
+--   aggregation by session_window('5 seconds')
+--   where True
+--   k0 = gemPackID: bigint
+--   a0 = max_by(row(ts timestamp, country string): struct<p0:timestamp,p1:string>): string
+--   a1 = min_by(row(ts timestamp, level int): struct<p0:timestamp,p1:int>): int
+--   finish k0
+--   finish a0
+--   finish a1
+-- log
+SELECT gemPackID, max_by(country, if((ts) IS NULL, NULL, struct(ts, country))) AS last, min_by(level, if((ts) IS NULL, NULL, struct(ts, level))) AS first FROM (SELECT *, __headrace_window AS `session_window` FROM (SELECT *, named_struct('start', MIN(ts) OVER (PARTITION BY gemPackID, __headrace_session), 'end', MAX(ts + INTERVAL '5 seconds') OVER (PARTITION BY gemPackID, __headrace_session)) AS __headrace_window FROM (SELECT *, SUM(__headrace_break) OVER (PARTITION BY gemPackID ORDER BY __headrace_moment DESC) AS __headrace_session FROM (SELECT *, CASE WHEN MIN(GREATEST(__headrace_moment, __headrace_closed + 1)) OVER (PARTITION BY gemPackID ORDER BY __headrace_moment DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) <= __headrace_end THEN 0 ELSE 1 END AS __headrace_break FROM (SELECT *, unix_micros(CAST(ts AS TIMESTAMP)) AS __headrace_moment, unix_micros(CAST(ts + INTERVAL '5 seconds' AS TIMESTAMP)) AS __headrace_end FROM __headrace_log) AS purchases WHERE __headrace_end > __headrace_closed) AS purchases) AS purchases) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until AND unix_micros(CAST(__headrace_window.start AS TIMESTAMP)) > :began) AS purchases GROUP BY `session_window`, gemPackID;
+
+-- query
 SELECT session_window.start AS s, COUNT(DISTINCT userID) AS users FROM purchases GROUP BY session_window(ts, '5 seconds'), gemPackID;
---   fallback per session_window('5 seconds'): COUNT(DISTINCT ...) needs all values of a group
+--   fallback per session_window('5 seconds'): COUNT(DISTINCT ...) needs all values of a session, which have no shared form
 -- log
 SELECT session_window.start AS s, COUNT(DISTINCT userID) AS users FROM (SELECT *, __headrace_window AS `session_window` FROM (SELECT *, named_struct('start', MIN(ts) OVER (PARTITION BY gemPackID, __headrace_session), 'end', MAX(ts + INTERVAL '5 seconds') OVER (PARTITION BY gemPackID, __headrace_session)) AS __headrace_window FROM (SELECT *, SUM(__headrace_break) OVER (PARTITION BY gemPackID ORDER BY __headrace_moment DESC) AS __headrace_session FROM (SELECT *, CASE WHEN MIN(GREATEST(__headrace_moment, __headrace_closed + 1)) OVER (PARTITION BY gemPackID ORDER BY __headrace_moment DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) <= __headrace_end THEN 0 ELSE 1 END AS __headrace_break FROM (SELECT *, unix_micros(CAST(ts AS TIMESTAMP)) AS __headrace_moment, unix_micros(CAST(ts + INTERVAL '5 seconds' AS TIMESTAMP)) AS __headrace_end FROM __headrace_log) AS purchases WHERE __headrace_end > __headrace_closed) AS purchases) AS purchases) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until AND unix_micros(CAST(__headrace_window.start AS TIMESTAMP)) > :began) AS purchases GROUP BY `session_window`, gemPackID;
 
@@ -84,7 +97,7 @@ SELECT `session_window`.start AS window_start, `session_window`.end AS window_en
 
 -- query
 SELECT COUNT(*) AS n, percentile(level, 0.5) AS m FROM purchases [session gap 1 second] AS p HAVING n > 1;
---   fallback per session_window('1 second'): percentile() has no shared form
+--   fallback per session_window('1 second'): percentile() needs all values of a session, which have no shared form
 -- plain
 SELECT session_window.start AS window_start, session_window.`end` AS window_end, COUNT(*) AS n, percentile(level, 0.5) AS m FROM purchases GROUP BY session_window(ts, '1 second') HAVING COUNT(*) > 1;
 -- log

@@ -10,7 +10,7 @@ from headrace.model.plan import LaneKind, Measure, Output, SessionOperator
 from headrace.operators.common.cells import FamilyIndex
 from headrace.operators.common.encode import Ints, positions
 from headrace.operators.windows.lanes import LaneLogic
-from headrace.operators.windows.tuples import measure_logics
+from headrace.operators.windows.tuples import lane_logics
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class SessionLogic:
         self.gap_index = np.array([column.window for column in operator.columns], np.int64)
         self.gaps = np.zeros(len(self.queries), np.int64)
         self.gaps[self.query_of] = gap_of
-        self.measures = measure_logics(operator)
+        self.measures = lane_logics(operator)
         self.lanes = [
             LaneEntries(
                 lane.name,

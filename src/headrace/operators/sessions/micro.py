@@ -26,9 +26,9 @@ from headrace.operators.protocol import Columns, Shipment
 from headrace.operators.windows.lanes import Parts
 from headrace.operators.windows.tuples import (
     concat_measures,
+    lane_logics,
     lift_measures,
     measure_items,
-    measure_logics,
     received_measures,
     unify_words,
 )
@@ -151,7 +151,7 @@ def combine_micros(operator: SessionOperator, micros: MicroSessions, closed_us: 
     heads = merged.order[merged.first]
     measures = [
         logic.runs({name: part[merged.order] for name, part in parts.items()}, merged.first)
-        for logic, parts in zip(measure_logics(operator), micros.measures, strict=True)
+        for logic, parts in zip(lane_logics(operator).values(), micros.measures, strict=True)
     ]
     return MicroSessions(
         Keys(micros.keys.ids[heads], micros.keys.table),

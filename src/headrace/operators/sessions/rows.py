@@ -12,8 +12,8 @@ from headrace.model.types import TIMESTAMP
 from headrace.operators.common.encode import Bools, Ints, ranges, to_arrow
 from headrace.operators.sessions.logic import ReadySessions, SessionLogic
 from headrace.operators.sessions.segment import SessionBlock
-from headrace.operators.windows.lanes import Parts
-from headrace.operators.windows.lower import Lowered, lower_aggregate, without_failed
+from headrace.operators.windows.lanes import Parts, RowBags, lower_aggregate
+from headrace.operators.windows.lower import Lowered, without_failed
 from headrace.operators.windows.segment import LaneBlock
 
 
@@ -50,6 +50,13 @@ class _SessionRows:
     @property
     def output(self) -> Output:
         return self.ready.output
+
+    @property
+    def size(self) -> int:
+        return len(self.rows)
+
+    def bags(self, aggregate: int) -> RowBags:
+        raise AssertionError("the planner gives no session operator a bag")
 
     def counts(self, aggregate: int) -> Ints:
         return self.found.lanes[0]["v"][self._at(0, self.ready.rows[aggregate])]
@@ -89,8 +96,9 @@ def lower_output(
         taken = keys.take(pa.array(found.keys[rows]))
         columns |= {f"k{i}": taken.column(f"k{i}") for i in range(len(logic.operator.keys))}
     failed, part = np.zeros(len(rows), bool), _SessionRows(logic, found, ready, rows)
+    types = [operand.type for operand in logic.operator.inputs]
     for i in range(len(ready.output.aggregates)):
-        columns[f"a{i}"], broken = lower_aggregate(part, i, words)
+        columns[f"a{i}"], broken = lower_aggregate(part, i, types, words)
         failed |= False if broken is None else broken
     of_query = np.bincount(found.queries[rows], minlength=len(logic.queries))
     counts = {int(logic.queries[q]): int(of_query[q]) for q in np.flatnonzero(of_query)}

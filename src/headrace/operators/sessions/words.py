@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from headrace.model.lanes import has_words
 from headrace.model.plan import SessionOperator
-from headrace.model.types import Kind
-from headrace.operators.common.encode import OrderedStrings, translate_ranks
+from headrace.operators.common.encode import translate_ranks
+from headrace.operators.common.words import ordered_words
 from headrace.operators.sessions.micro import MicroSessions
 from headrace.operators.sessions.segment import SessionBlock, SessionSegment
 from headrace.operators.windows.segment import LaneBlock
@@ -47,16 +48,16 @@ def _prune_words(blocks: Sequence[SessionBlock], sql: str, words: pa.Array) -> p
 def common_words(
     operator: SessionOperator, micros: MicroSessions | None, segments: Sequence[SessionSegment]
 ) -> dict[int, pa.Array]:
-    """One dictionary per string input for MIN and MAX; ranks in rows and segments are translated to it."""
+    """One dictionary per input of strings or rows for MIN and MAX; ranks in rows and segments are translated to it."""
     words: dict[int, pa.Array] = {}
     for i, operand in enumerate(operator.inputs):
-        if operand.type.kind is not Kind.STRING:
+        if not has_words(operand):
             continue
         known = [s.words[operand.sql] for s in segments if operand.sql in s.words]
         fresh = None if micros is None else micros.words.get(i)
         if not known and fresh is None:
             continue
-        ordered = OrderedStrings.of(*known, *([] if fresh is None else [fresh]))
+        ordered = ordered_words(operand, *known, *([] if fresh is None else [fresh]))
         words[i] = ordered.values
         if micros is not None and fresh is not None:
             rerank(operator, micros.measures, i, ordered.ranks(fresh).values)

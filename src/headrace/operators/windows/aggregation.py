@@ -15,11 +15,13 @@ from typing import Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from headrace.model.types import Kind
-from headrace.operators.common.encode import Ints, OrderedStrings, translate_ranks
+from headrace.model.lanes import has_words
+from headrace.operators.common.encode import Ints, translate_ranks
 from headrace.operators.common.keys import empty_key, unify_keys
+from headrace.operators.common.words import ordered_words
 from headrace.operators.protocol import Emit
-from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock, fold_block
+from headrace.operators.windows.bags import Bag, StoredBag, compact, still_needed
+from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock, fold_bags, fold_block
 from headrace.operators.windows.grid import Source, live_rows, window_step
 from headrace.operators.windows.lower import Lowered, lower_table
 from headrace.operators.windows.prepared import AggregationLogic
@@ -63,6 +65,7 @@ def reduce_aggregation(
     """
     words = _common_words(logic, tuples, [*absorbed, *kept])
     keys, tuple_keys, sources = _unify(tuples, absorbed, kept)
+    bags = _Bags.of(logic, tuples, tuple_keys, sources)
     reduced: Reduced[Segment] = Reduced()
     gathered: dict[int, list[WindowBlock]] = {}
     matched = np.zeros(len(logic.ids[0]), np.int64)
@@ -71,8 +74,9 @@ def reduce_aggregation(
         if folded is not None:
             matched += _accepted(folded, len(matched))
         key_rows = keys.slice(block.first, block.count)
+        values = [bag.of_keys(block.first, block.count) for bag in bags.every]
         for w, window in enumerate(logic.operator.windows):
-            fresh, closing = window_step(logic, w, block, folded, sources, closed_us, watermark_us)
+            fresh, closing = window_step(logic, w, block, folded, sources, values, closed_us, watermark_us)
             for closed in closing:
                 for ready in logic.tables[w]:
                     lowered = lower_table(logic.operator, ready, closed, key_rows, words)
@@ -83,7 +87,7 @@ def reduce_aggregation(
             if rest is not None:
                 gathered.setdefault(w, []).append(rest)
     if gathered:
-        reduced.segment = _segment(logic, keys, gathered, words)
+        reduced.segment = _segment(logic, keys, gathered, words, bags.later(logic, watermark_us))
     for output in logic.operator.outputs:
         counts = matched[np.array(output.base, np.int64)].tolist()
         reduced.matched |= {int(q): count for q, count in zip(output.queries, counts, strict=True) if count}
@@ -96,6 +100,40 @@ def _accepted(folded: Folded, entries: int) -> Ints:
     if rows is None:
         return np.zeros(entries, np.int64)
     return rows.totals() if isinstance(rows, SliceSums) else rows["v"].sum(axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bags:
+    """Each of the operator's bags: what is new or absorbed, and everything that windows may ask for."""
+
+    own: list[Bag]
+    every: list[Bag]
+
+    @classmethod
+    def of(
+        cls, logic: AggregationLogic, tuples: Tuples | None, tuple_keys: Ints, sources: Sequence[Source]
+    ) -> _Bags:
+        if not logic.bags:
+            return cls([], [])
+        new = None if tuples is None else fold_bags(logic, tuples, tuple_keys)
+        own, every = [], []
+        for number, bag in enumerate(logic.bags):
+            stored: dict[bool, list[Bag]] = {True: [], False: []}
+            for source in sources:
+                if bag.name in source.segment.bags:
+                    found = source.segment.bags[bag.name].under(bag.ids, source.ids)
+                    stored[source.absorbed].append(found)
+            fresh = [] if new is None else new[number]
+            own.append(compact([*fresh, *stored[True]], len(bag.ids)))
+            every.append(compact([own[-1], *stored[False]], len(bag.ids)) if stored[False] else own[-1])
+        return cls(own, every)
+
+    def later(self, logic: AggregationLogic, watermark_us: int) -> dict[str, StoredBag]:
+        """What later epochs still need of what is not stored elsewhere."""
+        return {
+            one.name: StoredBag(one.ids, still_needed(one, bag, logic.operator.windows, watermark_us))
+            for one, bag in zip(logic.bags, self.own, strict=True)
+        }
 
 
 def _unify(
@@ -137,6 +175,7 @@ def _segment(
     keys: pa.Table,
     gathered: dict[int, list[WindowBlock]],
     words: dict[int, pa.Array],
+    bags: dict[str, StoredBag],
 ) -> Segment:
     blocks = [_merge_blocks(logic, parts) for parts in gathered.values()]
     occurs = np.zeros(keys.num_rows, bool)
@@ -145,21 +184,27 @@ def _segment(
     used, place = np.flatnonzero(occurs), np.cumsum(occurs) - 1
     for block in blocks:
         block.keys = place[block.keys]
+    bags = {name: StoredBag(stored.ids, stored.bag.renamed(place)) for name, stored in bags.items()}
     named = {logic.operator.inputs[i].sql: array for i, array in words.items()}
-    texts = {sql: _prune_words(blocks, sql, array) for sql, array in named.items()}
-    return Segment(keys.take(pa.array(used)), blocks, texts)
+    texts = {sql: _prune_words(blocks, bags, sql, array) for sql, array in named.items()}
+    return Segment(keys.take(pa.array(used)), blocks, texts, bags)
 
 
-def _prune_words(blocks: Sequence[WindowBlock], sql: str, words: pa.Array) -> pa.Array:
-    """The strings that live partials still rank; the ranks are translated to them."""
+def _prune_words(
+    blocks: Sequence[WindowBlock], bags: dict[str, StoredBag], sql: str, words: pa.Array
+) -> pa.Array:
+    """The strings or rows that live partials still rank; the ranks are translated to them."""
     lanes = [lane for b in blocks for name, lane in b.lanes.items() if name.endswith(f":words:{sql}")]
-    ranks = [lane.parts["v"].ravel() for lane in lanes]
+    worded = [name for name in bags if name.endswith(f":words:{sql}")]
+    ranks = [lane.parts["v"].ravel() for lane in lanes] + [bags[name].bag.values for name in worded]
     live = np.unique(np.concatenate(ranks)) if ranks else np.empty(0, np.int64)
     live = live[(live >= 0) & (live < len(words))]
     places = np.zeros(len(words), np.int64)
     places[live] = np.arange(len(live))
     for lane in lanes:
         lane.parts = {"v": translate_ranks(lane.parts["v"], places)}
+    for name in worded:
+        bags[name] = StoredBag(bags[name].ids, bags[name].bag.revalued(places))
     return words.take(pa.array(live))
 
 
@@ -188,18 +233,18 @@ def _merge_blocks(logic: AggregationLogic, parts: list[WindowBlock]) -> WindowBl
 def _common_words(
     logic: AggregationLogic, tuples: Tuples | None, segments: Sequence[Segment]
 ) -> dict[int, pa.Array]:
-    """One dictionary per string input for MIN and MAX; ranks in tuples and segments are translated to it."""
+    """One dictionary per input of strings or rows; ranks in tuples and segments are translated to it."""
     operator = logic.operator
     words: dict[int, pa.Array] = {}
     for i, operand in enumerate(operator.inputs):
-        if operand.type.kind is not Kind.STRING:
+        if not has_words(operand):
             continue
         known = [s.words[operand.sql] for s in segments if operand.sql in s.words]
         if tuples is not None and i in tuples.words:
             known.append(tuples.words[i])
         if not known:
             continue
-        ordered = OrderedStrings.of(*known)
+        ordered = ordered_words(operand, *known)
         words[i] = ordered.values
         if tuples is not None and i in tuples.words:
             rerank(operator, tuples.measures, i, ordered.ranks(tuples.words[i]).values)
@@ -216,3 +261,6 @@ def _rerank_segment(logic: AggregationLogic, segment: Segment, input_: int, rank
         for name, lane in block.lanes.items():
             if name.endswith(domain):
                 lane.parts = {"v": translate_ranks(lane.parts["v"], ranks)}
+    for name, stored in segment.bags.items():
+        if name.endswith(domain):
+            segment.bags[name] = StoredBag(stored.ids, stored.bag.revalued(ranks))

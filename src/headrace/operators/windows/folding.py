@@ -12,6 +12,7 @@ from headrace.operators.common.bitrows import Matches, ordered_by_row
 from headrace.operators.common.cells import Cells
 from headrace.operators.common.encode import Array, Ints
 from headrace.operators.common.regions import Regions
+from headrace.operators.windows.bags import Bag, BagBuilder
 from headrace.operators.windows.lanes import CountLogic, IntSumLogic, LaneLogic, Parts
 from headrace.operators.windows.prepared import AggregationLogic, SharedFold
 from headrace.operators.windows.sums import SliceSums
@@ -73,7 +74,7 @@ def fold_block(logic: AggregationLogic, block: KeyBlock) -> Folded | None:
     regions = [r[rows] for r in tuples.regions]
     inputs: list[Parts | None] = [
         {name: part[rows] for name, part in parts.items()}
-        if measure.kind is not LaneKind.NULLS or parts["v"].any()
+        if measure.kind is not LaneKind.BAG and (measure.kind is not LaneKind.NULLS or parts["v"].any())
         else None
         for measure, parts in zip(logic.operator.measures, tuples.measures, strict=True)
     ]
@@ -107,6 +108,21 @@ def fold_block(logic: AggregationLogic, block: KeyBlock) -> Folded | None:
     row_slices = present // block.count
     bounds = np.searchsorted(row_slices, np.arange(len(starts) + 1))
     return Folded(row_slices, present % block.count, bounds, starts, lanes, len(present) == size)
+
+
+def fold_bags(logic: AggregationLogic, tuples: Tuples, keys: Ints) -> list[list[Bag]]:
+    """What a batch of tuples puts into each bag, in no order; `keys` is the key of each tuple."""
+    builders = [BagBuilder(bag, len(bag.ids)) for bag in logic.bags]
+    slices = tuples.slice_starts[tuples.slice]
+    for f, family in enumerate(logic.families):
+        asked = [builder.logic.asked(logic.family_columns(f)) for builder in builders]
+        if not any(len(entries) for entries, _ in asked):
+            continue
+        for part, cells in family.blocks(tuples.regions, tuples.rows):
+            for builder, mine in zip(builders, asked, strict=True):
+                some = {name: values[part] for name, values in tuples.measures[builder.logic.measure].items()}
+                builder.add(cells, mine, keys[part], slices[part], some)
+    return [builder.parts for builder in builders]
 
 
 def _by_bits(

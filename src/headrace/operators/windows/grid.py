@@ -9,6 +9,7 @@ import numpy as np
 
 from headrace.model.window import Window
 from headrace.operators.common.encode import Array, Ints
+from headrace.operators.windows.bags import Bag, ClosedBag
 from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock, accumulate_at, shadow
 from headrace.operators.windows.lanes import LaneLogic, Parts, each_range
 from headrace.operators.windows.lower import Closed
@@ -68,11 +69,13 @@ def window_step(
     block: KeyBlock,
     folded: Folded | None,
     sources: Sequence[Source],
+    bags: Sequence[Bag],
     closed_us: int,
     watermark_us: int,
 ) -> tuple[Grid | None, Iterator[Closed]]:
     """(new and absorbed partials that later epochs need, the windows that closed) for one window and block of keys.
 
+    `bags` are those of the block's keys.
     Windows that closed come a few at a time: a tuple may be in 100,000 of them, and their partials fit the budget.
     """
     window = logic.operator.windows[w]
@@ -108,7 +111,7 @@ def window_step(
     )
     few = max(1, BLOCK_ELEMENTS // max(1, widest * block.count))
     parts = (closing[i : i + few] for i in range(0, len(closing), few))
-    return rest, (_close(logic, w, window, part, fresh, old, block.count) for part in parts)
+    return rest, (_close(logic, w, window, part, fresh, old, bags, block.count) for part in parts)
 
 
 class _Fresh:
@@ -254,6 +257,7 @@ def _close(
     closing: Ints,
     fresh: _Fresh | None,
     old: Grid | None,
+    bags: Sequence[Bag],
     keys: int,
 ) -> Closed:
     """Combine each closed window's slices, from new and old partials, into [entry, window, key]."""
@@ -269,7 +273,11 @@ def _close(
     if 0 not in lanes:
         entries = logic.window_entries(0, w)
         lanes[0] = logic.lanes[0].zeros((entries.stop - entries.start, len(closing), keys))
-    return Closed(closing, window.range_us, lanes)
+    values = {
+        number: ClosedBag(one, w, bag, closing, window.range_us, keys)
+        for number, (one, bag) in enumerate(zip(logic.bags, bags, strict=True))
+    }
+    return Closed(closing, window.range_us, lanes, values)
 
 
 def live_rows(

@@ -3,44 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.model.plan import AggregationOperator, LaneKind, Output, OutputAggregate
-from headrace.model.query import AggregateFunction
-from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, Kind, SqlType
-from headrace.operators.common.encode import Array, Bools, Ints, decimals, from_ordered, to_arrow
-from headrace.operators.windows.lanes import Parts
-from headrace.planner.shared import lanes_needed
+from headrace.model.plan import AggregationOperator, LaneKind, Output
+from headrace.model.types import TIMESTAMP, SqlType
+from headrace.operators.common.encode import Array, Bools, Ints, to_arrow
+from headrace.operators.windows.bags import ClosedBag, PickedBags
+from headrace.operators.windows.lanes import Parts, RowBags, lower_aggregate
 
 
 @dataclass(slots=True)
 class Closed:
     """The windows of one `Window` that closed, for a block of keys: partials are [entry, window, key] per lane.
 
-    A lane that is absent is zero.
+    A lane that is absent is zero, and a bag that is absent is empty.
     """
 
     starts: Ints
     range_us: int
     lanes: dict[int, Parts]
+    bags: dict[int, ClosedBag] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyOutput:
     """An output and where its partials are: positions among the window's entries, one per query.
 
-    `base` and `rows[j]` are positions in ROWS; `lanes[j]` maps a kind to (lane, positions) for aggregate j.
+    `base` and `rows[j]` are positions in ROWS; `lanes[j]` maps a kind to (lane, positions) for aggregate j, and
+    `bags[j]` is (bag, positions) for one that keeps all values.
     """
 
     output: Output
     base: Ints
     rows: list[Ints]
     lanes: list[dict[LaneKind, tuple[int, Ints]]]
+    bags: dict[int, tuple[int, Ints]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +110,9 @@ def lower_table(
         for output, (low, high) in zip(ready.outputs, pairwise(ready.bounds), strict=True)
     ]
     failed = np.zeros(0, bool)
+    types = [operand.type for operand in operator.inputs]
     for i in range(len(ready.outputs[0].output.aggregates)):
-        pieces = [lower_aggregate(part, i, words) for part in parts if part.rows]
+        pieces = [lower_aggregate(part, i, types, words) for part in parts if part.size]
         columns[f"a{i}"] = pieces[0][0] if len(pieces) == 1 else pa.concat_arrays([p for p, _ in pieces])
         if any(broken is not None for _, broken in pieces):
             flags = [np.zeros(len(p), bool) if broken is None else broken for p, broken in pieces]
@@ -165,7 +167,7 @@ class _Part:
 
     ready: ReadyOutput
     closed: Closed
-    rows: int
+    size: int
     flat: Ints | None
 
     @property
@@ -180,82 +182,14 @@ class _Part:
         """Partials of a kind at every row, from each query's own entry."""
         lane, positions = self.ready.lanes[aggregate][kind]
         if lane not in self.closed.lanes:  # nobody had a NULL
-            return {"v": np.zeros(self.rows, np.int64)}
+            return {"v": np.zeros(self.size, np.int64)}
         return {name: self._at(part[positions]) for name, part in self.closed.lanes[lane].items()}
+
+    def bags(self, aggregate: int) -> RowBags:
+        """The values of an aggregate that keeps all of them."""
+        bag, positions = self.ready.bags[aggregate]
+        shape = self.closed.lanes[0]["v"].shape
+        return PickedBags(self.closed.bags.get(bag), positions, (shape[1], shape[2]), self.flat, self.size)
 
     def _at(self, part: Array) -> Array:
         return part.ravel() if self.flat is None else part.ravel()[self.flat]
-
-
-class RowParts(Protocol):
-    """The partials behind the result rows of one output."""
-
-    @property
-    def output(self) -> Output: ...
-
-    def counts(self, aggregate: int) -> Ints:
-        """Tuples that an aggregate's filter accepted, at every row."""
-
-    def lane(self, kind: LaneKind, aggregate: int) -> Parts:
-        """Partials of a kind at every row, from each query's own entry."""
-
-
-def lower_aggregate(part: RowParts, index: int, words: dict[int, pa.Array]) -> tuple[pa.Array, Bools | None]:
-    """One aggregate's values, and where its result does not fit (None: nowhere)."""
-    output = part.output
-    aggregate = output.aggregates[index]
-    function = aggregate.function
-    if function is AggregateFunction.COUNT_ALL:
-        return to_arrow(part.counts(index), None, BIGINT), None
-    *_, kind = lanes_needed(function)
-    if kind is LaneKind.MOMENTS:
-        return _lower_moments(part.lane(LaneKind.MOMENTS, index), function), None
-    count = part.counts(index) - part.lane(LaneKind.NULLS, index)["v"]
-    if function is AggregateFunction.COUNT:
-        return to_arrow(count, None, BIGINT), None
-    parts = part.lane(kind, index)
-    some = count > 0
-    match function:
-        case AggregateFunction.AVG:
-            return to_arrow(_number(parts) / np.maximum(count, 1), some, DOUBLE), None
-        case AggregateFunction.SUM:
-            return _lower_sum(parts, some, aggregate)
-        case _:
-            return _lower_extreme(parts["v"], some, aggregate, words.get(output.inputs[index][0])), None
-
-
-def _number(parts: Parts) -> Array:
-    return parts["f"] if "f" in parts else parts["v"]
-
-
-def _lower_sum(parts: Parts, some: Bools, aggregate: OutputAggregate) -> tuple[pa.Array, Bools | None]:
-    if aggregate.type.kind is Kind.MONTHS:
-        fits = parts["v"].astype(np.int32) == parts["v"]
-        return to_arrow(parts["v"], some, aggregate.type), ~fits & some
-    if aggregate.type.kind is Kind.FLOATING or "f" not in parts:
-        return to_arrow(parts["v"], some, aggregate.type), None
-    carry = np.rint((parts["f"] - parts["v"]) / 2.0**64).astype(np.int64)
-    if aggregate.type.kind is Kind.DECIMAL:
-        return decimals(parts["v"], carry, None if some.all() else ~some, aggregate.type), None
-    return to_arrow(parts["v"], some, aggregate.type), (carry != 0) & some
-
-
-def _lower_extreme(
-    ordered: Ints, some: Bools, aggregate: OutputAggregate, words: pa.Array | None
-) -> pa.Array:
-    everywhere = bool(some.all())
-    known = ordered if everywhere else np.where(some, ordered, 0)
-    if aggregate.type.kind is Kind.STRING:
-        assert words is not None
-        return words.take(pa.array(known, mask=None if everywhere else ~some))
-    return to_arrow(from_ordered(known, aggregate.type), None if everywhere else some, aggregate.type)
-
-
-def _lower_moments(parts: Parts, function: AggregateFunction) -> pa.Array:
-    count, spread = parts["n"], parts["q"]
-    sample = function in (AggregateFunction.VAR_SAMP, AggregateFunction.STDDEV_SAMP)
-    divisor = np.maximum(count - 1 if sample else count, 1)
-    value = spread / divisor
-    if function in (AggregateFunction.STDDEV_POP, AggregateFunction.STDDEV_SAMP):
-        value = np.sqrt(value)
-    return to_arrow(value, count > (1 if sample else 0), DOUBLE)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from headrace.model.plan import AggregationOperator, Measure, Output
 from headrace.operators.common.cells import Cells, FamilyIndex, merge_cells, split_family
 from headrace.operators.common.encode import Array, Ints
+from headrace.operators.windows.bags import BagLogic
 from headrace.operators.windows.folds import Fold
 from headrace.operators.windows.lanes import LaneLogic
 from headrace.operators.windows.lower import ReadyOutput, ready_tables
-from headrace.operators.windows.tuples import measure_logics
+from headrace.operators.windows.tuples import lane_logics
 
 
 class AggregationLogic:
@@ -21,7 +23,7 @@ class AggregationLogic:
 
     def __init__(self, operator: AggregationOperator) -> None:
         self.operator = operator
-        self.measures: list[LaneLogic] = measure_logics(operator)
+        self.measures: dict[int, LaneLogic] = lane_logics(operator)
         self.lanes: list[LaneLogic] = [self.measures[lane.measures[0]] for lane in operator.lanes]
         self.names = [lane.name for lane in operator.lanes]
         self.ids = [np.array(lane.ids, np.int64) for lane in operator.lanes]
@@ -33,6 +35,7 @@ class AggregationLogic:
         self._columns = [np.array(lane.columns, np.int64) for lane in operator.lanes]
         self._slices = [np.searchsorted(columns, bounds) for columns in self._columns]
         self._of_measure = [np.array(lane.measures, np.int64) for lane in operator.lanes]
+        self.bags = [BagLogic(lane, _of_windows(lane.columns, bounds)) for lane in operator.bags]
         self.shares = _shares(operator)
         self._folds: dict[tuple[int, int], SharedFold] = {}
         self._keepers: dict[int, list[Keepers]] = {}
@@ -61,7 +64,21 @@ class AggregationLogic:
                 wanted = [place[c, measures[Measure(kind, i)]] for c, i in zip(columns, inputs, strict=True)]
                 at[kind] = (lane, np.array(wanted, np.int64))
             lanes.append(at)
-        return ReadyOutput(output, base, rows, lanes)
+        return ReadyOutput(output, base, rows, lanes, self._ready_bags(output))
+
+    def _ready_bags(self, output: Output) -> dict[int, tuple[int, Ints]]:
+        """The bags of the aggregates that have one, with each query's entry among those of the window."""
+        found = {}
+        for number, (aggregate, columns) in enumerate(zip(output.aggregates, output.columns, strict=True)):
+            if aggregate.bag is not None:
+                bag = self.bags[aggregate.bag]
+                entries = bag.windows[output.window]
+                places = np.searchsorted(bag.columns[entries], np.array(columns, np.int64))
+                found[number] = (aggregate.bag, places)
+        return found
+
+    def family_columns(self, family: int) -> Ints:
+        return np.array(self._families[family].columns, np.int64)
 
     def fold_for(self, family: int, share: int, cells: Cells) -> SharedFold:
         """How a family's cells fold into the entries of one input; kept while the membership stays."""
@@ -126,6 +143,12 @@ class Keepers:
     lane: int
     mask: Ints
     entries: Ints
+
+
+def _of_windows(columns: Sequence[int], bounds: Ints) -> list[slice]:
+    """The entries of each window, where `bounds` are the first state columns of the windows."""
+    places = np.searchsorted(np.array(columns, np.int64), bounds).tolist()
+    return [slice(low, high) for low, high in pairwise(places)]
 
 
 def _shares(operator: AggregationOperator) -> list[list[int]]:

@@ -7,7 +7,7 @@ and domain, their entries by permanent ids.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from headrace.model.window import Window
 from headrace.operators.common.bundle import Item
 from headrace.operators.common.encode import Bools, Ints, narrow, one_chunk
 from headrace.operators.common.placing import Portion, key_groups_of
+from headrace.operators.windows.bags import Bag, StoredBag
 from headrace.operators.windows.lanes import Parts
 from headrace.operators.windows.slices import last_ends
 from headrace.planner.shared import COLUMNS_PER_QUERY, ENTRIES_PER_COLUMN
@@ -64,11 +65,15 @@ class WindowBlock:
 
 @dataclass(slots=True)
 class Segment:
-    """`words` holds, per input text, the strings behind MIN and MAX ranks."""
+    """`words` holds, per input text, the strings or rows behind ranks; `bags` the values that are kept, by lane name.
+
+    A bag has no key that no block has.
+    """
 
     keys: pa.Table
     blocks: list[WindowBlock]
     words: dict[str, pa.Array]
+    bags: dict[str, StoredBag] = field(default_factory=dict)
 
     @property
     def last_end_us(self) -> int:
@@ -93,7 +98,14 @@ def segment_items(segment: Segment) -> dict[str, Item]:
         blocks.append({"window": window, "lanes": lanes})
     for text, words in segment.words.items():
         items[f"words.{text}"] = pa.table({"w": words})
-    items["meta"] = np.frombuffer(json.dumps({"version": VERSION, "blocks": blocks}).encode(), np.uint8)
+    for i, stored in enumerate(segment.bags.values()):
+        bag = stored.bag
+        for name in _BAG_COLUMNS:
+            items[f"bag{i}.{name}"] = narrow(getattr(bag, name))
+        items[f"bag{i}.ids"] = stored.ids
+        items[f"bag{i}.members"] = np.packbits(bag.members, axis=1).ravel()
+    meta = {"version": VERSION, "blocks": blocks, "bags": list(segment.bags)}
+    items["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
     return items
 
 
@@ -112,7 +124,8 @@ def segment_from(items: dict[str, Item]) -> Segment:
         window = Window(*described["window"])
         blocks.append(WindowBlock(window, items[f"{i}.key"].astype(np.int64), items[f"{i}.slice"], lanes))
     words = {n[len("words.") :]: one_chunk(t.column("w")) for n, t in items.items() if n.startswith("words.")}
-    return Segment(items["keys"], blocks, words)
+    bags = {name: _bag_from(items, f"bag{i}") for i, name in enumerate(meta.get("bags", ()))}
+    return Segment(items["keys"], blocks, words, bags)
 
 
 def portion_of_segment(segment: Segment, operator: str, portion: Portion) -> Segment | None:
@@ -126,7 +139,17 @@ def portion_of_segment(segment: Segment, operator: str, portion: Portion) -> Seg
     used, place = np.flatnonzero(keys), np.cumsum(keys) - 1
     for block in blocks:
         block.keys = place[block.keys]
-    return Segment(segment.keys.take(pa.array(used)), blocks, dict(segment.words))
+    bags = {name: _portion_of_bag(stored, keys, place, portion) for name, stored in segment.bags.items()}
+    return Segment(segment.keys.take(pa.array(used)), blocks, dict(segment.words), bags)
+
+
+def _portion_of_bag(stored: StoredBag, keys: Bools, place: Ints, portion: Portion) -> StoredBag:
+    """The entries of these keys that a query which counts asks for; `place` has the new number of each key."""
+    mine = np.flatnonzero(portion.queries(query_of_entry(stored.ids)))
+    members = stored.bag.members[:, mine]
+    asked = np.logical_or.reduce(members, axis=1)
+    bag = replace(stored.bag, members=members)
+    return StoredBag(stored.ids[mine], bag.take(asked[bag.sets] & keys[bag.keys]).renamed(place))
 
 
 def _portion_of_block(block: WindowBlock, keys: Bools, portion: Portion) -> WindowBlock | None:
@@ -150,3 +173,14 @@ def _portion_of_block(block: WindowBlock, keys: Bools, portion: Portion) -> Wind
         if len(mine := entries[name])
     }
     return WindowBlock(block.window, block.keys[kept], block.slices[kept], lanes)
+
+
+_BAG_COLUMNS = ("keys", "values", "slices", "sets", "counts")
+
+
+def _bag_from(items: dict[str, Item], prefix: str) -> StoredBag:
+    columns = {name: items[f"{prefix}.{name}"].astype(np.int64) for name in _BAG_COLUMNS}
+    ids, packed = items[f"{prefix}.ids"], items[f"{prefix}.members"]
+    width = -(-len(ids) // 8)
+    members = np.unpackbits(packed.reshape(-1, width), axis=1, count=len(ids)).astype(bool)
+    return StoredBag(ids, Bag(**columns, members=members))

@@ -13,14 +13,15 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from headrace.model.lanes import has_words
 from headrace.model.partitioning import Partitioning
 from headrace.model.plan import AggregatingOperator, AggregationOperator, LaneKind, Measure
-from headrace.model.types import Kind, SqlType
+from headrace.model.types import SqlType
 from headrace.operators.common.bundle import Blob, Item, pack_bundle, read_bundle
 from headrace.operators.common.encode import (
     Array,
+    Bools,
     Ints,
-    OrderedStrings,
     Physical,
     narrow,
     one_chunk,
@@ -30,20 +31,37 @@ from headrace.operators.common.encode import (
 from headrace.operators.common.keys import Keys, encode_keys, unify_keys
 from headrace.operators.common.placing import route_keys
 from headrace.operators.common.regions import Regions, region_count, regions_of
+from headrace.operators.common.words import input_column, known_rows, ordered_words
 from headrace.operators.protocol import Columns, Shipment
-from headrace.operators.windows.lanes import LaneLogic, Parts, logic_for
+from headrace.operators.windows.lanes import LaneLogic, MeasureLogic, Parts, ValueLogic, logic_for
 from headrace.operators.windows.slices import fine_slices, last_ends
 from headrace.optimizer.movement import Movement, decide_combine
 
 SAMPLE_ROWS = 1 << 15
-VALUE_LANES = (LaneKind.SUM, LaneKind.MIN, LaneKind.MAX, LaneKind.MOMENTS)
+VALUE_LANES = (LaneKind.SUM, LaneKind.MIN, LaneKind.MAX, LaneKind.MOMENTS, LaneKind.BAG)
+RANKED_LANES = (LaneKind.MIN, LaneKind.MAX, LaneKind.BAG)
 
 
-def measure_logics(operator: AggregatingOperator) -> list[LaneLogic]:
-    def type_of(measure: Measure) -> SqlType | None:
-        return None if measure.input is None else operator.inputs[measure.input].type
+def lane_logics(operator: AggregatingOperator) -> dict[int, LaneLogic]:
+    """The logic of every measure that is kept in dense lanes, by the measure's number."""
+    return {
+        number: logic_for(measure.kind, _type_of(operator, measure))
+        for number, measure in enumerate(operator.measures)
+        if measure.kind is not LaneKind.BAG
+    }
 
-    return [logic_for(measure.kind, type_of(measure)) for measure in operator.measures]
+
+def measure_logics(operator: AggregatingOperator) -> list[MeasureLogic]:
+    """What map tasks need to know of every measure."""
+    dense, found = lane_logics(operator), list[MeasureLogic]()
+    for number, measure in enumerate(operator.measures):
+        type_ = _type_of(operator, measure)
+        found.append(dense[number] if type_ is None or number in dense else ValueLogic(type_))
+    return found
+
+
+def _type_of(operator: AggregatingOperator, measure: Measure) -> SqlType | None:
+    return None if measure.input is None else operator.inputs[measure.input].type
 
 
 @dataclass(slots=True)
@@ -87,48 +105,75 @@ def prepare_tuples(operator: AggregationOperator, columns: Columns, closed_us: i
 def lift_measures(
     operator: AggregatingOperator, columns: Columns, rows: int
 ) -> tuple[list[Parts], dict[int, pa.Array]]:
-    """(the tuples' partials of every measure, the strings behind the ranks of an input)."""
+    """(the tuples' partials of every measure, the strings or rows behind the ranks of an input)."""
     inputs, words = _inputs(operator, columns)
     measures = [
-        logic.lift(None if measure.input is None else inputs[measure.input], rows)
+        logic.lift(None if measure.input is None else inputs[measure.input].for_kind(measure.kind), rows)
         for measure, logic in zip(operator.measures, measure_logics(operator), strict=True)
     ]
     return measures, words
 
 
-def _inputs(operator: AggregatingOperator, columns: Columns) -> tuple[list[Physical], dict[int, pa.Array]]:
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """What tuples have of one input. A row counts for an extreme when its first part is known, and for a bag when all
+    of its parts are (`whole`; None: everywhere).
+    """
+
+    column: Physical
+    whole: Bools | None = None
+
+    def for_kind(self, kind: LaneKind) -> Physical:
+        return Physical(self.column.values, self.whole) if kind is LaneKind.BAG else self.column
+
+
+def _inputs(operator: AggregatingOperator, columns: Columns) -> tuple[list[_Input], dict[int, pa.Array]]:
     valued = {measure.input for measure in operator.measures if measure.kind in VALUE_LANES}
-    inputs: list[Physical] = []
+    inputs: list[_Input] = []
     words: dict[int, pa.Array] = {}
     for i, operand in enumerate(operator.inputs):
-        column = columns[operand]
         if i not in valued:
+            column = columns[operand]
             valid = None if column.null_count == 0 else np.asarray(one_chunk(column).is_valid())
-            inputs.append(Physical(np.empty(0), valid))
-        elif operand.type.kind is Kind.STRING:
-            ordered = OrderedStrings.of(one_chunk(column))
+            inputs.append(_Input(Physical(np.empty(0), valid)))
+        elif has_words(operand):
+            array = input_column(operand, columns)
+            ordered = ordered_words(operand, array)
             words[i] = ordered.values
-            inputs.append(ordered.ranks(one_chunk(column)))
+            ranks = ordered.ranks(array)
+            if operand.parts:
+                first, whole = (known_rows(array, parts) for parts in (1, len(operand.parts)))
+                inputs.append(_Input(Physical(ranks.values, first), whole))
+            else:
+                inputs.append(_Input(ranks, ranks.valid))
         else:
-            inputs.append(to_physical(column, operand.type))
+            physical = to_physical(columns[operand], operand.type)
+            inputs.append(_Input(physical, physical.valid))
     return inputs, words
 
 
 @np.errstate(invalid="ignore", over="ignore")
 def combine_tuples(operator: AggregationOperator, tuples: Tuples) -> Tuples:
-    """Partials of the tuples that share key, slice and regions, when that ships fewer bytes; else the tuples."""
+    """Partials of the tuples that share key, slice and regions, when that ships fewer bytes; else the tuples.
+
+    Where all values are kept, tuples that are put together share these too.
+    """
+    bags = [i for i, measure in enumerate(operator.measures) if measure.kind is LaneKind.BAG]
+    coded = [np.unique(tuples.measures[i]["v"], return_inverse=True) for i in bags]
     radices = [len(tuples.slice_starts), tuples.keys.count, *(region_count(i) for i in operator.operands)]
+    radices += [len(values) for values, _ in coded]
+    digits_of = [*tuples.regions, *(codes for _, codes in coded)]
     capacity = prod(radices)
     partial_bytes = 8 + sum(8 * len(parts) for parts in tuples.measures) + len(operator.operands)
     tuple_bytes = 8 + 8 * len(operator.inputs) + sum(r.itemsize for r in tuples.regions)
     if capacity >= 2**62:
         return tuples
     sample = slice(0, SAMPLE_ROWS)
-    distinct = len(np.unique(_codes(tuples, radices, sample)))
+    distinct = len(np.unique(_codes(tuples, digits_of, radices, sample)))
     sampled = min(SAMPLE_ROWS, tuples.rows)
     if not decide_combine(Movement(tuples.rows, capacity, sampled, distinct, tuple_bytes, partial_bytes)):
         return tuples
-    codes = _codes(tuples, radices, slice(None))
+    codes = _codes(tuples, digits_of, radices, slice(None))
     bins, codes = _bins(codes, capacity, tuples.rows)
     size = len(codes)
     logics = measure_logics(operator)
@@ -137,15 +182,17 @@ def combine_tuples(operator: AggregationOperator, tuples: Tuples) -> Tuples:
     for radix in reversed(radices):
         digits.append(codes % radix)
         codes = codes // radix
-    slice_, key, *regions = reversed(digits)
+    slice_, key, *rest = reversed(digits)
+    regions = rest[: len(operator.operands)]
     typed = [r.astype(old.dtype) for r, old in zip(regions, tuples.regions, strict=True)]
     return Tuples(Keys(key, tuples.keys.table), slice_, tuples.slice_starts, typed, measures, tuples.words)
 
 
-def _codes(tuples: Tuples, radices: Sequence[int], part: slice) -> Ints:
+def _codes(tuples: Tuples, others: Sequence[Ints], radices: Sequence[int], part: slice) -> Ints:
+    """One number per combination of slice, key and the `others`."""
     codes = tuples.slice[part] * radices[1] + tuples.keys.ids[part]
-    for regions, radix in zip(tuples.regions, radices[2:], strict=True):
-        codes = codes * radix + regions[part]
+    for digits, radix in zip(others, radices[2:], strict=True):
+        codes = codes * radix + digits[part]
     return codes
 
 
@@ -283,10 +330,10 @@ class Worded(Protocol):
 
 
 def unify_words(operator: AggregatingOperator, parts: Sequence[Worded]) -> dict[int, pa.Array]:
-    """One dictionary per string input; the batches' ranks are translated to it."""
+    """One dictionary per input that has one; the batches' ranks are translated to it."""
     unified: dict[int, pa.Array] = {}
     for i in {i for part in parts for i in part.words}:
-        ordered = OrderedStrings.of(*(part.words[i] for part in parts))
+        ordered = ordered_words(operator.inputs[i], *(part.words[i] for part in parts))
         unified[i] = ordered.values
         for part in parts:
             rerank(operator, part.measures, i, ordered.ranks(part.words[i]).values)
@@ -294,7 +341,7 @@ def unify_words(operator: AggregatingOperator, parts: Sequence[Worded]) -> dict[
 
 
 def rerank(operator: AggregatingOperator, measures: list[Parts], input_: int, ranks: Ints) -> None:
-    """Translate the string ranks of one input's measures."""
+    """Translate the ranks of one input's measures."""
     for measure, parts in zip(operator.measures, measures, strict=True):
-        if measure.input == input_ and measure.kind in (LaneKind.MIN, LaneKind.MAX):
+        if measure.input == input_ and measure.kind in RANKED_LANES:
             parts["v"] = translate_ranks(parts["v"], ranks)

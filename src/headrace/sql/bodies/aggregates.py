@@ -3,100 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from headrace.model.lanes import keeps_values
 from headrace.model.query import AggregateFunction, Stream, StreamName
-from headrace.model.types import BIGINT, TIMESTAMP, Column, Kind, SqlType
+from headrace.model.types import TIMESTAMP, Column, Kind, SqlType
 from headrace.sql.binding import AggregateShape, AggregationShape, OperandShape
+from headrace.sql.bodies.calls import (
+    INTERVALS,
+    ORDERED,
+    Call,
+    NotShared,
+    both,
+    check_call,
+    read_call,
+    result_type,
+    spoken,
+)
 from headrace.sql.bodies.windows import is_window_column, window_edge
 from headrace.sql.render.templates import Template
 from headrace.sql.resolve.columns import Flat, column, enclosed
-from headrace.sql.resolve.functions import function_name, is_aggregate
+from headrace.sql.resolve.functions import is_aggregate
 from headrace.sql.resolve.safety import cannot_raise
 from headrace.sql.text.dialect import render
 
-_FUNCTIONS = {
-    "sum": AggregateFunction.SUM,
-    "avg": AggregateFunction.AVG,
-    "mean": AggregateFunction.AVG,
-    "min": AggregateFunction.MIN,
-    "max": AggregateFunction.MAX,
-    "var_pop": AggregateFunction.VAR_POP,
-    "var_samp": AggregateFunction.VAR_SAMP,
-    "variance": AggregateFunction.VAR_SAMP,
-    "stddev_pop": AggregateFunction.STDDEV_POP,
-    "stddev_samp": AggregateFunction.STDDEV_SAMP,
-    "stddev": AggregateFunction.STDDEV_SAMP,
-    "std": AggregateFunction.STDDEV_SAMP,
-}
-SHARED_FUNCTIONS = frozenset(_FUNCTIONS)
-
-_NUMERIC = frozenset((Kind.INTEGER, Kind.FLOATING, Kind.DECIMAL))
-_INTERVALS = frozenset((Kind.INTERVAL, Kind.MONTHS))
-_ORDERED = _NUMERIC | _INTERVALS
-_ORDERED |= {Kind.BOOLEAN, Kind.STRING, Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ}
-_COUNTABLE = _ORDERED | {Kind.BINARY}
+_COUNTABLE = ORDERED | {Kind.BINARY}
 _NO_KEY = frozenset((Kind.NESTED, Kind.VOID))
 
-
-_INPUTS = {
-    AggregateFunction.MIN: _ORDERED,
-    AggregateFunction.MAX: _ORDERED,
-    AggregateFunction.SUM: _NUMERIC | _INTERVALS,
+_AVERAGES = {
+    AggregateFunction.AVG: (AggregateFunction.SUM, AggregateFunction.COUNT),
+    AggregateFunction.AVG_DISTINCT: (AggregateFunction.SUM_DISTINCT, AggregateFunction.COUNT_DISTINCT),
 }
-
-
-class NotShared(Exception):
-    """The shared operator does not cover this aggregation; the message is the reason that EXPLAIN prints."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One aggregate call before its types are known."""
-
-    function: AggregateFunction
-    input: exp.Expr | None
-    filter: exp.Expr | None
-
-    @property
-    def identity(self) -> tuple[AggregateFunction, str, str]:
-        """Equal for calls that always have the same result."""
-        return (
-            self.function,
-            "" if self.input is None else render(self.input),
-            "" if self.filter is None else render(self.filter),
-        )
-
-
-def read_call(node: exp.Expr) -> Call:
-    """The shared form of an aggregate call; raises NotShared when it has none."""
-    condition = None
-    if isinstance(node, exp.Filter):
-        condition, node = node.expression.this, node.this
-    if not isinstance(node, exp.Anonymous):
-        raise NotShared(f"{render(node)} has no shared form")
-    name, arguments = function_name(node) or "", node.expressions
-    if any(isinstance(argument, exp.Distinct) for argument in arguments):
-        raise NotShared(f"{name.upper()}(DISTINCT ...) needs all values of a group")
-    if name == "count_if" and len(arguments) == 1:
-        return Call(AggregateFunction.COUNT_ALL, None, _both(condition, arguments[0]))
-    if name == "count" and len(arguments) == 1:
-        return _count(arguments[0], condition)
-    if name not in _FUNCTIONS or len(arguments) != 1:
-        raise NotShared(f"{name}() has no shared form")
-    return Call(_FUNCTIONS[name], arguments[0], condition)
-
-
-def _count(argument: exp.Expr, condition: exp.Expr | None) -> Call:
-    if isinstance(argument, exp.Star | exp.Literal | exp.Boolean):
-        return Call(AggregateFunction.COUNT_ALL, None, condition)
-    return Call(AggregateFunction.COUNT, argument, condition)
-
-
-def _both(left: exp.Expr | None, right: exp.Expr) -> exp.Expr:
-    return right if left is None else exp.And(this=enclosed(left), expression=enclosed(right))
+"""What averages are made of where their type has a division of its own."""
 
 
 @dataclass(slots=True)
@@ -104,8 +44,8 @@ class _Collector:
     """Rewrites expressions over tuples into expressions over result rows, collecting the calls it meets."""
 
     keys: list[str]
-    stream: Stream
-    calls: dict[tuple[AggregateFunction, str, str], Call] = field(default_factory=dict)
+    literals: tuple[str, ...]
+    calls: dict[tuple[object, ...], Call] = field(default_factory=dict)
     averages: dict[str, SqlType] = field(default_factory=dict)
 
     def over_result(self, node: exp.Expr) -> exp.Expr:
@@ -129,14 +69,18 @@ class _Collector:
         return node
 
     def _aggregate(self, node: exp.Expr) -> exp.Expr:
-        call = read_call(node)
-        if call.function is AggregateFunction.AVG and call.input is not None:
-            type_ = self.averages.get(render(call.input))
+        call = read_call(node, self.literals)
+        if call.function in _AVERAGES:
+            type_ = self.averages.get(render(call.inputs[0]))
             if type_ is not None and type_.kind is Kind.DECIMAL:
                 return self._decimal_average(call, type_)
-            if type_ is not None and type_.kind in _INTERVALS:
+            if type_ is not None and type_.kind in INTERVALS:
                 return self._interval_average(call)
         return self._result(call)
+
+    def _sum_and_count(self, call: Call) -> tuple[exp.Column, exp.Column]:
+        total, count = (replace(call, function=function) for function in _AVERAGES[call.function])
+        return self._result(total), self._result(count)
 
     def _result(self, call: Call) -> exp.Column:
         identity = call.identity
@@ -147,8 +91,7 @@ class _Collector:
 
     def _decimal_average(self, call: Call, type_: SqlType) -> exp.Expr:
         """Spark's AVG over DECIMAL(p,s) is SUM / COUNT, rounded half up to DECIMAL(p+4,s+4)."""
-        total = self._result(Call(AggregateFunction.SUM, call.input, call.filter))
-        count = self._result(Call(AggregateFunction.COUNT, call.input, call.filter))
+        total, count = self._sum_and_count(call)
         divisor = exp.Cast(
             this=exp.Anonymous(this="nullif", expressions=[count, exp.Literal.number(0)]),
             to=exp.DataType.build("DECIMAL(10, 0)"),
@@ -160,8 +103,7 @@ class _Collector:
 
     def _interval_average(self, call: Call) -> exp.Expr:
         """Spark's AVG over intervals is SUM / COUNT, as `/` divides them."""
-        total = self._result(Call(AggregateFunction.SUM, call.input, call.filter))
-        count = self._result(Call(AggregateFunction.COUNT, call.input, call.filter))
+        total, count = self._sum_and_count(call)
         divisor = exp.Anonymous(this="nullif", expressions=[count, exp.Literal.number(0)])
         average = exp.Paren(this=exp.Div(this=total, expression=divisor, typed=False, safe=False))
         average.meta["harmless"] = Kind.INTERVAL
@@ -197,38 +139,49 @@ def plan_aggregation(
         raise NotShared("DISTINCT over some of the grouping keys has no shared form")
     _refuse_windowed_tuples(flat)
     keys = _distinct_keys(flat)
-    inputs = _aggregate_inputs(flat)
+    inputs = _aggregate_inputs(flat, literals)
     types = types_of([f"any_value({render(node)})" for node in (*keys, *inputs)])
     key_types, input_types = types[: len(keys)], types[len(keys) :]
     for node, type_ in zip(keys, key_types, strict=True):
         if type_.kind in _NO_KEY or not type_.travels:
             raise NotShared(f"the key {render(node)} is of type {type_.name}")
     of_input = {render(node): type_ for node, type_ in zip(inputs, input_types, strict=True)}
-    collector = _Collector([render(key) for key in keys], flat.stream, averages=of_input)
+    collector = _Collector([render(key) for key in keys], literals, averages=of_input)
     finish = [collector.over_result(item.node) for item in flat.items]
     having = [collector.over_result(node) for node in flat.having]
     calls = [_countable(call, of_input) for call in collector.calls.values()]
     for call in calls:
-        _check_input(call, of_input)
+        check_call(call, of_input)
+        if flat.session and keeps_values(call.function):
+            raise NotShared(
+                f"{spoken(call.function)} needs all values of a session, which have no shared form"
+            )
+    results = [result_type(call, of_input) for call in calls]
     return AggregationShape(
         keys=tuple(operand(node, type_, None) for node, type_ in zip(keys, key_types, strict=True)),
         aggregates=tuple(
             AggregateShape(
                 function=call.function,
-                input=None
-                if call.input is None
-                else operand(call.input, of_input[render(call.input)], call.filter),
+                input=_input_shape(
+                    [operand(node, of_input[render(node)], call.filter) for node in call.inputs]
+                ),
                 filter=None if call.filter is None else guarded(call.filter),
-                type=_result_type(call, of_input),
+                type=type_,
+                fractions=call.fractions,
             )
-            for call in calls
+            for call, type_ in zip(calls, results, strict=True)
         ),
         finish=tuple(Template.of(render(node)) for node in finish),
         having=Template.of(" AND ".join(f"({render(node)})" for node in having)) if having else None,
-        fragile=_may_raise(
-            [*finish, *having], key_types, [_result_type(call, of_input) for call in calls], literals
-        ),
+        fragile=_may_raise([*finish, *having], key_types, results, literals),
     )
+
+
+def _input_shape(parts: list[OperandShape]) -> OperandShape | None:
+    """What a call reads: nothing, a value, or a row of several."""
+    if len(parts) > 1:
+        return OperandShape.row(tuple(parts))
+    return parts[0] if parts else None
 
 
 def _may_raise(
@@ -267,52 +220,18 @@ def _over_tuples(node: exp.Expr) -> bool:
     return isinstance(node, exp.Filter) or is_aggregate(node)
 
 
-def _aggregate_inputs(flat: Flat) -> list[exp.Expr]:
+def _aggregate_inputs(flat: Flat, literals: tuple[str, ...]) -> list[exp.Expr]:
     inputs: dict[str, exp.Expr] = {}
     for expression in flat.expressions():
         for node in expression.find_all(exp.Anonymous):
             if is_aggregate(node):
-                call = read_call(node)
-                if call.input is not None:
-                    inputs.setdefault(render(call.input), call.input)
+                inputs |= {render(input_): input_ for input_ in read_call(node, literals).inputs}
     return list(inputs.values())
 
 
 def _countable(call: Call, of_input: dict[str, SqlType]) -> Call:
     """COUNT of what kernels cannot read counts the tuples in which it is not NULL."""
-    if call.function is not AggregateFunction.COUNT or call.input is None:
+    if call.function is not AggregateFunction.COUNT or of_input[render(call.inputs[0])].kind in _COUNTABLE:
         return call
-    if of_input[render(call.input)].kind in _COUNTABLE:
-        return call
-    present = exp.Not(this=exp.Is(this=enclosed(call.input), expression=exp.Null()))
-    return Call(AggregateFunction.COUNT_ALL, None, _both(call.filter, present))
-
-
-def _check_input(call: Call, of_input: dict[str, SqlType]) -> None:
-    if call.input is None or call.function is AggregateFunction.COUNT:
-        return
-    type_ = of_input[render(call.input)]
-    if type_.kind not in _INPUTS.get(call.function, _NUMERIC):
-        raise NotShared(f"{call.function.value}() over {type_.name} has no shared form")
-    if type_.kind is Kind.DECIMAL and not type_.fits_int64:
-        raise NotShared(f"{call.function.value}() over {type_.name} does not fit 64 bits")
-    if type_.kind is Kind.STRING and type_.name != "string":
-        raise NotShared(f"{call.function.value}() over {type_.name} has no shared form")
-
-
-def _result_type(call: Call, of_input: dict[str, SqlType]) -> SqlType:
-    """Spark's result type; `tests/sql/test_against_spark.py` checks the rules."""
-    if call.input is None or call.function is AggregateFunction.COUNT:
-        return BIGINT
-    type_ = of_input[render(call.input)]
-    match call.function:
-        case AggregateFunction.MIN | AggregateFunction.MAX:
-            return type_
-        case AggregateFunction.SUM if type_.kind in _INTERVALS:
-            return type_
-        case AggregateFunction.SUM if type_.kind is Kind.INTEGER:
-            return BIGINT
-        case AggregateFunction.SUM if type_.kind is Kind.DECIMAL:
-            return SqlType(f"decimal({min(type_.precision + 10, 38)},{type_.scale})")
-        case _:
-            return SqlType("double")
+    present = exp.Not(this=exp.Is(this=enclosed(call.inputs[0]), expression=exp.Null()))
+    return Call(AggregateFunction.COUNT_ALL, (), both(call.filter, present))

@@ -26,7 +26,8 @@ from headrace.sql.binding import (
     OperandShape,
     SideShape,
 )
-from headrace.sql.bodies.aggregates import SHARED_FUNCTIONS, NotShared, plan_aggregation, window_struct
+from headrace.sql.bodies.aggregates import plan_aggregation, window_struct
+from headrace.sql.bodies.calls import SHARED_FUNCTIONS, NotShared
 from headrace.sql.bodies.conjuncts import conjuncts, in_order
 from headrace.sql.bodies.join_hubs import find_hubs
 from headrace.sql.bodies.predicates import Compiler

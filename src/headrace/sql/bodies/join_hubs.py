@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from headrace.sql.bodies.aggregates import NotShared
+from headrace.sql.bodies.calls import NotShared
 from headrace.sql.resolve.columns import enclosed
 from headrace.sql.resolve.joins import JoinOrigin
 from headrace.sql.text.dialect import render

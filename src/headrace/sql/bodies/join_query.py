@@ -13,12 +13,13 @@ from headrace.model.query import WINDOW_COLUMN, Stream, log_relation
 from headrace.model.types import Column, SqlType
 from headrace.sql import errors
 from headrace.sql.binding import BodyShape, FallbackShape, JoinedRowsShape, Shape, side_windows
-from headrace.sql.bodies.aggregates import NotShared
+from headrace.sql.bodies.calls import NotShared
 from headrace.sql.bodies.conjuncts import conjuncts
 from headrace.sql.bodies.join_body import plan_join
 from headrace.sql.bodies.layers import render_layers
 from headrace.sql.bodies.windows import STAND_IN, has_window, stand_ins, window_column
 from headrace.sql.cache import ShapeCache
+from headrace.sql.render.determined import determined, is_determined
 from headrace.sql.render.plain import render_joined
 from headrace.sql.render.templates import Template
 from headrace.sql.resolve.analysis import check_types
@@ -82,11 +83,13 @@ class _JoinBuild:
         names = [item.name for item in flat.items]
         columns = self._columns(flat, render_joined(flat, names, plainly))
         finals = [column.name for column in columns]
+        body = self._body(flat)
+        fixed = determined(flat) if is_determined(body) else flat
         return self._shape(
-            self._body(flat),
+            body,
             columns,
             Template.of(render_joined(flat, finals, plainly)),
-            Template.of(render_joined(flat, finals, logged)),
+            Template.of(render_joined(fixed, finals, logged)),
         )
 
     def _shape(self, body: BodyShape, columns: tuple[Column, ...], plain: Template, log: Template) -> Shape:

@@ -15,6 +15,7 @@ from sqlglot import exp
 from headrace.model.errors import SqlError
 from headrace.sql import errors
 from headrace.sql.binding import FallbackShape, Shape
+from headrace.sql.render.determined import is_determined
 from headrace.sql.render.original import original_log
 from headrace.sql.render.templates import Template
 from headrace.sql.resolve.analysis import Analyzer
@@ -36,8 +37,11 @@ def faithful(
     Raises SqlError if we misread it and it cannot run as it is.
     """
     session = any(call.session for call in shape.calls) or any(b.session for b in lexed.brackets)
-    log = original_log(select, lexed, lifted, shape.streams, windowed=shape.windowed, session=session)
     difference = _difference(lexed, rendered, analyzer)
+    fixed = difference is None and is_determined(shape.body)
+    log = original_log(
+        select, lexed, lifted, shape.streams, windowed=shape.windowed, session=session, fixed=fixed
+    )
     if difference is None:
         return shape if log is None else replace(shape, log=log, verbatim=True, rendered=shape.log)
     if log is None or lexed.brackets:

@@ -23,6 +23,7 @@ from sqlglot import exp
 from headrace.model.query import CLOSED_COLUMN, WINDOW_COLUMN, Stream, log_relation
 from headrace.sql.bodies.sessions import LIVE_SESSIONS, session_relation
 from headrace.sql.bodies.windows import WINDOW_FUNCTIONS
+from headrace.sql.render.determined import fix_text
 from headrace.sql.render.plain import LIVE_WINDOWS, windowed_relation
 from headrace.sql.render.templates import LONGEST_HOLE, WINDOW_HOLE, Template, side_hole
 from headrace.sql.resolve.columns import is_aggregated
@@ -48,14 +49,17 @@ def original_log(
     *,
     windowed: bool,
     session: bool,
+    fixed: bool,
 ) -> Template | None:
     """`lexed` over the logs of `streams`, which are those of the query in its order; None when there is no such text.
 
     `select` is its tree with CTEs inlined. `windowed` says that only the windows of a run count, otherwise all tuples
-    do.
+    do. `fixed` says that answers which Spark leaves open are fixed.
     """
     editor = _Editor(EditedText(lexed, lifted), streams, windowed)
     try:
+        if fixed:
+            fix_text(editor.text, select)
         if session:
             editor.sessions(select)
             return editor.text.template()

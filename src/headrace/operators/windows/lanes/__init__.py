@@ -1,0 +1,28 @@
+"""Lanes: the kinds of partial aggregates, one file each, with what lifts, combines and lowers them."""
+
+from headrace.operators.windows.lanes.base import (
+    LaneLogic,
+    MeasureLogic,
+    Parts,
+    RowBags,
+    RowParts,
+    each_range,
+)
+from headrace.operators.windows.lanes.counts import CountLogic
+from headrace.operators.windows.lanes.registry import logic_for, lower_aggregate
+from headrace.operators.windows.lanes.sums import IntSumLogic
+from headrace.operators.windows.lanes.values import ValueLogic
+
+__all__ = [
+    "CountLogic",
+    "IntSumLogic",
+    "LaneLogic",
+    "MeasureLogic",
+    "Parts",
+    "RowBags",
+    "RowParts",
+    "ValueLogic",
+    "each_range",
+    "logic_for",
+    "lower_aggregate",
+]

@@ -1,0 +1,186 @@
+"""What a kind of partial can do, in Scotty's vocabulary: lift tuples, combine partials; `lower` makes results of them.
+
+A lane's partials are a dict of equally shaped arrays ("parts"). Rows of no tuple hold the lane's zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.model.plan import LaneKind, Output
+from headrace.operators.common.bitrows import Matches
+from headrace.operators.common.encode import Array, Bools, Ints, Physical
+from headrace.operators.windows.folds import Fold, accumulate
+
+Parts = dict[str, Array]
+
+_LIMB_ROWS = 2**20
+"""So many 32-bit limbs add up exactly in a double."""
+
+
+class MeasureLogic(Protocol):
+    """What map tasks ask of a measure. Shapes: tuples [n]."""
+
+    def lift(self, column: Physical | None, rows: int) -> Parts:
+        """One partial per tuple."""
+
+    def group(self, parts: Parts, bins: Ints, size: int) -> Parts:
+        """Combine the partials that share a bin."""
+
+
+class LaneLogic(MeasureLogic, Protocol):
+    """What every kind of dense partial can do. Shapes: tuples [n], cells [cell, row], columns [column, row]."""
+
+    def zeros(self, shape: tuple[int, ...]) -> Parts:
+        """Partials of no tuple."""
+
+    def fold(self, parts: Parts, fold: Fold) -> Parts:
+        """Combine each column's cells."""
+
+    def update(self, into: Parts, parts: Parts, matches: Matches) -> None:
+        """Combine each tuple's partial into those of the queries it matches, in place; both have the same parts."""
+
+    def combine(self, left: Parts, right: Parts) -> Parts:
+        """Combine partials pairwise."""
+
+    def total(self, parts: Parts, axis: int) -> Parts:
+        """Combine partials along an axis."""
+
+    def runs(self, parts: Parts, starts: Ints) -> Parts:
+        """Combine consecutive rows: run i is rows starts[i] up to starts[i+1]."""
+
+    def ranges(self, parts: Parts, lows: Ints, highs: Ints) -> Parts:
+        """Combine ranges of the middle axis: [column, slice, key] to [column, range, key]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """How often the tuples of some result rows had each value, ascending by row and value. There are `size` rows.
+
+    Values are codes: numbers in the order of `to_ordered`, ranks where a dictionary is kept.
+    """
+
+    size: int
+    rows: Ints
+    values: Ints
+    counts: Ints
+
+
+class RowBags(Protocol):
+    """The values behind result rows, for one aggregate."""
+
+    def distinct(self) -> Ints:
+        """How many values each row has."""
+
+    def blocks(self) -> Iterator[Values]:
+        """The values of all rows in their order, some rows at a time, so that memory holds one query's values."""
+
+
+class RowParts(Protocol):
+    """The partials behind the result rows of one output."""
+
+    @property
+    def output(self) -> Output: ...
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+
+    def counts(self, aggregate: int) -> Ints:
+        """Tuples that an aggregate's filter accepted, at every row."""
+
+    def lane(self, kind: LaneKind, aggregate: int) -> Parts:
+        """Partials of a kind at every row, from each query's own entry."""
+
+    def bags(self, aggregate: int) -> RowBags:
+        """The values of an aggregate that keeps all of them."""
+
+
+Lowered = tuple[pa.Array, Bools | None]
+"""One aggregate's values, and where its result does not fit (None: nowhere)."""
+
+
+def present(part: RowParts, aggregate: int) -> Ints:
+    """How many tuples had an input that is not NULL, at every row."""
+    return part.counts(aggregate) - part.lane(LaneKind.NULLS, aggregate)["v"]
+
+
+def each_range(one: LaneLogic, parts: Parts, lows: Ints, highs: Ints) -> Parts:
+    """`ranges` for every lane, also where partials cannot be subtracted: one after the other, or many at once."""
+    first = next(iter(parts.values()))
+    found = one.zeros((first.shape[0], len(lows), first.shape[2]))
+    for name in parts.keys() - found.keys():
+        found[name] = np.zeros(found["v"].shape)
+    sizes = highs - lows
+    steps = int(sizes.max(initial=0)).bit_length()
+    if len(lows) > MANY_RANGES and int(sizes.sum()) > steps * (first.shape[1] + len(lows)):
+        return _by_doubling(one, parts, found, lows, sizes)
+    for i, (low, high) in enumerate(zip(lows.tolist(), highs.tolist(), strict=True)):
+        if high - low == 1:
+            piece = {name: part[:, low] for name, part in parts.items()}
+        elif high > low:
+            piece = one.total({name: part[:, low:high] for name, part in parts.items()}, 1)
+        else:
+            continue
+        for name, part in piece.items():
+            found[name][:, i] = part
+    return found
+
+
+MANY_RANGES = 32
+"""From so many ranges on, each costs the logarithm of its length: dense windows overlap almost entirely."""
+
+
+def _by_doubling(one: LaneLogic, parts: Parts, found: Parts, lows: Ints, sizes: Ints) -> Parts:
+    """Put every range together from runs of 1, 2, 4, ... slices, each run made of two of half its length."""
+    runs, length, at = parts, 1, lows.copy()
+    while True:
+        begun = (sizes & (length - 1)) > 0
+        for more in (False, True):  # the first run of a range is taken as it is: 0.0 + -0.0 would be 0.0
+            here = np.flatnonzero((sizes & length > 0) & (begun == more))
+            pieces = {name: part[:, at[here]] for name, part in runs.items()}
+            if more:
+                pieces = one.combine({name: part[:, here] for name, part in found.items()}, pieces)
+            for name, part in pieces.items():
+                found[name][:, here] = part
+            at[here] += length
+        if not (sizes >= 2 * length).any():
+            return found
+        half = {name: part[:, length:] for name, part in runs.items()}
+        runs = one.combine({name: part[:, :-length] for name, part in runs.items()}, half)
+        length *= 2
+
+
+def int_ranges(part: Ints, lows: Ints, highs: Ints) -> Ints:
+    """Sums of ranges as differences of running sums: exact for integers, whatever the ranges overlap."""
+    running = np.zeros((part.shape[1] + 1, part.shape[0], part.shape[2]), np.int64)
+    accumulate(np.add, part.swapaxes(0, 1), running[0], running[1:])
+    return np.subtract(running[highs], running[lows]).swapaxes(0, 1)
+
+
+def group_ints(values: Ints, bins: Ints, size: int) -> Ints:
+    """Exact sums (modulo 2**64) of integers per bin."""
+    if len(values) == 0:
+        return np.zeros(size, np.int64)
+    low, high = int(values.min()), int(values.max())
+    if low == high == 1:
+        return np.bincount(bins, minlength=size)
+    if max(-low, high) * len(values) < 2**53:
+        return np.bincount(bins, weights=values, minlength=size).astype(np.int64)
+    if len(values) > _LIMB_ROWS:
+        with np.errstate(over="ignore"):
+            head, tail = (group_ints(values[part], bins[part], size) for part in _halves(len(values)))
+            return head + tail
+    upper = np.bincount(bins, weights=values >> 32, minlength=size).astype(np.int64)
+    lower = np.bincount(bins, weights=values & 0xFFFF_FFFF, minlength=size).astype(np.int64)
+    with np.errstate(over="ignore"):
+        return (upper << 32) + lower
+
+
+def _halves(rows: int) -> tuple[slice, slice]:
+    return slice(0, rows // 2), slice(rows // 2, rows)

@@ -1,0 +1,77 @@
+"""MIN and MAX; MIN_BY and MAX_BY, which are extremes of rows (ordering, value)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.model.plan import LaneKind
+from headrace.model.types import Kind, SqlType
+from headrace.operators.common.bitrows import Matches, as_given
+from headrace.operators.common.encode import Ints, Physical, from_ordered, to_arrow, to_ordered
+from headrace.operators.compiled.matches import keep_extremes
+from headrace.operators.windows.folds import Fold, fold_extremes
+from headrace.operators.windows.lanes.base import Lowered, Parts, RowParts, each_range, present
+
+LEAST, GREATEST = 2**63 - 1, -(2**63)
+"""What MIN and MAX of no tuple are; no value and no rank is encoded so."""
+
+
+class ExtremeLogic:
+    """MIN or MAX over order-preserving int64 encodings."""
+
+    def __init__(self, type_: SqlType, ufunc: np.ufunc, nothing: int) -> None:
+        self._type, self._ufunc, self._nothing = type_, ufunc, nothing
+
+    def lift(self, column: Physical | None, rows: int) -> Parts:
+        assert column is not None
+        ordered = to_ordered(column, self._type)
+        return {"v": ordered if column.valid is None else np.where(column.valid, ordered, self._nothing)}
+
+    def zeros(self, shape: tuple[int, ...]) -> Parts:
+        return {"v": np.full(shape, self._nothing, np.int64)}
+
+    def group(self, parts: Parts, bins: Ints, size: int) -> Parts:
+        grouped = np.full(size, self._nothing, np.int64)
+        self._ufunc.at(grouped, bins, parts["v"])
+        return {"v": grouped}
+
+    def fold(self, parts: Parts, fold: Fold) -> Parts:
+        return {"v": fold_extremes(parts["v"], fold, self._ufunc, self._nothing)}
+
+    def update(self, into: Parts, parts: Parts, matches: Matches) -> None:
+        least = self._ufunc is np.minimum
+        keep_extremes(*matches.arguments, as_given(parts["v"]), into["v"], least)
+
+    def combine(self, left: Parts, right: Parts) -> Parts:
+        return {"v": self._ufunc(left["v"], right["v"])}
+
+    def total(self, parts: Parts, axis: int) -> Parts:
+        return {"v": self._ufunc.reduce(parts["v"], axis=axis, initial=self._nothing)}
+
+    def runs(self, parts: Parts, starts: Ints) -> Parts:
+        return {"v": self._ufunc.reduceat(parts["v"], starts, axis=-1)}
+
+    def ranges(self, parts: Parts, lows: Ints, highs: Ints) -> Parts:
+        return each_range(self, parts, lows, highs)
+
+
+def lower_extreme(part: RowParts, index: int, kind: LaneKind, words: pa.Array | None) -> Lowered:
+    ordered, some = part.lane(kind, index)["v"], present(part, index) > 0
+    type_ = part.output.aggregates[index].type
+    everywhere = bool(some.all())
+    known = ordered if everywhere else np.where(some, ordered, 0)
+    if type_.kind is Kind.STRING:
+        assert words is not None
+        return words.take(pa.array(known, mask=None if everywhere else ~some)), None
+    return to_arrow(from_ordered(known, type_), None if everywhere else some, type_), None
+
+
+def lower_by(part: RowParts, index: int, kind: LaneKind, words: pa.Array | None) -> Lowered:
+    """The value of the row (ordering, value) that came first or last; NULL where no ordering was known."""
+    ranks = part.lane(kind, index)["v"]
+    none = (ranks == (LEAST if kind is LaneKind.MIN else GREATEST)) | (part.counts(index) == 0)
+    if words is None:  # nobody had an ordering in any epoch that still counts
+        return pa.nulls(len(ranks), part.output.aggregates[index].type.arrow), None
+    values = words.field(1)
+    return values.take(pa.array(np.where(none, 0, ranks), mask=none)), None

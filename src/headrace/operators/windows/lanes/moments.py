@@ -1,0 +1,80 @@
+"""Variances and standard deviations, from counts, means and squared deviations."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headrace.model.plan import LaneKind
+from headrace.model.types import DOUBLE
+from headrace.operators.common.bitrows import Matches, as_given
+from headrace.operators.common.encode import Array, Ints, Physical, to_arrow
+from headrace.operators.compiled.matches import merge_moments_of
+from headrace.operators.windows.folds import Fold, fold_moments, merge_moments
+from headrace.operators.windows.lanes.base import Lowered, Parts, RowParts, each_range, group_ints
+
+
+class MomentsLogic:
+    """Count, mean and M2 of the inputs that are not NULL, merged by deviations (never by sums of squares)."""
+
+    def __init__(self, scale: int) -> None:
+        self._unit = 10.0**scale
+
+    def lift(self, column: Physical | None, rows: int) -> Parts:
+        assert column is not None
+        values = column.values / self._unit
+        count = np.ones(rows, np.int64) if column.valid is None else column.valid.astype(np.int64)
+        known = values if column.valid is None else np.where(column.valid, values, 0.0)
+        return {"n": count, "v": known, "q": np.zeros(rows)}
+
+    def zeros(self, shape: tuple[int, ...]) -> Parts:
+        return {"n": np.zeros(shape, np.int64), "v": np.zeros(shape), "q": np.zeros(shape)}
+
+    def group(self, parts: Parts, bins: Ints, size: int) -> Parts:
+        count = group_ints(parts["n"], bins, size)
+        pivot = np.zeros(size)
+        known = parts["n"] > 0
+        pivot[bins[known]] = parts["v"][known]  # any of a bin's values: equal ones then deviate by exactly 0
+        beside = np.where(known, (parts["v"] - pivot[bins]) * parts["n"], 0.0)
+        mean = pivot + np.bincount(bins, weights=beside, minlength=size) / np.maximum(count, 1)
+        apart = parts["v"] - mean[bins]
+        spread = np.where(parts["n"] > 0, parts["q"] + parts["n"] * apart * apart, 0.0)
+        return {"n": count, "v": mean, "q": np.bincount(bins, weights=spread, minlength=size)}
+
+    def fold(self, parts: Parts, fold: Fold) -> Parts:
+        return _moments(*fold_moments((parts["n"], parts["v"], parts["q"]), fold))
+
+    def update(self, into: Parts, parts: Parts, matches: Matches) -> None:
+        n, v, q = (as_given(parts[name]) for name in ("n", "v", "q"))
+        merge_moments_of(*matches.arguments, n, v, q, into["n"], into["v"], into["q"])
+
+    def combine(self, left: Parts, right: Parts) -> Parts:
+        both = {name: np.stack([left[name], right[name]]) for name in left}
+        return self.total(both, 0)
+
+    def total(self, parts: Parts, axis: int) -> Parts:
+        return _moments(*merge_moments(parts["n"], parts["v"], parts["q"], axis))
+
+    def runs(self, parts: Parts, starts: Ints) -> Parts:
+        count = np.add.reduceat(parts["n"], starts, axis=-1)
+        lengths = np.diff(np.append(starts, parts["n"].shape[-1]))
+        highest = np.maximum.reduceat(np.where(parts["n"] > 0, parts["v"], -np.inf), starts, axis=-1)
+        pivot = np.where(count > 0, highest, 0.0)
+        beside = np.where(parts["n"] > 0, (parts["v"] - np.repeat(pivot, lengths, axis=-1)) * parts["n"], 0.0)
+        mean = pivot + np.add.reduceat(beside, starts, axis=-1) / np.maximum(count, 1)
+        apart = parts["v"] - np.repeat(mean, lengths, axis=-1)
+        spread = np.where(parts["n"] > 0, parts["q"] + parts["n"] * apart * apart, 0.0)
+        return {"n": count, "v": mean, "q": np.add.reduceat(spread, starts, axis=-1)}
+
+    def ranges(self, parts: Parts, lows: Ints, highs: Ints) -> Parts:
+        return each_range(self, parts, lows, highs)
+
+
+def _moments(count: Array, mean: Array, m2: Array) -> Parts:
+    return {"n": count, "v": mean, "q": m2}
+
+
+def lower_variance(part: RowParts, index: int, *, sample: bool, root: bool) -> Lowered:
+    parts = part.lane(LaneKind.MOMENTS, index)
+    count, spread = parts["n"], parts["q"]
+    value = spread / np.maximum(count - 1 if sample else count, 1)
+    return to_arrow(np.sqrt(value) if root else value, count > (1 if sample else 0), DOUBLE), None
