@@ -141,7 +141,7 @@ def test_a_crowd_at_once_is_few_groups_from_the_start(queries: int) -> None:
 
 @THOROUGH
 def test_a_merge_step_over_a_thousand_groups_is_quick() -> None:
-    """About a tenth of a second at worst (`bench/grouping.py`). The bound allows for a busy machine."""
+    """About a tenth of a second at worst (`headrace_bench.merge_steps`). The bound allows for a busy machine."""
     scenario = windowed_join(1_000, (0.01, 0.2))
     facts = facts_of(scenario)
     world = World(scenario, facts)

@@ -185,7 +185,7 @@ def compare(operand: Operand, op: Op, literal: Literal, timezone: str) -> Predic
     operand's own domain.
 
     >>> compare(Operand("n", SqlType("int")), Op.GE, Literal(LiteralKind.DOUBLE, 3.5), "UTC")
-    Compare(operand=Operand(sql='n', type=SqlType(name='int'), plain=True), op=<Op.GT: '>'>, value=3)
+    Compare(operand=Operand(sql='n', type=SqlType(name='int'), plain=True, parts=()), op=<Op.GT: '>'>, value=3)
     """
     if literal.kind is LiteralKind.NULL:
         return Const(None)

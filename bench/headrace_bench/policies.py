@@ -1,4 +1,6 @@
-"""The policies of sharing, simulated: `python bench/isolation.py [W1|W2|W3|pulse|shifts|fan-out] [queries] [policy]`.
+"""The policies of sharing, simulated.
+
+    python -m headrace_bench.policies [W1|W2|W3|pulse|shifts|fan-out] [queries] [policy]
 
 Prints a line per policy, or every step and decision of one policy. The figures are those of a model of the engine, made
 from a seed; nothing is measured but the decisions of the controller.

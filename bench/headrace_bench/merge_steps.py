@@ -1,4 +1,6 @@
-"""How long one merge step takes: `python bench/grouping.py [groups]`. CPU time, the best of five, in milliseconds.
+"""How long one merge step takes: `python -m headrace_bench.merge_steps [groups]`.
+
+CPU time, the best of five, in milliseconds.
 
 One step finds nothing to merge, which is the common case. In the other one every group starts alone, and merges.
 """

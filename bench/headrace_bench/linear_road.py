@@ -1,6 +1,6 @@
 """How fast Linear Road's parts are by themselves, on one core: from making traffic to validating answers.
 
-Run it with, for example: python bench/linear_road.py --expressways 64
+Run it with, for example: python -m headrace_bench.linear_road --expressways 64
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +29,7 @@ class Clock:
     """CPU seconds of this process, by what they were spent on."""
 
     def __init__(self) -> None:
-        self.spent: Counter[str] = Counter()
+        self.spent: defaultdict[str, float] = defaultdict(float)
         self.last = time.process_time()
 
     def book(self, what: str) -> float:

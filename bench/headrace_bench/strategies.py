@@ -1,6 +1,6 @@
 """A product against joined rows that are grouped: CPU time of the kernels for the same queries and tuples.
 
-    .venv/bin/python bench/strategies.py [--queries 40] [--tuples 50000] [--sides 2,4] [--keys 400000,100000,25000,6000]
+    python -m headrace_bench.strategies [--queries 40] [--tuples 50000] [--sides 2,4] [--keys 400000,100000,25000,6000]
 
 Each query joins streams by a key, under a random predicate on each, and sums a column by that key in one window. What
 the two strategies cost per key and per joined row is what `optimizer/strategies` weighs.
@@ -91,8 +91,8 @@ def parse_options() -> argparse.Namespace:
 def compare(sides: int, keys: int, options: argparse.Namespace) -> None:
     rng, generator = random.Random(1), np.random.default_rng(1)
     queries = [random_query(rng, number, sides) for number in range(1, options.queries + 1)]
-    data = {name: random_tuples(generator, options.tuples, keys) for name in NAMES[:sides]}
-    small = {name: random_tuples(generator, 1_000, 100) for name in NAMES[:sides]}
+    data: Data = {str(name): random_tuples(generator, options.tuples, keys) for name in NAMES[:sides]}
+    small: Data = {str(name): random_tuples(generator, 1_000, 100) for name in NAMES[:sides]}
     taken: dict[Strategy, tuple[float, Done]] = {}
     for strategy, run in ((Strategy.PRODUCT, run_product), (Strategy.JOINED_GROUPS, run_joined)):
         strategies = Strategies.of({query.id: Choice(strategy, "measured here") for query in queries})
