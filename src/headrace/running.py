@@ -34,6 +34,9 @@ from headrace.showing import show_seconds, show_time
 
 T = TypeVar("T")
 
+FORGET_COSTS = 20_000
+"""When the costs of more queries are known, those of queries that are gone are forgotten."""
+
 POLL_SECONDS = 0.1
 """How often the background run looks for work at least."""
 
@@ -159,6 +162,9 @@ class Running:
             self.totals.add(epoch, commit, home)
             known = self.totals.costs
             known |= {query: known.get(query, QueryCost()).then(cost) for query, cost in costs.items()}
+            if len(known) > FORGET_COSTS:  # of queries that are gone
+                listed = {int(entry.query.id) for entry in self._catalog.current()}
+                self.totals.costs = {query: cost for query, cost in known.items() if query in listed}
             self._show(commit)
 
     # on demand
