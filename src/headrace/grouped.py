@@ -117,7 +117,7 @@ def group_infos(
     now, homes = time.time(), members_by_group(catalog)
     for name in sorted({MAIN, *homes}, key=lambda name: (name != MAIN, name)):
         following, entries = delivered.next_epoch(name), homes.get(name, [])
-        cursor, spec = delivered.cursor(name), catalog.spec(name, following)
+        cursor, spec = delivered.cursor(name), catalog.homes.spec(name, following)
         lag = delivered.behind(name)
         recent = [info.cost for info in epochs if info.group == name][-MEASURED:]
         state = delivered.state_of(name)

@@ -102,7 +102,7 @@ class Session:
         )
         self._catalog, self._arrivals, self._sealer = log.catalog, log.arrivals, log.sealer
         self._delivered = Delivered(self._catalog, self._sealer, commits)
-        for name in self._catalog.groups():
+        for name in self._catalog.homes.groups():
             check_cursor(
                 self._delivered.commit_of(name), self._delivered.next_epoch(name), EpochLog(self._warehouse)
             )

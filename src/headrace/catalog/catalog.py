@@ -16,13 +16,14 @@ from typing import Any
 
 from headrace.catalog.archive import Archive, Archived
 from headrace.catalog.groups import GroupTable
+from headrace.catalog.homes import Homes
 from headrace.catalog.queries import QueryEntry, QueryState, QueryTable
 from headrace.catalog.requests import REQUESTS, Request, RequestLog, read_requests
 from headrace.catalog.snapshot import CHANGELOG, SNAPSHOT, Changelog, Snapshot
 from headrace.catalog.streams import StreamTable
 from headrace.model.epoch import NEVER_US, Change, Create, Drop, Epoch, Move
 from headrace.model.errors import CatalogError, StorageError, did_you_mean
-from headrace.model.grouping import MAIN, GroupSpec, Regrouping, Wish, plain_group
+from headrace.model.grouping import MAIN, Wish, plain_group
 from headrace.model.query import EpochId, Fallback, Query, QueryId, QueryPlan, Stream
 from headrace.sql.text.names import quote_name
 from headrace.storage import faults
@@ -59,7 +60,8 @@ class Catalog:
         self._queries = QueryTable(
             (entry for entry in start.entries if not self._put_away(entry)), start.freed
         )
-        self._groups = GroupTable(self._warehouse, start.regrouping, start.specs)
+        groups = GroupTable(self._warehouse, start.regrouping, start.specs)
+        self.homes = Homes(self._lock, self._queries, groups)
         self._applied, self._snapshot = start.epoch, start
         self._next_id, self._last_changelog = start.next_id, start.changelog
         self._flushed: list[Changelog] = []
@@ -386,8 +388,8 @@ class Catalog:
                 self._next_id,
                 entries,
                 self._archive.numbers,
-                self._groups.last,
-                self._groups.specs,
+                self.homes.last_regrouping,
+                self.homes.specs,
                 self._queries.freed,
             )
             if snapshot != self._snapshot:
@@ -396,6 +398,7 @@ class Catalog:
                 faults.reach("snapshot.after")
                 self._snapshot = snapshot
                 self._archive.tidy()
+                self.homes.covered(snapshot.regrouping)
             for number in self._warehouse.records(CHANGELOG):
                 if number <= covered:
                     self._warehouse.delete_record(CHANGELOG, number)
@@ -490,75 +493,6 @@ class Catalog:
                 return tuple(entry for entry in self._queries.entries() if entry.active_in(epoch))
             found = self._queries.living_in(group)
             return tuple(e for e in found if e.active_in(epoch) and e.group_at(epoch) == group)
-
-    # groups
-
-    def groups(self) -> tuple[str, ...]:
-        """Every group that a listed query lives in, or has lived in; and the one that is always there."""
-        with self._lock:
-            return tuple(sorted({MAIN, *self._queries.groups()}))
-
-    def living_in(self, group: str) -> tuple[QueryEntry, ...]:
-        """The queries that live in a group, or have lived there, oldest first."""
-        with self._lock:
-            return self._queries.living_in(group)
-
-    def travellers(self) -> tuple[QueryEntry, ...]:
-        """The active queries that are wanted in another group than the one they live in, oldest first."""
-        with self._lock:
-            found = self._queries.entries()
-            return tuple(e for e in found if e.state is QueryState.ACTIVE and e.moving_to is not None)
-
-    def next_epoch(self, group: str, after: int) -> int | None:
-        """The first epoch after `after` in which a query is active in a group, sealed or not; None when none is."""
-        with self._lock:
-            found = (entry.next_in(group, after) for entry in self._queries.living_in(group))
-            return min((epoch for epoch in found if epoch is not None), default=None)
-
-    def spec(self, group: str, epoch: int) -> GroupSpec | None:
-        """With what a group runs an epoch. A group of which nothing was said runs with what the main group has."""
-        with self._lock:
-            found, main = self._groups.spec(group, epoch), self._groups.spec(MAIN, epoch)
-            if found is not None or main is None:
-                return found
-            return dataclasses.replace(main, name=group, by_hand=False)
-
-    @property
-    def last_regrouping(self) -> int:
-        with self._lock:
-            return self._groups.last
-
-    def regroup(self, record: Regrouping) -> None:
-        """Let queries live elsewhere from an epoch on, durably. The caller makes sure that no group has run it yet."""
-        with uninterrupted(), self._lock:
-            self._groups.add(record)
-            self._relocate(record)
-
-    def regroupings(self, group: str, after: int, until: int) -> list[Regrouping]:
-        """The regroupings after number `after` that concern a group and take effect by epoch `until`, oldest first."""
-        with self._lock:
-            return self._groups.pending(group, after, until)
-
-    def regrouping_files(self) -> set[str]:
-        """The segment files that regroupings name: a group may still have to take them in."""
-        with self._lock:
-            return self._groups.files()
-
-    def forget_regroupings(self, taken: int) -> None:
-        """Remove the regroupings up to number `taken`, which every group has taken in, from the disk."""
-        with self._lock:
-            self._groups.forget(taken, self._snapshot.regrouping)
-
-    def replayed(self) -> None:
-        """All epochs are known: regroupings that the snapshot lacks happen now."""
-        with self._lock:
-            for record in self._groups.unapplied:
-                self._relocate(record)
-            self._groups.unapplied.clear()
-
-    def _relocate(self, record: Regrouping) -> None:
-        for move in record.moves:
-            self._queries.relocate(move, record.epoch)
 
     # dropped queries
 

@@ -90,7 +90,7 @@ class Delivered:
         done = self.commit_of(group).epoch
         if group == MAIN:
             return done + 1
-        found = self._catalog.next_epoch(group, done)
+        found = self._catalog.homes.next_epoch(group, done)
         return max(done, self.sealed) + 1 if found is None else found
 
     def cursor(self, group: str) -> int:
@@ -113,13 +113,13 @@ class Delivered:
     def active(self, group: str) -> int:
         """How many queries a group ran in its last epoch, if it still runs any."""
         commit = self.commit_of(group)
-        alive = group == MAIN or self._catalog.next_epoch(group, commit.epoch) is not None
+        alive = group == MAIN or self._catalog.homes.next_epoch(group, commit.epoch) is not None
         return commit.metrics.active_queries if alive else 0
 
     @property
     def slowest(self) -> int:
         """The last epoch that every group has behind it."""
-        return min(self.cursor(group) for group in self._catalog.groups())
+        return min(self.cursor(group) for group in self._catalog.homes.groups())
 
     @property
     def behind_most(self) -> int:
@@ -206,7 +206,7 @@ class Delivered:
     def files(self) -> set[str]:
         """Every file that a commit of any group names, or a regrouping that a group has yet to take in."""
         named = {path for commit in self._commits.values() for path in commit.files()}
-        return named | self._catalog.regrouping_files()
+        return named | self._catalog.homes.regrouping_files()
 
 
 def files_of(files: Iterable[ResultFile], entry: QueryEntry) -> list[ResultFile]:

@@ -96,7 +96,7 @@ class Group:
 
     def spec(self, epoch: int) -> GroupSpec:
         """With what it runs an epoch."""
-        spec, most = self._house.catalog.spec(self.name, epoch), self._house.options.backfill_tasks
+        spec, most = self._house.catalog.homes.spec(self.name, epoch), self._house.options.backfill_tasks
         assert spec is not None, "the main group has a spec from the first opening on"
         if most is None or most >= spec.tasks or kind_of(self.name) is not GroupKind.TRANSIT:
             return spec
@@ -203,7 +203,7 @@ class Group:
         """The state before an epoch: that of the last commit, without the queries that left, with what came along."""
         commit = self.commit
         held = list(commit.segments)
-        for record in self._house.catalog.regroupings(self.name, commit.regrouping, epoch):
+        for record in self._house.catalog.homes.regroupings(self.name, commit.regrouping, epoch):
             leaving = record.leaving(self.name)
             if leaving:
                 held = [left for file in held if (left := file.but(leaving)) is not None]
@@ -214,7 +214,7 @@ class Group:
         """The strategies in force before an epoch: those of the last commit, and those of the queries that came."""
         commit = self.commit
         found = commit.strategies
-        for record in self._house.catalog.regroupings(self.name, commit.regrouping, epoch):
+        for record in self._house.catalog.homes.regroupings(self.name, commit.regrouping, epoch):
             found = found.with_changes(record.arriving(self.name).by_query())
         return found.with_changes(self._chooser.started(epoch))
 
@@ -324,7 +324,7 @@ class Group:
         self, epoch: Epoch, plan: str, result: JobResult, seconds: float, plan_seconds: float
     ) -> Commit:
         house, before, now = self._house, self.commit, self._house.clock()
-        entries = {int(entry.query.id): entry for entry in house.catalog.living_in(self.name)}
+        entries = {int(entry.query.id): entry for entry in house.catalog.homes.living_in(self.name)}
         rows = {q: n for q, n in before.rows.items() if int(q) in entries}
         for query, count in result.rows.items():
             rows[str(query)] = rows.get(str(query), 0) + count
@@ -349,7 +349,7 @@ class Group:
             bytes_written=sum(f.bytes for f in result.results) + sum(s.bytes for s in result.segments),
             **{name: type(getattr(Metrics(), name))(value) for name, value in result.metrics.items()},
         )
-        taken = house.catalog.regroupings(self.name, before.regrouping, int(epoch.id))
+        taken = house.catalog.homes.regroupings(self.name, before.regrouping, int(epoch.id))
         return Commit(
             group=self.name,
             epoch=int(epoch.id),

@@ -54,7 +54,9 @@ class Groups:
         """The groups that have a sealed epoch to run, those that are furthest behind last."""
         delivered = self._house.delivered
         names = [
-            name for name in self._house.catalog.groups() if delivered.next_epoch(name) <= delivered.sealed
+            name
+            for name in self._house.catalog.homes.groups()
+            if delivered.next_epoch(name) <= delivered.sealed
         ]
         names.sort(key=lambda name: (-delivered.cursor(name), name != MAIN, name))
         return [self.get(name) for name in names]
@@ -67,7 +69,7 @@ class Groups:
 
     def rebuild(self) -> None:
         """Derive the state of every group anew from the log."""
-        for name in self._house.catalog.groups():
+        for name in self._house.catalog.homes.groups():
             self.get(name).rebuild()
 
     def close(self) -> None:
@@ -80,7 +82,7 @@ class Groups:
         """Where every group stands, with those that are running an epoch now."""
         delivered, catalog = self._house.delivered, self._house.catalog
         found = {}
-        for name in {*catalog.groups(), *delivered.commits}:
+        for name in {*catalog.homes.groups(), *delivered.commits}:
             following = delivered.next_epoch(name)
             found[name] = Standing(
                 delivered.cursor(name),
@@ -98,7 +100,7 @@ class Groups:
         """The queries that are wanted in another group than the one they live in."""
         return [
             Traveller(entry.query.id, entry.group, entry.wish, entry.stays[-1].epoch)
-            for entry in self._house.catalog.travellers()
+            for entry in self._house.catalog.homes.travellers()
             if entry.wish is not None
         ]
 
@@ -120,9 +122,9 @@ class Groups:
         catalog = self._house.catalog
         names = [catalog.entry_of(move.query).query.name for move in step.moves]
         who = f"query `{names[0]}`" if len(names) == 1 else f"{len(names)} queries"
-        catalog.regroup(
+        catalog.homes.regroup(
             Regrouping(
-                number=catalog.last_regrouping + 1,
+                number=catalog.homes.last_regrouping + 1,
                 epoch=step.epoch,
                 moves=step.moves,
                 state={step.target: self._state(step)},
@@ -149,7 +151,7 @@ class Groups:
     def _take_width(self) -> None:
         """As many partitions as was asked for at opening; else as Spark has cores, unless a person chose otherwise."""
         catalog, wanted = self._house.catalog, self._house.options.partitions
-        now = catalog.spec(MAIN, self._house.delivered.sealed + 1)
+        now = catalog.homes.spec(MAIN, self._house.delivered.sealed + 1)
         cores = self._session(MAIN).sparkContext.defaultParallelism
         if now is None:
             self._widen(wanted or cores, by_hand=wanted is not None, reason="the warehouse is new", epoch=0)
@@ -172,9 +174,9 @@ class Groups:
         catalog, delivered = self._house.catalog, self._house.delivered
         spec = GroupSpec(MAIN, partitions, even_partitioning(min(partitions, KEY_GROUPS)), by_hand)
         with self._lock:
-            catalog.regroup(
+            catalog.homes.regroup(
                 Regrouping(
-                    number=catalog.last_regrouping + 1,
+                    number=catalog.homes.last_regrouping + 1,
                     epoch=delivered.sealed + 1 if epoch is None else epoch,
                     specs=(spec,),
                     reason=reason,

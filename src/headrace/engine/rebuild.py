@@ -80,7 +80,7 @@ def rebuild_commit(
     ]
     taken = [
         commit.regrouping,
-        *(r.number for r in catalog.regroupings(commit.group, commit.regrouping, following)),
+        *(r.number for r in catalog.homes.regroupings(commit.group, commit.regrouping, following)),
     ]
     corrected = dataclasses.replace(
         commit, epoch=epoch, segments=tuple(segments), regrouping=max(taken), strategies=strategies

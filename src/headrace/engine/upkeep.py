@@ -150,7 +150,7 @@ class Upkeep:
     def _end_groups(self) -> None:
         """Results of groups that nobody lives in expire too; a group of which nothing is left is removed."""
         for group, commit in self._delivered.commits.items():
-            if group == MAIN or self._catalog.next_epoch(group, commit.epoch) is not None:
+            if group == MAIN or self._catalog.homes.next_epoch(group, commit.epoch) is not None:
                 continue
             left = self.compaction(group).expire(commit, ended=True)
             left = dataclasses.replace(left, segments=())
@@ -158,7 +158,7 @@ class Upkeep:
                 self._warehouse.replace_value(record_name(commits_dir(group), commit.epoch), "commit", left)
                 self._delivered.replace(left)
                 self.discard(path for path in commit.files() if path not in set(left.files()))
-            if not left.results and group not in self._catalog.groups():
+            if not left.results and group not in self._catalog.homes.groups():
                 self._delivered.forget(group)
                 self._compactions.pop(group, None)
                 self._warehouse.unmark(commits_dir(group))
@@ -169,11 +169,11 @@ class Upkeep:
         taken = [
             commit.regrouping
             for group, commit in self._delivered.commits.items()
-            if self._catalog.regroupings(group, commit.regrouping, self._delivered.next_epoch(group))
+            if self._catalog.homes.regroupings(group, commit.regrouping, self._delivered.next_epoch(group))
         ]
-        waiting = [g for g in self._catalog.groups() if g not in self._delivered.commits]
+        waiting = [g for g in self._catalog.homes.groups() if g not in self._delivered.commits]
         if not waiting:
-            self._catalog.forget_regroupings(min(taken, default=self._catalog.last_regrouping))
+            self._catalog.homes.forget_regroupings(min(taken, default=self._catalog.homes.last_regrouping))
 
     # files that no commit names
 
@@ -217,7 +217,7 @@ class Upkeep:
                     yield record_name(commits_dir(group), number)
 
     def _known_groups(self) -> list[str]:
-        return sorted({*self._catalog.groups(), *self._delivered.commits})
+        return sorted({*self._catalog.homes.groups(), *self._delivered.commits})
 
     def _older(self, path: str, than: float) -> bool:
         try:

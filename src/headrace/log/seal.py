@@ -61,7 +61,7 @@ class Sealer:
         self._log.need(max(catalog.applied_epoch, warehouse.mark(EPOCHS)))
         for epoch in self._log.range(catalog.applied_epoch + 1):
             catalog.apply(epoch)
-        catalog.replayed()
+        catalog.homes.replayed()
         if self._latest is not None and warehouse.held:
             arrivals.sealed(self._latest)
             self._log.tidy()

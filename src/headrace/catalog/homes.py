@@ -1,0 +1,95 @@
+"""Where queries live: which sharing groups there are, who is in them, and how that changes."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+from headrace.catalog.groups import GroupTable
+from headrace.catalog.queries import QueryEntry, QueryState, QueryTable
+from headrace.model.grouping import MAIN, GroupSpec, Regrouping
+from headrace.storage.interrupts import uninterrupted
+
+
+class Homes:
+    """The catalog's side of sharing groups. Thread-safe, by the catalog's own lock."""
+
+    def __init__(self, lock: threading.RLock, queries: QueryTable, groups: GroupTable) -> None:
+        self._lock, self._queries, self._groups = lock, queries, groups
+        self._covered = groups.last - len(groups.unapplied)
+
+    @property
+    def specs(self) -> tuple[tuple[int, GroupSpec], ...]:
+        """(epoch from which on, spec) of all groups, oldest first."""
+        return self._groups.specs
+
+    def covered(self, regrouping: int) -> None:
+        """A snapshot holds the regroupings up to this number."""
+        self._covered = regrouping
+
+    def groups(self) -> tuple[str, ...]:
+        """Every group that a listed query lives in, or has lived in; and the one that is always there."""
+        with self._lock:
+            return tuple(sorted({MAIN, *self._queries.groups()}))
+
+    def living_in(self, group: str) -> tuple[QueryEntry, ...]:
+        """The queries that live in a group, or have lived there, oldest first."""
+        with self._lock:
+            return self._queries.living_in(group)
+
+    def travellers(self) -> tuple[QueryEntry, ...]:
+        """The active queries that are wanted in another group than the one they live in, oldest first."""
+        with self._lock:
+            found = self._queries.entries()
+            return tuple(e for e in found if e.state is QueryState.ACTIVE and e.moving_to is not None)
+
+    def next_epoch(self, group: str, after: int) -> int | None:
+        """The first epoch after `after` in which a query is active in a group, sealed or not; None when none is."""
+        with self._lock:
+            found = (entry.next_in(group, after) for entry in self._queries.living_in(group))
+            return min((epoch for epoch in found if epoch is not None), default=None)
+
+    def spec(self, group: str, epoch: int) -> GroupSpec | None:
+        """With what a group runs an epoch. A group of which nothing was said runs with what the main group has."""
+        with self._lock:
+            found, main = self._groups.spec(group, epoch), self._groups.spec(MAIN, epoch)
+            if found is not None or main is None:
+                return found
+            return dataclasses.replace(main, name=group, by_hand=False)
+
+    @property
+    def last_regrouping(self) -> int:
+        with self._lock:
+            return self._groups.last
+
+    def regroup(self, record: Regrouping) -> None:
+        """Let queries live elsewhere from an epoch on, durably. The caller makes sure that no group has run it yet."""
+        with uninterrupted(), self._lock:
+            self._groups.add(record)
+            self._relocate(record)
+
+    def regroupings(self, group: str, after: int, until: int) -> list[Regrouping]:
+        """The regroupings after number `after` that concern a group and take effect by epoch `until`, oldest first."""
+        with self._lock:
+            return self._groups.pending(group, after, until)
+
+    def regrouping_files(self) -> set[str]:
+        """The segment files that regroupings name: a group may still have to take them in."""
+        with self._lock:
+            return self._groups.files()
+
+    def forget_regroupings(self, taken: int) -> None:
+        """Remove the regroupings up to number `taken`, which every group has taken in, from the disk."""
+        with self._lock:
+            self._groups.forget(taken, self._covered)
+
+    def replayed(self) -> None:
+        """All epochs are known: regroupings that the snapshot lacks happen now."""
+        with self._lock:
+            for record in self._groups.unapplied:
+                self._relocate(record)
+            self._groups.unapplied.clear()
+
+    def _relocate(self, record: Regrouping) -> None:
+        for move in record.moves:
+            self._queries.relocate(move, record.epoch)
