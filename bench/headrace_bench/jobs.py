@@ -1,6 +1,6 @@
 """CPU seconds of a whole job, map and reduce tasks, in one process and without Spark.
 
-    .venv/bin/python bench/kernels/jobs.py
+    python -m headrace_bench.jobs
 
 Spark's own work is left out, so that small changes of the tasks can be seen. To compare with another checkout, run it
 there in turn, a few times. The least of several epochs is what to look at.
@@ -38,7 +38,7 @@ from headrace.model.query import (
 from headrace.model.state import SegmentFile
 from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, Column, SqlType
 from headrace.model.window import Window
-from headrace.planner.shared import Member, plan_group
+from headrace.planner.group import Member, plan_group
 from headrace.storage.envelope import envelope
 
 sys.path.append(str(Path(__file__).parents[2] / "tests" / "engine"))
@@ -97,7 +97,7 @@ def run(root: Path, queries: int, rows: int, key: str) -> list[float]:
     """CPU seconds of each epoch but the first."""
     plan = plan_group(members(queries, key), {STREAM.name: STREAM})
     (root / "plan.json").write_bytes(envelope("plan", plan))
-    context = JobContext(LocalSpark(), root, "main", even_partitioning(2), 2)  # type: ignore[arg-type]
+    context = JobContext(LocalSpark(), root, "main", even_partitioning(2), 2)
     held: list[SegmentFile] = []
     spent, closed = [], NEVER_US
     for number in range(EPOCHS):
@@ -112,7 +112,7 @@ def run(root: Path, queries: int, rows: int, key: str) -> list[float]:
 
 
 def main() -> None:
-    job.unwrap_spark_exception = nullcontext  # there is no Spark whose exceptions could be unwrapped
+    vars(job)["unwrap_spark_exception"] = nullcontext  # there is no Spark whose exceptions could be unwrapped
     for queries, rows, key in (
         (1, 500_000, "k"),
         (1, 500_000, "u"),
