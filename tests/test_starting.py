@@ -66,10 +66,11 @@ def test_a_moment_that_the_log_no_longer_has_is_refused_with_both_times(log: Ope
 
 
 @pytest.mark.parametrize("start", ["soon", "", "5 ago", "yesterday", "5 months ago", 7, None])
-def test_what_is_no_moment_is_refused(log: Opened, start: Start) -> None:
-    with pytest.raises(CatalogError) as caught:
-        start_epoch(start, log.sealer, 0, NOON.timestamp())
-    assert caught.value.code == "BAD_START" and caught.value.hint
+def test_what_is_no_moment_is_refused(log: Opened, tmp_path: Path, start: Start) -> None:
+    for sealer in (log.sealer, open_log(tmp_path / "empty").sealer):
+        with pytest.raises(CatalogError) as caught:
+            start_epoch(start, sealer, 0, NOON.timestamp())
+        assert caught.value.code == "BAD_START" and caught.value.hint
 
 
 def test_an_empty_log_has_no_past(tmp_path: Path) -> None:

@@ -23,13 +23,16 @@ def start_epoch(start: Start, sealer: Sealer, since: int, now: float) -> int | N
 
     `since` is the first epoch that has the query's streams. CatalogError when the log no longer holds that moment.
     """
+    earliest = isinstance(start, str) and start.strip().lower() == EARLIEST
+    moment = (
+        0.0 if earliest else _moment(start, now)
+    )  # what is no moment is refused, also when the log is empty
     latest = sealer.latest
     first = max(sealer.first, since)
     if latest is None or latest.id < first:
         return None
-    if isinstance(start, str) and start.strip().lower() == EARLIEST:
+    if earliest:
         return first
-    moment = _moment(start, now)
     kept = sealer.epoch(first).sealed_at
     if moment < kept and sealer.first > since:
         raise CatalogError(

@@ -285,7 +285,7 @@ def test_portraits_are_cheap_and_tell_the_state(open_session: Open) -> None:
     assert "<b>" not in hr.query("tags")._repr_html_()
     listed = hr.queries()
     assert repr(listed).splitlines()[0].split() == [
-        *("query", "state", "streams", "first", "epoch", "last", "epoch", "rows", "shared", "error")
+        *("query", "state", "streams", "group", "first", "epoch", "last", "epoch", "rows", "shared", "error")
     ]
     assert "<td>spend</td>" in listed._repr_html_()
     assert "2026-01-01 12:00:11" in repr(hr.streams())
