@@ -33,9 +33,9 @@ from headrace.model.query import (
     Stream,
     StreamName,
 )
+from headrace.model.tables import WindowTable, table_of
 from headrace.model.types import BIGINT, DOUBLE, Kind
 from headrace.planner.predicates import group_families, index_operands, scan_path
-from headrace.planner.signatures import result_signature
 
 
 @dataclass(frozen=True)
@@ -344,7 +344,7 @@ def _output(joining: Joining, operators: Mapping[tuple[QueryId, int], Aggregatio
         found = named[key.sql]
         keys.append((found.side, body.hubs[0].keys[found.side].index(found.operand)))
     tables = tuple(
-        result_signature((k.type for k in keys_of_side), (a.type for a in sides[i]))
+        WindowTable(tuple(k.type for k in keys_of_side), tuple(a.type for a in sides[i])).signature
         for i, keys_of_side in enumerate(body.hubs[0].keys)
     )
     return ProductOutput(
@@ -353,5 +353,5 @@ def _output(joining: Joining, operators: Mapping[tuple[QueryId, int], Aggregatio
         tables,
         tuple(keys),
         tuple(factors),
-        result_signature((k.type for k in then.keys), (a.type for a in then.aggregates)),
+        table_of(then).signature,
     )
