@@ -40,6 +40,9 @@ WINDOW_START = "window_start"
 WINDOW_END = "window_end"
 """When the row's window or session ended."""
 
+WINDOW_EDGES = {"start": WINDOW_START, "end": WINDOW_END}
+"""Both edges, by the names of the fields of Spark's `window` struct."""
+
 EPOCH = "epoch"
 """The epoch that stored the row."""
 

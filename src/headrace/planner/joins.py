@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import assert_never
 
 from headrace.model.plan import (
     AcrossMembers,
@@ -23,7 +24,18 @@ from headrace.model.plan import (
     ProductOperator,
     ProductOutput,
 )
-from headrace.model.predicate import TRUE, And, Compare, IsNull, Not, Operand, Or, Predicate, operands_of
+from headrace.model.predicate import (
+    TRUE,
+    And,
+    Compare,
+    Const,
+    IsNull,
+    Not,
+    Operand,
+    Or,
+    Predicate,
+    operands_of,
+)
 from headrace.model.query import (
     Aggregate,
     AggregateFunction,
@@ -312,8 +324,10 @@ def renamed(predicate: Predicate, own: Mapping[Operand, Operand]) -> Predicate:
             return Or(tuple(renamed(child, own) for child in children))
         case Not(child):
             return Not(renamed(child, own))
-        case _:
+        case Const():
             return predicate
+        case never:
+            assert_never(never)
 
 
 def plan_product(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from headrace.model import codec, plan
 from headrace.model.lanes import keeps_values, lane_domain, lanes_needed
@@ -98,6 +98,8 @@ def query_signature(query: Query) -> str:
             return Joining(query.id, 0, body).signature
         case Fallback():
             return PlainTable(tuple(column.type for column in query.plan.columns)).signature
+        case never:
+            assert_never(never)
 
 
 def selection_path(body: Projection) -> ScanPath:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -76,9 +76,12 @@ def direct_rows(root: Path, entry: QueryEntry, files: Sequence[ResultFile]) -> p
                 return _tuples(root, entry, body, files)
             case Fallback():
                 return _of_query(root, entry, numbered_columns(len(plan.columns)), files)
+            case Join():
+                return None  # its rows have to be put into windows
+            case never:
+                assert_never(never)
     except (OSError, pa.ArrowException, KeyError):
-        pass  # a file from before there were checksums that is damaged: Spark says what is wrong
-    return None
+        return None  # a file from before there were checksums that is damaged: Spark says what is wrong
 
 
 def as_pandas(table: pa.Table, names: Sequence[str]) -> pd.DataFrame:
