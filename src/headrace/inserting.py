@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from headrace.engine.errors import spark_reason
 from headrace.model.errors import SqlError, did_you_mean
 from headrace.model.query import Stream
+from headrace.model.tables import numbered_column, numbered_columns
 from headrace.model.types import Column
 from headrace.sql.statements import Insert
 from headrace.sql.text.names import quote_name
@@ -69,8 +70,8 @@ def _chosen(stream: Stream, names: tuple[str, ...]) -> list[Column]:
 
 def _typed(frame: DataFrame, stream: Stream, columns: list[Column]) -> DataFrame:
     """All columns of the stream in its order and types; NULL where the statement has no value."""
-    numbered = frame.toDF(*(f"c{i}" for i in range(len(columns))))
-    place = {column.name: f"c{i}" for i, column in enumerate(columns)}
+    numbered = frame.toDF(*numbered_columns(len(columns)))
+    place = {column.name: numbered_column(i) for i, column in enumerate(columns)}
     return numbered.selectExpr(
         *(
             f"CAST({place.get(column.name, 'NULL')} AS {column.type.ddl}) AS {quote_name(column.name)}"

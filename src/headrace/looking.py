@@ -10,7 +10,9 @@ from pyspark.sql import DataFrame
 
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.costs import QueryCost
+from headrace.engine.logview import LogReader
 from headrace.engine.spark import active
+from headrace.engine.stored import ResultReader
 from headrace.explaining import PENDING, cost_lines, query_head, query_lines
 from headrace.facts import FactFinder
 from headrace.model.grouping import MAIN
@@ -156,10 +158,10 @@ def _stream_note(session: Session, name: str) -> str:
 def newest_in(session: Session, entry: QueryEntry, limit: int, after: int | None) -> Newest:
     """The newest rows of a query, for those who watch it."""
     session._check_open()
-    streams = {str(stream.name): stream for stream in session._streams_of(entry)}
-    reader, root = session._reader, session._warehouse.root
-    with active(reader):
-        return newest_rows(reader, root, streams, entry, session._delivered, session._sealer, limit, after)
+    streams = session._streams_by_name(entry)
+    reader = ResultReader(session._reader, session._warehouse.root, streams)
+    with active(session._reader):
+        return newest_rows(reader, entry, session._delivered, limit, after)
 
 
 def costs_in(session: Session) -> dict[int, QueryCost]:
@@ -171,21 +173,11 @@ def costs_in(session: Session) -> dict[int, QueryCost]:
 def audit_in(session: Session, entry: QueryEntry) -> AuditReport:
     """What a query delivered beside what plain Spark gives for the same tuples."""
     session._check_open()
-    streams = session._streams_of(entry)
+    streams, index = session._streams_by_name(entry), session._delivered.index
+    log = LogReader(session._auditor, session._warehouse.root, streams, index)
     # the background run may commit meanwhile: judge by one moment, and by what is known of the query after it
     view = session._delivered.view(entry)
     entry = session._catalog.entry_of(entry.query.id)
     with session._sparks.auditing, active(session._auditor):
-        report = audit_query(
-            session._auditor,
-            session._warehouse.root,
-            streams,
-            entry,
-            list(view.files),
-            session._sealer,
-            session._delivered.index,
-            view.cursor,
-            view.expired,
-            view.after_us,
-        )
+        report = audit_query(log, session._sealer, entry, view)
     return replace(report, inputs=session._checkup.sources(entry.query.plan.streams))

@@ -25,6 +25,7 @@ from headrace.engine.recovery import check_commits, check_cursor, last_commits
 from headrace.engine.spark import (
     active,
 )
+from headrace.engine.stored import ResultReader
 from headrace.engine.upkeep import Upkeep
 from headrace.engine.workers import equip_workers
 from headrace.grouped import GroupInfo, check_group, group_infos
@@ -437,15 +438,7 @@ class Session:
         view = self._delivered.view(entry)
         check_results(self._warehouse.root, view.files)
         with active(self._reader):
-            return query_frame(
-                self._reader,
-                self._warehouse.root,
-                streams,
-                entry,
-                view.files,
-                until_us=view.until_us,
-                after_us=view.after_us,
-            )
+            return query_frame(ResultReader(self._reader, self._warehouse.root, streams), entry, view)
 
     def _direct(self, entry: QueryEntry) -> pd.DataFrame | None:
         """All rows of a query without a Spark job; None when Spark has to finish them."""

@@ -14,13 +14,15 @@ from headrace.engine.records import ResultFile
 from headrace.engine.result_files import ResultWriter, parquet_options, write_results
 from headrace.log.chunks import write_chunk
 from headrace.log.convert import to_table
+from headrace.model.tables import WindowTable
+from headrace.model.types import DOUBLE, STRING
 from headrace.storage.warehouse import Warehouse
 from log_samples import PURCHASES, rows_at
 
 SIZES = [128, 600, 1_100, 10_000, 131_000]
 """How many queries: dictionary pages of 1 kB to 1 MB."""
 
-DDL = "query BIGINT, window_end TIMESTAMP, k0 STRING, a0 DOUBLE"
+TABLE = WindowTable((STRING,), (DOUBLE,))
 
 
 def stored(queries: int) -> pa.Table:
@@ -59,9 +61,9 @@ def test_spark_reads_dictionaries_of_any_size(spark: Any, tmp_path: Path) -> Non
     from pyspark.sql import functions as F
 
     from headrace.engine.spark import READING, child_session
-    from headrace.engine.stored import read_results
+    from headrace.engine.stored import ResultReader
 
-    reader = child_session(spark, READING)
+    reader = ResultReader(child_session(spark, READING), tmp_path, {})
     for codec in ("lz4", "current"):
         for queries in SIZES:
             table = stored(queries)
@@ -73,7 +75,7 @@ def test_spark_reads_dictionaries_of_any_size(spark: Any, tmp_path: Path) -> Non
             else:
                 write_results(table, tmp_path / name)
             file = ResultFile("sig", name, queries, (tmp_path / name).stat().st_size, 0, 0, 1, queries, None)
-            rows = read_results(reader, tmp_path, DDL, [file])
+            rows = reader.rows(TABLE, [file])
             last = rows.where(F.col("query") == queries).where(F.col("k0") == table["k0"][-1].as_py())
             assert [row.a0 for row in last.collect()] == [queries - 1.0], name
             assert rows.where(F.col("query") == 10**9).count() == 0

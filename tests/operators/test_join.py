@@ -30,6 +30,7 @@ from shelf import Groups, Shelf
 
 from headrace.model.epoch import NEVER_US
 from headrace.model.state import SegmentFile
+from headrace.model.tables import joined_column
 from headrace.operators.common.placing import Portion
 from headrace.operators.join import keys as join_keys
 from headrace.operators.join import partners, windows
@@ -39,7 +40,6 @@ from headrace.operators.join.reduce import Outlet, reduce_join, resume_join
 from headrace.operators.join.state import JoinSegment, join_from, join_items, portion_of_join
 from headrace.operators.join.tuples import prepare_join, receive_join, ship_join
 from headrace.optimizer.layout import Layout
-from headrace.planner.signatures import joined_column
 
 SEEDS = int(os.environ.get("HEADRACE_EXAMPLES", "4"))
 PARTITIONS = 2

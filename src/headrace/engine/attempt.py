@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import assert_never
 
 from pyspark.sql import SparkSession
 
@@ -21,9 +22,11 @@ from headrace.engine.files import check_chunks, check_segments, find_damaged
 from headrace.engine.finish import find_unfinishable
 from headrace.engine.job import Job, JobContext, JobResult, run_job, warm_up
 from headrace.engine.limits import Watch
+from headrace.engine.logview import LogReader
 from headrace.engine.paths import plan_path
 from headrace.engine.records import ResultFile
 from headrace.engine.spark import is_gone
+from headrace.engine.stored import ResultReader
 from headrace.model.epoch import Chunk, Epoch
 from headrace.model.errors import HeadraceError, LogError
 from headrace.model.grouping import GroupSpec
@@ -99,8 +102,9 @@ class EpochRunner:
                 context = JobContext(self.spark, root, self._group, spec.partitioning, spec.tasks)
                 result = run_job(context, Job(plan, path, epoch, streams, live, attempt))
                 faults.reach("job.after")
+                reader = ResultReader(self.spark, root, streams)
                 unfinishable = result.failures or find_unfinishable(
-                    self.spark, root, streams, entries, epoch, result.results, self._earlier(entries)
+                    reader, entries, epoch, result.results, self._earlier(entries)
                 )
                 return result, unfinishable
             except HeadraceError:
@@ -157,21 +161,12 @@ class EpochRunner:
         self, entry: QueryEntry, epoch: Epoch, signature: str, attempt: str
     ) -> list[ResultFile]:
         """Once more when it was not the query's fault; then whatever it is concerns this query only."""
-        streams = [self._catalog.stream(name, epoch.id) for name in entry.query.plan.streams]
+        streams = {str(name): self._catalog.stream(name, epoch.id) for name in entry.query.plan.streams}
         for last_try in (False, True):
             with Watch(self.spark, self.job_group, self.query_seconds) as watch:
                 try:
-                    return run_fallback(
-                        self.spark,
-                        self._warehouse.root,
-                        streams,
-                        self._delivered.index,
-                        entry.query,
-                        entry.first_epoch or 0,
-                        epoch,
-                        signature,
-                        attempt,
-                    )
+                    log = LogReader(self.spark, self._warehouse.root, streams, self._delivered.index)
+                    return run_fallback(log, entry, epoch, signature, attempt)
                 except HeadraceError:
                     raise
                 except Exception as error:
@@ -292,4 +287,6 @@ def expressions_of(query: Query, stream: str) -> tuple[Operand, ...]:
             found = {*body.outputs, *operands_of(body.where)}
         case Fallback():
             found = set()
+        case never:
+            assert_never(never)
     return tuple(operand for operand in found if not operand.plain)

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
+from headrace.catalog.queries import QueryEntry
 from headrace.engine.files import check_chunks
-from headrace.engine.logview import LogIndex, log_frame
+from headrace.engine.logview import Logged, LogReader, LogSpan, log_frame
 from headrace.engine.paths import RESULTS
 from headrace.engine.records import ResultFile
-from headrace.log.chunks import CODEC
+from headrace.engine.result_files import parquet_options
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
-from headrace.model.query import Query, Stream, log_relation
-from headrace.model.window import SessionWindow, Window
+from headrace.model.query import Query, log_relation
+from headrace.model.tables import PlainTable, numbered_column, numbered_columns
+from headrace.model.window import AnyWindow, SessionWindow, Window
 from headrace.sql.resolve.carried import carried
 from headrace.storage import faults
 from headrace.storage.checksums import written
@@ -29,81 +30,71 @@ REPORT = pa.schema([("report", pa.string())])
 REPORT_DDL = "report string"
 
 
-def run_log_sql(
-    spark: SparkSession,
-    root: Path,
-    streams: Sequence[Stream],
-    index: LogIndex,
-    query: Query,
-    epochs: tuple[int, int],
-    ends: tuple[int, int],
-    began: int = NEVER_US,
-) -> DataFrame:
-    """The query's rows by plain Spark over epochs [first, last), for windows that end in (after, until].
+def run_log_sql(log: LogReader, query: Query, span: LogSpan) -> DataFrame:
+    """The query's rows by plain Spark over a span of the log.
 
-    `streams` are those of the query's plan, in its order. Of sessions only those that start after `began`; one may
-    have started whenever, so that all epochs are read.
+    A session may have started at any time, so all epochs of the span are read for sessions.
     """
-    after, until = ends
     window = query.plan.window
-    for number, stream in enumerate(streams):
-        logged = index.chunks(stream.name, *epochs)
-        if window is not None:
-            oldest = NEVER_US
-            if isinstance(window, Window) and after != NEVER_US:
-                oldest = after - window.range_us
-            logged = [
-                item
-                for item in logged
-                if item.chunk.max_us is not None
-                and item.chunk.min_us is not None
-                and item.chunk.max_us > oldest
-                and item.chunk.min_us <= until
-            ]
-        check_chunks(root, (item.chunk for item in logged))
-        frame = log_frame(spark, root, stream, logged, query.plan.streams)
+    for number, name in enumerate(query.plan.streams):
+        logged = _wanted(log.index.chunks(name, span.first, span.last), window, span)
+        check_chunks(log.root, (item.chunk for item in logged))
+        frame = log_frame(log.spark, log.root, log.streams[name], logged, query.plan.streams)
         frame.createOrReplaceTempView(log_relation(number))
-    arguments = {} if window is None else {"after": after, "until": until}
+    arguments = {} if window is None else {"after": span.after_us, "until": span.until_us}
     if isinstance(window, SessionWindow):
-        arguments["began"] = began
-    return spark.sql(query.plan.log_sql, args=arguments)
+        arguments["began"] = span.began_us
+    return log.spark.sql(query.plan.log_sql, args=arguments)
+
+
+def _wanted(logged: list[Logged], window: AnyWindow | None, span: LogSpan) -> list[Logged]:
+    """The chunks that may hold tuples of the span's windows; all chunks for a query without windows."""
+    if window is None:
+        return logged
+    oldest = NEVER_US
+    if isinstance(window, Window) and span.after_us != NEVER_US:
+        oldest = span.after_us - window.range_us
+    return [
+        item
+        for item in logged
+        if item.chunk.max_us is not None
+        and item.chunk.min_us is not None
+        and item.chunk.max_us > oldest
+        and item.chunk.min_us <= span.until_us
+    ]
 
 
 def run_fallback(
-    spark: SparkSession,
-    root: Path,
-    streams: Sequence[Stream],
-    index: LogIndex,
-    query: Query,
-    first_epoch: int,
-    epoch: Epoch,
-    signature: str,
-    attempt: str,
+    log: LogReader, entry: QueryEntry, epoch: Epoch, signature: str, attempt: str
 ) -> list[ResultFile]:
     """Write the rows the query gains in this epoch; raises Spark's exception when it fails."""
+    query = entry.query
     closed_us = epoch.closed_us(query.plan.streams)
     watermark_us = epoch.watermark_us(query.plan.streams)
     if query.plan.window is None:
-        epochs, ends = (int(epoch.id), epoch.id + 1), (NEVER_US, FOREVER_US)
-        part = epoch.of(query.plan.stream)
-        nothing = part is None or not part.chunks
+        span = LogSpan(int(epoch.id), epoch.id + 1)
+        arrived = epoch.of(query.plan.stream)
+        nothing = arrived is None or not arrived.chunks
     else:
-        epochs, ends = (first_epoch, epoch.id + 1), (closed_us, watermark_us)
+        span = LogSpan(int(entry.first_epoch or 0), epoch.id + 1, closed_us, watermark_us)
         nothing = watermark_us <= closed_us
     if nothing:
         return []
-    frame = run_log_sql(spark, root, streams, index, query, epochs, ends)
-    numbered = frame.toDF(*(f"c{i}" for i in range(len(frame.columns))))
-    types = [column.type for column in query.plan.columns]
-    numbered = numbered.selectExpr(*(f"{carried(f'c{i}', type_)} AS c{i}" for i, type_ in enumerate(types)))
-    numbered = numbered.withColumns(
-        {"query": F.lit(query.id).cast("bigint"), "epoch": F.lit(epoch.id).cast("bigint")}
-    )
+    rows = _stored(run_log_sql(log, query, span), query, epoch)
     latest = None if watermark_us in (FOREVER_US, NEVER_US) else watermark_us
     like = ResultFile(signature, "", 0, 0, epoch.id, epoch.id, query.id, query.id, latest)
     prefix = f"{RESULTS}/{signature}/e{epoch.id:012d}-q{query.id}-{attempt}"
-    reports = numbered.mapInArrow(_writer(str(root), prefix, like), REPORT_DDL).collect()
+    reports = rows.mapInArrow(_writer(str(log.root), prefix, like), REPORT_DDL).collect()
     return [ResultFile(**json.loads(row["report"])) for row in reports]
+
+
+def _stored(frame: DataFrame, query: Query, epoch: Epoch) -> DataFrame:
+    """The rows of a query as its result table has them."""
+    table = PlainTable(tuple(column.type for column in query.plan.columns))
+    values = frame.toDF(*numbered_columns(len(frame.columns)))
+    texts = [f"{carried(numbered_column(i), type_)}" for i, type_ in enumerate(table.types)]
+    texts += [f"{query.id}L", f"{epoch.id}L"]
+    return values.selectExpr(*texts).toDF(*table.names)
 
 
 def _in_microseconds(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -118,8 +109,7 @@ def _in_microseconds(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     create_file(path)
-    runs = ["query", "epoch"]
-    return pq.ParquetWriter(path, schema, compression=CODEC, use_dictionary=runs, write_statistics=["query"])
+    return pq.ParquetWriter(path, schema, **parquet_options(schema))
 
 
 def _writer(

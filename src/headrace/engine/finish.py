@@ -10,55 +10,58 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
+from typing import assert_never
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.errors import file_caused, query_caused, spark_reason
 from headrace.engine.files import check_results
-from headrace.engine.joined import finish_joined, joined_rows
+from headrace.engine.joined import ALL_ENDS, finish_joined, joined_rows
 from headrace.engine.records import ResultFile
-from headrace.engine.stored import read_results
-from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
+from headrace.engine.stored import ResultReader
+from headrace.model.epoch import Epoch
 from headrace.model.errors import StorageError
-from headrace.model.query import Aggregation, Join, JoinedRows, Stream
+from headrace.model.query import Aggregation, Join, JoinedRows, Query, Stream
+from headrace.model.tables import (
+    QUERY,
+    WINDOW_END,
+    WINDOW_START,
+    NamedRows,
+    numbered_column,
+    numbered_columns,
+    table_of,
+)
 from headrace.model.types import Kind
 from headrace.model.window import SessionWindow, Window
 from headrace.planner.shared import query_signature
 
 
-def stored_rows(spark: SparkSession, root: Path, body: Aggregation, files: Iterable[ResultFile]) -> DataFrame:
-    """Rows as they are stored: `(query, window_end, k0.., a0..)`, for sessions with `window_start`."""
-    stored = ["query BIGINT", "window_end TIMESTAMP"]
-    stored += ["window_start TIMESTAMP"] if isinstance(body.window, SessionWindow) else []
-    stored += [f"k{i} {key.type.ddl}" for i, key in enumerate(body.keys)]
-    stored += [f"a{i} {aggregate.type.ddl}" for i, aggregate in enumerate(body.aggregates)]
-    return read_results(spark, root, ", ".join(stored), files)
-
-
 def window_rows(
-    spark: SparkSession, root: Path, stream: Stream, body: Aggregation, files: Iterable[ResultFile]
+    reader: ResultReader, query: Query, body: Aggregation, files: Iterable[ResultFile]
 ) -> DataFrame:
-    """Unfinished rows `(query, window_end, k0.., a0.., window_start)`; right for queries with the window of `body`."""
-    rows = stored_rows(spark, root, body, files)
+    """Unfinished rows `(query, window_end, k0.., a0.., window_start)` of a query, whose aggregation is `body`."""
+    rows = reader.rows(table_of(body), files).where(NamedRows(int(query.id)).sql)
+    stream = reader.streams[query.plan.stream]
     match body.window:
         case SessionWindow():
-            return with_window(rows, "window_start", stream)
+            return with_window(rows, WINDOW_START, stream)
         case Window(range_us):
             return with_window(rows, _began(f"{range_us}L"), stream)
+        case never:
+            assert_never(never)
 
 
 def _began(range_us: str) -> str:
-    return f"timestamp_micros(unix_micros(window_end) - {range_us})"
+    return f"timestamp_micros(unix_micros({WINDOW_END}) - {range_us})"
 
 
 def with_window(rows: DataFrame, began: str, stream: Stream) -> DataFrame:
     """Stored rows with `window_start`, and both edges of the type that the stream's event time has."""
-    rows = rows.withColumn("window_start", F.expr(began))
+    rows = rows.withColumn(WINDOW_START, F.expr(began))
     if stream.column(stream.event_time).type.kind is Kind.TIMESTAMP_NTZ:
-        for name in ("window_start", "window_end"):
+        for name in (WINDOW_START, WINDOW_END):
             rows = rows.withColumn(name, F.col(name).cast("timestamp_ntz"))
     return rows
 
@@ -67,15 +70,11 @@ def finish_rows(frame: DataFrame, body: Aggregation) -> DataFrame:
     """The rows HAVING accepts, with the query's columns as c0.."""
     if body.having is not None:
         frame = frame.where(F.expr(body.having))
-    return frame.select(*(F.expr(text).alias(f"c{i}") for i, text in enumerate(body.finish)))
+    return frame.select(*(F.expr(text).alias(numbered_column(i)) for i, text in enumerate(body.finish)))
 
 
 def accepted_rows(
-    spark: SparkSession,
-    root: Path,
-    stream: Stream,
-    bodies: dict[int, Aggregation],
-    files: Sequence[ResultFile],
+    reader: ResultReader, stream: str, bodies: dict[int, Aggregation], files: Sequence[ResultFile]
 ) -> DataFrame:
     """`(file, query, n)`: how many rows of each file, by name, the HAVING of their own query accepts.
 
@@ -87,16 +86,15 @@ def accepted_rows(
         ways["true" if body.having is None else body.having].append(id_)
         if isinstance(body.window, Window):
             ranges[f"{body.window.range_us}L"].append(id_)
-    rows = stored_rows(spark, root, next(iter(bodies.values())), files)
-    rows = rows.withColumn("file", F.col("_metadata.file_name")).where(F.col("query").isin(list(bodies)))
-    framed = with_window(rows, _began(_by_query(ranges)) if ranges else "window_start", stream)
-    return framed.groupBy("file", "query").agg(F.count_if(F.expr(_by_query(ways))).alias("n"))
+    rows = reader.rows(table_of(next(iter(bodies.values()))), files)
+    rows = rows.withColumn("file", F.col("_metadata.file_name")).where(F.col(QUERY).isin(list(bodies)))
+    began = _began(_by_query(ranges)) if ranges else WINDOW_START
+    framed = with_window(rows, began, reader.streams[stream])
+    return framed.groupBy("file", QUERY).agg(F.count_if(F.expr(_by_query(ways))).alias("n"))
 
 
 def find_unfinishable(
-    spark: SparkSession,
-    root: Path,
-    streams: dict[str, Stream],
+    reader: ResultReader,
     entries: Iterable[QueryEntry],
     epoch: Epoch,
     files: Sequence[ResultFile],
@@ -107,7 +105,6 @@ def find_unfinishable(
     Groups of joined rows are tried when their windows close, with what `older` files hold of them. Raises Spark's
     exception when it is not an expression that fails.
     """
-    new = _Results(spark, root, streams, files)
     touched, broken = [], {}
     for entry in entries:
         match entry.query.plan.body:
@@ -119,23 +116,13 @@ def find_unfinishable(
                 continue
         if one.reads_again:
             try:
-                check_results(root, one.files)
+                check_results(reader.root, one.files)
             except StorageError as error:
                 broken[one.id] = f"{error.code}: {error.message}"
                 continue
         if one.files:
             touched.append(one)
-    return broken | (_try(new, touched) if touched else {})
-
-
-@dataclass(frozen=True, slots=True)
-class _Results:
-    """The new result files of an epoch, and what reads them."""
-
-    spark: SparkSession
-    root: Path
-    streams: dict[str, Stream]
-    files: Sequence[ResultFile]
+    return broken | (_try(reader, touched) if touched else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +132,7 @@ class _Fragile:
     entry: QueryEntry
     body: Aggregation | None
     files: list[ResultFile]
-    ends: tuple[int, int] = (NEVER_US, FOREVER_US)
+    ends: tuple[int, int] = ALL_ENDS
 
     @property
     def id(self) -> int:
@@ -154,7 +141,7 @@ class _Fragile:
     @property
     def reads_again(self) -> bool:
         """Whether files of older epochs are among its files."""
-        return self.ends != (NEVER_US, FOREVER_US)
+        return self.ends != ALL_ENDS
 
 
 def _fragile_join(
@@ -180,18 +167,18 @@ def _files_of(entry: QueryEntry, files: Iterable[ResultFile]) -> list[ResultFile
     return [f for f in files if f.signature == signature and f.min_query <= query.id <= f.max_query]
 
 
-def _try(new: _Results, queries: Sequence[_Fragile]) -> dict[int, str]:
+def _try(reader: ResultReader, queries: Sequence[_Fragile]) -> dict[int, str]:
     """The queries that fail, found by halving."""
     tables: dict[tuple[str, str], list[_Fragile]] = defaultdict(list)
     finished: list[DataFrame] = []
     try:
         for one in queries:
             if one.body is None:
-                finished.append(_finish_joined(new, one))
+                finished.append(_finish_joined(reader, one))
             else:
                 query = one.entry.query
                 tables[query_signature(query), query.plan.stream].append(one)
-        finished += [_finish_all(new, table, stream, members) for (table, stream), members in tables.items()]
+        finished += [_finish_all(reader, stream, some) for (_, stream), some in tables.items()]
         reduce(DataFrame.unionAll, finished).write.format("noop").mode("overwrite").save()
     except Exception as error:
         if not query_caused(error) and not file_caused(error):
@@ -201,11 +188,11 @@ def _try(new: _Results, queries: Sequence[_Fragile]) -> dict[int, str]:
                 raise
             return {queries[0].id: spark_reason(error)}
         half = len(queries) // 2
-        return _try(new, queries[:half]) | _try(new, queries[half:])
+        return _try(reader, queries[:half]) | _try(reader, queries[half:])
     return {}
 
 
-def _finish_all(new: _Results, signature: str, stream: str, queries: Sequence[_Fragile]) -> DataFrame:
+def _finish_all(reader: ResultReader, stream: str, queries: Sequence[_Fragile]) -> DataFrame:
     """One number per row that cannot be had without finishing it: each row the way of its own query.
 
     CASE evaluates a branch only for the rows that take it, so a query meets its own expressions only.
@@ -219,21 +206,21 @@ def _finish_all(new: _Results, signature: str, stream: str, queries: Sequence[_F
         ways[finished if body.having is None else f"CASE WHEN {body.having} THEN {finished} END"].append(id_)
         if isinstance(body.window, Window):
             ranges[f"{body.window.range_us}L"].append(id_)
-    files = [file for file in new.files if file.signature == signature]
-    rows = stored_rows(new.spark, new.root, next(iter(bodies.values())), files)
-    rows = rows.where(F.col("query").isin(list(bodies)))
-    framed = with_window(rows, _began(_by_query(ranges)) if ranges else "window_start", new.streams[stream])
+    files = {file.path: file for one in queries for file in one.files}.values()
+    rows = reader.rows(table_of(next(iter(bodies.values()))), files)
+    rows = rows.where(F.col(QUERY).isin(list(bodies)))
+    began = _began(_by_query(ranges)) if ranges else WINDOW_START
+    framed = with_window(rows, began, reader.streams[stream])
     return framed.selectExpr(f"{_by_query(ways)} AS finished")
 
 
-def _finish_joined(new: _Results, one: _Fragile) -> DataFrame:
+def _finish_joined(reader: ResultReader, one: _Fragile) -> DataFrame:
     """The same for one query over joined rows, in every window that holds them."""
     plan = one.entry.query.plan
     assert isinstance(plan.body, Join)
-    rows = finish_joined(
-        joined_rows(new.spark, new.root, new.streams, one.entry, one.files, *one.ends), plan.body
-    )
-    hashed = (_hashable(f"c{i}", column.type.kind) for i, column in enumerate(plan.columns))
+    rows = finish_joined(joined_rows(reader, one.entry, one.files, one.ends), plan.body)
+    names, kinds = numbered_columns(len(plan.columns)), (column.type.kind for column in plan.columns)
+    hashed = map(_hashable, names, kinds)
     return rows.selectExpr(f"xxhash64({', '.join(hashed)}) AS finished")
 
 
@@ -244,5 +231,5 @@ def _hashable(text: str, kind: Kind) -> str:
 
 def _by_query(cases: dict[str, list[int]]) -> str:
     """CASE that picks an expression by the row's query."""
-    branches = (f"WHEN query IN ({', '.join(map(str, ids))}) THEN {text}" for text, ids in cases.items())
+    branches = (f"WHEN {QUERY} IN ({', '.join(map(str, ids))}) THEN {text}" for text, ids in cases.items())
     return f"CASE {' '.join(branches)} END"

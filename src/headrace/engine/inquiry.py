@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry
@@ -201,7 +202,10 @@ class Inquiry:
                 return spark_gone()
             case FailureKind.TIME:
                 return spark_stuck(epoch.id)
-        return epoch_unrunnable(epoch.id, str(trouble.failure))
+            case FailureKind.ERROR | FailureKind.MACHINE | FailureKind.MEMORY | FailureKind.WORKER:
+                return epoch_unrunnable(epoch.id, str(trouble.failure))
+            case never:
+                assert_never(never)
 
     def _of(self, epoch: Epoch) -> Search:
         if self._search is not None and self._search.epoch == epoch.id:

@@ -15,7 +15,7 @@ from headrace.engine.catalyst import chunk_frame
 from headrace.log.ingest import local_path
 from headrace.log.seal import Sealer
 from headrace.log.sources import ddl
-from headrace.model.epoch import NEVER_US, Chunk
+from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk
 from headrace.model.query import CLOSED_COLUMN, Stream
 from headrace.sql import quote_name
 
@@ -60,6 +60,31 @@ class LogIndex:
         with self._lock:
             for stream, items in self._streams.items():
                 self._streams[stream] = [item for item in items if item.epoch >= before]
+
+
+@dataclass(frozen=True, slots=True)
+class LogReader:
+    """What reads the log of a warehouse: `streams` are those of the queries that are asked about, by name."""
+
+    spark: SparkSession
+    root: Path
+    streams: Mapping[str, Stream]
+    index: LogIndex
+
+
+@dataclass(frozen=True, slots=True)
+class LogSpan:
+    """A part of the log, and the windows of a query that are wanted of it.
+
+    The tuples are those of epochs [first, last). The windows end in (after_us, until_us]. Sessions also start after
+    `began_us`.
+    """
+
+    first: int
+    last: int
+    after_us: int = NEVER_US
+    until_us: int = FOREVER_US
+    began_us: int = NEVER_US
 
 
 def log_frame(

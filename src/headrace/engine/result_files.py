@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from headrace.engine.records import ResultFile
 from headrace.log.chunks import CODEC
+from headrace.model.tables import QUERY, Holding, holdings
 from headrace.storage.checksums import written
 from headrace.storage.private import create_file
 
@@ -30,33 +31,16 @@ def write_results(table: pa.Table, path: Path) -> None:
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:
-    """Repeating columns are dictionaries, so runs cost almost nothing; integers that vary are packed differences.
-
-    Query-sets of tuples repeat, those of joined rows do not. Statistics are kept only for the column that readers skip
-    by.
-    """
-    joined = "late_us" in schema.names
-    runs = [n for n in schema.names if n in ("query", "window_end", "epoch", "late_us")]
-    runs += [n for n in schema.names if n[:2] == "qs" and not joined]
-    runs += [f.name for f in schema if f.name[0] == "k" and _exact_dictionary(f.type)]
-    packed = [f.name for f in schema if f.name[0] == "a" and f.type == pa.int64()]
-    packed += [f.name for f in schema if f.name[:2] == "j_" and _packs(f.type)]
-    bare = {*packed, *(n for n in schema.names if n[:2] == "qs" and joined)}
+    """How result rows are written, column by column. Statistics are kept only for the column that readers skip by."""
+    held = holdings(schema)
+    bare = {name for name, holding in held.items() if holding in (Holding.PACKED, Holding.BARE)}
+    packed = [name for name, holding in held.items() if holding is Holding.PACKED]
     return {
-        "use_dictionary": runs,
+        "use_dictionary": [name for name, holding in held.items() if holding is Holding.REPEATS],
         "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED") or None,
-        "compression": {name: "none" if name in bare else CODEC for name in schema.names},
-        "write_statistics": ["query"],
+        "compression": {name: "none" if name in bare else CODEC for name in held} if bare else CODEC,
+        "write_statistics": [QUERY],
     }
-
-
-def _packs(type_: pa.DataType) -> bool:
-    return type_ in (pa.int32(), pa.int64()) or pa.types.is_timestamp(type_)
-
-
-def _exact_dictionary(type_: pa.DataType) -> bool:
-    """Whether a Parquet reader may look a constant up in a dictionary: not if -0.0 equals 0.0 and is not found."""
-    return not pa.types.is_floating(type_)
 
 
 @dataclass(slots=True)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.catalog.queries import QueryEntry
 from headrace.engine.records import ResultFile
 from headrace.log.sources import literal_path
+from headrace.model.query import Stream
+from headrace.model.tables import ResultTable, SharedRows
 
 _READING = {"parquet.filter.dictionary.enabled": "false"}
 """Filters may not look into dictionaries. Files that older versions wrote are compressed with LZ4, and Spark fails to
@@ -16,7 +20,22 @@ decompress their dictionary pages for a filter, though not for the rows (parquet
 """
 
 
-def read_results(spark: SparkSession, root: Path, ddl: str, files: Iterable[ResultFile]) -> DataFrame:
-    """The rows of result files, with the columns of `ddl`."""
-    reader = spark.read.schema(ddl).options(**_READING)
-    return reader.parquet(*(literal_path(str(root / file.path)) for file in files))
+@dataclass(frozen=True, slots=True)
+class ResultReader:
+    """What reads the result files of a warehouse: `streams` are those of the queries that are asked about, by name."""
+
+    spark: SparkSession
+    root: Path
+    streams: Mapping[str, Stream]
+
+    def rows(self, table: ResultTable, files: Iterable[ResultFile]) -> DataFrame:
+        """The rows of files of a table, as they are stored: those of all queries."""
+        reader = self.spark.read.schema(table.ddl).options(**_READING)
+        return reader.parquet(*(literal_path(str(self.root / file.path)) for file in files))
+
+
+def shared_rows(entry: QueryEntry) -> SharedRows:
+    """The rows of a query that was active, in a table whose rows have query-sets."""
+    assert entry.slot is not None and entry.first_epoch is not None
+    last = None if entry.last_epoch is None else int(entry.last_epoch)
+    return SharedRows(entry.slot, int(entry.first_epoch), last)

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.plan import SelectionOperator, SharedPlan
-from headrace.operators.common.bitrows import WORD, count_bits
+from headrace.model.tables import WORD, TupleTable, output_column
+from headrace.operators.common.bitrows import count_bits
 from headrace.operators.common.cells import FamilyIndex, split_family
 from headrace.operators.common.placing import Portion
 from headrace.operators.common.regions import regions_of
@@ -21,7 +22,6 @@ from headrace.operators.protocol import (
     Reduced,
     ReduceOutlet,
 )
-from headrace.planner.signatures import output_column
 
 
 class SelectionLogic:
@@ -37,6 +37,7 @@ class SelectionLogic:
             for f, slots in zip(families, self._slots, strict=True)
         ]
         self._words = max(operator.slots, default=0) // WORD + 1
+        self._table = TupleTable(operator.outputs, tuple(range(self._words)))
         self._nobody = np.zeros((self._words, 1), np.uint64)
 
     def select(self, columns: Columns, rows: int, epoch: int) -> tuple[pa.Table, np.ndarray]:
@@ -58,11 +59,10 @@ class SelectionLogic:
                 counts[queries] += sizes @ cells.member
         accepted = np.flatnonzero(sets.any(axis=0))
         taken = pa.array(accepted)
-        data = {output_column(o): columns[o].take(taken) for o in operator.outputs}
-        data["epoch"] = pa.array(np.full(len(accepted), epoch, np.int64))
-        for i in range(self._words):
-            data[f"qs{i}"] = pa.array(sets[i, accepted].view(np.int64))
-        return pa.table(data), counts
+        outputs = {output_column(o): columns[o].take(taken) for o in operator.outputs}
+        epochs = pa.array(np.full(len(accepted), epoch, np.int64))
+        packed = (pa.array(word[accepted].view(np.int64)) for word in sets)
+        return self._table.rows([*outputs.values(), epochs, *packed]), counts
 
 
 def pack_sets(member: np.ndarray, slots: np.ndarray, words: int) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import assert_never
 
 from headrace.model.plan import (
     AggregatingOperator,
@@ -64,6 +65,8 @@ def explain_query(query: Query, plan: SharedPlan | None, choice: Choice) -> str:
         case Fallback(reason, window):
             lines.append(f"not shared: {reason}")
             lines.append(f"  runs as plain Spark SQL over the log, {_when(window)}")
+        case never:
+            assert_never(never)
     lines += choice_lines(choice)
     mine = [o for o in plan.operators if query.id in queries_of(o)] if plan else []
     for operator in mine:
@@ -136,12 +139,12 @@ def _when(window: AnyWindow | None) -> str:
             )
         case Window():
             return f"when a window closes, {render_window(window)}"
+        case never:
+            assert_never(never)
 
 
 def queries_of(operator: Operator) -> frozenset[int]:
-    match operator:
-        case AggregationOperator() | SessionOperator() | SelectionOperator() | JoinOperator():
-            return frozenset(operator.queries)
+    return frozenset(operator.queries)
 
 
 _KINDS: dict[type[Operator], str] = {
@@ -275,3 +278,5 @@ def render_predicate(predicate: Predicate) -> str:
             return " OR ".join(f"({render_predicate(child)})" for child in children)
         case Not(child):
             return f"NOT ({render_predicate(child)})"
+        case never:
+            assert_never(never)

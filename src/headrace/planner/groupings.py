@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from headrace.model.predicate import Compare, Op, Operand, operands_of
 from headrace.model.query import Aggregation, Stream, StreamName
+from headrace.model.tables import joined_column
 from headrace.model.types import BIGINT, TIMESTAMP, Column
 from headrace.model.window import Window
 from headrace.planner.joins import Joining, digest, renamed
-from headrace.planner.signatures import joined_column
 
 QUERY = Operand("__headrace_query", BIGINT)
 """The id of the query that a row is for."""

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import assert_never
 
 from headrace.model.plan import (
     AcrossMembers,
@@ -23,7 +24,18 @@ from headrace.model.plan import (
     ProductOperator,
     ProductOutput,
 )
-from headrace.model.predicate import TRUE, And, Compare, IsNull, Not, Operand, Or, Predicate, operands_of
+from headrace.model.predicate import (
+    TRUE,
+    And,
+    Compare,
+    Const,
+    IsNull,
+    Not,
+    Operand,
+    Or,
+    Predicate,
+    operands_of,
+)
 from headrace.model.query import (
     Aggregate,
     AggregateFunction,
@@ -33,9 +45,9 @@ from headrace.model.query import (
     Stream,
     StreamName,
 )
+from headrace.model.tables import WindowTable, table_of
 from headrace.model.types import BIGINT, DOUBLE, Kind
 from headrace.planner.predicates import group_families, index_operands, scan_path
-from headrace.planner.signatures import result_signature
 
 
 @dataclass(frozen=True)
@@ -312,8 +324,10 @@ def renamed(predicate: Predicate, own: Mapping[Operand, Operand]) -> Predicate:
             return Or(tuple(renamed(child, own) for child in children))
         case Not(child):
             return Not(renamed(child, own))
-        case _:
+        case Const():
             return predicate
+        case never:
+            assert_never(never)
 
 
 def plan_product(
@@ -344,7 +358,7 @@ def _output(joining: Joining, operators: Mapping[tuple[QueryId, int], Aggregatio
         found = named[key.sql]
         keys.append((found.side, body.hubs[0].keys[found.side].index(found.operand)))
     tables = tuple(
-        result_signature((k.type for k in keys_of_side), (a.type for a in sides[i]))
+        WindowTable(tuple(k.type for k in keys_of_side), tuple(a.type for a in sides[i])).signature
         for i, keys_of_side in enumerate(body.hubs[0].keys)
     )
     return ProductOutput(
@@ -353,5 +367,5 @@ def _output(joining: Joining, operators: Mapping[tuple[QueryId, int], Aggregatio
         tables,
         tuple(keys),
         tuple(factors),
-        result_signature((k.type for k in then.keys), (a.type for a in then.aggregates)),
+        table_of(then).signature,
     )

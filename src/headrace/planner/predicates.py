@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import assert_never
 
 from headrace.model.plan import Family, OperandIndex, ScanPath
 from headrace.model.predicate import (
@@ -41,6 +42,8 @@ def index_operands(predicates: Iterable[Predicate]) -> tuple[OperandIndex, ...]:
                 stack.append(child)
             case Const():
                 pass
+            case never:
+                assert_never(never)
     return tuple(
         OperandIndex(operand, tuple(sorted(values, key=_value_order)))
         for operand, values in sorted(constants.items(), key=lambda item: (item[0].sql, item[0].type.name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from headrace.model import codec, plan
 from headrace.model.lanes import keeps_values, lane_domain, lanes_needed
@@ -38,13 +38,12 @@ from headrace.model.query import (
     Stream,
     StreamName,
 )
-from headrace.model.types import SqlType
+from headrace.model.tables import PlainTable, table_of, window_table
 from headrace.model.window import AnyWindow, SessionWindow, Window
 from headrace.planner.joins import (
     Joining,
 )
 from headrace.planner.predicates import group_families, index_operands, scan_path
-from headrace.planner.signatures import result_signature
 
 codec.register(
     plan.OperandIndex,
@@ -90,22 +89,17 @@ def query_signature(query: Query) -> str:
     """The result table a query's rows land in, whatever else it shares the plan with."""
     match query.plan.body:
         case Aggregation() as body:
-            return _result_table(body.window, body.keys, (a.type for a in body.aggregates))
+            return table_of(body).signature
         case Projection() as body:
             return operator_id("tuples", query.plan.stream, selection_path(body), ())
         case Join() as body if isinstance(body.then, Aggregation):
-            then = body.then
-            return result_signature((k.type for k in then.keys), (a.type for a in then.aggregates))
+            return table_of(body.then).signature
         case Join() as body:
             return Joining(query.id, 0, body).signature
         case Fallback():
-            return "plain-" + result_signature((), (column.type for column in query.plan.columns))
-
-
-def _result_table(window: AnyWindow, keys: Iterable[Operand], aggregates: Iterable[SqlType]) -> str:
-    """The table of such rows; rows of sessions also say when these started."""
-    rows = "sessions" if isinstance(window, SessionWindow) else "windows"
-    return result_signature((key.type for key in keys), aggregates, rows)
+            return PlainTable(tuple(column.type for column in query.plan.columns)).signature
+        case never:
+            assert_never(never)
 
 
 def selection_path(body: Projection) -> ScanPath:
@@ -259,7 +253,7 @@ def _outputs(
     return tuple(
         Output(
             window,
-            _result_table(windows[window], keys, (a.type for a in aggregates)),
+            window_table(windows[window], (k.type for k in keys), (a.type for a in aggregates)).signature,
             aggregates,
             tuple(id_ for id_, _ in found),
             tuple(positions[id_, conjunction()] for id_, _ in found),

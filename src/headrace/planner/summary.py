@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import assert_never
 
 from headrace.model.plan import (
     AggregationOperator,
@@ -118,3 +119,5 @@ def kind_of(operator: Operator) -> str:
             return f"the selection of {operator.stream}"
         case JoinOperator():
             return f"the join of {', '.join(operator.clock)}"
+        case never:
+            assert_never(never)

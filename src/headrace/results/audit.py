@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, assert_never
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from headrace.catalog.queries import QueryEntry
+from headrace.engine.delivered import QueryView
 from headrace.engine.errors import spark_reason
 from headrace.engine.fallback import run_log_sql
 from headrace.engine.files import check_results
-from headrace.engine.logview import LogIndex
-from headrace.engine.records import ResultFile
+from headrace.engine.logview import LogReader, LogSpan
+from headrace.engine.stored import ResultReader
 from headrace.health import SourceHealth
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.query import Fallback, Join, Stream
+from headrace.model.tables import numbered_columns
 from headrace.model.window import SessionWindow, Window
 from headrace.results.compare import compare_rows
 from headrace.results.rounding import input_scale, rounding_noise
-from headrace.results.view import query_frame, readable
+from headrace.results.view import Excerpt, query_frame, readable
 
 SHOWN = 20
 
@@ -80,64 +81,42 @@ class AuditReport:
 class Span:
     """The part of a query's life that log and results still cover.
 
-    Tuples of epochs [first, last) against rows delivered from epoch `delivered` on, for windows that end in
-    (after_us, until_us], and for sessions that start after `began_us`.
+    What plain Spark makes of `log` is compared with the rows of the same windows that were delivered from epoch
+    `delivered` on.
     """
 
-    first: int
-    last: int
+    log: LogSpan
     delivered: int
-    after_us: int
-    until_us: int
-    note: str | None
-    began_us: int = NEVER_US
+    note: str | None = None
+
+    def after(self, end_us: int | None) -> Span:
+        """The same without the windows that end by then."""
+        if end_us is None or end_us <= self.log.after_us:
+            return self
+        return replace(self, log=replace(self.log, after_us=end_us))
 
 
-def audit_query(
-    spark: SparkSession,
-    root: Path,
-    streams: Sequence[Stream],
-    entry: QueryEntry,
-    files: Sequence[ResultFile],
-    sealer: Sealer,
-    index: LogIndex,
-    committed: int,
-    expired: int,
-    whole_after_us: int | None = None,
-) -> AuditReport:
+def audit_query(log: LogReader, sealer: Sealer, entry: QueryEntry, view: QueryView) -> AuditReport:
     """Run the query by plain Spark over its lifetime and compare as multisets. Costs a full read of both.
 
-    Windows that end by `whole_after_us` are not shown any more.
+    Windows that end by `view.after_us` are not shown any more, so they are not compared.
     """
-    span = audit_span(entry, streams, sealer, committed, expired)
     query = entry.query
+    streams = [log.streams[name] for name in query.plan.streams]
+    span = audit_span(entry, streams, sealer, view.cursor, view.expired)
     if span is None:
         note = "the query has not been active in any epoch yet"
         if entry.error is not None:
             note = "the query was quarantined in its first epoch"
         return AuditReport(query.name, entry.error is None, 0, 0, (), (), 0, 0, note, entry.error)
-    after_us = max(span.after_us, NEVER_US if whole_after_us is None else whole_after_us)
-    ends = (after_us, span.until_us)
+    span = span.after(view.after_us)
     try:
-        epochs = (span.first, span.last)
-        plain = run_log_sql(spark, root, streams, index, query, epochs, ends, span.began_us)
-        expected = list(_rows(plain))
-        check_results(root, files)
-        view = query_frame(
-            spark,
-            root,
-            {str(stream.name): stream for stream in streams},
-            entry,
-            files,
-            until_us=span.until_us,
-            after_us=after_us,
-            first_epoch=span.delivered,
-            began_us=span.began_us,
-        )
-        actual = list(_rows(view))
+        expected = list(_rows(run_log_sql(log, query, span.log)))
+        check_results(log.root, view.files)
+        actual = list(_rows(_delivered_rows(log, entry, view, span)))
         missing, unexpected = compare_rows(expected, actual)
         if missing and unexpected:  # perhaps only what is left of terms that cancel
-            noise = rounding_noise(query.plan.log_sql, input_scale(spark, streams, query.plan.log_sql))
+            noise = rounding_noise(query.plan.log_sql, input_scale(log.spark, streams, query.plan.log_sql))
             missing, unexpected = compare_rows(missing, unexpected, noise)
     except HeadraceError:
         raise
@@ -161,6 +140,13 @@ def audit_query(
     )
 
 
+def _delivered_rows(log: LogReader, entry: QueryEntry, view: QueryView, span: Span) -> DataFrame:
+    """What the query has delivered of a span."""
+    reader = ResultReader(log.spark, log.root, log.streams)
+    excerpt = Excerpt(span.log.after_us, span.log.began_us, span.delivered)
+    return query_frame(reader, entry, replace(view, until_us=span.log.until_us), excerpt)
+
+
 def audit_span(
     entry: QueryEntry, streams: Sequence[Stream], sealer: Sealer, committed: int, expired: int
 ) -> Span | None:
@@ -182,12 +168,12 @@ def audit_span(
     names = [stream.name for stream in streams]
     until = _watermark(sealer, last, names)
     if first == begin and expired < begin:
-        return Span(first, last, first, NEVER_US, until, None)
+        return Span(LogSpan(first, last, until_us=until), first)
     delivered = min(max(first, expired + 1), last)
     window = entry.query.plan.window
     note = f"only what log and results still hold was compared: from epoch {delivered} on"
     if window is None:
-        return Span(delivered, last, delivered, NEVER_US, until, note)
+        return Span(LogSpan(delivered, last, until_us=until), delivered, note)
     after = _watermark(sealer, delivered, names)
     began = NEVER_US
     whole = delivered if isinstance(entry.query.plan.body, Join) else first
@@ -204,13 +190,15 @@ def audit_span(
                     began = before + stream.watermark_us + gap_us
                     if (ahead := _ahead(sealer, whole, stream, until)) is not None:
                         began = max(began, ahead + gap_us)
+                case never:
+                    assert_never(never)
     if isinstance(
         entry.query.plan.body, Fallback
     ):  # its rows tell when they were delivered, not their window
         while delivered < last and _watermark(sealer, delivered, names) < after:
             delivered += 1
         after = max(after, _watermark(sealer, delivered, names))
-    return Span(first, last, delivered, after, until, note, began)
+    return Span(LogSpan(first, last, after, until, began), delivered, note)
 
 
 def log_expired(entry: QueryEntry, last: int, first: int) -> EngineError:
@@ -240,7 +228,7 @@ def _ahead(sealer: Sealer, epoch: int, stream: Stream, until: int) -> int | None
 
 
 def _rows(frame: DataFrame) -> Iterator[tuple[Any, ...]]:
-    table = readable(frame).toDF(*(f"c{i}" for i in range(len(frame.columns)))).toArrow()
+    table = readable(frame).toDF(*numbered_columns(len(frame.columns))).toArrow()
     return zip(*map(_values, table.columns), strict=True)
 
 

@@ -32,8 +32,10 @@ from headrace.engine.files import check_results
 from headrace.engine.finish import accepted_rows
 from headrace.engine.records import ResultFile
 from headrace.engine.spark import active
+from headrace.engine.stored import ResultReader
 from headrace.model.errors import HeadraceError
 from headrace.model.query import Aggregation, Join, JoinedRows, Projection, Stream
+from headrace.model.tables import QUERY, table_of
 from headrace.model.types import Kind
 from headrace.planner.shared import query_signature
 from headrace.results.direct import count_tuples
@@ -42,7 +44,7 @@ from headrace.results.view import query_frame
 
 JOINS_PER_JOB = 32
 
-_COMPARISON = re.compile(r"\(?([ak]\d+) (=|<>|<=|>=|<|>) (-?\d{1,18})\)?")
+_COMPARISON = re.compile(r"\(?(\w+) (=|<>|<=|>=|<|>) (-?\d{1,18})\)?")
 _OPERATORS: dict[str, Callable[[NDArray[np.int64], int], NDArray[np.bool_]]] = {
     "=": operator.eq,
     "<>": operator.ne,
@@ -137,20 +139,20 @@ class RowCounts:
                 files[signature] |= {file.path: file for file in new}
         if not tables:
             return
-        spark = self.reader()
-        with active(spark):
+        reader = ResultReader(self.reader(), self.root, streams)
+        with active(reader.spark):
             frames = []
             for (signature, stream), bodies in tables.items():
                 check_results(self.root, files[signature].values())
                 read = list(files[signature].values())
-                frames.append(accepted_rows(spark, self.root, streams[stream], bodies, read))
+                frames.append(accepted_rows(reader, stream, bodies, read))
             counted = reduce(DataFrame.unionAll, frames).collect()
         for (signature, _), bodies in tables.items():
             for path in files[signature]:
                 self._files[path] |= dict.fromkeys(bodies, 0)
         paths = {PurePosixPath(path).name: path for some in files.values() for path in some}
         for row in counted:
-            self._files[paths[row["file"]]][int(row["query"])] = int(row["n"])
+            self._files[paths[row["file"]]][int(row[QUERY])] = int(row["n"])
 
     def _joins(self, group: Delivered, entries: Sequence[QueryEntry]) -> dict[int, int]:
         """Joined rows in the windows and groups that readers see."""
@@ -205,20 +207,12 @@ class RowCounts:
         with active(spark):
             frames = []
             for entry in entries:
-                files = group.results(entry)
-                check_results(self.root, files)
-                rows = query_frame(
-                    spark,
-                    self.root,
-                    self.streams(entry),
-                    entry,
-                    files,
-                    until_us=group.closed_until(entry),
-                    after_us=group.whole_after(entry),
-                )
-                frames.append(rows.select(F.lit(int(entry.query.id)).cast("bigint").alias("query")))
+                view = group.view(entry)
+                check_results(self.root, view.files)
+                rows = query_frame(ResultReader(spark, self.root, self.streams(entry)), entry, view)
+                frames.append(rows.select(F.lit(int(entry.query.id)).cast("bigint").alias(QUERY)))
             union = reduce(DataFrame.unionAll, frames)
-            return {int(row["query"]): int(row["count"]) for row in union.groupBy("query").count().collect()}
+            return {int(row[QUERY]): int(row["count"]) for row in union.groupBy(QUERY).count().collect()}
 
     def _others(self, group: Delivered, entries: Sequence[QueryEntry]) -> dict[int, int]:
         """Projections and fallbacks of which rows have expired."""
@@ -265,8 +259,7 @@ def _comparisons(body: Aggregation) -> list[_Comparison] | None:
     []
     """
     found: list[_Comparison] = []
-    whole = {f"k{i}": key.type.kind for i, key in enumerate(body.keys)}
-    whole |= {f"a{i}": aggregate.type.kind for i, aggregate in enumerate(body.aggregates)}
+    kinds = {column.name: column.type.kind for column in table_of(body).values}
     text = body.having
     if text is None:
         return found
@@ -274,7 +267,7 @@ def _comparisons(body: Aggregation) -> list[_Comparison] | None:
         text = text[1:-1]
     for part in text.split(" AND "):
         match = _COMPARISON.fullmatch(part)
-        if match is None or whole.get(match.group(1)) is not Kind.INTEGER:
+        if match is None or kinds.get(match.group(1)) is not Kind.INTEGER:
             return None
         found.append(_Comparison(match.group(1), _OPERATORS[match.group(2)], int(match.group(3))))
     return found
@@ -283,8 +276,8 @@ def _comparisons(body: Aggregation) -> list[_Comparison] | None:
 def _count(path: Path, wanted: Sequence[tuple[int, list[_Comparison]]]) -> dict[int, int]:
     """How many rows of each query in a file pass its comparisons; a NULL passes none."""
     names = sorted({comparison.column for _, comparisons in wanted for comparison in comparisons})
-    table = pq.read_table(path, columns=["query", *names], memory_map=True)
-    queries = table.column("query").to_numpy()
+    table = pq.read_table(path, columns=[QUERY, *names], memory_map=True)
+    queries = table.column(QUERY).to_numpy()
     order = np.argsort(queries, kind="stable")
     queries = queries[order]
     values = {name: _integers(table.column(name), order) for name in names}

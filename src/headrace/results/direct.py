@@ -6,10 +6,9 @@ row groups need not be looked at. Queries whose select list or HAVING computes s
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +18,19 @@ from numpy.typing import NDArray
 
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.records import ResultFile
+from headrace.engine.stored import shared_rows
 from headrace.model.query import Aggregation, Fallback, Join, Projection
+from headrace.model.tables import (
+    EPOCH,
+    QUERY,
+    WINDOW_END,
+    WINDOW_START,
+    numbered_columns,
+    output_column,
+    table_of,
+)
 from headrace.model.types import Kind
-from headrace.model.window import SessionWindow
-from headrace.operators.common.bitrows import WORD
-from headrace.planner.signatures import output_column
+from headrace.model.window import Window
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +38,6 @@ if TYPE_CHECKING:
 MAX_ROWS = 4_000_000
 """Tables with more rows that may be the query's are left to Spark, which reads with all cores."""
 
-_STORED = re.compile(r"window_start|window_end|[ka]\d+")
 _PLAIN = frozenset(
     {
         Kind.BOOLEAN,
@@ -59,7 +65,8 @@ def direct_rows(root: Path, entry: QueryEntry, files: Sequence[ResultFile]) -> p
         return None
     if not files:
         return pa.table(
-            [pa.array([], column.type.arrow) for column in plan.columns], names=_numbered(plan.columns)
+            [pa.array([], column.type.arrow) for column in plan.columns],
+            names=numbered_columns(len(plan.columns)),
         )
     try:
         match plan.body:
@@ -68,10 +75,13 @@ def direct_rows(root: Path, entry: QueryEntry, files: Sequence[ResultFile]) -> p
             case Projection() as body:
                 return _tuples(root, entry, body, files)
             case Fallback():
-                return _of_query(root, entry, _numbered(plan.columns), files)
+                return _of_query(root, entry, numbered_columns(len(plan.columns)), files)
+            case Join():
+                return None  # its rows have to be put into windows
+            case never:
+                assert_never(never)
     except (OSError, pa.ArrowException, KeyError):
-        pass  # a file from before there were checksums that is damaged: Spark says what is wrong
-    return None
+        return None  # a file from before there were checksums that is damaged: Spark says what is wrong
 
 
 def as_pandas(table: pa.Table, names: Sequence[str]) -> pd.DataFrame:
@@ -82,7 +92,7 @@ def as_pandas(table: pa.Table, names: Sequence[str]) -> pd.DataFrame:
     import pandas as pd
 
     columns = [_moments(column) for column in table.columns]
-    plain = pa.table(columns, names=_numbered(columns))
+    plain = pa.table(columns, names=numbered_columns(len(columns)))
     nanoseconds = int(pd.__version__.partition(".")[0]) < 3
     try:
         found = plain.to_pandas(coerce_temporal_nanoseconds=nanoseconds, date_as_object=True)
@@ -99,19 +109,19 @@ def _moments(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _windows(
     root: Path, entry: QueryEntry, body: Aggregation, files: Sequence[ResultFile]
 ) -> pa.Table | None:
-    if body.having is not None or not all(_STORED.fullmatch(text) for text in body.finish):
+    stored = {*table_of(body).names} - {QUERY}
+    if body.having is not None or not stored | {WINDOW_START} >= {*body.finish}:
         return None
-    session = isinstance(body.window, SessionWindow)
-    wanted = ["window_end" if text == "window_start" and not session else text for text in body.finish]
+    wanted = [text if text in stored else WINDOW_END for text in body.finish]
     found = _of_query(root, entry, list(dict.fromkeys(wanted)), files)
     if found is None:
         return None
     columns = [found.column(name) for name in wanted]
     for i, text in enumerate(body.finish):
-        if text == "window_start" and not isinstance(body.window, SessionWindow):
+        if text not in stored and isinstance(body.window, Window):
             micros = pc.subtract(columns[i].cast(pa.int64()), body.window.range_us)
             columns[i] = micros.cast(pa.timestamp("us"))
-    return pa.table(columns, names=_numbered(columns))
+    return pa.table(columns, names=numbered_columns(len(columns)))
 
 
 def _tuples(root: Path, entry: QueryEntry, body: Projection, files: Sequence[ResultFile]) -> pa.Table | None:
@@ -125,7 +135,7 @@ def _tuples(root: Path, entry: QueryEntry, body: Projection, files: Sequence[Res
     if not pieces:
         return None
     rows = pa.concat_tables(pieces, promote_options="default")
-    return pa.table([rows.column(name) for name in names], names=_numbered(names))
+    return pa.table([rows.column(name) for name in names], names=numbered_columns(len(names)))
 
 
 def count_tuples(root: Path, entry: QueryEntry, files: Sequence[ResultFile]) -> int:
@@ -137,19 +147,15 @@ def _accepted(
     root: Path, entry: QueryEntry, names: Sequence[str], files: Sequence[ResultFile]
 ) -> Iterator[tuple[pa.Table, NDArray[np.bool_]]]:
     """(columns of a file, which of its rows are the query's)."""
-    assert entry.slot is not None and entry.first_epoch is not None
-    word, bit = divmod(entry.slot, WORD)
+    mine = shared_rows(entry)
+    needed = (EPOCH, mine.set_column)
     for file in files:
-        if f"qs{word}" not in pq.read_schema(root / file.path).names:
+        if mine.set_column not in pq.read_schema(root / file.path).names:
             continue  # written when there were fewer slots
-        table = pq.read_table(root / file.path, columns=[*names, "epoch", f"qs{word}"])
-        # rows that were merged from a file with fewer slots have NULL there
-        words = table.column(f"qs{word}").fill_null(0).to_numpy().view(np.uint64)
-        epochs = table.column("epoch").to_numpy()
-        mine = ((words >> np.uint64(bit)) & np.uint64(1) == 1) & (epochs >= int(entry.first_epoch))
-        if entry.last_epoch is not None:
-            mine &= epochs < int(entry.last_epoch)
-        yield table, mine
+        table = pq.read_table(root / file.path, columns=[*names, *needed])
+        # rows that were merged from a file with fewer slots have NULL query-sets
+        columns = {name: table.column(name).fill_null(0).to_numpy() for name in needed}
+        yield table, mine.among(columns)
 
 
 def _of_query(
@@ -164,21 +170,17 @@ def _of_query(
             looked += sum(file.metadata.row_group(i).num_rows for i in groups)
             if looked > MAX_ROWS:
                 return None
-            table = file.read_row_groups(groups, columns=["query", *names], use_threads=False)
-        pieces.append(table.filter(pc.equal(table.column("query"), query)).select(names))
+            table = file.read_row_groups(groups, columns=[QUERY, *names], use_threads=False)
+        pieces.append(table.filter(pc.equal(table.column(QUERY), query)).select(names))
     return pa.concat_tables(pieces, promote_options="default") if pieces else None
 
 
 def _groups(metadata: pq.FileMetaData, query: int) -> list[int]:
     """The row groups that may hold rows of a query."""
-    index = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == "query")
+    index = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == QUERY)
     found = []
     for number in range(metadata.num_row_groups):
         bounds = metadata.row_group(number).column(index).statistics
         if bounds is None or not bounds.has_min_max or bounds.min <= query <= bounds.max:
             found.append(number)
     return found
-
-
-def _numbered(columns: Sized) -> list[str]:
-    return [f"c{i}" for i in range(len(columns))]

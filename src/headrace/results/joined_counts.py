@@ -12,12 +12,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from headrace.catalog.queries import QueryEntry
-from headrace.model.predicate import Operand
-from headrace.model.query import Join, JoinedRows, QueryId, Stream
+from headrace.engine.joined import columns_of
+from headrace.engine.stored import shared_rows
+from headrace.model.query import Join, JoinedRows, Stream
+from headrace.model.tables import EPOCH, LATE_US
 from headrace.model.window import Window
-from headrace.operators.common.bitrows import WORD
-from headrace.planner.joins import Joining
-from headrace.planner.signatures import joined_column
 
 _LEAST = -(2**62)
 
@@ -42,20 +41,16 @@ def counted_join(entry: QueryEntry, streams: Mapping[str, Stream], until_us: int
     then = body.then
     if not isinstance(then, JoinedRows) or then.where is not None or then.groups is not None:
         return None
-    times = []
-    for side, (input_, role) in zip(body.sides, Joining(QueryId(0), entry.slot, body).members, strict=True):
-        stream = streams[side.stream]
-        operand = Operand(stream.event_time, stream.column(stream.event_time).type)
-        times.append(joined_column(input_, role, operand))
-    return CountedJoin(entry, body, tuple(times), until_us)
+    times = tuple(column.name for column in columns_of(body, streams).times)
+    return CountedJoin(entry, body, times, until_us)
 
 
 def count_joined(path: Path, queries: Sequence[CountedJoin]) -> dict[int, int]:
     """The rows of each query that a file gives, once per window that has closed."""
-    names = {f"qs{query.entry.slot // WORD}" for query in queries if query.entry.slot is not None}
+    names = {shared_rows(query.entry).set_column for query in queries}
     names |= {name for query in queries for name in query.times}
     there = set(pq.read_schema(path).names)
-    table = pq.read_table(path, columns=["epoch", "late_us", *sorted(names & there)], memory_map=True)
+    table = pq.read_table(path, columns=[EPOCH, LATE_US, *sorted(names & there)], memory_map=True)
     columns = {name: _micros(table.column(name)) for name in table.column_names}
     return {int(query.entry.query.id): _rows(query, columns) for query in queries}
 
@@ -66,18 +61,12 @@ def _micros(column: pa.ChunkedArray) -> Ints:
 
 
 def _rows(query: CountedJoin, columns: Mapping[str, Ints]) -> int:
-    entry, window = query.entry, query.body.window
-    assert entry.slot is not None and entry.first_epoch is not None
-    word, bit = divmod(entry.slot, WORD)
-    if f"qs{word}" not in columns:
+    window, mine = query.body.window, shared_rows(query.entry)
+    if mine.set_column not in columns:
         return 0  # written when there were fewer slots
-    mine = (columns[f"qs{word}"].view(np.uint64) >> np.uint64(bit)) & np.uint64(1) == 1
-    mine &= columns["epoch"] >= int(entry.first_epoch)
-    if entry.last_epoch is not None:
-        mine &= columns["epoch"] < int(entry.last_epoch)
-    rows = np.flatnonzero(mine)
+    rows = np.flatnonzero(mine.among(columns))
     moments = [columns[name][rows] for name in query.times]
-    low = np.maximum.reduce([*moments, columns["late_us"][rows]])
+    low = np.maximum.reduce([*moments, columns[LATE_US][rows]])
     reach = [m + side.window.range_us for m, side in zip(moments, query.body.sides, strict=True)]
     high = np.minimum(np.minimum.reduce(reach), max(query.until_us, _LEAST))
     return int(window_ends(window, low, high).sum())

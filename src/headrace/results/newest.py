@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.delivered import Delivered
 from headrace.engine.files import check_results
 from headrace.engine.records import ResultFile
-from headrace.log.seal import Sealer
+from headrace.engine.stored import ResultReader
 from headrace.model.epoch import FOREVER_US
-from headrace.model.query import Aggregation, Join, Stream
-from headrace.results.view import query_frame, readable
+from headrace.model.query import Aggregation, Join
+from headrace.results.view import Excerpt, query_frame, readable
 
 STEPS = (1, 8, 64, 512)
 """So many epochs back is looked first, then further: most of the time the newest rows are a few epochs old."""
@@ -31,14 +29,7 @@ class Newest:
 
 
 def newest_rows(
-    spark: SparkSession,
-    root: Path,
-    streams: dict[str, Stream],
-    entry: QueryEntry,
-    delivered: Delivered,
-    sealer: Sealer,
-    limit: int,
-    after: int | None,
+    reader: ResultReader, entry: QueryEntry, delivered: Delivered, limit: int, after: int | None
 ) -> Newest:
     """All rows that were delivered after an epoch, or (None) the `limit` newest ones; the newest last.
 
@@ -54,23 +45,13 @@ def newest_rows(
     for epoch in looks_back(entry, view.cursor) if after is None else (min(after, view.cursor),):
         found, since = files_after(entry, view.files, epoch), view.after_us
         if epoch >= first:
-            closed_us = sealer.epoch(epoch).watermark_us(entry.query.plan.streams)
+            closed_us = delivered.watermark_at(entry.query.plan.streams, epoch)
             since = closed_us if since is None else max(since, closed_us)
         if since == FOREVER_US and entry.query.plan.window is not None:
             found = []  # the streams were closed by then, and no window ends later
-        check_results(root, found)
-        frame = query_frame(
-            spark,
-            root,
-            streams,
-            entry,
-            found,
-            until_us=view.until_us,
-            after_us=since,
-            first_epoch=epoch + 1,
-            newest_first=True,
-        )
-        shown = readable(frame)
+        check_results(reader.root, found)
+        excerpt = Excerpt(after_us=since, first_epoch=epoch + 1, newest_first=True)
+        shown = readable(query_frame(reader, entry, replace(view, files=tuple(found)), excerpt))
         rows = (shown.limit(limit) if after is None else shown).toArrow()
         if rows.num_rows >= limit:
             break

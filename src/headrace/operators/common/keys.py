@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.model.tables import key_column
 from headrace.operators.common.encode import Ints, canonical_floats, one_chunk
 
 
@@ -47,12 +48,12 @@ def encode_keys(columns: Sequence[pa.ChunkedArray | pa.Array], rows: int) -> Key
     encoded = [_codes(one_chunk(column)) for column in columns]
     codes, first = encoded[0][0], None
     if len(encoded) == 1:
-        return Keys(codes, pa.table({"k0": encoded[0][1]}))
+        return Keys(codes, pa.table({key_column(0): encoded[0][1]}))
     for part, values in encoded[1:]:
         codes = codes * max(len(values), 1) + part
         codes, first = _compact(codes)
     assert first is not None
-    arrays = {f"k{i}": values.take(pa.array(part[first])) for i, (part, values) in enumerate(encoded)}
+    arrays = {key_column(i): values.take(pa.array(part[first])) for i, (part, values) in enumerate(encoded)}
     return Keys(codes, pa.table(arrays))
 
 

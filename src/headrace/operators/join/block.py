@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from headrace.model.plan import AcrossMembers
 from headrace.model.predicate import Op, Operand
-from headrace.model.types import Kind, SqlType
+from headrace.model.tables import JoinedTable, joined_column
+from headrace.model.types import Column, Kind, SqlType
 from headrace.operators.common.encode import (
     Array,
     Bools,
@@ -23,7 +24,6 @@ from headrace.operators.common.encode import (
 from headrace.operators.join.keys import KeyTable
 from headrace.operators.join.logic import JoinLogic, Words
 from headrace.operators.join.prefix import Tuples, column_of
-from headrace.planner.signatures import joined_column
 
 
 class JoinedBlock:
@@ -71,23 +71,17 @@ class JoinedBlock:
 def stored_rows(logic: JoinLogic, chain: int, block: JoinedBlock, epoch: int) -> pa.Table:
     """The rows as result files hold them: outputs, event times, epoch, bound and query-set words."""
     spec = logic.operator.chains[chain]
-    data: dict[str, pa.Array] = {}
-
-    def add(position: int, operand: Operand) -> None:
+    carried: dict[Column, pa.Array] = {}
+    times = ((position, block.event_time(position)) for position in range(len(spec.leaves)))
+    for position, operand in (*spec.outputs, *times):
         leaf = spec.leaves[position]
-        name = joined_column(leaf.name, leaf.role, operand)
-        if name not in data:
-            data[name] = block.column(position, operand)
-
-    for position, operand in spec.outputs:
-        add(position, operand)
-    for position in range(len(spec.leaves)):
-        add(position, block.event_time(position))
-    data["epoch"] = pa.array(np.full(block.rows, epoch, np.int64))
-    data["late_us"] = pa.array(block.bound)
-    for i, word in enumerate(block.sets):
-        data[f"qs{i}"] = pa.array(word.view(np.int64))
-    return pa.table(data)
+        column = Column(joined_column(leaf.name, leaf.role, operand), operand.type)
+        if column not in carried:
+            carried[column] = block.column(position, operand)
+    epochs, sets = pa.array(np.full(block.rows, epoch, np.int64)), block.sets
+    words = (pa.array(word.view(np.int64)) for word in sets)
+    table = JoinedTable(tuple(carried), tuple(range(len(sets))))
+    return table.rows([*carried.values(), epochs, pa.array(block.bound), *words])
 
 
 _COMPARE = {

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from headrace.model.plan import GroupingOperator
 from headrace.model.predicate import Operand
+from headrace.model.tables import WORD, joined_column
 from headrace.model.window import Window
-from headrace.operators.common.bitrows import WORD
 from headrace.operators.common.encode import Array, Ints
 from headrace.operators.common.keys import Keys, encode_keys
 from headrace.operators.common.regions import Regions, regions_of
@@ -26,7 +26,6 @@ from headrace.operators.windows.lanes import Parts
 from headrace.operators.windows.slices import fine_slices
 from headrace.operators.windows.tuples import Tuples, combine_tuples, lift_measures, merge_tuples
 from headrace.planner.groupings import QUERY
-from headrace.planner.signatures import joined_column
 
 GATHER_ROWS = 1 << 20
 """So many partials of a task wait for others of their group before they are sent."""

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from headrace.model.partitioning import Partitioning
 from headrace.model.predicate import Operand
+from headrace.model.tables import key_column
 from headrace.model.types import Kind
 from headrace.operators.common.encode import Ints, one_chunk, to_arrow, to_physical
 from headrace.operators.common.keys import encode_keys, unify_keys
@@ -80,13 +81,13 @@ def encode_row_keys(columns: Sequence[pa.Array], keys: Sequence[Operand]) -> Row
     return RowKeys(encoded.ids, encoded.table)
 
 
-def key_column(table: KeyTable, keys: Sequence[Operand], operand: Operand, index: Ints) -> pa.Array:
+def key_values(table: KeyTable, keys: Sequence[Operand], operand: Operand, index: Ints) -> pa.Array:
     """The values of one part of these keys, in the type of `operand`."""
     if operand not in keys:
         raise KeyError(f"{operand.sql} is not kept")
     if table.table is None:
         return to_arrow(table.hashes[index], None, operand.type)
-    column = one_chunk(table.table.column(f"k{keys.index(operand)}"))
+    column = one_chunk(table.table.column(key_column(keys.index(operand))))
     return column.take(pa.array(index)).cast(operand.type.arrow)
 
 

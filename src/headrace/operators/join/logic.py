@@ -9,9 +9,9 @@ import numpy as np
 
 from headrace.model.plan import AcrossMembers, JoinedQuery, JoinMember, JoinOperator, JoinStep
 from headrace.model.predicate import Operand
+from headrace.model.tables import WORD
 from headrace.model.types import Kind
 from headrace.model.window import Window
-from headrace.operators.common.bitrows import WORD
 from headrace.operators.common.cells import Cells, FamilyIndex
 from headrace.operators.common.encode import Array
 from headrace.operators.common.regions import regions_of

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headrace.model.predicate import Operand
 from headrace.operators.common.encode import Array, Ints
-from headrace.operators.join.keys import KeyTable, key_column
+from headrace.operators.join.keys import KeyTable, key_values
 from headrace.operators.join.partners import has_bits
 from headrace.operators.join.side import Held, Probe
 
@@ -59,4 +59,4 @@ def column_of(tuples: Tuples, keys: tuple[KeyTable, Ints], operand: Operand) -> 
     held, rows = tuples
     if held.holds(operand):
         return held.column(operand, rows)
-    return key_column(keys[0], held.spec.input.keys, operand, keys[1])
+    return key_values(keys[0], held.spec.input.keys, operand, keys[1])

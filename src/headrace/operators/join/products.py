@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from headrace.model.plan import Factor, ProductOutput
 from headrace.model.query import AggregateFunction
+from headrace.model.tables import QUERY, WINDOW_END, aggregate_column, key_column
 from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, Kind, SqlType
 from headrace.operators.common.encode import Array, Bools, Ints, one_chunk, to_arrow, to_physical
 from headrace.operators.common.keys import unify_keys
@@ -42,7 +43,7 @@ class Factors:
 
         def take(signature: str, table: pa.Table, queries: Sequence[int], latest_us: int | None) -> None:
             found = self._tables.setdefault((operator, signature), {})
-            ids = table.column("query").to_numpy()
+            ids = table.column(QUERY).to_numpy()
             bounds = np.append(np.flatnonzero(np.diff(ids, prepend=-1)), len(ids))
             for low, high in pairwise(bounds.tolist()):
                 found.setdefault(int(ids[low]), []).append(table.slice(low, high - low))
@@ -91,23 +92,25 @@ def multiply(output: ProductOutput, keys: int, sides: Sequence[pa.Table]) -> Mul
     if len(places[0]) == 0:
         return None
     taken = [table.take(pa.array(place)) for table, place in zip(found, places, strict=True)]
-    product = _Product([to_physical(table.column("a0"), BIGINT).values for table in taken], taken)
-    columns = {name: taken[0].column(name) for name in ("query", "window_end")}
+    product = _Product(
+        [to_physical(table.column(aggregate_column(0)), BIGINT).values for table in taken], taken
+    )
+    columns = {name: taken[0].column(name) for name in (QUERY, WINDOW_END)}
     for i, (side, key) in enumerate(output.keys):
-        columns[f"k{i}"] = taken[side].column(f"k{key}")
+        columns[key_column(i)] = taken[side].column(key_column(key))
     failed = np.zeros(len(places[0]), bool)
     for i, factor in enumerate(output.factors):
-        columns[f"a{i}"], broken = product.value(factor)
+        columns[aggregate_column(i)], broken = product.value(factor)
         if broken is not None:
             failed |= broken
     table = pa.table(columns)
-    queries = table.column("query").to_numpy()
+    queries = table.column(QUERY).to_numpy()
     bad = np.unique(queries[failed])
     if len(bad):
         kept = ~np.isin(queries, bad)
         table, queries = table.filter(pa.array(kept)), queries[kept]
     counted = zip(*np.unique(queries, return_counts=True), strict=True)
-    latest_us = int(to_physical(table.column("window_end"), TIMESTAMP).values.max(initial=0))
+    latest_us = int(to_physical(table.column(WINDOW_END), TIMESTAMP).values.max(initial=0))
     return Multiplied(
         table,
         latest_us,
@@ -119,17 +122,18 @@ def multiply(output: ProductOutput, keys: int, sides: Sequence[pa.Table]) -> Mul
 def _with_keys(table: pa.Table, keys: int) -> pa.Table:
     """The rows whose keys are not NULL: NULL joins nothing."""
     for i in range(keys):
-        if table.column(f"k{i}").null_count:
-            table = table.filter(pc.is_valid(table.column(f"k{i}")))
+        column = table.column(key_column(i))
+        if column.null_count:
+            table = table.filter(pc.is_valid(column))
     return table
 
 
 def _group_codes(sides: Sequence[pa.Table], keys: int) -> list[Ints]:
     """A number for each row of each side, equal where query, window and key are."""
     parts = [
-        [to_physical(side.column("query"), BIGINT).values for side in sides],
-        [to_physical(side.column("window_end"), TIMESTAMP).values for side in sides],
-        _key_codes([[side.column(f"k{i}") for i in range(keys)] for side in sides]),
+        [to_physical(side.column(QUERY), BIGINT).values for side in sides],
+        [to_physical(side.column(WINDOW_END), TIMESTAMP).values for side in sides],
+        _key_codes([[side.column(key_column(i)) for i in range(keys)] for side in sides]),
     ]
     codes = [np.zeros(side.num_rows, np.int64) for side in sides]
     most = 1
@@ -155,7 +159,7 @@ def _key_codes(sides: Sequence[Sequence[pa.ChunkedArray]]) -> list[Ints]:
     tables = []
     for columns in sides:
         wide = [c.cast(pa.int64()) if pa.types.is_integer(c.type) else c for c in columns]
-        tables.append(pa.table({f"k{i}": one_chunk(column) for i, column in enumerate(wide)}))
+        tables.append(pa.table({key_column(i): one_chunk(column) for i, column in enumerate(wide)}))
     return unify_keys(tables)[1]
 
 
@@ -200,9 +204,9 @@ class _Product:
     def _value(self, factor: Factor, times: Ints) -> tuple[pa.Array, Bools | None]:
         if factor.side is None:
             return to_arrow(times, None, BIGINT), None
-        column = one_chunk(self.tables[factor.side].column(f"a{factor.column}"))
+        column = one_chunk(self.tables[factor.side].column(aggregate_column(factor.column)))
         if factor.function in _SAMPLES:
-            counted = one_chunk(self.tables[factor.side].column(f"a{factor.count}"))
+            counted = one_chunk(self.tables[factor.side].column(aggregate_column(factor.count)))
             return _sample(
                 factor, to_physical(column, DOUBLE).values, to_physical(counted, BIGINT).values * times
             ), None

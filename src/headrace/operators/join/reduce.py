@@ -15,7 +15,7 @@ import numpy as np
 
 from headrace.model.partitioning import Partitioning
 from headrace.model.plan import JoinMember
-from headrace.operators.common.bitrows import WORD
+from headrace.model.tables import WORD
 from headrace.operators.common.bundle import Blob, Item, read_bundle
 from headrace.operators.common.encode import Array, Ints
 from headrace.operators.join.block import JoinedBlock, holds_across

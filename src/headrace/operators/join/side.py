@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.model.predicate import Operand
 from headrace.operators.common.encode import Ints, to_arrow
 from headrace.operators.join.groups import Groups, average_group, group_rows, sampled
-from headrace.operators.join.keys import KeyTable, key_column, match_keys
+from headrace.operators.join.keys import KeyTable, key_values, match_keys
 from headrace.operators.join.logic import InputLogic, carried_name
 from headrace.operators.join.rows import Body, KeyedRows, concat_codes
 from headrace.operators.join.windows import Moments
@@ -91,7 +91,7 @@ class Part(Held):
         if self.holds(operand):
             return Held.column(self, operand, rows)
         keys = np.searchsorted(self.keys.offsets, rows, "right") - 1
-        return key_column(self.keys, self.spec.input.keys, operand, keys)
+        return key_values(self.keys, self.spec.input.keys, operand, keys)
 
 
 @dataclass(slots=True, eq=False)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.catalog.changelogs import changelog_set, words
-from headrace.operators.common.bitrows import WORD
+from headrace.model.tables import WORD
 from headrace.operators.common.bundle import Item
 from headrace.operators.common.encode import Array, Bools, narrow
 from headrace.operators.common.placing import Portion

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.plan import LaneKind, Output
+from headrace.model.tables import QUERY, WINDOW_END, WINDOW_START, aggregate_column, key_column
 from headrace.model.types import TIMESTAMP
 from headrace.operators.common.encode import Bools, Ints, ranges, to_arrow
 from headrace.operators.sessions.logic import ReadySessions, SessionLogic
@@ -88,17 +89,17 @@ def lower_output(
     if len(rows) == 0:
         return Lowered(None, {}, 0, {})
     columns: dict[str, pa.Array] = {
-        "query": pa.array(logic.queries[found.queries[rows]]),
-        "window_start": to_arrow(found.starts[rows], None, TIMESTAMP),
-        "window_end": to_arrow(found.ends[rows], None, TIMESTAMP),
+        QUERY: pa.array(logic.queries[found.queries[rows]]),
+        WINDOW_START: to_arrow(found.starts[rows], None, TIMESTAMP),
+        WINDOW_END: to_arrow(found.ends[rows], None, TIMESTAMP),
     }
     if logic.operator.keys:
         taken = keys.take(pa.array(found.keys[rows]))
-        columns |= {f"k{i}": taken.column(f"k{i}") for i in range(len(logic.operator.keys))}
+        columns |= {key_column(i): taken.column(key_column(i)) for i in range(len(logic.operator.keys))}
     failed, part = np.zeros(len(rows), bool), _SessionRows(logic, found, ready, rows)
     types = [operand.type for operand in logic.operator.inputs]
     for i in range(len(ready.output.aggregates)):
-        columns[f"a{i}"], broken = lower_aggregate(part, i, types, words)
+        columns[aggregate_column(i)], broken = lower_aggregate(part, i, types, words)
         failed |= False if broken is None else broken
     of_query = np.bincount(found.queries[rows], minlength=len(logic.queries))
     counts = {int(logic.queries[q]): int(of_query[q]) for q in np.flatnonzero(of_query)}

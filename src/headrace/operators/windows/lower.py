@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.plan import AggregationOperator, LaneKind, Output
+from headrace.model.tables import QUERY, WINDOW_END, aggregate_column, key_column
 from headrace.model.types import TIMESTAMP, SqlType
 from headrace.operators.common.encode import Array, Bools, Ints, to_arrow
 from headrace.operators.windows.bags import ClosedBag, PickedBags
@@ -98,13 +99,12 @@ def lower_table(
     if picker.rows == 0:
         return Lowered(None, {}, 0, {})
     columns: dict[str, pa.Array] = {
-        "query": pa.array(np.repeat(ready.queries, picker.per_query)),
-        "window_end": to_arrow(picker.window_ends, None, TIMESTAMP),
+        QUERY: pa.array(np.repeat(ready.queries, picker.per_query)),
+        WINDOW_END: to_arrow(picker.window_ends, None, TIMESTAMP),
     }
     if operator.keys:
         taken = keys.take(pa.array(picker.keys))
-        for i in range(len(operator.keys)):
-            columns[f"k{i}"] = taken.column(f"k{i}")
+        columns |= {key_column(i): taken.column(key_column(i)) for i in range(len(operator.keys))}
     parts = [
         picker.part(output, low, high)
         for output, (low, high) in zip(ready.outputs, pairwise(ready.bounds), strict=True)
@@ -113,7 +113,8 @@ def lower_table(
     types = [operand.type for operand in operator.inputs]
     for i in range(len(ready.outputs[0].output.aggregates)):
         pieces = [lower_aggregate(part, i, types, words) for part in parts if part.size]
-        columns[f"a{i}"] = pieces[0][0] if len(pieces) == 1 else pa.concat_arrays([p for p, _ in pieces])
+        values = [piece for piece, _ in pieces]
+        columns[aggregate_column(i)] = values[0] if len(values) == 1 else pa.concat_arrays(values)
         if any(broken is not None for _, broken in pieces):
             flags = [np.zeros(len(p), bool) if broken is None else broken for p, broken in pieces]
             broken_rows = np.concatenate(flags)
@@ -126,8 +127,8 @@ def without_failed(table: pa.Table, failed: Bools, rows: dict[int, int], latest_
     """Result rows without those of queries of which a row `failed` (none at all: nobody's did)."""
     if not failed.any():
         return Lowered(table, rows, latest_us, {})
-    bad = set(np.unique(table.column("query").to_numpy()[failed]).tolist())
-    kept = ~np.isin(table.column("query").to_numpy(), list(bad))
+    bad = set(np.unique(table.column(QUERY).to_numpy()[failed]).tolist())
+    kept = ~np.isin(table.column(QUERY).to_numpy(), list(bad))
     reason = "[ARITHMETIC_OVERFLOW] a SUM does not fit its result's type"
     rows = {query: count for query, count in rows.items() if query not in bad}
     return Lowered(table.filter(pa.array(kept)), rows, latest_us, dict.fromkeys(bad, reason))

@@ -9,7 +9,8 @@ from sqlglot import exp
 
 from headrace.model.lanes import keeps_values
 from headrace.model.query import AggregateFunction, Stream, StreamName
-from headrace.model.types import TIMESTAMP, Column, Kind, SqlType
+from headrace.model.tables import WINDOW_EDGES, WINDOW_END, SessionTable, aggregate_column, key_column
+from headrace.model.types import Kind, SqlType
 from headrace.sql.binding import AggregateShape, AggregationShape, OperandShape
 from headrace.sql.bodies.calls import (
     INTERVALS,
@@ -54,10 +55,10 @@ class _Collector:
     def _step(self, node: exp.Expr) -> exp.Expr:
         text = render(node) if not isinstance(node, exp.Identifier) else ""
         if text in self.keys:
-            return column(f"k{self.keys.index(text)}")
+            return column(key_column(self.keys.index(text)))
         edge = window_edge(node)
         if edge is not None:
-            return column(f"window_{edge}")
+            return column(WINDOW_EDGES[edge])
         if is_window_column(node):
             return window_struct()
         if isinstance(
@@ -85,7 +86,7 @@ class _Collector:
     def _result(self, call: Call) -> exp.Column:
         identity = call.identity
         self.calls.setdefault(identity, call)
-        result = column(f"a{list(self.calls).index(identity)}")
+        result = column(aggregate_column(list(self.calls).index(identity)))
         result.meta["nonzero"] = call.function is AggregateFunction.COUNT_ALL and call.filter is None
         return result
 
@@ -113,8 +114,8 @@ class _Collector:
 def window_struct() -> exp.Expr:
     """The window as a struct of a result row's edges."""
     fields: list[exp.Expr] = []
-    for edge in ("start", "end"):
-        fields += [exp.Literal.string(edge), column(f"window_{edge}")]
+    for edge, name in WINDOW_EDGES.items():
+        fields += [exp.Literal.string(edge), column(name)]
     struct = exp.Anonymous(this="named_struct", expressions=fields)
     struct.meta["harmless"] = Kind.NESTED
     return struct
@@ -188,10 +189,8 @@ def _may_raise(
     nodes: list[exp.Expr], keys: list[SqlType], aggregates: list[SqlType], literals: tuple[str, ...]
 ) -> bool:
     """Whether an expression over result rows may fail for some row. Patterns are lifted, so each may be a bad one."""
-    columns = [Column(f"k{i}", type_) for i, type_ in enumerate(keys)]
-    columns += [Column(f"a{i}", type_) for i, type_ in enumerate(aggregates)]
-    columns += [Column(f"window_{edge}", TIMESTAMP) for edge in ("start", "end")]
-    rows = Stream(StreamName("results"), tuple(columns), "window_end", 0)
+    table = SessionTable(tuple(keys), tuple(aggregates))  # it has both edges
+    rows = Stream(StreamName("results"), table.columns, WINDOW_END, 0)
     return any(node.find(exp.RegexpLike) or not cannot_raise(node, rows, literals) for node in nodes)
 
 

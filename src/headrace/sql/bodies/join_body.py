@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from headrace.model.predicate import Op
 from headrace.model.query import Across, Stream
+from headrace.model.tables import WINDOW_EDGES
 from headrace.model.types import TIMESTAMP, Column, Kind, SqlType
 from headrace.sql.binding import (
     AggregationShape,
@@ -152,7 +153,7 @@ class _Plan:
     @property
     def _row(self) -> Stream:
         """Stored rows as expressions see them."""
-        stream, edges = self.origin.stream, (Column(f"window_{edge}", TIMESTAMP) for edge in ("start", "end"))
+        stream, edges = self.origin.stream, (Column(name, TIMESTAMP) for name in WINDOW_EDGES.values())
         return replace(stream, columns=(*stream.columns, *edges))
 
     def _two_sided(self, node: exp.Expr) -> bool:
@@ -297,7 +298,7 @@ class _Plan:
         return JoinedRowsShape(
             _texts(finish),
             self._residual(),
-            (Template.of("window_start"), Template.of("window_end"), *_texts(found)),
+            (*map(Template.of, WINDOW_EDGES.values()), *_texts(found)),
             _all_of(having),
             self._may_raise([*finish, *having, *found]),
         )
@@ -388,7 +389,7 @@ def _over_row(node: exp.Expr) -> exp.Expr:
     def step(found: exp.Expr) -> exp.Expr:
         edge = window_edge(found)
         if edge is not None:
-            return column(f"window_{edge}")
+            return column(WINDOW_EDGES[edge])
         return window_struct() if is_window_column(found) else found
 
     return node.copy().transform(step, copy=False)
