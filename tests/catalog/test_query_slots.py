@@ -65,7 +65,7 @@ def test_a_snapshot_in_between_changes_nothing(epochs: list[Epoch], cut: int) ->
         whole.apply(epoch)
     for epoch in epochs[:cut]:
         first.apply(epoch)
-    second = QueryTable(codec.loads(codec.dumps(first.entries())))
+    second = QueryTable(codec.loads(codec.dumps(first.entries())), codec.loads(codec.dumps(first.freed)))
     for epoch in epochs[cut:]:
         second.apply(epoch)
     assert second.entries() == whole.entries()

@@ -47,6 +47,13 @@ def test_a_new_group_takes_queries_from_any_epoch() -> None:
     assert can_take(NOBODY, 0)
 
 
+def test_a_query_catches_up_before_it_goes_to_an_empty_group() -> None:
+    traveller = Traveller(QueryId(1), "backfill-1", Wish("new", 9))
+    assert plan_moves([traveller], {"backfill-1": Standing(3, 3, 1, due=True)}) == []
+    (step,) = plan_moves([traveller], {"backfill-1": Standing(9, 9, 1)})
+    assert (step.epoch, step.target) == (10, "new")
+
+
 def test_a_transit_group_lets_its_target_finish_and_no_longer() -> None:
     near = {"transit-1-8": Standing(8, 8, 1, due=True), "b": Standing(7, 7, 1, due=True, running=True)}
     assert holds_back("transit-1-8", "b", near)

@@ -66,6 +66,10 @@ class World:
     def active_entries(self, epoch: int, group: str) -> list[QueryEntry]:
         return [entry for entry in self.entries if entry.active_in(epoch)]
 
+    @property
+    def homes(self) -> World:
+        return self
+
     def regroupings(self, group: str, after: int, until: int) -> list[Any]:
         return []
 

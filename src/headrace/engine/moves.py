@@ -2,7 +2,8 @@
 
 A query goes from one group to another between two epochs, when both have reached the same one, so that nobody waits:
 
-    same cursor        the query changes groups with the next epoch
+    same cursor        the query changes groups with the next epoch. So it does when nobody lives in the other group,
+                       unless the query is catching up: it does that in a group of its own to the end
     other cursors      the query leaves its group at that group's cursor, into a group of its own: a transit group. That
                        one catches up, and its query goes on when the cursors meet
     almost the same    a transit group that is an epoch away from its target lets the target finish the epoch under way.
@@ -79,7 +80,8 @@ def plan_moves(travellers: Sequence[Traveller], standings: Mapping[str, Standing
         band = [traveller for traveller in band if traveller.since < epoch]  # others have yet to arrive
         if not band or here.running or {source, target} & touched:
             continue
-        if can_take(there, epoch):
+        arrived = kind_of(source) is not GroupKind.TRANSIT or there.members > 0 or not here.due
+        if can_take(there, epoch) and arrived:
             moves = tuple(Relocation(t.query, source, target, t.wish.epoch) for t in band)
         elif here.due and kind_of(source) is not GroupKind.TRANSIT:
             target = transit_group(int(band[0].query), epoch)

@@ -25,14 +25,13 @@ COUNTED_ROWS = 1 << 14
 def by_operand(predicate: Predicate) -> Mapping[Operand, Predicate] | None:
     """The predicate as one predicate per operand, all of which must be TRUE; None when some part reads several.
 
-        >>> from headrace.model.tables import WORD
-    from headrace.model.predicate import Compare, Op, Or
-        >>> from headrace.model.types import BIGINT
-        >>> a, b = (Compare(Operand(name, BIGINT), Op.GT, 3) for name in "ab")
-        >>> [operand.sql for operand in by_operand(And((a, b)))]
-        ['a', 'b']
-        >>> by_operand(Or((a, b))) is None
-        True
+    >>> from headrace.model.predicate import Compare, Op, Or
+    >>> from headrace.model.types import BIGINT
+    >>> a, b = (Compare(Operand(name, BIGINT), Op.GT, 3) for name in "ab")
+    >>> [operand.sql for operand in by_operand(And((a, b)))]
+    ['a', 'b']
+    >>> by_operand(Or((a, b))) is None
+    True
     """
     parts: dict[Operand, Predicate] = {}
     for child in predicate.children if isinstance(predicate, And) else (predicate,):
