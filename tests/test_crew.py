@@ -12,7 +12,6 @@ import pytest
 
 from headrace import crew as crew_module
 from headrace.crew import Crew
-from headrace.engine.moves import Standing
 from headrace.model.errors import EngineError, HeadraceError
 
 WAIT = 20.0
@@ -49,10 +48,8 @@ class FakeGroups:
     def due(self) -> list[FakeGroup]:
         return [group for group in self.groups.values() if group.left]
 
-    def standings(self, running: Collection[str] = (), failing: Collection[str] = ()) -> dict[str, Standing]:
-        return {
-            name: Standing(0, 0, 1, group.left > 0, name in running) for name, group in self.groups.items()
-        }
+    def lived_in(self) -> list[str]:
+        return list(self.groups)
 
 
 @pytest.fixture(autouse=True)

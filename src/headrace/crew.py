@@ -57,9 +57,10 @@ class Crew:
     def caught_up(self) -> bool:
         """Whether a group that has members has run all sealed epochs; or none has members."""
         with self._changed:
-            standings = self._groups.standings(self._running)
-        lived_in = [one for one in standings.values() if one.members] or [standings[MAIN]]
-        return any(not one.due and not one.running for one in lived_in)
+            running = set(self._running)
+        waiting = {group.name for group in self._groups.due()} | running
+        lived_in = self._groups.lived_in() or [MAIN]
+        return any(name not in waiting for name in lived_in)
 
     def dispatch(self, leave: Collection[str] = (), *, at_once: bool = False) -> None:
         """Let queries change groups, then start the groups that have an epoch to run, but for those to `leave` alone.

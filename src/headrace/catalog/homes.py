@@ -40,14 +40,13 @@ class Homes:
     def travellers(self) -> tuple[QueryEntry, ...]:
         """The active queries that are wanted in another group than the one they live in, oldest first."""
         with self._lock:
-            found = self._queries.entries()
+            found = self._queries.wishing()
             return tuple(e for e in found if e.state is QueryState.ACTIVE and e.moving_to is not None)
 
     def next_epoch(self, group: str, after: int) -> int | None:
         """The first epoch after `after` in which a query is active in a group, sealed or not; None when none is."""
         with self._lock:
-            found = (entry.next_in(group, after) for entry in self._queries.living_in(group))
-            return min((epoch for epoch in found if epoch is not None), default=None)
+            return self._queries.next_epoch(group, after)
 
     def spec(self, group: str, epoch: int) -> GroupSpec | None:
         """With what a group runs an epoch. A group of which nothing was said runs with what the main group has."""

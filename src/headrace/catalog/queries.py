@@ -103,6 +103,7 @@ class QueryTable:
         self._entries: dict[QueryId, QueryEntry] = {}
         self._named: dict[str, set[QueryId]] = {}
         self._homes: dict[str, set[QueryId]] = {}
+        self._wishing: set[QueryId] = set()
         self._freed = dict(freed)
         for entry in entries:
             self.add(entry)
@@ -138,12 +139,28 @@ class QueryTable:
 
     def put(self, entry: QueryEntry) -> None:
         self._entries[entry.query.id] = entry
+        (self._wishing.discard if entry.wish is None else self._wishing.add)(entry.query.id)
         for stay in entry.stays:
             self._homes.setdefault(stay.group, set()).add(entry.query.id)
 
     def living_in(self, group: str) -> tuple[QueryEntry, ...]:
         """The queries that live in a group, or have lived there."""
         return tuple(self._entries[query_id] for query_id in sorted(self._homes.get(group, ())))
+
+    def wishing(self) -> list[QueryEntry]:
+        """The queries that somebody wants in some group, oldest first."""
+        return [self._entries[query_id] for query_id in sorted(self._wishing)]
+
+    def next_epoch(self, group: str, after: int) -> int | None:
+        """The first epoch after `after` in which a query is active in a group; None when there is none."""
+        found: int | None = None
+        for query_id in self._homes.get(group, ()):
+            epoch = self._entries[query_id].next_in(group, after)
+            if epoch is not None and (found is None or epoch < found):
+                found = epoch
+                if found == after + 1:  # none can be earlier
+                    break
+        return found
 
     def groups(self) -> tuple[str, ...]:
         """Every group that a query lives in, or has lived in."""
@@ -160,6 +177,7 @@ class QueryTable:
 
     def remove(self, query_id: QueryId) -> None:
         entry = self._entries.pop(query_id)
+        self._wishing.discard(query_id)
         for stay in entry.stays:
             self._homes[stay.group].discard(query_id)
         key = entry.query.name.lower()

@@ -6,6 +6,7 @@ groups.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -42,6 +43,7 @@ class Delivered:
     def __init__(self, catalog: Catalog, sealer: Sealer, commits: Mapping[str, Commit]) -> None:
         self._catalog, self._sealer = catalog, sealer
         self._commits = dict(commits)
+        self._lock = threading.Lock()
         self.index = LogIndex(sealer)
         for commit in self._commits.values():
             for id_, end in commit.quarantined.items():
@@ -56,11 +58,21 @@ class Delivered:
 
     def replace(self, commit: Commit) -> None:
         """From now on this is the last commit of its group."""
-        self._commits = {**self._commits, commit.group: commit}
+        with self._lock:  # groups commit side by side
+            self._commits = {**self._commits, commit.group: commit}
+
+    def swap(self, before: Commit, after: Commit) -> bool:
+        """As `replace`, unless the group has another commit by now."""
+        with self._lock:
+            if self._commits.get(before.group) is not before:
+                return False
+            self._commits = {**self._commits, before.group: after}
+            return True
 
     def forget(self, group: str) -> None:
         """Nothing is left of a group."""
-        self._commits = {name: commit for name, commit in self._commits.items() if name != group}
+        with self._lock:
+            self._commits = {name: commit for name, commit in self._commits.items() if name != group}
 
     def commit_of(self, group: str) -> Commit:
         return self._commits.get(group) or no_commit(group)

@@ -59,7 +59,16 @@ class Groups:
             if delivered.next_epoch(name) <= delivered.sealed
         ]
         names.sort(key=lambda name: (-delivered.cursor(name), name != MAIN, name))
+        with self._lock:  # groups that are gone take their Spark sessions with them
+            known = self._house.catalog.homes.groups()
+            for name in [name for name in self._open if name not in known]:
+                del self._open[name]
         return [self.get(name) for name in names]
+
+    def lived_in(self) -> list[str]:
+        """The groups that have members."""
+        homes, sealed = self._house.catalog.homes, self._house.delivered.sealed
+        return [name for name in homes.groups() if homes.next_epoch(name, sealed) is not None]
 
     def cancel(self) -> None:
         """Let all jobs under way fail with EPOCH_CANCELLED. From any thread."""

@@ -153,10 +153,13 @@ class Upkeep:
             if group == MAIN or self._catalog.homes.next_epoch(group, commit.epoch) is not None:
                 continue
             left = self.compaction(group).expire(commit, ended=True)
-            left = dataclasses.replace(left, segments=())
+            # it holds no state, and has nothing to take in that was decided so far
+            last = self._catalog.homes.last_regrouping
+            left = dataclasses.replace(left, segments=(), regrouping=last)
+            if not self._delivered.swap(commit, left):  # somebody moved in meanwhile
+                continue
             if left != commit:
                 self._warehouse.replace_value(record_name(commits_dir(group), commit.epoch), "commit", left)
-                self._delivered.replace(left)
                 self.discard(path for path in commit.files() if path not in set(left.files()))
             if not left.results and group not in self._catalog.homes.groups():
                 self._delivered.forget(group)
