@@ -29,7 +29,7 @@ def hr(open_session: Open) -> Any:
     session = with_sales(open_session())
     session.create_query(PER_COUNTRY, name="counts")
     session.create_query("SELECT id, price FROM sales", name="tuples")
-    session.create_query(PER_COUNTRY.replace("COUNT(*)", "COUNT(DISTINCT id)"), name="alone")
+    session.create_query(PER_COUNTRY.replace("COUNT(*)", "size(collect_list(id))"), name="alone")
     session.append("sales", [sale(1), sale(2), sale(3, country="FR"), sale(11)])
     session.run_available()
     return session

@@ -80,7 +80,7 @@ TEXTS = {
         True,
     ),
     "listed": (
-        f"SELECT l.w.end, MAX_BY(l.id, l.id) FROM {A} l JOIN {B} r ON {EQUAL} GROUP BY l.w, l.country",
+        f"SELECT l.w.end, size(collect_list(l.id)) FROM {A} l JOIN {B} r ON {EQUAL} GROUP BY l.w, l.country",
         False,
     ),
     "left": (
