@@ -190,11 +190,11 @@ def query_of(schema: Schema, ask: Ask) -> Query:
     return Query(QueryId(ask.id), f"q{ask.id}", QueryPlan("", streams, body, (), "", ""))
 
 
-def members_of(schema: Schema, ask: Ask) -> tuple[tuple[str, int], ...]:
+def leaves_of(schema: Schema, ask: Ask) -> tuple[tuple[str, int], ...]:
     """The names by which stored rows know the sides."""
     body = query_of(schema, ask).plan.body
     assert isinstance(body, Join)
-    return Joining(QueryId(ask.id), ask.slot, body).members
+    return Joining(QueryId(ask.id), ask.slot, body).leaves
 
 
 def plan_joins(schema: Schema, asks: Iterable[Ask]) -> tuple[JoinOperator, ...]:

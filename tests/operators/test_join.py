@@ -21,7 +21,7 @@ from join_cases import (
     Schema,
     as_columns,
     joined,
-    members_of,
+    leaves_of,
     plan_joins,
     random_ask,
     random_rows,
@@ -190,10 +190,10 @@ class Case:
         mine = table.filter(pa.array((word >> np.uint64(ask.slot % 64)) & np.uint64(1) == 1))
         assert set(mine.column("epoch").to_pylist()) <= {epoch}
 
-        members = members_of(self.schema, ask)
+        leaves = leaves_of(self.schema, ask)
 
         def column(side: int, operand: Any) -> list[Any]:
-            array = mine.column(joined_column(*members[side], operand))
+            array = mine.column(joined_column(*leaves[side], operand))
             assert array.type == operand.type.arrow
             return (array.cast(pa.int64()) if operand.sql == "ts" else array).to_pylist()
 

@@ -71,7 +71,7 @@ def test_state_holds_each_tuple_once_for_all_queries_and_roles() -> None:
     def size(asks: list[Ask]) -> int:
         segment = run(JoinLogic(plan_join(SCHEMA, asks)), [one, one], []).segment
         assert segment is not None
-        assert [s.rows.body.rows for s in segment.inputs.values()] == [rows, rows]
+        assert [s.rows.content.rows for s in segment.inputs.values()] == [rows, rows]
         return len(pack_bundle(join_items(segment)))
 
     alone = size([ask(1, (0, 1), 1000)])

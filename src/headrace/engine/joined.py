@@ -46,7 +46,7 @@ class JoinedColumns:
 
 def columns_of(body: Join, streams: Mapping[str, Stream]) -> JoinedColumns:
     """The stored columns of a join over these streams."""
-    leaves = Joining(QueryId(0), 0, body).members
+    leaves = Joining(QueryId(0), 0, body).leaves
 
     def column(side: int, operand: Operand) -> Column:
         return Column(joined_column(*leaves[side], operand), operand.type)

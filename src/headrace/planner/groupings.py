@@ -32,14 +32,14 @@ def grouping_body(joining: Joining) -> Aggregation:
     """The query's aggregation over the operator's tuples: names that other queries know too, windows by their ends."""
     body, then = joining.body, joining.body.then
     assert isinstance(then, Aggregation)
-    members = joining.members
+    leaves = joining.leaves
     named = {carried.name: carried for carried in body.carried}
 
     def own(operand: Operand) -> Operand:
         if operand.parts:
             return Operand.row(tuple(map(own, operand.parts)))
         carried = named[operand.sql]
-        return Operand(joined_column(*members[carried.side], carried.operand), operand.type)
+        return Operand(joined_column(*leaves[carried.side], carried.operand), operand.type)
 
     aggregates = tuple(
         replace(

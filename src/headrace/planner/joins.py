@@ -70,7 +70,7 @@ class Joining:
         )
 
     @cached_property
-    def members(self) -> tuple[tuple[str, int], ...]:
+    def leaves(self) -> tuple[tuple[str, int], ...]:
         """(name, role) by which stored rows know each side, in the query's order: stream and all of its keys."""
         names = [_leaf_name(side.stream, self.body.keys_of(i)) for i, side in enumerate(self.body.sides)]
         return tuple((name, names[:i].count(name)) for i, name in enumerate(names))
@@ -94,9 +94,9 @@ class Joining:
         hubs = self.body.hubs
         met: list[list[str]] = [[] for _ in hubs]
         for (side, hub), met_as in self.inputs.items():
-            met[hub].append(" ".join(map(str, (*self.members[side], *met_as))))
+            met[hub].append(" ".join(map(str, (*self.leaves[side], *met_as))))
         also = sorted("\t".join(sorted(hub)) for hub in met) if len(hubs) > 1 else []
-        return f"joined-{digest(*(f'{name} {role}' for name, role in sorted(self.members)), *also)}"
+        return f"joined-{digest(*(f'{name} {role}' for name, role in sorted(self.leaves)), *also)}"
 
 
 def input_id(stream: StreamName, keys: Iterable[Operand]) -> str:
@@ -215,7 +215,7 @@ def _plan_input(
 
 def _plan_chain(joinings: Sequence[Joining], place: Mapping[str, int], feeds: str | None) -> JoinChain:
     hubs, order = _order(joinings[0], place)
-    leaves = {order[side]: member for side, member in enumerate(joinings[0].members)}
+    leaves = {order[side]: leaf for side, leaf in enumerate(joinings[0].leaves)}
     queries, outputs = [], set()
     for joining in joinings:
         _, at = _order(joining, place)
@@ -264,7 +264,7 @@ def side_queries(joining: Joining) -> tuple[SideQuery, ...]:
     assert isinstance(joining.body.then, Aggregation)
     found = []
     factors = side_factors(joining)
-    for number, (side, (_, role)) in enumerate(zip(joining.body.sides, joining.members, strict=True)):
+    for number, (side, (_, role)) in enumerate(zip(joining.body.sides, joining.leaves, strict=True)):
         keys = joining.body.hubs[0].keys[number]
         body = Aggregation(side.window, side.where, keys, factors[number], ())
         found.append(SideQuery(joining.id, body, number, side.stream, role))

@@ -70,7 +70,7 @@ class RowCounts:
     """
 
     root: Path
-    group: Callable[[], Delivered]
+    delivered: Callable[[], Delivered]
     streams: Callable[[QueryEntry], dict[str, Stream]]
     reader: Callable[[], SparkSession]
     _files: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
@@ -82,27 +82,27 @@ class RowCounts:
 
         Of a query whose files cannot be read the rows that epochs have stored: its reader will be told what is wrong.
         """
-        group = self.group()
-        asked = [entry for entry in entries if not _counted(entry, group)]
-        found = {int(entry.query.id): group.stored_rows(entry) for entry in entries}
+        delivered = self.delivered()
+        asked = [entry for entry in entries if not _counted(entry, delivered)]
+        found = {int(entry.query.id): delivered.stored_rows(entry) for entry in entries}
         with self._lock:
             windows = [entry for entry in asked if _windows_of(entry) is not None]
             joins = [entry for entry in asked if _joins(entry)]
             others = [entry for entry in asked if _windows_of(entry) is None and not _joins(entry)]
             for count, some in ((self._windows, windows), (self._joins, joins), (self._others, others)):
                 try:
-                    found |= count(group, some)
+                    found |= count(delivered, some)
                 except (HeadraceError, OSError, pa.ArrowException, PySparkException, Py4JError):
                     continue
-            self._forget(group)
+            self._forget(delivered)
         return found
 
-    def _forget(self, group: Delivered) -> None:
-        live = group.files()
+    def _forget(self, delivered: Delivered) -> None:
+        live = delivered.files()
         for path in [path for path in self._files if path not in live]:
             del self._files[path]
 
-    def _windows(self, group: Delivered, entries: Sequence[QueryEntry]) -> dict[int, int]:
+    def _windows(self, delivered: Delivered, entries: Sequence[QueryEntry]) -> dict[int, int]:
         """Rows of windows, by the HAVING of each query."""
         slow: list[tuple[QueryEntry, Aggregation]] = []
         quick: dict[str, list[tuple[int, list[_Comparison]]]] = defaultdict(list)
@@ -113,25 +113,25 @@ class RowCounts:
             if comparisons is None:
                 slow.append((entry, body))
             else:
-                for file in group.results(entry):
+                for file in delivered.results(entry):
                     if int(entry.query.id) not in self._files[file.path]:
                         quick[file.path].append((int(entry.query.id), comparisons))
         for path, wanted in quick.items():
             self._files[path] |= _count(self.root / path, wanted)
         if slow:
-            self._ask_spark(group, slow)
-        return {int(entry.query.id): self._total(group, entry) for entry in entries}
+            self._ask_spark(delivered, slow)
+        return {int(entry.query.id): self._total(delivered, entry) for entry in entries}
 
-    def _total(self, group: Delivered, entry: QueryEntry) -> int:
-        return sum(self._files[file.path].get(int(entry.query.id), 0) for file in group.results(entry))
+    def _total(self, delivered: Delivered, entry: QueryEntry) -> int:
+        return sum(self._files[file.path].get(int(entry.query.id), 0) for file in delivered.results(entry))
 
-    def _ask_spark(self, group: Delivered, queries: list[tuple[QueryEntry, Aggregation]]) -> None:
+    def _ask_spark(self, delivered: Delivered, queries: list[tuple[QueryEntry, Aggregation]]) -> None:
         """One job for all files in which one of these queries was not counted yet."""
         tables: dict[tuple[str, str], dict[int, Aggregation]] = defaultdict(dict)
         files: dict[str, dict[str, ResultFile]] = defaultdict(dict)
         streams: dict[str, Stream] = {}
         for entry, body in queries:
-            new = [f for f in group.results(entry) if int(entry.query.id) not in self._files[f.path]]
+            new = [f for f in delivered.results(entry) if int(entry.query.id) not in self._files[f.path]]
             if new:
                 signature, stream = query_signature(entry.query), str(entry.query.plan.stream)
                 streams |= self.streams(entry)
@@ -154,18 +154,18 @@ class RowCounts:
         for row in counted:
             self._files[paths[row["file"]]][int(row[QUERY])] = int(row["n"])
 
-    def _joins(self, group: Delivered, entries: Sequence[QueryEntry]) -> dict[int, int]:
+    def _joins(self, delivered: Delivered, entries: Sequence[QueryEntry]) -> dict[int, int]:
         """Joined rows in the windows and groups that readers see."""
-        quick = [found for e in entries if (found := self._counted_join(group, e)) is not None]
-        counted = self._count_windows(group, quick)
-        return counted | self._ask_joins(group, [e for e in entries if int(e.query.id) not in counted])
+        quick = [found for e in entries if (found := self._counted_join(delivered, e)) is not None]
+        counted = self._count_windows(delivered, quick)
+        return counted | self._ask_joins(delivered, [e for e in entries if int(e.query.id) not in counted])
 
-    def _counted_join(self, group: Delivered, entry: QueryEntry) -> CountedJoin | None:
-        if group.whole_after(entry) is not None:
+    def _counted_join(self, delivered: Delivered, entry: QueryEntry) -> CountedJoin | None:
+        if delivered.whole_after(entry) is not None:
             return None
-        return counted_join(entry, self.streams(entry), group.closed_until(entry))
+        return counted_join(entry, self.streams(entry), delivered.closed_until(entry))
 
-    def _count_windows(self, group: Delivered, joins: Sequence[CountedJoin]) -> dict[int, int]:
+    def _count_windows(self, delivered: Delivered, joins: Sequence[CountedJoin]) -> dict[int, int]:
         """A file whose windows have all closed for a query is counted once."""
         files: dict[str, list[CountedJoin]] = defaultdict(list)
         final: dict[tuple[str, int], bool] = {}
@@ -173,7 +173,7 @@ class RowCounts:
         for join in joins:
             id_ = int(join.entry.query.id)
             totals[id_] = 0
-            for file in group.results(join.entry):
+            for file in delivered.results(join.entry):
                 final[file.path, id_] = file.max_us is not None and file.max_us <= join.until_us
                 if id_ in self._files[file.path]:
                     totals[id_] += self._files[file.path][id_]
@@ -186,45 +186,45 @@ class RowCounts:
                     self._files[path][id_] = count
         return totals
 
-    def _ask_joins(self, group: Delivered, entries: Sequence[QueryEntry]) -> dict[int, int]:
+    def _ask_joins(self, delivered: Delivered, entries: Sequence[QueryEntry]) -> dict[int, int]:
         new: dict[int, tuple[object, QueryEntry]] = {}
         for entry in entries:
-            paths = tuple(file.path for file in group.results(entry))
-            key = (paths, group.closed_until(entry), group.whole_after(entry))
+            paths = tuple(file.path for file in delivered.results(entry))
+            key = (paths, delivered.closed_until(entry), delivered.whole_after(entry))
             if self._joined.get(int(entry.query.id), (None, 0))[0] != key:
                 new[int(entry.query.id)] = (key, entry)
         waiting = list(new.values())
         for start in range(0, len(waiting), JOINS_PER_JOB):
             some = [entry for _, entry in waiting[start : start + JOINS_PER_JOB]]
-            counts = self._count_joined(group, some)
+            counts = self._count_joined(delivered, some)
             for entry in some:
                 id_ = int(entry.query.id)
                 self._joined[id_] = (new[id_][0], counts.get(id_, 0))
         return {int(entry.query.id): self._joined[int(entry.query.id)][1] for entry in entries}
 
-    def _count_joined(self, group: Delivered, entries: Sequence[QueryEntry]) -> dict[int, int]:
+    def _count_joined(self, delivered: Delivered, entries: Sequence[QueryEntry]) -> dict[int, int]:
         spark = self.reader()
         with active(spark):
             frames = []
             for entry in entries:
-                view = group.view(entry)
+                view = delivered.view(entry)
                 check_results(self.root, view.files)
                 rows = query_frame(ResultReader(spark, self.root, self.streams(entry)), entry, view)
                 frames.append(rows.select(F.lit(int(entry.query.id)).cast("bigint").alias(QUERY)))
             union = reduce(DataFrame.unionAll, frames)
             return {int(row[QUERY]): int(row["count"]) for row in union.groupBy(QUERY).count().collect()}
 
-    def _others(self, group: Delivered, entries: Sequence[QueryEntry]) -> dict[int, int]:
+    def _others(self, delivered: Delivered, entries: Sequence[QueryEntry]) -> dict[int, int]:
         """Projections and fallbacks of which rows have expired."""
         for entry in entries:
             id_ = int(entry.query.id)
-            for file in group.results(entry):
+            for file in delivered.results(entry):
                 if id_ not in self._files[file.path]:
                     if isinstance(entry.query.plan.body, Projection):
                         self._files[file.path][id_] = count_tuples(self.root, entry, [file])
                     else:
                         self._files[file.path] |= _count(self.root / file.path, [(id_, [])])
-        return {int(entry.query.id): self._total(group, entry) for entry in entries}
+        return {int(entry.query.id): self._total(delivered, entry) for entry in entries}
 
 
 def _windows_of(entry: QueryEntry) -> Aggregation | None:
@@ -239,14 +239,14 @@ def _joins(entry: QueryEntry) -> bool:
     return isinstance(body, Join) and isinstance(body.then, JoinedRows)
 
 
-def _counted(entry: QueryEntry, group: Delivered) -> bool:
+def _counted(entry: QueryEntry, delivered: Delivered) -> bool:
     """Whether the rows that epochs have stored are those that a reader gets."""
     if entry.first_epoch is None:
         return True
     body = _windows_of(entry)
     if _joins(entry) or (body is not None and body.having is not None):
         return False
-    return group.expired(entry) < entry.first_epoch
+    return delivered.expired(entry) < entry.first_epoch
 
 
 def _comparisons(body: Aggregation) -> list[_Comparison] | None:

@@ -53,7 +53,7 @@ class JoinedBlock:
     @property
     def bound(self) -> Ints:
         """Only windows that end later than this hold the row; NEVER_US for most."""
-        return np.maximum.reduce([p.body.codes.bound[p.body.code[rows]] for p, rows in self._tuples])
+        return np.maximum.reduce([p.content.codes.bound[p.content.code[rows]] for p, rows in self._tuples])
 
     def event_time(self, member: int) -> Operand:
         return self._tuples[member][0].spec.input.event_time
@@ -61,7 +61,7 @@ class JoinedBlock:
     def times(self, member: int) -> Ints:
         """Event times of one member's tuples, in microseconds."""
         part, rows = self._tuples[member]
-        return part.body.times_of(rows)
+        return part.content.times_of(rows)
 
     def column(self, member: int, operand: Operand) -> pa.Array:
         """What one member's tuples hold: a carried operand, a key, or the event time."""

@@ -20,7 +20,14 @@ from headrace.operators.join import partners
 from headrace.operators.join.keys import RowKeys, concat_keys, encode_row_keys, sort_keys
 from headrace.operators.join.logic import JoinLogic, Step, carried_name
 from headrace.operators.join.prefix import Prefix
-from headrace.operators.join.rows import Body, Codes, body_from, body_items, concat_bodies, concat_codes
+from headrace.operators.join.rows import (
+    Codes,
+    Content,
+    concat_codes,
+    concat_contents,
+    content_from,
+    content_items,
+)
 from headrace.operators.join.side import Held, Probe
 from headrace.operators.join.tuples import key_items, keys_from, meta_item, route_rows
 from headrace.operators.join.windows import Moments
@@ -38,7 +45,7 @@ class Sent:
     """Rows that leave: the keys they go to, their tuples by position (without sets of their own), and their sets."""
 
     keys: RowKeys
-    bodies: dict[int, Body]
+    contents: dict[int, Content]
     sets: Array
 
     @property
@@ -48,9 +55,9 @@ class Sent:
     def items(self, keys: RowKeys, rows: Ints | None) -> dict[str, Item]:
         """Some of the rows as bundle items; `keys` are theirs."""
         items = key_items(keys) | {"sets": self.sets if rows is None else np.take(self.sets, rows, axis=1)}
-        for position, body in self.bodies.items():
-            mine = body if rows is None else body.take(rows)
-            items |= {f"{position}.{name}": item for name, item in body_items(mine).items()}
+        for position, content in self.contents.items():
+            mine = content if rows is None else content.take(rows)
+            items |= {f"{position}.{name}": item for name, item in content_items(mine).items()}
         return items
 
 
@@ -94,32 +101,32 @@ class Outbox:
             prefix, columns = prefix.take(some), [column.take(pa.array(some)) for column in columns]
         if prefix.rows == 0:
             return None
-        bodies = {position: _body(step, position, prefix) for position in step.travels}
-        return Sent(encode_row_keys(columns, keys), bodies, prefix.sets)
+        contents = {position: _content(step, position, prefix) for position in step.travels}
+        return Sent(encode_row_keys(columns, keys), contents, prefix.sets)
 
     def _ship(self, hop: int) -> None:
         found = self._waiting.pop(hop)
         del self._rows[hop]
         sent = found[0]
         if len(found) > 1:
-            bodies = {p: concat_bodies([one.bodies[p] for one in found]) for p in sent.bodies}
+            contents = {p: concat_contents([one.contents[p] for one in found]) for p in sent.contents}
             sets = np.concatenate([one.sets for one in found], axis=1)
-            sent = Sent(concat_keys([one.keys for one in found]), bodies, sets)
+            sent = Sent(concat_keys([one.keys for one in found]), contents, sets)
         for partition, keys, rows in route_rows(self._logic, sent.keys, self._partitioning):
             items = sent.items(keys, rows) | {"meta": meta_item({"hop": hop})}
             self._send(Shipment(partition, pack_bundle(items)))
 
 
-def _body(step: Step, position: int, prefix: Prefix) -> Body:
+def _content(step: Step, position: int, prefix: Prefix) -> Content:
     """The tuples of one position, with the codes that occur among them."""
     held, rows = prefix.tuples[position]
-    code = held.body.code[rows]
-    present = np.bincount(code, minlength=held.body.codes.count) > 0
-    return Body(
-        held.body.base,
-        held.body.time[rows],
+    code = held.content.code[rows]
+    present = np.bincount(code, minlength=held.content.codes.count) > 0
+    return Content(
+        held.content.base,
+        held.content.time[rows],
         (np.cumsum(present) - 1)[code],
-        held.body.codes.take(np.flatnonzero(present)),
+        held.content.codes.take(np.flatnonzero(present)),
         np.empty((0, 0, len(rows)), np.uint64),
         {carried_name(o): one_chunk(prefix.column(position, o)) for o in step.travels[position]},
     )
@@ -150,10 +157,10 @@ class Arrivals:
         held = {}
         for step in self._step.before:
             at, moments = step.position, self._moments[step.position]
-            body = _joined([self._with_moments(sent.bodies[at], at, number) for number, sent in found])
+            content = _joined([self._with_moments(sent.contents[at], at, number) for number, sent in found])
             spec = self._logic.inputs[step.member.input]
-            held[at] = Held(spec, body, moments, np.arange(len(moments.start)))
-        times = held[self._step.before[0].position].body.times
+            held[at] = Held(spec, content, moments, np.arange(len(moments.start)))
+        times = held[self._step.before[0].position].content.times
         order, table = sort_keys(concat_keys([sent.keys for _, sent in found]), times)
         sets = np.take(np.concatenate([sent.sets for _, sent in found], axis=1), order, axis=1)
         tuples = {position: (mine, order) for position, mine in held.items()}
@@ -161,26 +168,33 @@ class Arrivals:
 
     def _sent(self, items: Mapping[str, Item]) -> Sent:
         return Sent(
-            keys_from(dict(items)), {p: _body_at(items, p) for p in self._step.travels}, items["sets"]
+            keys_from(dict(items)), {p: _content_at(items, p) for p in self._step.travels}, items["sets"]
         )
 
-    def _with_moments(self, body: Body, position: int, number: int) -> Body:
-        """A body whose codes are the moments of all arrivals."""
+    def _with_moments(self, content: Content, position: int, number: int) -> Content:
+        """The same with codes that are the moments of all arrivals."""
         moments, first = self._moments[position], self._first[position][number]
         codes = Codes(moments.start, moments.bound)
-        return Body(body.base, body.time, moments.of_code[first:][body.code], codes, body.sets, body.carried)
+        return Content(
+            content.base,
+            content.time,
+            moments.of_code[first:][content.code],
+            codes,
+            content.sets,
+            content.carried,
+        )
 
 
-def _body_at(items: Mapping[str, Item], position: int) -> Body:
+def _content_at(items: Mapping[str, Item], position: int) -> Content:
     prefix = f"{position}."
-    return body_from({n[len(prefix) :]: item for n, item in items.items() if n.startswith(prefix)})
+    return content_from({n[len(prefix) :]: item for n, item in items.items() if n.startswith(prefix)})
 
 
-def _joined(parts: Sequence[Body]) -> Body:
+def _joined(parts: Sequence[Content]) -> Content:
     """Bodies of the same codes, one after the other."""
     if len(parts) == 1:
         return parts[0]
-    return Body(
+    return Content(
         0,
         np.concatenate([part.times for part in parts]),
         np.concatenate([part.code for part in parts]),

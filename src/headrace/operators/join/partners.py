@@ -55,7 +55,7 @@ class Meeting:
         if self._layout(row, int(counts.sum())) is Layout.GROUPS:
             yield from self._by_groups(row, first, last)
             return
-        mine = self.part.body.sets[self.role]
+        mine = self.part.content.sets[self.role]
         for at, right in candidates(first, counts):
             found = self._wanted(self.sets, self.moments, mine, self.part.moment, row[at], right)
             if len(found[0]):
@@ -63,17 +63,17 @@ class Meeting:
 
     def _ranges(self, row: Ints) -> tuple[Ints, Ints]:
         """First and last tuple of the part for each row: of equal key, and near enough in time."""
-        keys, offsets, body = self.keys[row], self.part.keys.offsets, self.part.body
+        keys, offsets, content = self.keys[row], self.part.keys.offsets, self.part.content
         first, last = offsets[keys], offsets[keys + 1]
         many = np.flatnonzero(last - first > SCAN_ROWS)
         if len(many):
             low, high = self.near(row[many])
-            first[many] = _bisect(body.time, first[many], last[many], low - body.base)
-            last[many] = _bisect(body.time, first[many], last[many], high - body.base)
+            first[many] = _bisect(content.time, first[many], last[many], low - content.base)
+            last[many] = _bisect(content.time, first[many], last[many], high - content.base)
         return first, last
 
     def _layout(self, row: Ints, pairs: int) -> Layout:
-        rows = len(row) + self.part.body.rows
+        rows = len(row) + self.part.content.rows
         if pairs < max(LIST_PAIRS, rows):
             return Layout.LIST
         some = row[sampled(len(row))]
@@ -85,7 +85,7 @@ class Meeting:
         right = self.part.groups(self.role)
         heads, theirs = row[left.heads], right.heads
         sets, moments = np.take(self.sets, heads, axis=1), [m[heads] for m in self.moments]
-        mine, moment = np.take(self.part.body.sets[self.role], theirs, axis=1), self.part.moment(theirs)
+        mine, moment = np.take(self.part.content.sets[self.role], theirs, axis=1), self.part.moment(theirs)
         begin, end = self._group_ranges(left, right, moment, first, last)
         for at, group in candidates(begin, end - begin):
             a, b, both = self._wanted(sets, moments, mine, moment.__getitem__, at, group)

@@ -69,7 +69,7 @@ def reduce_join(
     last window had ended by `closed_us` are not looked at.
     """
     absorbed, kept = (_needed(held, closed_us) for held in (absorbed, kept))
-    fresh = [None if new is None else keyed(new.keys, new.body) for new in received]
+    fresh = [None if new is None else keyed(new.keys, new.content) for new in received]
     taken = [_read(logic, number, absorbed) for number in range(len(logic.inputs))]
     sides: list[Side | None] = []
     for spec, old, new in zip(logic.inputs, taken, fresh, strict=True):
@@ -110,7 +110,7 @@ def resume_join(
     sides: list[Side | None] = []
     for spec, new in zip(logic.inputs, received, strict=True):
         parts = _read(logic, spec.number, held) if spec.number in needed else []
-        fresh = None if new is None else keyed(new.keys, new.body)
+        fresh = None if new is None else keyed(new.keys, new.content)
         sides.append(Side(spec, parts, fresh) if parts or fresh is not None else None)
     join = _Join(logic, sides, outlet)
     for step in steps:
@@ -153,8 +153,8 @@ class _Join:
         if side is None or side.fresh is None or side.probe is None:
             return
         part = side.fresh
-        every = np.arange(part.body.rows)
-        sets = part.body.sets[start.member.role]
+        every = np.arange(part.content.rows)
+        sets = part.content.sets[start.member.role]
         prefix = Prefix(side.probe, {start.position: (part, every)}, part.keys.of_rows(), sets)
         mask = start.mask if self._asking is None else start.mask & self._asking
         if mask.any():
@@ -201,7 +201,7 @@ class _Join:
     def _extend(self, step: Step, part: Part, prefix: Prefix) -> Iterator[Prefix]:
         """The rows with each of their partners in one part that some query wants with them."""
         role = step.member.role
-        mask = step.mask if part.body.mask is None else step.mask & part.body.mask[role]
+        mask = step.mask if part.content.mask is None else step.mask & part.content.mask[role]
         if not mask.any():
             return
         prefix = prefix.wanted_by(mask)
@@ -245,7 +245,7 @@ def _reach(step: Step, prefix: Prefix, rows: Ints) -> tuple[Ints, Ints]:
     lows, highs = [], []
     for earlier, (behind, ahead) in zip(step.before, step.reach, strict=True):
         part, tuples = prefix.tuples[earlier.position]
-        times = part.body.times_of(tuples[rows])
+        times = part.content.times_of(tuples[rows])
         lows.append(times - behind + 1)
         highs.append(times + ahead)
     return np.maximum.reduce(lows), np.minimum.reduce(highs)

@@ -61,7 +61,7 @@ def last_end(windows: Sequence[Window], times: Ints) -> Ints:
 
 
 @dataclass(slots=True)
-class Body:
+class Content:
     """Columns of an input's tuples: `sets[role, word, row]` are query-sets, `carried` what queries want of them.
 
     Event times are `base + time`; of a query-set, only bits that `mask[role, word]` has count (None: all).
@@ -86,13 +86,13 @@ class Body:
     def times_of(self, rows: Ints) -> Ints:
         return self.time[rows] + np.int64(self.base)
 
-    def take(self, index: Ints) -> Body:
+    def take(self, index: Ints) -> Content:
         taken = pa.array(index)
         carried = {name: column.take(taken) for name, column in self.carried.items()}
         sets = np.take(self.sets, index, axis=2)
         if self.mask is not None:
             sets &= self.mask[:, :, None]
-        return Body(self.base, self.time[index], self.code[index], self.codes, sets, carried)
+        return Content(self.base, self.time[index], self.code[index], self.codes, sets, carried)
 
     def wanted(self) -> Bools:
         """The rows that some query wants."""
@@ -100,14 +100,14 @@ class Body:
         return np.logical_or.reduce(sets, axis=(0, 1))
 
 
-def concat_bodies(parts: Sequence[Body]) -> Body:
+def concat_contents(parts: Sequence[Content]) -> Content:
     """The rows of all parts (without masks), one after the other, with one code per combination that occurs."""
     if len(parts) == 1:
         return parts[0]
     every = concat_codes([part.codes for part in parts])
     first, lookup = distinct_rows(every.start, every.bound)
     bases = np.cumsum([0, *(part.codes.count for part in parts)])
-    return Body(
+    return Content(
         0,
         np.concatenate([part.times for part in parts]),
         np.concatenate([lookup[base:][part.code] for base, part in zip(bases, parts, strict=False)]),
@@ -117,27 +117,27 @@ def concat_bodies(parts: Sequence[Body]) -> Body:
     )
 
 
-def body_items(body: Body) -> dict[str, Item]:
+def content_items(content: Content) -> dict[str, Item]:
     """The columns in few bytes, as bundle items."""
-    times = body.times
-    base = int(times.min()) if body.rows else 0
+    times = content.times
+    base = int(times.min()) if content.rows else 0
     items: dict[str, Item] = {
         "base": np.array([base], np.int64),
         "time": narrow(times - base),
-        "code": narrow(body.code),
-        "codes": np.stack([body.codes.start, body.codes.bound]),
-        "sets": body.sets,
+        "code": narrow(content.code),
+        "codes": np.stack([content.codes.start, content.codes.bound]),
+        "sets": content.sets,
     }
-    if body.carried:
-        items["carried"] = pa.table(body.carried)
+    if content.carried:
+        items["carried"] = pa.table(content.carried)
     return items
 
 
-def body_from(items: dict[str, Item]) -> Body:
-    """The inverse of `body_items`; all columns are views of the bundle."""
+def content_from(items: dict[str, Item]) -> Content:
+    """The inverse of `content_items`; all columns are views of the bundle."""
     carried = items.get("carried")
     columns = {} if carried is None else {n: _array(carried.column(n)) for n in carried.column_names}
-    return Body(
+    return Content(
         int(items["base"][0]), items["time"], items["code"], Codes(*items["codes"]), items["sets"], columns
     )
 
@@ -153,11 +153,11 @@ class JoinTuples:
 
     input: int
     keys: RowKeys
-    body: Body
+    content: Content
 
     @property
     def rows(self) -> int:
-        return self.body.rows
+        return self.content.rows
 
 
 @dataclass(slots=True)
@@ -165,13 +165,13 @@ class KeyedRows:
     """Tuples of one input in the order of key and time."""
 
     keys: KeyTable
-    body: Body
+    content: Content
 
 
-def keyed(keys: RowKeys, body: Body, runs: bool = False) -> KeyedRows:
+def keyed(keys: RowKeys, content: Content, runs: bool = False) -> KeyedRows:
     """The rows in the order of key and time; `runs` says that they are a few runs in that order."""
-    order, table = sort_keys(keys, body.times, runs)
-    return KeyedRows(table, body.take(order))
+    order, table = sort_keys(keys, content.times, runs)
+    return KeyedRows(table, content.take(order))
 
 
 def merge_keyed(parts: Sequence[KeyedRows]) -> KeyedRows:
@@ -179,4 +179,4 @@ def merge_keyed(parts: Sequence[KeyedRows]) -> KeyedRows:
     if len(parts) == 1:
         return parts[0]
     keys = merge_keys([part.keys for part in parts])
-    return keyed(keys, concat_bodies([part.body for part in parts]), runs=True)
+    return keyed(keys, concat_contents([part.content for part in parts]), runs=True)

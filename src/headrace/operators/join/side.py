@@ -17,7 +17,7 @@ from headrace.operators.common.encode import Ints, to_arrow
 from headrace.operators.join.groups import Groups, average_group, group_rows, sampled
 from headrace.operators.join.keys import KeyTable, key_values, match_keys
 from headrace.operators.join.logic import InputLogic, carried_name
-from headrace.operators.join.rows import Body, KeyedRows, concat_codes
+from headrace.operators.join.rows import Content, KeyedRows, concat_codes
 from headrace.operators.join.windows import Moments
 
 
@@ -29,22 +29,22 @@ class Held:
     """
 
     spec: InputLogic
-    body: Body
+    content: Content
     moments: Moments
     of_code: Ints
 
     def moment(self, rows: Ints) -> Ints:
-        return self.of_code[self.body.code[rows]]
+        return self.of_code[self.content.code[rows]]
 
     def holds(self, operand: Operand) -> bool:
         """Whether the tuples themselves have this value, and not their keys alone."""
-        return operand == self.spec.input.event_time or carried_name(operand) in self.body.carried
+        return operand == self.spec.input.event_time or carried_name(operand) in self.content.carried
 
     def column(self, operand: Operand, rows: Ints) -> pa.Array:
         """What these rows hold: a carried operand or the event time."""
         if operand == self.spec.input.event_time:
-            return to_arrow(self.body.times_of(rows), None, operand.type)
-        return self.body.carried[carried_name(operand)].take(pa.array(rows))
+            return to_arrow(self.content.times_of(rows), None, operand.type)
+        return self.content.carried[carried_name(operand)].take(pa.array(rows))
 
 
 @dataclass(slots=True, eq=False)
@@ -65,7 +65,7 @@ class Part(Held):
     def in_order(self) -> bool:
         """Whether slices begin in the order of their tuples, key by key; not after plans with other windows."""
         if self._in_order is None:
-            began = self.starts[self.of_code[self.body.code]]
+            began = self.starts[self.of_code[self.content.code]]
             falls = np.flatnonzero(began[1:] < began[:-1]) + 1
             self._in_order = bool(np.isin(falls, self.keys.offsets).all())
         return self._in_order
@@ -73,16 +73,16 @@ class Part(Held):
     def groups(self, role: int) -> Groups:
         """All rows by key, moment and query-set of a role; worked out once."""
         if role not in self._groups:
-            moments = self.of_code[self.body.code]
-            self._groups[role] = group_rows(self.keys.of_rows(), [moments], self.body.sets[role])
+            moments = self.of_code[self.content.code]
+            self._groups[role] = group_rows(self.keys.of_rows(), [moments], self.content.sets[role])
         return self._groups[role]
 
     def sampled_group_rows(self, role: int) -> float:
         """How many rows a group of these has on average, about."""
         if role not in self._sampled:
-            rows = sampled(self.body.rows)
+            rows = sampled(self.content.rows)
             keys = np.searchsorted(self.keys.offsets, rows, "right") - 1
-            sets = np.take(self.body.sets[role], rows, axis=1)
+            sets = np.take(self.content.sets[role], rows, axis=1)
             self._sampled[role] = average_group(keys, [self.moment(rows)], sets)
         return self._sampled[role]
 
@@ -115,11 +115,11 @@ class Side:
         every = [*old, *([] if fresh is None else [fresh])]
         self.spec = spec
         self.parts: list[Part] = []
-        moments = Moments.of(concat_codes([rows.body.codes for rows in every]))
+        moments = Moments.of(concat_codes([rows.content.codes for rows in every]))
         first = 0
         for rows in every:
-            last = first + rows.body.codes.count
-            self.parts.append(Part(spec, rows.body, moments, moments.of_code[first:last], rows.keys))
+            last = first + rows.content.codes.count
+            self.parts.append(Part(spec, rows.content, moments, moments.of_code[first:last], rows.keys))
             first = last
         self.old = self.parts[: len(old)]
         self.fresh = None if fresh is None else self.parts[-1]

@@ -20,7 +20,14 @@ from headrace.operators.common.encode import Array, Bools, narrow
 from headrace.operators.common.placing import Portion
 from headrace.operators.join.keys import KeyTable, key_groups
 from headrace.operators.join.logic import InputLogic, JoinLogic, Words, slot_mask
-from headrace.operators.join.rows import Body, KeyedRows, body_from, body_items, last_end, merge_keyed
+from headrace.operators.join.rows import (
+    Content,
+    KeyedRows,
+    content_from,
+    content_items,
+    last_end,
+    merge_keyed,
+)
 from headrace.operators.windows.segment import check_version
 
 VERSION = 3
@@ -52,13 +59,16 @@ def read_input(spec: InputLogic, segment: JoinSegment) -> KeyedRows | None:
     stored = segment.inputs.get(spec.input.id)
     if stored is None or not spec.windows:
         return None
-    body = stored.rows.body
+    content = stored.rows.content
     carried = {
-        name: body.carried[name] if name in body.carried else pa.nulls(body.rows, operand.type.arrow)
+        name: content.carried[name] if name in content.carried else pa.nulls(content.rows, operand.type.arrow)
         for name, operand in spec.carried.items()
     }
-    sets, mask = _current_sets(spec, stored, body.sets)
-    return KeyedRows(stored.rows.keys, Body(body.base, body.time, body.code, body.codes, sets, carried, mask))
+    sets, mask = _current_sets(spec, stored, content.sets)
+    return KeyedRows(
+        stored.rows.keys,
+        Content(content.base, content.time, content.code, content.codes, sets, carried, mask),
+    )
 
 
 def _current_sets(spec: InputLogic, stored: StoredInput, sets: Array) -> tuple[Array, Array | None]:
@@ -106,16 +116,16 @@ def build_segment(
         live = [part for part in (_live(spec, part, watermark_us) for part in rows) if part is not None]
         if live:
             inputs[spec.input.id] = StoredInput(merge_keyed(live), spec.slots, spec.words)
-            ends += [int(last_end(spec.windows, part.body.codes.start).max()) for part in live]
+            ends += [int(last_end(spec.windows, part.content.codes.start).max()) for part in live]
     return JoinSegment(inputs, max(ends)) if inputs else None
 
 
 def _live(spec: InputLogic, part: KeyedRows, watermark_us: int) -> KeyedRows | None:
-    body = part.body
-    needed = (last_end(spec.windows, body.codes.start) > watermark_us)[body.code]
-    needed &= body.wanted()
-    if body.mask is None and needed.all():
-        return part if body.rows else None
+    content = part.content
+    needed = (last_end(spec.windows, content.codes.start) > watermark_us)[content.code]
+    needed &= content.wanted()
+    if content.mask is None and needed.all():
+        return part if content.rows else None
     return _some_rows(part, needed)
 
 
@@ -124,9 +134,9 @@ def _some_rows(part: KeyedRows, needed: Bools) -> KeyedRows | None:
     kept = np.flatnonzero(needed)
     if len(kept) == 0:
         return None
-    rows = part.body.take(kept)
+    rows = part.content.take(kept)
     present = np.bincount(rows.code, minlength=rows.codes.count) > 0
-    fewer = Body(
+    fewer = Content(
         rows.base,
         rows.time,
         (np.cumsum(present) - 1)[rows.code],
@@ -151,13 +161,13 @@ def portion_of_join(segment: JoinSegment, operator: str, portion: Portion) -> Jo
 
 
 def _portion_of_input(stored: StoredInput, operator: str, portion: Portion) -> StoredInput | None:
-    keys, body = stored.rows.keys, stored.rows.body
+    keys, content = stored.rows.keys, stored.rows.content
     slots = [{slot: q for slot, q in role.items() if portion.has(q)} for role in stored.slots]
     if portion.chooses:
         mask = np.stack([slot_mask(role, stored.words) for role in slots])
-        body = replace(body, mask=mask)
+        content = replace(content, mask=mask)
     needed = portion.keys(key_groups(keys, operator))[keys.of_rows()]
-    rows = _some_rows(KeyedRows(keys, body), needed & body.wanted())
+    rows = _some_rows(KeyedRows(keys, content), needed & content.wanted())
     return None if rows is None else StoredInput(rows, slots, stored.words)
 
 
@@ -167,7 +177,10 @@ def join_items(segment: JoinSegment) -> dict[str, Item]:
     described = []
     for i, (id_, stored) in enumerate(segment.inputs.items()):
         keys = stored.rows.keys
-        mine = body_items(stored.rows.body) | {"hash": narrow(keys.hashes), "offset": narrow(keys.offsets)}
+        mine = content_items(stored.rows.content) | {
+            "hash": narrow(keys.hashes),
+            "offset": narrow(keys.offsets),
+        }
         if keys.table is not None:
             mine["keys"] = keys.table
         items |= {f"{i}.{name}": item for name, item in mine.items()}
@@ -192,7 +205,7 @@ def join_from(items: dict[str, Item]) -> JoinSegment:
             mine.get("keys"),
         )
         inputs[described["id"]] = StoredInput(
-            KeyedRows(keys, body_from(mine)),
+            KeyedRows(keys, content_from(mine)),
             [dict(map(tuple, role)) for role in described["slots"]],
             tuple(described["words"]),
         )

@@ -15,12 +15,12 @@ from headrace.operators.common.encode import Bools, Ints, narrow, one_chunk, to_
 from headrace.operators.join.keys import RowKeys, concat_keys, encode_row_keys, partition_rows
 from headrace.operators.join.logic import InputLogic, JoinLogic
 from headrace.operators.join.rows import (
-    Body,
     Codes,
+    Content,
     JoinTuples,
-    body_from,
-    body_items,
-    concat_bodies,
+    concat_contents,
+    content_from,
+    content_items,
     last_end,
 )
 from headrace.operators.protocol import Columns, Shipment
@@ -57,7 +57,7 @@ def prepare_join(logic: JoinLogic, input: int, columns: Columns, closed_us: int)
     carried = {name: take(columns[operand]) for name, operand in spec.carried.items()}
     if taken is not None:
         sets = np.take(sets, kept, axis=2)
-    return JoinTuples(input, keys, Body(0, times, code, codes, sets, carried))
+    return JoinTuples(input, keys, Content(0, times, code, codes, sets, carried))
 
 
 def _codes(spec: InputLogic, times: Ints, closed_us: int) -> tuple[Ints, Codes, Bools | None]:
@@ -106,8 +106,8 @@ def _take_keys(keys: RowKeys, rows: Ints) -> RowKeys:
 
 
 def _items(tuples: JoinTuples, keys: RowKeys, rows: Ints | None) -> dict[str, Item]:
-    body = tuples.body if rows is None else tuples.body.take(rows)
-    return body_items(body) | key_items(keys) | {"meta": meta_item({"input": tuples.input})}
+    content = tuples.content if rows is None else tuples.content.take(rows)
+    return content_items(content) | key_items(keys) | {"meta": meta_item({"input": tuples.input})}
 
 
 def key_items(keys: RowKeys) -> dict[str, Item]:
@@ -139,7 +139,7 @@ def together(logic: JoinLogic, bundles: Sequence[dict[str, Item]]) -> list[JoinT
     parts: list[list[JoinTuples]] = [[] for _ in logic.inputs]
     for items in bundles:
         number = meta_of(items)["input"]
-        parts[number].append(JoinTuples(number, keys_from(items), body_from(items)))
+        parts[number].append(JoinTuples(number, keys_from(items), content_from(items)))
     return [_together(found) for found in parts]
 
 
@@ -147,4 +147,4 @@ def _together(parts: Sequence[JoinTuples]) -> JoinTuples | None:
     if not parts:
         return None
     keys = concat_keys([part.keys for part in parts])
-    return JoinTuples(parts[0].input, keys, concat_bodies([part.body for part in parts]))
+    return JoinTuples(parts[0].input, keys, concat_contents([part.content for part in parts]))
