@@ -1,4 +1,4 @@
-"""Random shared joins and a slow, obvious evaluator of them: Python loops over tuples, queries and members."""
+"""Random shared joins and a slow, obvious evaluator of them: Python loops over tuples, queries and sides."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from brute import canonical, compare, truth
 
 from headrace.model.epoch import NEVER_US
-from headrace.model.plan import AcrossMembers, JoinOperator
+from headrace.model.plan import AcrossPositions, JoinOperator
 from headrace.model.predicate import (
     TRUE,
     And,
@@ -86,7 +86,7 @@ class Ask:
     slot: int
     sides: tuple[Side, ...]
     hubs: tuple[Hub, ...]
-    across: tuple[AcrossMembers, ...]
+    across: tuple[AcrossPositions, ...]
     outputs: tuple[tuple[int, Operand], ...]
 
     def keys_of(self, side: int) -> list[tuple[str, ...]]:
@@ -137,7 +137,7 @@ def random_ask(rng: random.Random, schema: Schema, id_: int, slot: int) -> Ask:
     for _ in range(rng.choice([0, 0, 1, 2])):
         left, right = rng.sample(range(len(sides)), 2)
         operand = rng.choice([*COLUMNS.values(), TS])
-        across.append(AcrossMembers(left, operand, rng.choice(list(Op)), right, operand))
+        across.append(AcrossPositions(left, operand, rng.choice(list(Op)), right, operand))
     outputs = [(i, NUMBER) for i in range(len(sides))]
     for i, side in enumerate(sides):
         names = [name for hub in hubs for at, key in hub if at == i for name in key]
@@ -176,7 +176,7 @@ def query_of(schema: Schema, ask: Ask) -> Query:
     for side, operand in ask.outputs:
         carry(side, operand)
     across = tuple(
-        Across(carry(one.left_member, one.left), one.op, carry(one.right_member, one.right))
+        Across(carry(one.left_position, one.left), one.op, carry(one.right_position, one.right))
         for one in ask.across
     )
     sides = tuple(JoinSide(StreamName(f"s{s.stream}"), s.window, s.predicate) for s in ask.sides)
@@ -264,7 +264,7 @@ def joined(ask: Ask, arrived: list[list[Arrived]], epoch: int) -> Counter[tuple[
             for row in found
             for a in fit.get(tuple(key(row[other], names) for other, names, _ in met), ())
         ]
-        checks = [c for c in ask.across if max(c.left_member, c.right_member) == i]
+        checks = [c for c in ask.across if max(c.left_position, c.right_position) == i]
         found = [row for row in found if all(_across(c, row) for c in checks) and _shares_window(ask, row)]
     return Counter(
         (*(a[0]["n"] for a in row), max(c if a["ts"] < c else NEVER_US for a, c, _ in row))
@@ -273,9 +273,9 @@ def joined(ask: Ask, arrived: list[list[Arrived]], epoch: int) -> Counter[tuple[
     )
 
 
-def _across(condition: AcrossMembers, row: tuple[Arrived, ...]) -> bool:
-    left = row[condition.left_member][0][condition.left.sql]
-    right = row[condition.right_member][0][condition.right.sql]
+def _across(condition: AcrossPositions, row: tuple[Arrived, ...]) -> bool:
+    left = row[condition.left_position][0][condition.left.sql]
+    right = row[condition.right_position][0][condition.right.sql]
     return left is not None and right is not None and compare(left, condition.op, right)
 
 

@@ -96,11 +96,11 @@ def test_every_order_meets_each_position_once_and_hops_from_where_it_has_been() 
         assert sorted(step.position for step in order) == [0, 1, 2, 3]
         assert sum(step.hop is not None for step in order) == 2
         for number, step in enumerate(order):
-            hub = next(hub for hub in chain.hubs if step.member in hub.members)
+            hub = next(hub for hub in chain.hubs if step.met in hub.inputs)
             if step.hop is not None:
                 source, member = step.hop
                 assert source in {earlier.position for earlier in order[:number]}
-                assert hub.member(source) == member
+                assert hub.input(source) == member
 
 
 def test_the_order_of_the_text_changes_nothing() -> None:

@@ -269,7 +269,7 @@ class JoinInput:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinMember:
+class InputRole:
     """An input in one of its roles: a self-join has the same input twice, in roles 0 and 1."""
 
     input: int
@@ -277,24 +277,24 @@ class JoinMember:
 
 
 @dataclass(frozen=True, slots=True)
-class AcrossMembers:
-    """`left op right` over operands that two members carry, by their positions in the chain."""
+class AcrossPositions:
+    """`left op right` over operands that the tuples at two positions of a chain carry."""
 
-    left_member: int
+    left_position: int
     left: Operand
     op: Op
-    right_member: int
+    right_position: int
     right: Operand
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedQuery:
-    """A query that ends at a chain: its windows per member of the chain, and its conditions across members."""
+    """A query that ends at a chain: its windows per position of the chain, and its conditions across positions."""
 
     query: QueryId
     slot: int
     windows: tuple[Window, ...]
-    across: tuple[AcrossMembers, ...]
+    across: tuple[AcrossPositions, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,26 +307,26 @@ class JoinLeaf:
 
 @dataclass(frozen=True, slots=True)
 class JoinHub:
-    """Positions of a chain that meet on one key, ascending, each with the member that is spread by this key."""
+    """Positions of a chain that meet on one key, ascending, each with the input that is spread by this key."""
 
     positions: tuple[int, ...]
-    members: tuple[JoinMember, ...]
+    inputs: tuple[InputRole, ...]
 
-    def member(self, position: int) -> JoinMember:
-        return self.members[self.positions.index(position)]
+    def input(self, position: int) -> InputRole:
+        return self.inputs[self.positions.index(position)]
 
 
 @dataclass(frozen=True, slots=True)
 class JoinStep:
-    """The next position that rows are joined with, by way of one of its members.
+    """The next position that rows are joined with, by way of the input `met`.
 
     `hop` is None where its tuples have the key by which the rows are spread already. Else rows go to where the tuples
-    of equal key are: `hop` is (a position that they have a tuple of, the member that has this key there).
+    of equal key are: `hop` is (a position that they have a tuple of, the input that has this key there).
     """
 
     position: int
-    member: JoinMember
-    hop: tuple[int, JoinMember] | None
+    met: InputRole
+    hop: tuple[int, InputRole] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,9 +346,9 @@ class JoinChain:
     feeds: str | None = None
 
     @property
-    def positions(self) -> dict[JoinMember, int]:
-        """The position of each member by way of which one is met."""
-        return {m: p for hub in self.hubs for p, m in zip(hub.positions, hub.members, strict=True)}
+    def positions(self) -> dict[InputRole, int]:
+        """The position of each input by way of which one is met."""
+        return {m: p for hub in self.hubs for p, m in zip(hub.positions, hub.inputs, strict=True)}
 
     def order(self, start: int) -> tuple[JoinStep, ...]:
         """How rows that begin with a tuple at `start` are joined: first what a hub has, in order, then on to the next.
@@ -361,12 +361,12 @@ class JoinChain:
             return min(left & set(hub.positions))
 
         hub = min((hub for hub in self.hubs if start in hub.positions), key=earliest)
-        steps = [JoinStep(start, hub.member(start), None)]
-        hop: tuple[int, JoinMember] | None = None
+        steps = [JoinStep(start, hub.input(start), None)]
+        hop: tuple[int, InputRole] | None = None
         while True:
-            for position, member in zip(hub.positions, hub.members, strict=True):
+            for position, met in zip(hub.positions, hub.inputs, strict=True):
                 if position in left:
-                    steps.append(JoinStep(position, member, hop))
+                    steps.append(JoinStep(position, met, hop))
                     left.remove(position)
                     hop = None
             if not left:
@@ -375,7 +375,7 @@ class JoinChain:
                 (h for h in self.hubs if 0 < len(left & set(h.positions)) < len(h.positions)), key=earliest
             )
             (source,) = set(hub.positions) - left
-            hop = (source, hub.member(source))
+            hop = (source, hub.input(source))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from headrace.model.plan import (
     AggregationOperator,
     Family,
     GroupingOperator,
-    JoinMember,
+    InputRole,
     JoinOperator,
     JoinStep,
     OperandIndex,
@@ -196,7 +196,7 @@ def _join_lines(operator: JoinOperator) -> list[str]:
         lines.append(f"    scan: {_SCANS[input_.path]}, columns {_some(o.sql for o in input_.scanned)}")
         lines += _family_lines(input_.families, input_.operands)
     for chain in operator.chains[:SHOWN]:
-        names = ", ".join(" >< ".join(map(_member, hub.members)) for hub in chain.hubs)
+        names = ", ".join(" >< ".join(map(_input_role, hub.inputs)) for hub in chain.hubs)
         windows = {query.windows for query in chain.queries}
         fed = "" if chain.feeds is None else f", fed to {chain.feeds}"
         lines.append(f"    chain {names}: {len(chain.queries)} queries with {len(windows)} windows{fed}")
@@ -209,15 +209,15 @@ def _join_lines(operator: JoinOperator) -> list[str]:
 
 def _order_line(order: Sequence[JoinStep]) -> str:
     """From whose new tuples rows go where: `then by` is another key, and another stage."""
-    text = f"      new tuples of {_member(order[0].member)}"
+    text = f"      new tuples of {_input_role(order[0].met)}"
     for step in order[1:]:
-        text += "" if step.hop is None else f", then by the key of {_member(step.hop[1])}"
-        text += f" >< {_member(step.member)}"
+        text += "" if step.hop is None else f", then by the key of {_input_role(step.hop[1])}"
+        text += f" >< {_input_role(step.met)}"
     return text
 
 
-def _member(member: JoinMember) -> str:
-    return f"{member.input}" + (f" (role {member.role})" if member.role else "")
+def _input_role(met: InputRole) -> str:
+    return f"{met.input}" + (f" (role {met.role})" if met.role else "")
 
 
 def _family_lines(families: Sequence[Family], operands: Sequence[OperandIndex]) -> list[str]:

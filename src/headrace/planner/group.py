@@ -37,7 +37,7 @@ from headrace.planner.joins import (
 )
 from headrace.planner.predicates import scan_path
 from headrace.planner.shared import (
-    Body,
+    QueryBody,
     aggregating_parts,
     aggregation_operands,
     asks_for_values,
@@ -123,7 +123,9 @@ def plan_aggregations(draft: Draft) -> Draft:
     """
     operators: list[Operator] = []
     for strategy in (Strategy.WINDOWS, Strategy.SESSIONS):
-        classes: dict[tuple[StreamName, tuple[Operand, ...], ScanPath, bool], list[Body]] = defaultdict(list)
+        classes: dict[tuple[StreamName, tuple[Operand, ...], ScanPath, bool], list[QueryBody]] = defaultdict(
+            list
+        )
         for member in draft.running(strategy):
             plan = member.query.plan
             assert isinstance(plan.body, Aggregation)

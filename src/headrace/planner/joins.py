@@ -10,16 +10,16 @@ from functools import cached_property
 from typing import assert_never
 
 from headrace.model.plan import (
-    AcrossMembers,
+    AcrossPositions,
     AggregationOperator,
     Factor,
+    InputRole,
     JoinChain,
     JoinedQuery,
     JoinFilter,
     JoinHub,
     JoinInput,
     JoinLeaf,
-    JoinMember,
     JoinOperator,
     ProductOperator,
     ProductOutput,
@@ -139,7 +139,7 @@ def plan_joins(
     for joining in joinings:
         grouped[joining.clock].append(joining)
     return tuple(
-        _plan_operator(join_id(clock), members, streams, rates, feeds) for clock, members in grouped.items()
+        _plan_operator(join_id(clock), some, streams, rates, feeds) for clock, some in grouped.items()
     )
 
 
@@ -174,16 +174,16 @@ def _plan_operator(
 
 def _order(joining: Joining, place: Mapping[str, int]) -> tuple[tuple[JoinHub, ...], dict[int, int]]:
     """(the hubs of a query's chain, the position of each of its sides there)."""
-    members = {of: JoinMember(place[name], role) for of, (name, role) in joining.inputs.items()}
+    met = {of: InputRole(place[name], role) for of, (name, role) in joining.inputs.items()}
 
     def rank(side: int) -> list[tuple[int, int]]:
-        return sorted((member.input, member.role) for (mine, _), member in members.items() if mine == side)
+        return sorted((one.input, one.role) for (mine, _), one in met.items() if mine == side)
 
     at = {side: position for position, side in enumerate(sorted(range(len(joining.body.sides)), key=rank))}
     hubs = []
     for number, hub in enumerate(joining.body.hubs):
         sides = sorted(hub.sides, key=at.__getitem__)
-        hubs.append(JoinHub(tuple(at[s] for s in sides), tuple(members[s, number] for s in sides)))
+        hubs.append(JoinHub(tuple(at[s] for s in sides), tuple(met[s, number] for s in sides)))
     return tuple(sorted(hubs, key=lambda hub: hub.positions)), at
 
 
@@ -222,7 +222,7 @@ def _plan_chain(joinings: Sequence[Joining], place: Mapping[str, int], feeds: st
         body, carried = joining.body, joining.body.carried
         windows = [side.window for side in body.sides]
         across = tuple(
-            AcrossMembers(
+            AcrossPositions(
                 at[carried[one.left].side],
                 carried[one.left].operand,
                 one.op,

@@ -60,10 +60,10 @@ codec.register(
     plan.SelectionOperator,
     plan.JoinFilter,
     plan.JoinInput,
-    plan.JoinMember,
+    plan.InputRole,
     plan.JoinLeaf,
     plan.JoinHub,
-    plan.AcrossMembers,
+    plan.AcrossPositions,
     plan.JoinedQuery,
     plan.JoinChain,
     plan.JoinOperator,
@@ -75,8 +75,8 @@ codec.register(
     plan.ScanPath,
 )
 
-Body = tuple[QueryId, Aggregation]
-Bodies = Sequence[Body]
+QueryBody = tuple[QueryId, Aggregation]
+QueryBodies = Sequence[QueryBody]
 
 COLUMNS_PER_QUERY = 1024
 """State column ids are query id times this plus an ordinal."""
@@ -116,7 +116,7 @@ def aggregation_operands(body: Aggregation) -> set[Operand]:
 
 
 def plan_aggregation(
-    stream: Stream, keys: tuple[Operand, ...], path: ScanPath, bodies: Bodies
+    stream: Stream, keys: tuple[Operand, ...], path: ScanPath, bodies: QueryBodies
 ) -> AggregationOperator | SessionOperator:
     """One operator for all queries of a class: all of them have windows, or all have sessions."""
     parts = aggregating_parts(stream, keys, path, bodies)
@@ -135,16 +135,16 @@ def asks_for_values(body: Aggregation) -> bool:
     return any(keeps_values(aggregate.function) for aggregate in body.aggregates)
 
 
-def _windows(bodies: Bodies) -> tuple[AnyWindow, ...]:
+def _windows(bodies: QueryBodies) -> tuple[AnyWindow, ...]:
     return tuple(sorted({body.window for _, body in bodies}))
 
 
-def sliding_windows(bodies: Bodies) -> tuple[Window, ...]:
+def sliding_windows(bodies: QueryBodies) -> tuple[Window, ...]:
     return tuple(window for window in _windows(bodies) if isinstance(window, Window))
 
 
 def aggregating_parts(
-    stream: Stream, keys: tuple[Operand, ...], path: ScanPath, bodies: Bodies
+    stream: Stream, keys: tuple[Operand, ...], path: ScanPath, bodies: QueryBodies
 ) -> dict[str, Any]:
     """What every AggregatingOperator has, but for its id."""
     windows = _windows(bodies)
@@ -183,7 +183,9 @@ def operator_id(kind: str, stream: StreamName, path: ScanPath, keys: Iterable[Op
 Positions = Mapping[tuple[QueryId, Predicate], int]
 
 
-def _state_columns(bodies: Bodies, windows: Sequence[AnyWindow]) -> tuple[tuple[StateColumn, ...], Positions]:
+def _state_columns(
+    bodies: QueryBodies, windows: Sequence[AnyWindow]
+) -> tuple[tuple[StateColumn, ...], Positions]:
     """One column per query and distinct filter, ordered by window, query and ordinal (so by window and id)."""
     place = {window: i for i, window in enumerate(windows)}
     columns: list[tuple[StateColumn, Predicate]] = []
@@ -201,7 +203,7 @@ def _state_columns(bodies: Bodies, windows: Sequence[AnyWindow]) -> tuple[tuple[
 
 
 def plan_lanes(
-    bodies: Bodies, columns: Sequence[StateColumn], positions: Positions, inputs: Sequence[Operand]
+    bodies: QueryBodies, columns: Sequence[StateColumn], positions: Positions, inputs: Sequence[Operand]
 ) -> tuple[tuple[Measure, ...], tuple[Lane, ...], tuple[Lane, ...]]:
     """(what tuples contribute, dense lanes, bags). ROWS for every column first, then what the aggregates need."""
     place = {operand: i for i, operand in enumerate(inputs)}
@@ -233,7 +235,7 @@ def plan_lanes(
 
 
 def _outputs(
-    bodies: Bodies,
+    bodies: QueryBodies,
     positions: Positions,
     inputs: Sequence[Operand],
     windows: Sequence[AnyWindow],

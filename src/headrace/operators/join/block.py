@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.model.plan import AcrossMembers
+from headrace.model.plan import AcrossPositions
 from headrace.model.predicate import Op, Operand
 from headrace.model.tables import JoinedTable, joined_column
 from headrace.model.types import Column, Kind, SqlType
@@ -55,17 +55,17 @@ class JoinedBlock:
         """Only windows that end later than this hold the row; NEVER_US for most."""
         return np.maximum.reduce([p.content.codes.bound[p.content.code[rows]] for p, rows in self._tuples])
 
-    def event_time(self, member: int) -> Operand:
-        return self._tuples[member][0].spec.input.event_time
+    def event_time(self, position: int) -> Operand:
+        return self._tuples[position][0].spec.input.event_time
 
-    def times(self, member: int) -> Ints:
-        """Event times of one member's tuples, in microseconds."""
-        part, rows = self._tuples[member]
+    def times(self, position: int) -> Ints:
+        """Event times of the tuples at one position, in microseconds."""
+        part, rows = self._tuples[position]
         return part.content.times_of(rows)
 
-    def column(self, member: int, operand: Operand) -> pa.Array:
-        """What one member's tuples hold: a carried operand, a key, or the event time."""
-        return column_of(self._tuples[member], self._keys, operand)
+    def column(self, position: int, operand: Operand) -> pa.Array:
+        """What the tuples at one position hold: a carried operand, a key, or the event time."""
+        return column_of(self._tuples[position], self._keys, operand)
 
 
 def stored_rows(logic: JoinLogic, chain: int, block: JoinedBlock, epoch: int) -> pa.Table:
@@ -93,15 +93,15 @@ _COMPARE = {
 }
 
 
-def holds_across(condition: AcrossMembers, tuples: Mapping[int, Tuples]) -> Bools:
-    """Where a condition between two members, by their positions, is TRUE."""
+def holds_across(condition: AcrossPositions, tuples: Mapping[int, Tuples]) -> Bools:
+    """Where a condition between the tuples at two positions is TRUE."""
     numbers, arrays = _COMPARE[condition.op]
     columns = []
-    for member, operand in (
-        (condition.left_member, condition.left),
-        (condition.right_member, condition.right),
+    for position, operand in (
+        (condition.left_position, condition.left),
+        (condition.right_position, condition.right),
     ):
-        part, rows = tuples[member]
+        part, rows = tuples[position]
         columns.append(part.column(operand, rows))
     type_ = condition.left.type
     if not type_.fits_int64 and type_.kind is not Kind.FLOATING:

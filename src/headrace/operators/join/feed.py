@@ -59,7 +59,7 @@ class Feed:
             name = joined_column(leaf.name, leaf.role, operand)
             if (named := Operand(name, operand.type)) in wanted:
                 self._columns[named] = (position, operand)
-        self._members = range(len(spec.leaves))
+        self._positions = range(len(spec.leaves))
         (index,) = [index for index in operator.operands if index.operand == QUERY]
         ids = pa.array([int(query.query) for query in spec.queries], pa.int64())
         found: dict[tuple[Window, ...], list[tuple[int, int]]] = {}
@@ -93,7 +93,7 @@ class Feed:
 
     def _repeated(self, block: JoinedBlock) -> Iterator[tuple[Ints, Ints, Regions]]:
         """(row, end of a window, region of a query) for all of a row's queries and their windows."""
-        sets, times = block.sets, [block.times(member) for member in self._members]
+        sets, times = block.sets, [block.times(position) for position in self._positions]
         low = np.maximum.reduce([*times, block.bound])
         ready: list[tuple[Ints, Ints, Regions]] = []
         size = 0

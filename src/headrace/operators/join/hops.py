@@ -93,8 +93,8 @@ class Outbox:
 
     def _leave(self, step: Step, prefix: Prefix) -> Sent | None:
         assert step.of.hop is not None
-        source, member = step.of.hop
-        keys = self._logic.inputs[member.input].input.keys
+        source, met = step.of.hop
+        keys = self._logic.inputs[met.input].input.keys
         columns = [one_chunk(prefix.column(source, part)) for part in keys]
         if any(column.null_count for column in columns):
             some = np.flatnonzero(np.logical_and.reduce([np.asarray(c.is_valid()) for c in columns]))
@@ -158,7 +158,7 @@ class Arrivals:
         for step in self._step.before:
             at, moments = step.position, self._moments[step.position]
             content = _joined([self._with_moments(sent.contents[at], at, number) for number, sent in found])
-            spec = self._logic.inputs[step.member.input]
+            spec = self._logic.inputs[step.met.input]
             held[at] = Held(spec, content, moments, np.arange(len(moments.start)))
         times = held[self._step.before[0].position].content.times
         order, table = sort_keys(concat_keys([sent.keys for _, sent in found]), times)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headrace.model.plan import AcrossMembers, JoinedQuery, JoinMember, JoinOperator, JoinStep
+from headrace.model.plan import AcrossPositions, InputRole, JoinedQuery, JoinOperator, JoinStep
 from headrace.model.predicate import Operand
 from headrace.model.tables import WORD
 from headrace.model.types import Kind
@@ -67,8 +67,8 @@ class InputLogic:
                 {
                     query.windows[position]
                     for chain in operator.chains
-                    for member, position in chain.positions.items()
-                    if member.input == number
+                    for met, position in chain.positions.items()
+                    if met.input == number
                     for query in chain.queries
                 }
             )
@@ -129,7 +129,7 @@ class Step:
     children: list[Step] = field(default_factory=list)
     chains: list[tuple[int, Array]] = field(default_factory=list)
     reach: list[tuple[int, int]] = field(default_factory=list)
-    across: list[tuple[AcrossMembers, Array]] = field(default_factory=list)
+    across: list[tuple[AcrossPositions, Array]] = field(default_factory=list)
     travels: dict[int, list[Operand]] = field(default_factory=dict)
     number: int | None = None
 
@@ -138,8 +138,8 @@ class Step:
         return self.of.position
 
     @property
-    def member(self) -> JoinMember:
-        return self.of.member
+    def met(self) -> InputRole:
+        return self.of.met
 
     @property
     def old_only(self) -> bool:
@@ -164,7 +164,7 @@ class JoinLogic:
                 self._enter(number, first)
         for start in self.starts:
             self._finish(start)
-        self._pairs: dict[tuple[JoinMember, JoinMember], list[PairWindows]] = {}
+        self._pairs: dict[tuple[InputRole, InputRole], list[PairWindows]] = {}
 
     def _enter(self, number: int, first: int) -> None:
         """Add one order of one chain: new tuples at the position `first`, then the others."""
@@ -187,10 +187,10 @@ class JoinLogic:
     def _finish(self, step: Step) -> set[tuple[int, Operand]]:
         """Work out a step and all that follow it; what these need of tuples, by position."""
         here = {step.position, *(earlier.position for earlier in step.before)}
-        asking: dict[AcrossMembers, list[int]] = {}
+        asking: dict[AcrossPositions, list[int]] = {}
         for query in step.queries:
             for condition in query.across:
-                ends = {condition.left_member, condition.right_member}
+                ends = {condition.left_position, condition.right_position}
                 if ends <= here and (step.position in ends or not step.before):
                     asking.setdefault(condition, []).append(query.slot)
         step.across = [(condition, slot_mask(slots, self.words)) for condition, slots in asking.items()]
@@ -200,7 +200,7 @@ class JoinLogic:
             step.reach.append((mine, theirs))
         needs = {output for number, _ in step.chains for output in self.operator.chains[number].outputs}
         for one, _ in step.across:
-            needs |= {(one.left_member, one.left), (one.right_member, one.right)}
+            needs |= {(one.left_position, one.left), (one.right_position, one.right)}
         for child in step.children:
             needs |= self._finish(child)
         if step.of.hop is not None:
@@ -208,14 +208,14 @@ class JoinLogic:
             self.hops.append(step)
             for earlier in step.before:
                 found = {operand for position, operand in needs if position == earlier.position}
-                found.discard(self.inputs[earlier.member.input].input.event_time)
+                found.discard(self.inputs[earlier.met.input].input.event_time)
                 step.travels[earlier.position] = sorted(found, key=carried_name)
-            source, member = step.of.hop
-            needs |= {(source, part) for part in self.operator.inputs[member.input].keys}
+            source, met = step.of.hop
+            needs |= {(source, part) for part in self.operator.inputs[met.input].keys}
         return needs
 
-    def pairs(self, left: JoinMember, right: JoinMember) -> Sequence[PairWindows]:
-        """The distinct windows that queries have for two members, with those queries."""
+    def pairs(self, left: InputRole, right: InputRole) -> Sequence[PairWindows]:
+        """The distinct windows that queries have for two inputs, with those queries."""
         if (left, right) not in self._pairs:
             found: dict[tuple[Window, Window], list[int]] = {}
             for chain in self.operator.chains:

@@ -32,7 +32,7 @@ Pairs = tuple[Ints, Ints, Array]
 
 @dataclass(slots=True)
 class Meeting:
-    """Rows with their query-sets and, per earlier member, their moments and how these share windows with the part's.
+    """Rows with their query-sets and, per earlier position, their moments and how these share windows with the part's.
 
     `keys[row]` is the row's key in the part, or -1. `near` says between which times partners of some rows lie.
     """

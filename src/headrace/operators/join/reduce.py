@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headrace.model.partitioning import Partitioning
-from headrace.model.plan import JoinMember
+from headrace.model.plan import InputRole
 from headrace.model.tables import WORD
 from headrace.operators.common.bundle import Blob, Item, read_bundle
 from headrace.operators.common.encode import Array, Ints
@@ -122,7 +122,7 @@ def resume_join(
 
 def _inputs(step: Step) -> Iterator[int]:
     """The inputs that rows meet at a step and after it, up to the next hops."""
-    yield step.member.input
+    yield step.met.input
     for child in step.children:
         if child.of.hop is None:
             yield from _inputs(child)
@@ -144,17 +144,17 @@ class _Join:
         self._consume = outlet.consume
         self._asking = None if outlet.slots is None else slot_mask(outlet.slots, logic.words)
         self._outbox = Outbox(logic, outlet.send, outlet.partitioning)
-        self._containment: dict[tuple[JoinMember, JoinMember, Moments, Moments], Containment] = {}
+        self._containment: dict[tuple[InputRole, InputRole, Moments, Moments], Containment] = {}
         self._counts = np.zeros(len(logic.words) * WORD, np.int64)
 
     def run(self, start: Step) -> None:
         """Find all rows whose tuple at `start` is new and the last in the chain's order to be so."""
-        side = self._sides[start.member.input]
+        side = self._sides[start.met.input]
         if side is None or side.fresh is None or side.probe is None:
             return
         part = side.fresh
         every = np.arange(part.content.rows)
-        sets = part.content.sets[start.member.role]
+        sets = part.content.sets[start.met.role]
         prefix = Prefix(side.probe, {start.position: (part, every)}, part.keys.of_rows(), sets)
         mask = start.mask if self._asking is None else start.mask & self._asking
         if mask.any():
@@ -193,26 +193,26 @@ class _Join:
                 self._go_on(child, extended)
 
     def _extended(self, step: Step, prefix: Prefix) -> Iterator[Prefix]:
-        side = self._sides[step.member.input]
+        side = self._sides[step.met.input]
         if side is not None:
             for part in side.old if step.old_only else side.parts:
                 yield from self._extend(step, part, prefix)
 
     def _extend(self, step: Step, part: Part, prefix: Prefix) -> Iterator[Prefix]:
         """The rows with each of their partners in one part that some query wants with them."""
-        role = step.member.role
+        role = step.met.role
         mask = step.mask if part.content.mask is None else step.mask & part.content.mask[role]
         if not mask.any():
             return
         prefix = prefix.wanted_by(mask)
         if prefix.rows == 0:
             return
-        before = [(earlier.member, *prefix.tuples[earlier.position]) for earlier in step.before]
+        before = [(earlier.met, *prefix.tuples[earlier.position]) for earlier in step.before]
         meeting = Meeting(
             prefix.probe.places(part)[prefix.keys],
             prefix.sets,
             [held.moment(rows) for _, held, rows in before],
-            [self._contains(member, step.member, held.moments, part.moments) for member, held, _ in before],
+            [self._contains(met, step.met, held.moments, part.moments) for met, held, _ in before],
             lambda rows: _reach(step, prefix, rows),
             part,
             role,
@@ -223,7 +223,7 @@ class _Join:
             yield self._checked(step, Prefix(prefix.probe, tuples, prefix.keys[left], sets))
 
     def _checked(self, step: Step, prefix: Prefix) -> Prefix:
-        """The rows without the queries whose conditions across members do not hold."""
+        """The rows without the queries whose conditions across positions do not hold."""
         if not step.across or prefix.rows == 0:
             return prefix
         for condition, mask in step.across:
@@ -232,7 +232,7 @@ class _Join:
             prefix.sets[:, failed] &= ~mask[:, None]
         return prefix.take(np.flatnonzero(has_bits(prefix.sets)))
 
-    def _contains(self, left: JoinMember, right: JoinMember, mine: Moments, theirs: Moments) -> Containment:
+    def _contains(self, left: InputRole, right: InputRole, mine: Moments, theirs: Moments) -> Containment:
         at = (left, right, mine, theirs)
         if at not in self._containment:
             pairs = self._logic.pairs(left, right)

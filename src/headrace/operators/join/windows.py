@@ -1,8 +1,8 @@
 """Which tuples share a window: a table over pairs of slices, as AStream's changelog-sets are (3.1.3, equation 1).
 
-Of a query, a window is named by its end; ends lie on a lattice `phase + k * slide` that all members share. A tuple
+Of a query, a window is named by its end; ends lie on a lattice `phase + k * slide` that all sides share. A tuple
 is in the windows with `first <= k <= last`, and `first` and `last` change at slice edges only. Intervals on a line that
-meet in pairs meet all at once (Helly), so checking members pair by pair is exact for joins of any number of members.
+meet in pairs meet all at once (Helly), so checking sides pair by pair is exact for joins of any number of sides.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TABLE_WORK = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class PairWindows:
-    """The windows of two members that some queries have: their bits are set in `mask[word]`."""
+    """The windows of two sides that some queries have: their bits are set in `mask[word]`."""
 
     left: Window
     right: Window
@@ -56,7 +56,7 @@ class Moments:
 
 
 class Containment:
-    """Keeps, of candidate pairs, the queries that have a window with both. Made for one pair of members and epoch."""
+    """Keeps, of candidate pairs, the queries that have a window with both. Made for one pair of sides and epoch."""
 
     def __init__(self, pairs: Sequence[PairWindows], words: int, left: Moments, right: Moments) -> None:
         self._ends = [
