@@ -35,7 +35,7 @@ def accepted(found: list[dict[str, Any]], wanted: list[Any]) -> list[list[bool]]
         located = FamilyIndex(family, indexes, wanted).locate(placed, len(found))
         for row, cell in enumerate(located.ids.tolist()):
             for position, predicate in enumerate(family.columns):
-                answers[row][predicate] = cell >= 0 and bool(located.member[cell, position])
+                answers[row][predicate] = cell >= 0 and bool(located.membership[cell, position])
     return answers
 
 
@@ -85,5 +85,5 @@ def assert_accepts(operands: list[Operand], constants: dict[Operand, tuple[int, 
     drawn = [rng.choice([limit - 1, limit + 1, 2 * limit], 5_000, p=[0.02, 0.49, 0.49]) for _ in operands]
     placed = [regions_of(pa.array(v), index) for v, index in zip(drawn, indexes, strict=True)]
     located = family.locate(placed, 5_000)
-    taken = np.array([cell >= 0 and bool(located.member[cell, 0]) for cell in located.ids])
+    taken = np.array([cell >= 0 and bool(located.membership[cell, 0]) for cell in located.ids])
     assert (taken == np.logical_and.reduce([v > limit for v in drawn])).all()

@@ -53,10 +53,10 @@ class SelectionLogic:
                 counts[queries] += count_bits(found)[slots]
                 continue
             for block, cells in index.blocks(regions, rows):
-                words = np.append(pack_sets(cells.member, slots, self._words), self._nobody, axis=1)
+                words = np.append(pack_sets(cells.membership, slots, self._words), self._nobody, axis=1)
                 sets[:, block] |= words[:, cells.ids]
                 sizes = np.bincount(cells.ids[cells.ids >= 0], minlength=cells.count)
-                counts[queries] += sizes @ cells.member
+                counts[queries] += sizes @ cells.membership
         accepted = np.flatnonzero(sets.any(axis=0))
         taken = pa.array(accepted)
         outputs = {output_column(o): columns[o].take(taken) for o in operator.outputs}
@@ -65,11 +65,11 @@ class SelectionLogic:
         return self._table.rows([*outputs.values(), epochs, *packed]), counts
 
 
-def pack_sets(member: np.ndarray, slots: np.ndarray, words: int) -> np.ndarray:
+def pack_sets(membership: np.ndarray, slots: np.ndarray, words: int) -> np.ndarray:
     """Query-set words [word, cell] from membership [cell, column]."""
-    packed = np.zeros((words, len(member)), np.uint64)
+    packed = np.zeros((words, len(membership)), np.uint64)
     for column, slot in enumerate(slots.tolist()):
-        packed[slot // WORD] |= member[:, column].astype(np.uint64) << np.uint64(slot % WORD)
+        packed[slot // WORD] |= membership[:, column].astype(np.uint64) << np.uint64(slot % WORD)
     return packed
 
 

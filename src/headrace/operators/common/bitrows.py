@@ -118,14 +118,14 @@ class BitRows:
         return table
 
 
-def pack_words(member: Bools) -> Ints:
+def pack_words(membership: Bools) -> Ints:
     """[row, query] bits as [row, word], query q in bit q % 64 of word q // 64.
 
     >>> pack_words(np.array([[True, False, True]])).tolist()
     [[5]]
     """
-    packed = np.packbits(member, axis=1, bitorder="little")
-    words = np.zeros((len(member), -(-member.shape[1] // WORD) * (WORD // 8)), np.uint8)
+    packed = np.packbits(membership, axis=1, bitorder="little")
+    words = np.zeros((len(membership), -(-membership.shape[1] // WORD) * (WORD // 8)), np.uint8)
     words[:, : packed.shape[1]] = packed
     return words.view("<u8").astype(np.uint64)
 

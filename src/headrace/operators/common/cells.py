@@ -24,18 +24,18 @@ MEMBER_ELEMENTS = 1 << 25
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The cell of each tuple (-1: no query of the family wants it) and `member[cell, column]`.
+    """The cell of each tuple (-1: no query of the family wants it) and `membership[cell, column]`.
 
     `static` says that the membership is the same for every batch.
     """
 
     ids: Ints
-    member: Bools
+    membership: Bools
     static: bool
 
     @property
     def count(self) -> int:
-        return len(self.member)
+        return len(self.membership)
 
 
 class FamilyIndex:
@@ -89,11 +89,11 @@ class FamilyIndex:
             if self._static is None:
                 every = np.unravel_index(np.arange(self._size), self._radices) if self._radices else ()
                 self._static = self._membership(every, self._size)
-            lookup, member = self._static
-            return Cells(lookup[codes], member, static=True)
+            lookup, membership = self._static
+            return Cells(lookup[codes], membership, static=True)
         _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-        lookup, member = self._membership([part[first] for part in mine], len(first))
-        return Cells(lookup[inverse], member, static=False)
+        lookup, membership = self._membership([part[first] for part in mine], len(first))
+        return Cells(lookup[inverse], membership, static=False)
 
     def _membership(self, regions: Sequence[Regions], count: int) -> tuple[Ints, Bools]:
         """Drop cells nobody wants and merge neighbours that the same columns want."""
@@ -125,18 +125,18 @@ def _mixed_radix(regions: Sequence[Regions], radices: Sequence[int], rows: int) 
     return codes
 
 
-def merge_cells(member: Bools) -> tuple[Ints, Bools]:
+def merge_cells(membership: Bools) -> tuple[Ints, Bools]:
     """(new cell of each cell, membership of the new cells): cells nobody wants become -1, equal neighbours one.
 
     >>> lookup, merged = merge_cells(np.array([[0, 0], [1, 0], [1, 0], [1, 1]], bool))
     >>> lookup.tolist(), merged.tolist()
     ([-1, 0, 0, 1], [[True, False], [True, True]])
     """
-    packed = np.packbits(member, axis=1)
-    kept = np.flatnonzero(member.any(axis=1))
+    packed = np.packbits(membership, axis=1)
+    kept = np.flatnonzero(membership.any(axis=1))
     changes = np.ones(len(kept), bool)
     if len(kept) > 1:
         changes[1:] = (packed[kept[1:]] != packed[kept[:-1]]).any(axis=1)
-    lookup = np.full(len(member), -1, np.int64)
+    lookup = np.full(len(membership), -1, np.int64)
     lookup[kept] = np.cumsum(changes) - 1
-    return lookup, member[kept[changes]]
+    return lookup, membership[kept[changes]]

@@ -104,7 +104,7 @@ class InputLogic:
         """Words [role and word, cell]; the last cell is nobody's."""
         if cells.static and family in self._packed:
             return self._packed[family]
-        packed = pack_sets(cells.member, self._bits[family], self.roles * len(self.words))
+        packed = pack_sets(cells.membership, self._bits[family], self.roles * len(self.words))
         packed = np.append(packed, np.zeros((len(packed), 1), np.uint64), axis=1)
         if cells.static:
             self._packed[family] = packed

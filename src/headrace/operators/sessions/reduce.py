@@ -85,13 +85,13 @@ def _unify(
 
 @dataclass(frozen=True, slots=True)
 class _FamilyMicros:
-    """Micro-sessions of a family's cells: `member[cells[i], c]` says whether column `columns[c]` wants row i.
+    """Micro-sessions of a family's cells: `membership[cells[i], c]` says whether column `columns[c]` wants row i.
 
     They are ordered by key and start, and so are those that a column wants.
     """
 
     columns: Ints
-    member: Bools
+    membership: Bools
     cells: Ints
     keys: Ints
     starts: Ints
@@ -118,7 +118,7 @@ def _family_micros(
             heads, order = heads[by_key], rows[merged.order]
             yield _FamilyMicros(
                 logic.family_columns[f],
-                cells.member,
+                cells.membership,
                 cells.ids[wanted[heads]],
                 keys[rows[heads]],
                 micros.starts[rows[heads]],
@@ -217,7 +217,7 @@ def _joined(fresh: list[Ints], stored: list[Ints]) -> Ints:
 
 def _pairs(family: _FamilyMicros, limits: Ints, low: int, high: int) -> _Pairs:
     mine = np.flatnonzero((family.keys >= low) & (family.keys < high))
-    wanted = family.member[family.cells[mine]].T & (family.starts[mine] > limits[:, None])
+    wanted = family.membership[family.cells[mine]].T & (family.starts[mine] > limits[:, None])
     _, rows = np.nonzero(wanted)
     counts = wanted.sum(axis=1)
     return _Pairs(family, mine[rows], np.append(0, np.cumsum(counts))[:-1], counts)

@@ -83,9 +83,9 @@ def lower_output(
     watermark_us: int,
 ) -> Lowered:
     """Rows `(query, window_start, window_end, k0.., a0..)` of the sessions of an output that the watermark closed."""
-    member = np.zeros(len(logic.queries), bool)
-    member[ready.queries] = True
-    rows = np.flatnonzero(member[found.queries] & (found.ends <= watermark_us))
+    mine = np.zeros(len(logic.queries), bool)
+    mine[ready.queries] = True
+    rows = np.flatnonzero(mine[found.queries] & (found.ends <= watermark_us))
     if len(rows) == 0:
         return Lowered(None, {}, 0, {})
     columns: dict[str, pa.Array] = {

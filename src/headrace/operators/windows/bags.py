@@ -125,7 +125,7 @@ class BagBuilder:
         mine, at = asked
         if cells.count == 0 or len(mine) == 0:
             return
-        lookup, merged = merge_cells(cells.member[:, at])
+        lookup, merged = merge_cells(cells.membership[:, at])
         sets = np.append(lookup, -1)[cells.ids]
         hit = np.flatnonzero((sets >= 0) & (parts["n"] > 0))
         members = np.zeros((len(merged), self.entries), bool)
@@ -248,12 +248,12 @@ class ClosedBag:
         bits = np.bitwise_or.reduceat(_as_words(self._members)[self._bag.sets[inside]], first, axis=0)
         one, union = _distinct_rows(bits)
         keys = keys[first]
-        member = _from_words(bits[one], self._members.shape[1])
+        membership = _from_words(bits[one], self._members.shape[1])
         if len(one) * self._keys <= 4 * len(keys) + SMALL:
             counts = np.bincount(union * self._keys + keys, minlength=len(one) * self._keys)
-            found = member.T.astype(np.float64) @ counts.reshape(len(one), self._keys)
+            found = membership.T.astype(np.float64) @ counts.reshape(len(one), self._keys)
             return np.rint(found).astype(np.int64)
-        hits = (keys[column[union]] for column in member.T)
+        hits = (keys[column[union]] for column in membership.T)
         return np.stack([np.bincount(hit, minlength=self._keys) for hit in hits])
 
     def values(self, entry: int, w: int) -> tuple[Ints, Ints, Ints]:
@@ -300,10 +300,10 @@ def _distinct_rows(words: Array) -> tuple[Ints, Ints]:
     return one, kinds
 
 
-def _as_words(member: Bools) -> Array:
+def _as_words(membership: Bools) -> Array:
     """[set, word]: the columns of a membership as bits of 64-bit words."""
-    padded = np.zeros((len(member), -(-max(member.shape[1], 1) // WORD) * WORD), bool)
-    padded[:, : member.shape[1]] = member
+    padded = np.zeros((len(membership), -(-max(membership.shape[1], 1) // WORD) * WORD), bool)
+    padded[:, : membership.shape[1]] = membership
     return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
 
 

@@ -271,9 +271,9 @@ def _fold_sparse(
         if parts is None or into is None:
             continue
         assert not isinstance(into, SliceSums)
-        member = np.append(fold.member, np.zeros((1, fold.columns), bool), axis=0)
+        membership = np.append(fold.membership, np.zeros((1, fold.columns), bool), axis=0)
         for column, entry in enumerate(entries):
-            hit = np.flatnonzero(member[ids, column])
+            hit = np.flatnonzero(membership[ids, column])
             found = logic.measures[measure].group({n: p[hit] for n, p in parts.items()}, row[hit], rows)
             _put(logic.lanes[lane], into, np.array([entry]), {n: p[None, :] for n, p in found.items()}, first)
 

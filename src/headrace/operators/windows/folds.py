@@ -1,6 +1,6 @@
 """Cells into queries: sum, extreme or moments of the cells that each state column wants.
 
-A column whose member cells are neighbours is two look-ups in a running total; any other is a matrix product or, where
+A column whose cells are neighbours is two look-ups in a running total; any other is a matrix product or, where
 that would not be exact, a gather. Floats are never subtracted and never multiplied by zero, so a huge or non-finite
 value in one cell cannot spoil a query that does not want it.
 """
@@ -17,21 +17,21 @@ _EXACT = 2.0**53
 
 
 class Fold:
-    """How cells fold into columns, worked out once for a membership matrix `member[cell, column]`."""
+    """How cells fold into columns, worked out once for a membership matrix `membership[cell, column]`."""
 
-    def __init__(self, member: Bools) -> None:
-        self.cells, self.columns = member.shape
-        self.member = member
-        counts = member.sum(axis=0)
-        self.low = member.argmax(axis=0) if self.cells else np.zeros(self.columns, np.int64)
+    def __init__(self, membership: Bools) -> None:
+        self.cells, self.columns = membership.shape
+        self.membership = membership
+        counts = membership.sum(axis=0)
+        self.low = membership.argmax(axis=0) if self.cells else np.zeros(self.columns, np.int64)
         self.high = self.low + counts
-        ends = self.cells - member[::-1].argmax(axis=0) if self.cells else self.high
+        ends = self.cells - membership[::-1].argmax(axis=0) if self.cells else self.high
         self.run: Bools = (counts > 0) & (ends == self.high)
         self.high = np.where(counts > 0, self.high, self.low)
         self.scattered = np.flatnonzero((counts > 0) & ~self.run)
 
     def wanted(self, column: int | np.integer[Any]) -> Ints:
-        return np.flatnonzero(self.member[:, column])
+        return np.flatnonzero(self.membership[:, column])
 
 
 def accumulate(ufunc: np.ufunc, parts: Array, start: Array, out: Array) -> None:
@@ -59,7 +59,7 @@ def fold_scattered(parts: Ints, fold: Fold) -> Ints:
     """The same for the columns whose cells are no neighbours only."""
     top = max(int(parts.max(initial=0)), -int(parts.min(initial=0))) * fold.cells
     if top < _EXACT:
-        weights = fold.member[:, fold.scattered].T.astype(np.float64)
+        weights = fold.membership[:, fold.scattered].T.astype(np.float64)
         return np.rint(weights @ parts.astype(np.float64)).astype(np.int64)
     return np.stack([parts[fold.wanted(column)].sum(axis=0) for column in fold.scattered])
 
@@ -75,7 +75,7 @@ def fold_floats(parts: Floats, fold: Fold) -> Floats:
     """Float sums per column, each over its own cells only."""
     folded = np.zeros((fold.columns, parts.shape[1]))
     if not np.isfinite(parts).all():
-        for column in np.flatnonzero(fold.run | fold.member.any(axis=0)):
+        for column in np.flatnonzero(fold.run | fold.membership.any(axis=0)):
             folded[column] = parts[fold.wanted(column)].sum(axis=0)
         return folded
     left = fold.run & (fold.low == 0)
@@ -86,9 +86,9 @@ def fold_floats(parts: Floats, fold: Fold) -> Floats:
     if right.any():
         folded[right] = _running(np.add, parts[::-1])[fold.cells - 1 - fold.low[right]]
     folded[single] = parts[fold.low[single]]
-    rest = np.flatnonzero(fold.member.any(axis=0) & ~left & ~right & ~single)
+    rest = np.flatnonzero(fold.membership.any(axis=0) & ~left & ~right & ~single)
     if len(rest):
-        folded[rest] = fold.member[:, rest].T.astype(np.float64) @ parts
+        folded[rest] = fold.membership[:, rest].T.astype(np.float64) @ parts
     return folded
 
 
@@ -101,7 +101,7 @@ def fold_extremes(parts: Ints, fold: Fold, ufunc: np.ufunc, nothing: int) -> Int
         folded[left] = _running(ufunc, parts[: fold.high[left].max()])[fold.high[left] - 1]
     if right.any():
         folded[right] = _running(ufunc, parts[::-1])[fold.cells - 1 - fold.low[right]]
-    for column in np.flatnonzero(fold.member.any(axis=0) & ~left & ~right):
+    for column in np.flatnonzero(fold.membership.any(axis=0) & ~left & ~right):
         folded[column] = ufunc.reduce(parts[fold.wanted(column)], axis=0)
     return folded
 
@@ -129,7 +129,7 @@ def fold_moments(parts: Moments, fold: Fold) -> Moments:
     rows = parts[0].shape[1]
     shape = (fold.columns, rows)
     count, mean, m2 = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape)
-    for column in np.flatnonzero(fold.member.any(axis=0)):
+    for column in np.flatnonzero(fold.membership.any(axis=0)):
         cells = fold.wanted(column)
         merged = merge_moments(parts[0][cells], parts[1][cells], parts[2][cells], 0)
         count[column], mean[column], m2[column] = merged

@@ -83,7 +83,7 @@ class AggregationLogic:
     def fold_for(self, family: int, share: int, cells: Cells) -> SharedFold:
         """How a family's cells fold into the entries of one input; kept while the membership stays."""
         if (family, share) not in self._folds or not cells.static:
-            self._folds[family, share] = self._plan_fold(family, self.shares[share], cells.member)
+            self._folds[family, share] = self._plan_fold(family, self.shares[share], cells.membership)
         return self._folds[family, share]
 
     def keepers_of(self, family: int) -> list[Keepers]:
@@ -113,10 +113,10 @@ class AggregationLogic:
                     found.append((measure, lane, mine, np.searchsorted(columns, self._columns[lane][mine])))
         return found
 
-    def _plan_fold(self, family: int, measures: Sequence[int], member: Array) -> SharedFold:
+    def _plan_fold(self, family: int, measures: Sequence[int], membership: Array) -> SharedFold:
         found = self._kept_by(family, measures)
         used = np.unique(np.concatenate([at for *_, at in found])) if found else np.empty(0, np.int64)
-        lookup, merged = merge_cells(member[:, used])
+        lookup, merged = merge_cells(membership[:, used])
         folds = [(m, lane, mine, Fold(merged[:, np.searchsorted(used, at)])) for m, lane, mine, at in found]
         trash = np.append(np.where(lookup < 0, len(merged), lookup), len(merged))
         return SharedFold(trash, len(merged), folds)
