@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sql_fakes import PURCHASES, STREAMS
 
 from headrace.engine.analyzer import SparkAnalyzer
 from headrace.model.errors import SqlError
 from headrace.sql import ShapeCache, parse_query
+from sql_fakes import PURCHASES, STREAMS
 
 pytestmark = pytest.mark.spark
 

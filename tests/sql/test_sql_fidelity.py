@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import pytest
-from sql_fakes import PURCHASES, STREAMS, FakeAnalyzer
 from sql_readings import read_again
 
 from headrace.model.errors import SqlError
@@ -14,6 +13,7 @@ from headrace.model.window import Window
 from headrace.sql import ShapeCache, parse_query
 from headrace.sql.shape import lift
 from headrace.sql.text.lexer import lex
+from sql_fakes import PURCHASES, STREAMS, FakeAnalyzer
 
 
 class _Differing(FakeAnalyzer):

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sql_cases import JOINS, THEMES
 from sql_describe import describe
-from sql_fakes import STREAMS, FakeAnalyzer
 
 from headrace.sql import ShapeCache, parse_query
+from sql_fakes import STREAMS, FakeAnalyzer
 
 GOLDENS = Path(__file__).parent / "goldens"
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from sql_fakes import STREAMS, FakeAnalyzer
 
 from headrace.model.errors import SqlError
 from headrace.sql import ShapeCache, parse_query
 from headrace.sql.resolve.sizes import refuse_huge
 from headrace.sql.text.dialect import tokenize
+from sql_fakes import STREAMS, FakeAnalyzer
 
 HUGE = [
     "repeat('x', 1000000000)",
