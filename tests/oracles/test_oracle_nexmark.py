@@ -76,13 +76,10 @@ CASES = {
           END AS bidTimeType,
           date_time, length(extra) - length(replace(extra, 'c', '')) AS c_counts
         FROM bid WHERE 0.908 * price > 1000000 AND 0.908 * price < 50000000"""),
-    "q15": Case(
-        f"SELECT {DAY}, {RANKS}, {DISTINCT_RANKS} FROM bid GROUP BY window(date_time, '1 day')", shared=False
-    ),
+    "q15": Case(f"SELECT {DAY}, {RANKS}, {DISTINCT_RANKS} FROM bid GROUP BY window(date_time, '1 day')"),
     "q16": Case(
         f"""SELECT channel, {DAY}, max(date_format(date_time, 'hh:MM')) AS minute, {RANKS}, {DISTINCT_RANKS}
-            FROM bid GROUP BY channel, window(date_time, '1 day')""",
-        shared=False,
+            FROM bid GROUP BY channel, window(date_time, '1 day')"""
     ),
     "q17": Case(
         f"""SELECT auction, {DAY}, {RANKS}, min(price) AS min_price, max(price) AS max_price, avg(price) AS avg_price,
