@@ -139,7 +139,8 @@ class Running:
         max_epoch_rows: int,
         progress: bool | None,
     ) -> None:
-        self.groups, self.feeds, self._sealing = groups, Feeds(), Retry()
+        self.groups, self.feeds = groups, Feeds()
+        self._sealing, self._moving = Retry(), Retry()
         self.totals = Totals()
         self._catalog, self._arrivals, self._sealer = catalog, arrivals, sealer
         self._max_epoch_rows, self._progress = max_epoch_rows, progress
@@ -279,7 +280,7 @@ class Running:
                 self._tick()
             with self._lock:
                 self._seal_next()
-                self._crew.dispatch()
+                self._hand_out()
             self._crew.wait(min(POLL_SECONDS, max(0.0, due - time.monotonic())))
         while self._crew.busy:
             self._crew.wait(POLL_SECONDS)
@@ -307,6 +308,16 @@ class Running:
         except Exception as error:
             self._sealing.failed(error)
 
+    def _hand_out(self) -> None:
+        """Let queries change groups and groups run; what fails here, say a full disk, is tried again."""
+        if not self._moving.due:
+            return
+        try:
+            self._crew.dispatch()
+            self._moving.passed()
+        except Exception as error:
+            self._moving.failed(error)
+
     def stop(self) -> None:
         """Stop running in the background; the epochs under way are finished first."""
         if self._loop is None:
@@ -320,8 +331,8 @@ class Running:
     @property
     def troubles(self) -> dict[str, Retry]:
         """What keeps the run, by the group that it keeps; the empty name stands for sealing, which is for all."""
-        sealing = {} if self._sealing.error is None else {"": self._sealing}
-        return sealing | self._crew.troubles
+        for_all = {"": retry for retry in (self._moving, self._sealing) if retry.error is not None}
+        return for_all | self._crew.troubles
 
     @property
     def state(self) -> RunState:
