@@ -331,8 +331,8 @@ class Running:
     @property
     def troubles(self) -> dict[str, Retry]:
         """What keeps the run, by the group that it keeps; the empty name stands for sealing, which is for all."""
-        for_all = {"": retry for retry in (self._moving, self._sealing) if retry.error is not None}
-        return for_all | self._crew.troubles
+        for_all = [retry for retry in (self._sealing, self._moving) if retry.error is not None]
+        return ({"": for_all[0]} if for_all else {}) | self._crew.troubles
 
     @property
     def state(self) -> RunState:
