@@ -19,6 +19,7 @@ import pytest
 from scenario import BUSY, files_of, named_by, outlive
 
 import headrace
+from headrace.model.grouping import GROUP_TRANSITIONS, GroupState
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
@@ -130,7 +131,15 @@ def play(hr: Any, life: Life) -> None:
         for at, stream in enumerate(("sales", "ads")):
             if hr._arrivals.next_number == 2 * step + at:
                 hr.append(stream, batch(stream, step))
+        before = states_of(hr)
         hr.run_available()
+        for group, state in states_of(hr).items():
+            was = before.get(group, GroupState.FORMING)
+            assert state is was or state in GROUP_TRANSITIONS[was], f"{group}: {was} -> {state}"
+
+
+def states_of(hr: Any) -> dict[str, GroupState]:
+    return {group: hr._delivered.state_of(group) for group in hr._catalog.homes.groups()}
 
 
 def rows_of(hr: Any) -> dict[str, Counter[tuple[Any, ...]]]:
