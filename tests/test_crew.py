@@ -45,8 +45,11 @@ class FakeGroups:
         self.settled.append(set(running))
         return set()
 
-    def due(self) -> list[FakeGroup]:
-        return [group for group in self.groups.values() if group.left]
+    def due(self) -> list[str]:
+        return [group.name for group in self.groups.values() if group.left]
+
+    def get(self, name: str) -> FakeGroup:
+        return self.groups[name]
 
     def lived_in(self) -> list[str]:
         return list(self.groups)
@@ -137,6 +140,15 @@ def test_a_cancelled_epoch_is_no_trouble() -> None:
     with pytest.raises(HeadraceError, match="EPOCH_CANCELLED"):
         crew.run_to_end(lambda: False)
     assert not crew.troubles
+    crew.close()
+
+
+def test_nobody_starves_when_there_are_more_groups_than_threads() -> None:
+    groups = [FakeGroup(f"g{i}", 30) for i in range(5)]
+    crew, done = crew_of(FakeGroups(*groups), threads=2)
+    until(lambda: crew.dispatch() or len(done) >= 50)  # type: ignore[func-returns-value]
+    assert min(done.count(group.name) for group in groups) >= 8
+    crew.run_to_end(lambda: False)
     crew.close()
 
 

@@ -33,6 +33,8 @@ class Crew:
         self._pool = ThreadPoolExecutor(threads, "headrace-group")
         self._changed = threading.Condition()
         self._running: set[str] = set()
+        self._turns: dict[str, int] = {}
+        self._turn = 0
         self._retries: dict[str, Retry] = {}
         self._errors: dict[str, HeadraceError] = {}
         self._fatal: BaseException | None = None
@@ -58,7 +60,7 @@ class Crew:
         """Whether a group that has members has run all sealed epochs; or none has members."""
         with self._changed:
             running = set(self._running)
-        waiting = {group.name for group in self._groups.due()} | running
+        waiting = {*self._groups.due(), *running}
         lived_in = self._groups.lived_in() or [MAIN]
         return any(name not in waiting for name in lived_in)
 
@@ -72,13 +74,17 @@ class Crew:
                 raise self._fatal
             failing = {name for name, retry in self._retries.items() if retry.error is not None}
             resting = {*self._running, *leave, *self._groups.settle(self._running, failing)}
-            for group in self._groups.due():
-                retry = self._retries.setdefault(group.name, Retry())
-                if group.name in resting or not (at_once or retry.due):
+            # whoever has not had a turn for longest is first, so that nobody starves
+            for name in sorted(self._groups.due(), key=lambda name: self._turns.get(name, -1)):
+                retry = self._retries.setdefault(name, Retry())
+                if name in resting or not (at_once or retry.due):
                     continue
                 if len(self._running) >= self._threads:
                     break
-                self._running.add(group.name)
+                group = self._groups.get(name)
+                self._turn += 1
+                self._turns[name] = self._turn
+                self._running.add(name)
                 self._pool.submit(self._run, group, retry)
 
     def _run(self, group: Group, retry: Retry) -> None:

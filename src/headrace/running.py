@@ -83,7 +83,7 @@ class Totals:
     query_changes: int = 0
     event_time_latency: float | None = None
     deployments: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
-    recent: deque[EpochInfo] = field(default_factory=lambda: deque(maxlen=1000))
+    recent: deque[EpochInfo] = field(default_factory=lambda: deque(maxlen=4000))
     costs: dict[int, QueryCost] = field(default_factory=dict)
 
     def add(self, epoch: Epoch, commit: Commit, home: Callable[[int], str | None]) -> None:
@@ -299,9 +299,11 @@ class Running:
         So sealing waits for no slow group. When all groups are behind, what arrives meanwhile becomes one large epoch:
         that is cheaper to run than many small ones.
         """
-        if not self._sealing.due or not self._crew.caught_up():
+        if not self._sealing.due:
             return
         try:
+            if not self._crew.caught_up():
+                return
             self._catalog.tick()
             self._sealer.seal(self._max_epoch_rows)
             self._sealing.passed()

@@ -282,8 +282,9 @@ class Session:
         if if_not_exists and name is not None and self._catalog.has_live(name):
             return self.query(name)
         plan = self._parse(text)
-        first = None if start is None else self._start_epoch(plan, start)
-        query = self._catalog.request_create(name, plan, replace=replace, group=wanted, start=first)
+        with self._sealer.holding():  # the log keeps what the query starts with from here on
+            first = None if start is None else self._start_epoch(plan, start)
+            query = self._catalog.request_create(name, plan, replace=replace, group=wanted, start=first)
         return QueryHandle(self, query.name, query.id)
 
     def create_queries(

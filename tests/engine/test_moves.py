@@ -76,6 +76,7 @@ class World:
         self.stays = {QueryId(i): [(0, "main")] for i in range(4)}
         self.wishes: dict[QueryId, Wish] = {}
         self.seen: dict[tuple[QueryId, int], list[str]] = {}
+        self.last_step: dict[str, int] = {}
 
     def home(self, query: QueryId, epoch: int) -> str:
         return [group for since, group in self.stays[query] if since <= epoch][-1]
@@ -99,7 +100,7 @@ class World:
             found[name] = Standing(
                 cursor,
                 self.committed.get(name, -1),
-                len(self.members(name, following)),
+                max(len(self.members(name, following)), name == "main"),
                 following <= self.sealed,
                 name in self.running,
             )
@@ -115,6 +116,10 @@ class World:
             for group in (step.source, step.target):
                 assert self.running.get(group) != step.epoch, "an epoch that is under way"
                 assert self.committed.get(group, -1) < step.epoch, "an epoch that was run already"
+                assert self.last_step.get(group, -1) <= step.epoch, (
+                    "records of a group are in the order of epochs"
+                )
+                self.last_step[group] = step.epoch
             assert self.next_epoch(step.source) >= step.epoch
             for move in step.moves:
                 assert self.stays[move.query][-1][1] == move.source

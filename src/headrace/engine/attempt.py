@@ -29,7 +29,7 @@ from headrace.engine.spark import is_gone
 from headrace.engine.stored import ResultReader
 from headrace.model.epoch import Chunk, Epoch
 from headrace.model.errors import HeadraceError, LogError
-from headrace.model.grouping import GroupSpec
+from headrace.model.grouping import GroupSpec, pool_of
 from headrace.model.plan import ScanPath, SharedPlan
 from headrace.model.predicate import Operand, operands_of
 from headrace.model.query import Aggregation, Fallback, Join, Projection, Query, StreamName
@@ -216,7 +216,7 @@ class EpochRunner:
     def take_thread(self, epoch: Epoch) -> None:
         """Let this thread's jobs be the epoch's: one that was cut off from Spark has lost what it was."""
         context = self.spark.sparkContext
-        context.setLocalProperty("spark.scheduler.pool", f"headrace-{self._group}")
+        context.setLocalProperty("spark.scheduler.pool", pool_of(self._group))
         context.setJobGroup(self.job_group, f"headrace epoch {epoch.id} of {self._group}, which failed")
         sessions = SparkSession._get_j_spark_session_class(self.spark._jvm)
         sessions.setActiveSession(self.spark._jsparkSession)

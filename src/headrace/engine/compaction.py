@@ -25,7 +25,7 @@ from headrace.engine.paths import RESULTS
 from headrace.engine.records import Commit, ResultFile
 from headrace.engine.result_files import write_results
 from headrace.log.seal import Sealer
-from headrace.model.epoch import FOREVER_US
+from headrace.model.epoch import FOREVER_US, Epoch
 from headrace.planner.joins import is_joined
 from headrace.planner.shared import query_signature
 from headrace.storage import faults
@@ -55,11 +55,13 @@ class Compaction:
         self._beside, self._discard, self._clock = beside, discard, clock
         self._unmergeable: set[str] = set()
         self._merging: list[tuple[list[ResultFile], str, Future[ResultFile | None]]] = []
+        self._placed: list[str] = []
 
     def rewrite(self, commit: Commit) -> Commit:
         """The commit with old results expired and small ones merged; the files are already written."""
         faults.reach("compact.before")
         commit = self.expire(commit)
+        self._placed = []  # those of the commit before are named by it
         results = self._put_merged(commit.results)
         faults.reach("compact.after")
         self._start_merging(results)
@@ -74,7 +76,10 @@ class Compaction:
             return commit
         results, expired, lost = commit.results, commit.expired, dict(commit.lost)
         now = self._clock()
-        results = self._younger(commit.group, results, commit.epoch, now)
+        latest = self._sealer.latest
+        # the log may have forgotten the last epoch of a group that nobody lives in
+        sealed = latest if ended or latest is None else self._sealer.epoch(commit.epoch)
+        results = results if sealed is None else self._younger(commit.group, results, sealed, now)
         limit = now - self._options.retention_us / 1e6
         old = [r for r in results if r.written_at < limit and r.last_epoch < commit.epoch + ended]
         if old:
@@ -89,16 +94,20 @@ class Compaction:
         return dataclasses.replace(commit, results=results, expired=expired, lost=lost)
 
     def under_way(self) -> Iterator[str]:
-        """The files that are being written."""
-        return (path for _, path, _ in self._merging)
+        """The files that are being written, and those that a commit is about to name."""
+        return iter([*self._placed, *(path for _, path, _ in self._merging)])
 
     def _younger(
-        self, group: str, results: tuple[ResultFile, ...], epoch: int, now: float
+        self, group: str, results: tuple[ResultFile, ...], sealed: Epoch, now: float
     ) -> tuple[ResultFile, ...]:
-        """Joined rows are stored before their windows close: their age counts from the epoch that closes them."""
+        """Joined rows are stored before their windows close: their age counts from the epoch that closes them.
+
+        That holds for queries that have moved to another group, too.
+        """
         marks: dict[str, int] = {}
-        sealed = self._sealer.epoch(epoch)
-        for entry in self._catalog.active_entries(epoch, group):
+        for entry in self._catalog.homes.living_in(group):
+            if entry.ended_us is not None and not entry.active_in(sealed.id):
+                continue
             signature = query_signature(entry.query)
             if is_joined(signature):
                 mark = sealed.closed_us(entry.query.plan.streams)
@@ -129,6 +138,7 @@ class Compaction:
         """
         merged: dict[str, ResultFile | None] = {}
         there = {file.path: file.written_at for file in results}
+        self._placed = [path for _, path, _ in self._merging]
         merging, self._merging = self._merging, []
         for chosen, _, future in merging:
             one = future.result()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry
@@ -148,6 +149,11 @@ class Delivered:
         """The last epoch whose rows a reader of a query gets."""
         if not entry.stays:
             return self.main.epoch
+        for stay, following in pairwise(entry.stays):
+            if (cursor := self.cursor(stay.group)) < following.epoch - 1:
+                return max(
+                    cursor, stay.epoch - 1
+                )  # a reader may know of a move and not of the epochs before it
         last = entry.stays[-1]
         return max(self.cursor(last.group), last.epoch - 1)
 

@@ -32,7 +32,7 @@ from headrace.engine.upkeep import Upkeep
 from headrace.log.seal import Sealer
 from headrace.model.epoch import Epoch
 from headrace.model.errors import EngineError, HeadraceError, StorageError
-from headrace.model.grouping import MAIN, GroupKind, GroupSpec, kind_of
+from headrace.model.grouping import MAIN, GroupKind, GroupSpec, kind_of, pool_of
 from headrace.model.partitioning import even_partitioning
 from headrace.model.plan import SharedPlan
 from headrace.model.query import QueryId
@@ -110,13 +110,21 @@ class Group:
         """The plan that the next epoch runs with, as far as that is known: of members, and of queries yet to begin."""
         following, catalog = self._house.delivered.next_epoch(self.name), self._house.catalog
         coming = [e for e in catalog.current() if e.state is QueryState.PENDING and e.group == self.name]
-        return self._plan_of(following, (*catalog.active_entries(following, self.name), *coming))
+        entries = (*catalog.active_entries(following, self.name), *coming)
+        planned = self._planned
+        if planned is not None and planned[0] == self._key(following, entries):
+            return planned[1]
+        return self._runner.plan(following, entries)  # not kept: the epoch under way has a plan of its own
 
     def _plan_of(self, epoch: int, entries: Sequence[QueryEntry]) -> SharedPlan:
-        key = (self.strategies(epoch), *((entry.query.id, entry.slot) for entry in entries))
-        if self._planned is None or key != self._planned[0]:
-            self._planned = (key, self._runner.plan(epoch, entries))
-        return self._planned[1]
+        planned, key = self._planned, self._key(epoch, entries)
+        if planned is None or key != planned[0]:
+            planned = self._planned = (key, self._runner.plan(epoch, entries))
+        return planned[1]
+
+    def _key(self, epoch: int, entries: Sequence[QueryEntry]) -> tuple[object, ...]:
+        """What a plan follows from, but for statistics."""
+        return (self.strategies(epoch), *((entry.query.id, entry.slot) for entry in entries))
 
     def costs(self, commit: Commit) -> dict[int, QueryCost]:
         """What each query cost in an epoch that was just committed."""
@@ -124,7 +132,8 @@ class Group:
         alone = [] if self._ran is None else [int(fallback.query) for fallback in self._ran.fallbacks]
         for query in alone:
             share = commit.metrics.fallback_seconds / len(alone)
-            found[query] = QueryCost(share, commit.metrics.input_rows, rows=commit.metrics.result_rows)
+            rows = commit.metrics.result_rows if len(alone) == commit.metrics.active_queries == 1 else 0
+            found[query] = QueryCost(share, commit.metrics.input_rows, rows=rows)
         return found
 
     def run_next(self) -> Commit | None:
@@ -197,7 +206,7 @@ class Group:
         self._rebuild()
 
     def _jobs(self, description: str) -> AbstractContextManager[None]:
-        return jobs_of(self.spark.sparkContext, self._job_group, description, f"headrace-{self.name}")
+        return jobs_of(self.spark.sparkContext, self._job_group, description, pool_of(self.name))
 
     def held(self, epoch: int) -> tuple[SegmentFile, ...]:
         """The state before an epoch: that of the last commit, without the queries that left, with what came along."""

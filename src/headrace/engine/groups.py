@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -17,6 +18,8 @@ from headrace.model.partitioning import KEY_GROUPS, even_partitioning
 from headrace.model.query import QueryId
 from headrace.model.state import SegmentFile
 
+_LOGGER = logging.getLogger(__name__)
+
 
 class Groups:
     """The groups with work to do, each opened when it is first needed. Thread-safe.
@@ -28,6 +31,7 @@ class Groups:
         self._house, self._session = house, session
         self._lock = threading.RLock()
         self._open: dict[str, Group] = {}
+        self._complaints: set[str] = set()
         self._take_width()
         house.upkeep.sweep()
 
@@ -50,20 +54,14 @@ class Groups:
         with self._lock:
             return list(self._open.values())
 
-    def due(self) -> list[Group]:
-        """The groups that have a sealed epoch to run, those that are furthest behind last."""
-        delivered = self._house.delivered
-        names = [
-            name
-            for name in self._house.catalog.homes.groups()
-            if delivered.next_epoch(name) <= delivered.sealed
-        ]
-        names.sort(key=lambda name: (-delivered.cursor(name), name != MAIN, name))
-        with self._lock:  # groups that are gone take their Spark sessions with them
-            known = self._house.catalog.homes.groups()
-            for name in [name for name in self._open if name not in known]:
-                del self._open[name]
-        return [self.get(name) for name in names]
+    def due(self) -> list[str]:
+        """The groups that have a sealed epoch to run."""
+        delivered, homes = self._house.delivered, self._house.catalog.homes
+        with self._lock:  # groups that nobody lives in any more take their Spark sessions with them
+            for name in [name for name in self._open if name != MAIN]:
+                if homes.next_epoch(name, delivered.commit_of(name).epoch) is None:
+                    del self._open[name]
+        return [name for name in homes.groups() if delivered.next_epoch(name) <= delivered.sealed]
 
     def lived_in(self) -> list[str]:
         """The groups that have members."""
@@ -96,7 +94,8 @@ class Groups:
             found[name] = Standing(
                 delivered.cursor(name),
                 delivered.commit_of(name).epoch,
-                len(catalog.active_entries(following, name)),
+                # the main group runs every epoch, so it is never one that can begin anywhere
+                max(len(catalog.active_entries(following, name)), name == MAIN),
                 following <= delivered.sealed,
                 name in running,
                 name in failing,
@@ -123,7 +122,12 @@ class Groups:
             return set()
         with self._lock:
             for step in plan_moves(travellers, self.standings(running, failing)):
-                self._regroup(step)
+                try:
+                    self._regroup(step)
+                except Exception as error:  # one move that fails keeps nobody else from running
+                    if str(error) not in self._complaints:
+                        _LOGGER.warning("queries stay in group %s for now: %s", step.source, error)
+                    self._complaints.add(str(error))
         standings = self.standings(running, failing)
         return {t.group for t in self.travellers() if holds_back(t.group, t.wish.group, standings)}
 

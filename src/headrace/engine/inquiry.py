@@ -24,7 +24,7 @@ from headrace.engine.attempt import EpochRunner, expressions_of
 from headrace.engine.culprit import AT_ONCE, Search, begin, by_suspicion, find_culprit
 from headrace.engine.errors import epoch_failed, epoch_unrunnable, spark_gone, spark_stuck
 from headrace.engine.failure import EpochTrouble, Failure, FailureKind, spark_died
-from headrace.engine.paths import search_path
+from headrace.engine.paths import TRIAL, search_path
 from headrace.engine.spark import is_gone, is_stopped
 from headrace.model.epoch import Epoch
 from headrace.model.errors import HeadraceError, StorageError
@@ -178,7 +178,7 @@ class Inquiry:
         try:
             while entries:
                 plan = self._runner.plan(int(epoch.id), entries)
-                attempt = f"trial{uuid.uuid4().hex[:8]}"
+                attempt = f"{TRIAL}{uuid.uuid4().hex[:8]}"
                 result, broken = self._runner.run_shared(epoch, plan, entries, held, attempt, seconds)
                 self._runner.discard(result, held)
                 if not broken:

@@ -6,7 +6,7 @@ A query goes from one group to another between two epochs, when both have reache
                        unless the query is catching up: it does that in a group of its own to the end
     other cursors      the query leaves its group at that group's cursor, into a group of its own: a transit group. That
                        one catches up, and its query goes on when the cursors meet
-    almost the same    a transit group that is an epoch away from its target lets the target finish the epoch under way.
+    almost the same    a transit group that is an epoch ahead of its target lets the target finish the epoch under way.
                        Only the query that is on its way waits for that
 """
 
@@ -106,4 +106,4 @@ def holds_back(source: str, target: str, standings: Mapping[str, Standing]) -> b
         return False
     here, there = standings[source], standings[target]
     moving = there.running or (there.due and not there.failing)
-    return moving and abs(there.cursor - here.cursor) <= NEAR_EPOCHS
+    return moving and 0 < here.cursor - there.cursor <= NEAR_EPOCHS

@@ -7,6 +7,9 @@ from headrace.storage.warehouse import safe_name
 GROUPS = "groups"
 RESULTS = "results"
 
+TRIAL, REBUILD = "trial", "rebuild"
+"""How the attempts of trials and rebuilds begin. Their names are in those of the files that they write."""
+
 
 def group_dir(group: str) -> str:
     """All files of a group, but for results, which are in one place for all groups.

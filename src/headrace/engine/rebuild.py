@@ -25,7 +25,7 @@ from headrace.catalog.queries import QueryEntry
 from headrace.engine.errors import epoch_cancelled, epoch_failed, was_cancelled
 from headrace.engine.files import check_chunks, check_segments
 from headrace.engine.job import Job, JobContext, run_job
-from headrace.engine.paths import commits_dir, plan_path
+from headrace.engine.paths import REBUILD, commits_dir, plan_path
 from headrace.engine.records import Commit
 from headrace.engine.reduce import load_segment
 from headrace.log.seal import Sealer
@@ -203,7 +203,7 @@ class _Rebuild:
         for sessions in (False, True):
             mine = [e for e in entries if isinstance(e.query.plan.window, SessionWindow) is sessions]
             for batch in self._batches(mine, sessions):
-                segments = self._run_batch(batch, segments, uuid.uuid4().hex[:8])
+                segments = self._run_batch(batch, segments, f"{REBUILD}{uuid.uuid4().hex[:8]}")
         return segments
 
     def _batches(self, entries: Sequence[QueryEntry], sessions: bool) -> Iterator[_Batch]:

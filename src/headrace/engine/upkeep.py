@@ -20,7 +20,9 @@ from headrace.engine.compaction import Compaction
 from headrace.engine.delivered import Delivered
 from headrace.engine.options import UpkeepOptions
 from headrace.engine.paths import (
+    REBUILD,
     RESULTS,
+    TRIAL,
     commits_dir,
     group_dir,
     handover_dir,
@@ -38,6 +40,8 @@ from headrace.model.window import SessionWindow, Window
 from headrace.storage.warehouse import Warehouse, record_name
 
 _LOGGER = logging.getLogger(__name__)
+
+ANY_EPOCH = 2**62
 
 
 class Upkeep:
@@ -150,29 +154,38 @@ class Upkeep:
     def _end_groups(self) -> None:
         """Results of groups that nobody lives in expire too; a group of which nothing is left is removed."""
         for group, commit in self._delivered.commits.items():
-            if group == MAIN or self._catalog.homes.next_epoch(group, commit.epoch) is not None:
-                continue
-            left = self.compaction(group).expire(commit, ended=True)
-            # it holds no state, and has nothing to take in that was decided so far
-            last = self._catalog.homes.last_regrouping
-            left = dataclasses.replace(left, segments=(), regrouping=last)
-            if not self._delivered.swap(commit, left):  # somebody moved in meanwhile
-                continue
-            if left != commit:
-                self._warehouse.replace_value(record_name(commits_dir(group), commit.epoch), "commit", left)
-                self.discard(path for path in commit.files() if path not in set(left.files()))
-            if not left.results and group not in self._catalog.homes.groups():
-                self._delivered.forget(group)
-                self._compactions.pop(group, None)
-                self._warehouse.unmark(commits_dir(group))
-                shutil.rmtree(self._warehouse.path(group_dir(group)), ignore_errors=True)
+            try:
+                self._end_group(group, commit)
+            except HeadraceError as error:  # one group's damage keeps no other one from being looked after
+                _LOGGER.warning("upkeep of group %s failed: %s", group, error)
+
+    def _end_group(self, group: str, commit: Commit) -> None:
+        homes = self._catalog.homes
+        last = (
+            homes.last_regrouping
+        )  # before it is certain that nobody lives there: somebody may move in meanwhile
+        if group == MAIN or homes.next_epoch(group, commit.epoch) is not None:
+            return
+        taken = last if homes.regroupings(group, commit.regrouping, ANY_EPOCH) else commit.regrouping
+        left = self.compaction(group).expire(commit, ended=True)
+        left = dataclasses.replace(left, segments=(), regrouping=taken)
+        if left != commit:
+            if not self._delivered.swap(commit, left):
+                return
+            self._warehouse.replace_value(record_name(commits_dir(group), commit.epoch), "commit", left)
+            self.discard(path for path in commit.files() if path not in set(left.files()))
+        if not left.results and group not in homes.groups():
+            self._warehouse.unmark(commits_dir(group))
+            self._delivered.forget(group)
+            self._compactions.pop(group, None)
+            shutil.rmtree(self._warehouse.path(group_dir(group)), ignore_errors=True)
 
     def _forget_regroupings(self) -> None:
         """Records that every group has taken in are in the catalog's snapshot by now."""
         taken = [
             commit.regrouping
             for group, commit in self._delivered.commits.items()
-            if self._catalog.homes.regroupings(group, commit.regrouping, self._delivered.next_epoch(group))
+            if self._catalog.homes.regroupings(group, commit.regrouping, ANY_EPOCH)
         ]
         waiting = [g for g in self._catalog.homes.groups() if g not in self._delivered.commits]
         if not waiting:
@@ -199,6 +212,8 @@ class Upkeep:
         for path in listed:
             if path in named or path in waiting or any(attempt in path for attempt in writing):
                 continue
+            if any(mark in path for mark in (f"-{TRIAL}", f"-{REBUILD}", "/plans/")):
+                continue  # of something under way, perhaps; the next opening sweeps them
             if self._older(path, oldest):
                 self._warehouse.delete(path)
 
@@ -231,6 +246,10 @@ class Upkeep:
     # the log and the catalog
 
     def _expire_log(self, retention_us: int) -> None:
+        with self._sealer.holding():  # nobody asks for a start in the past, and nothing is sealed meanwhile
+            self._expire_epochs(retention_us)
+
+    def _expire_epochs(self, retention_us: int) -> None:
         """Expire epochs that all groups have run and that were sealed before the retention, unless an open fallback
         window reads them, or a query that is about to begin.
         """

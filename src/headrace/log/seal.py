@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,6 +85,12 @@ class Sealer:
 
     def epoch(self, number: int) -> Epoch:
         return self._log.read(number)
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Nothing is sealed and no epoch expires in the block."""
+        with self._lock:
+            yield
 
     def seal(self, max_epoch_rows: int = DEFAULT_MAX_EPOCH_ROWS) -> Epoch | None:
         """Seal the next epoch and let its changes take effect; None when nothing is pending.

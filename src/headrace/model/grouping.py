@@ -83,6 +83,11 @@ def kind_of(name: str) -> GroupKind:
     return GroupKind.PLAIN if name.startswith(_PLAIN) else GroupKind.TRANSIT
 
 
+def pool_of(group: str) -> str:
+    """The FAIR pool of a group's jobs. Groups on their way come and go, so these have one together."""
+    return "headrace-transit" if kind_of(group) is GroupKind.TRANSIT else f"headrace-{group}"
+
+
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
     """With what a group runs its epochs: `tasks` at a time at most, and keys spread by `partitioning`.

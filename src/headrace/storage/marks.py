@@ -59,9 +59,10 @@ class Marks:
             self._marks.pop(sequence, None)
             if number >= 0:
                 self._marks[sequence] = number
-            self._write()
+            self._write(durably=True)
 
-    def _write(self) -> None:
+    def _write(self, *, durably: bool = False) -> None:
+        """A mark that is too low only notices less, so it need not be on disk at once; one that is too high would."""
         text = json.dumps(self._marks, sort_keys=True).encode()
         data = (text + f" {zlib.crc32(text):08x}\n".encode()).ljust(_BYTES, b"\0")
         try:
@@ -69,7 +70,15 @@ class Marks:
             try:
                 os.pwrite(handle, data, 0)
                 os.ftruncate(handle, len(data))
+                if durably:
+                    os.fsync(handle)
             finally:
                 os.close(handle)
-        except OSError:
-            return  # the record is durable; a mark that is too low only notices less
+        except OSError as error:
+            if durably:
+                raise StorageError(
+                    "FILE_UNWRITABLE",
+                    f"cannot write {self._path}",
+                    detail=str(error),
+                    hint="check free space",
+                ) from error
