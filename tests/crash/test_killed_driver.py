@@ -74,8 +74,8 @@ def test_killed(spark: Any, tmp_path: Path, undisturbed: Any, point: str) -> Non
 @pytest.mark.parametrize(
     ("master", "point"),
     [
-        pytest.param("local[2,4]", "commit.before:5", marks=THOROUGH, id="local"),
-        pytest.param("local-cluster[2,1,1024]", "job.after:5", id="cluster"),
+        pytest.param("local[2,4]", "commit.before:9", marks=THOROUGH, id="local"),
+        pytest.param("local-cluster[2,1,1024]", "job.after:9", id="cluster"),
     ],
 )
 def test_killed_with_its_jvm(spark: Any, tmp_path: Path, undisturbed: Any, master: str, point: str) -> None:
