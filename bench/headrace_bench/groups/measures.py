@@ -29,8 +29,8 @@ UNSHARED = (
     f"SELECT key, collect_list(field2) AS v FROM a WHERE field3 > 500 GROUP BY key, {WINDOW}",
     f"SELECT key, sort_array(collect_list(field3)) AS v FROM a GROUP BY key, {WINDOW}",
     f"SELECT key, array_max(collect_list(field4)) AS v FROM a GROUP BY key, {WINDOW}",
-    f"SELECT key, COUNT(DISTINCT field1, field2) AS v FROM a GROUP BY key, {WINDOW}",
-    f"SELECT key, COUNT(DISTINCT field3, field4) AS v FROM a WHERE field5 < 300 GROUP BY key, {WINDOW}",
+    f"SELECT key, size(collect_list(field1)) AS v FROM a GROUP BY key, {WINDOW}",
+    f"SELECT key, collect_list(field3) AS v FROM a WHERE field5 < 300 GROUP BY key, {WINDOW}",
     f"SELECT key, size(collect_list(field5)) AS v, percentile(field1, 0.9) AS p FROM a GROUP BY key, {WINDOW}",
     f"SELECT key, collect_list(field1) AS v, COUNT(DISTINCT field2) AS n FROM a GROUP BY key, {WINDOW}",
 )
