@@ -68,7 +68,7 @@ all: java unit
 thorough: java setup ## all tests, with more of what is random and what takes minutes
 	HEADRACE_THOROUGH=1 HEADRACE_SEEDS=40 HEADRACE_EXAMPLES=100 HEADRACE_PROPERTY_ROUNDS=8 $(BIN)/pytest
 
-check: lint type all ## lint, types and all tests, half an hour at most: what CI runs
+check: lint type all ## lint, types and all tests, what CI runs
 
 demo: java setup ## a minute of several hundred ad-hoc queries over one stream, audited at the end
 	$(BIN)/headrace demo

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.model.errors import StorageError
-from headrace.model.grouping import MAIN, GroupSpec, Regrouping
+from headrace.model.grouping import GroupSpec, Regrouping
 from headrace.storage import faults
 from headrace.storage.warehouse import Warehouse
 
@@ -87,6 +87,3 @@ class GroupTable:
         for record in [r for r in self._records if r.number <= min(taken, covered)]:
             self._warehouse.delete_record(REGROUPINGS, record.number)
             self._records.remove(record)
-
-    def main_spec(self, epoch: int) -> GroupSpec | None:
-        return self.spec(MAIN, epoch)

@@ -18,13 +18,11 @@ from headrace.model.statistics import (
     add_epoch,
 )
 from headrace.model.strategy import Choice, Strategies
-from headrace.optimizer.strategies import StrategyChanges, decide_strategies
+from headrace.optimizer.strategies import decide_strategies
 from headrace.planner.strategies import possible_strategies
 
 EVERY_EPOCHS = 8
 """How often running queries are looked at: a change has its price, because state is made anew."""
-
-NO_CHANGES = StrategyChanges({}, {})
 
 
 class Chooser:

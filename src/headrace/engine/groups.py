@@ -9,13 +9,11 @@ from contextlib import suppress
 
 from pyspark.sql import SparkSession
 
-from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.engine.group import Group, House
 from headrace.engine.moves import Standing, Step, Traveller, holds_back, plan_moves
 from headrace.model.errors import EngineError
 from headrace.model.grouping import MAIN, GroupSpec, Regrouping
 from headrace.model.partitioning import KEY_GROUPS, even_partitioning
-from headrace.model.query import QueryId
 from headrace.model.state import SegmentFile
 
 _LOGGER = logging.getLogger(__name__)
@@ -196,8 +194,3 @@ class Groups:
                     decided_at=self._house.clock(),
                 )
             )
-
-
-def members_of(entries: Collection[QueryEntry], group: str) -> list[QueryId]:
-    """The queries that live in a group now, by the newest regroupings."""
-    return [e.query.id for e in entries if e.group == group and e.state is QueryState.ACTIVE]
