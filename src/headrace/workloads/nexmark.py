@@ -207,13 +207,13 @@ class _Draws:
     """Random values of events, one draw after the other: the i-th draw is a hash of seed, event and i (SplitMix64)."""
 
     def __init__(self, seed: int, event: np.ndarray) -> None:
-        self._state = _mixed(event.astype(np.uint64) * _GOLDEN + np.uint64(seed % 2**64))
+        self._state = mixed(event.astype(np.uint64) * _GOLDEN + np.uint64(seed % 2**64))
 
     def uniform(self) -> np.ndarray:
         """In [0, 1)."""
         with np.errstate(over="ignore"):
             self._state = self._state + _GOLDEN
-        drawn: np.ndarray = (_mixed(self._state) >> np.uint64(11)) * 2.0**-53
+        drawn: np.ndarray = (mixed(self._state) >> np.uint64(11)) * 2.0**-53
         return drawn
 
     def below(self, bound: np.ndarray | int) -> np.ndarray:
@@ -227,12 +227,13 @@ class _Draws:
         return values.take(pa.array(self.below(len(values))))
 
 
-def _mixed(state: np.ndarray) -> np.ndarray:
+def mixed(state: np.ndarray) -> np.ndarray:
+    """Unsigned numbers hashed to numbers that look random (the last step of SplitMix64)."""
     with np.errstate(over="ignore"):
         state = (state ^ (state >> np.uint64(30))) * _MIX1
         state = (state ^ (state >> np.uint64(27))) * _MIX2
-    mixed: np.ndarray = state ^ (state >> np.uint64(31))
-    return mixed
+    hashed: np.ndarray = state ^ (state >> np.uint64(31))
+    return hashed
 
 
 def _table(stream: str, *columns: pa.Array | np.ndarray) -> pa.Table:
