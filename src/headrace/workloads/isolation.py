@@ -152,9 +152,7 @@ bid [RANGE 6 SECONDS SLIDE 1 SECONDS] AS b WHERE a.id = b.auction AND a.filter B
     def cql(self) -> str:
         window = f"[RANGE {self.range_s} SECONDS SLIDE {self.slide_s} SECONDS]"
         within = f"BETWEEN {self.low} AND {self.high}"
-        auctions_and_bids = (
-            f"FROM auction {window} AS a, bid {window} AS b WHERE a.id = b.auction AND a.filter {within}"
-        )
+        bids = f"FROM auction {window} AS a, bid {window} AS b WHERE a.id = b.auction AND a.filter {within}"
         match self.kind:
             case Kind.PREFERRED:
                 return (
