@@ -38,6 +38,13 @@ SETTLING = 0.4
 """The first part of a probe, left out of the judgement."""
 
 
+class Clock(Protocol):
+    """The time of a probe; tests give one that does not wait."""
+
+    def time(self) -> float: ...
+    def sleep(self, seconds: float) -> None: ...
+
+
 class LiveSystem(System, Protocol):
     """A system whose queries come and go while it runs, and that tells what it delivered when."""
 
@@ -56,6 +63,7 @@ class _Waiting:
 
     schedule: deque[Request]
     queries: Callable[[int], AggregationQuery]
+    clock: Clock
     alive: deque[int] = field(default_factory=deque)
     next_number: int = 0
     asked: int = 0
@@ -65,7 +73,7 @@ class _Waiting:
     def step(self, system: LiveSystem, elapsed: float, due_from: float, base: int) -> None:
         acknowledged = system.acknowledged() - base
         while self.sent and self.sent[0][1] <= acknowledged:
-            self.latencies.append(time.time() - self.sent.popleft()[0])
+            self.latencies.append(self.clock.time() - self.sent.popleft()[0])
         if self.sent or not self.schedule or self.schedule[0].at > elapsed:
             return
         request = self.schedule.popleft()
@@ -113,6 +121,7 @@ def run_probe(
     seconds: float,
     requests: Iterable[Request] = (),
     note: Callable[[Probe], None] = lambda probe: None,
+    clock: Clock = time,
 ) -> Probe:
     """Feed `rate` tuples a second for so many seconds, send the requests when they are due, and watch."""
     probe, rng = Probe(rate), Random(trial.seed + 1)
@@ -126,12 +135,12 @@ def run_probe(
         return drawn[number]
 
     before, acknowledged = system.done(), system.acknowledged()
-    waiting = _Waiting(deque(requests), query)
+    waiting = _Waiting(deque(requests), query, clock)
     files: deque[int] = deque()
-    started = time.time()
+    started = clock.time()
     generator = Generator(trial, rate, started)
     fed = 0
-    while (now := time.time()) - started < seconds:
+    while (now := clock.time()) - started < seconds:
         done = system.done() - before
         while files and files[0] <= done:
             files.popleft()
@@ -144,8 +153,8 @@ def run_probe(
         probe.ages.append((round(now - started, 3), round(now - started - done / rate, 3)))
         probe.most_queries = max(probe.most_queries, len(waiting.alive))
         note(probe)
-        time.sleep(TICK_S)
-    probe.seconds, probe.fed_rows, probe.done_rows = time.time() - started, fed, system.done() - before
+        clock.sleep(TICK_S)
+    probe.seconds, probe.fed_rows, probe.done_rows = clock.time() - started, fed, system.done() - before
     probe.growth = growth(probe.ages, probe.seconds)
     probe.sustained = probe.growth < GROWTH
     probe.ages = probe.ages[:: max(1, len(probe.ages) // 200)]
@@ -154,15 +163,15 @@ def run_probe(
     probe.requests, probe.acknowledged = waiting.asked, system.acknowledged() - acknowledged
     asked = acknowledged + waiting.asked + len(waiting.alive)
     system.request([], waiting.alive)  # the next probe begins with the queries this one began with
-    _drain(system, before + fed, asked)
+    _drain(system, before + fed, asked, clock)
     return probe
 
 
-def _drain(system: LiveSystem, rows: int, requests: int, patience_s: float = 120.0) -> None:
+def _drain(system: LiveSystem, rows: int, requests: int, clock: Clock, patience_s: float = 120.0) -> None:
     """What was fed and asked is worked off before anything else is measured."""
-    deadline = time.time() + patience_s
-    while (system.done() < rows or system.acknowledged() < requests) and time.time() < deadline:
-        time.sleep(TICK_S)
+    deadline = clock.time() + patience_s
+    while (system.done() < rows or system.acknowledged() < requests) and clock.time() < deadline:
+        clock.sleep(TICK_S)
 
 
 def growth(ages: list[tuple[float, float]], seconds: float) -> float:

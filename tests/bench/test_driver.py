@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,19 @@ TRIAL = Trial("fake", 1, keys=7)
 
 
 @dataclass
+class Clock:
+    """Time passes when somebody waits."""
+
+    now: float = 1e9
+
+    def time(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@dataclass
 class Fake:
     """Works off so many tuples a second, in order; acknowledges requests after a while."""
 
@@ -28,9 +40,12 @@ class Fake:
     asked: list[tuple[float, int]] = field(default_factory=list)
     alive: set[int] = field(default_factory=set)
     seen: set[int] = field(default_factory=set)
-    started: float = field(default_factory=time.time)
     worked: float = 0.0
-    before: float = field(default_factory=time.time)
+    clock: Clock = field(default_factory=Clock)
+    before: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.before = self.clock.time()
 
     def open(self, feed: Path, work: Path, streams: Sequence[str]) -> None: ...
     def create(self, queries: Sequence[Query]) -> None: ...
@@ -45,7 +60,7 @@ class Fake:
 
     def done(self) -> int:
         there = sum(pq.read_metadata(path).num_rows for path in sorted(self.source.glob("[0-9]*.parquet")))
-        now = time.time()
+        now = self.clock.time()
         self.worked = min(there, self.worked + self.speed * (now - self.before))
         self.before = now
         return int(self.worked)
@@ -54,20 +69,21 @@ class Fake:
         for number, _ in create:
             self.alive.add(number)
             self.seen.add(number)
-            self.asked.append((time.time(), 1))
+            self.asked.append((self.clock.time(), 1))
         for number in drop:
             self.alive.remove(number)
-            self.asked.append((time.time(), 1))
+            self.asked.append((self.clock.time(), 1))
 
     def acknowledged(self) -> int:
-        return sum(n for at, n in self.asked if time.time() - at > 0.2)
+        return sum(n for at, n in self.asked if self.clock.time() - at > 0.2)
 
     def delivered(self) -> list[tuple[float, int]]:
         return []
 
 
 def test_a_fast_system_sustains_and_gets_every_tuple_in_order(tmp_path: Path) -> None:
-    probe = run_probe(Fake(tmp_path, 1e6), TRIAL, tmp_path, 5_000, 1.2)
+    fake = Fake(tmp_path, 1e6)
+    probe = run_probe(fake, TRIAL, tmp_path, 5_000, 1.2, clock=fake.clock)
     assert probe.sustained and probe.growth < 0.05
     files = [pq.read_table(path) for path in sorted(tmp_path.glob("[0-9]*.parquet"))]
     keys = [key for table in files for key in table["key"].to_pylist()]
@@ -78,7 +94,8 @@ def test_a_fast_system_sustains_and_gets_every_tuple_in_order(tmp_path: Path) ->
 
 
 def test_a_slow_system_does_not_and_files_wait(tmp_path: Path) -> None:
-    probe = run_probe(Fake(tmp_path, 2_000), TRIAL, tmp_path, 5_000, 1.5)
+    fake = Fake(tmp_path, 2_000)
+    probe = run_probe(fake, TRIAL, tmp_path, 5_000, 1.5, clock=fake.clock)
     assert not probe.sustained
     assert probe.growth > 0.2
     assert probe.ages[-1][1] > 0.5
@@ -87,7 +104,7 @@ def test_a_slow_system_does_not_and_files_wait(tmp_path: Path) -> None:
 def test_requests_wait_for_the_one_before(tmp_path: Path) -> None:
     fake = Fake(tmp_path, 1e6)
     requests = [Request(0.0, 3, 0), Request(0.05, 2, 1), Request(0.1, 1, 2)]
-    probe = run_probe(fake, TRIAL, tmp_path, 1_000, 1.0, requests)
+    probe = run_probe(fake, TRIAL, tmp_path, 1_000, 1.0, requests, clock=fake.clock)
     assert probe.requests == probe.acknowledged == 9
     assert fake.seen == {0, 1, 2, 3, 4, 5} and fake.alive == set()
     assert probe.most_queries == 4
