@@ -6,17 +6,20 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 
 from headrace.catalog.queries import QueryState
-from headrace.grouped import GroupInfo
 from headrace.health import Health, RunState
 from headrace.model.errors import CatalogError, SqlError
 from headrace.model.grouping import GroupState, kind_of
 from headrace.storage.warehouse import Warehouse
+
+if TYPE_CHECKING:  # programs that tests start import this module, and need neither of these
+    import pandas as pd
+
+    from headrace.grouped import GroupInfo
 
 WELL = Health(True, RunState.RUNNING, None, (), (), ())
 
@@ -118,6 +121,8 @@ def group_line(name: str = "main", cursor: int = 3, **others: Any) -> GroupInfo:
         "plain_seconds": 0.0,
         "error": None,
     }
+    from headrace.grouped import GroupInfo
+
     return GroupInfo(**{**found, **others})
 
 
@@ -133,6 +138,8 @@ class Handle:
     standing: tuple[str, ...] = ()
 
     def to_pandas(self) -> pd.DataFrame:
+        import pandas as pd
+
         return pd.DataFrame({"country": ["US", "JP"], "spend": [12.5, 3.25]})
 
     def status(self) -> Status:

@@ -157,7 +157,7 @@ import sys
 sys.path.insert(0, {tests!r})
 from cli_fakes import FakeSession, Info
 from headrace.cli.main import cli
-session = FakeSession(infos={{f"query_{{i}}": Info(f"query_{{i}}") for i in range(5000)}})
+session = FakeSession(infos={{f"query_{{i}}": Info(f"query_{{i}}") for i in range(500)}})
 cli({arguments!r}, obj=session.open, prog_name="headrace")
 """
 
@@ -180,7 +180,7 @@ def test_a_signal_ends_serve_cleanly(warehouse, number):
         while not (Path(warehouse) / "service.json").exists():
             assert serving.poll() is None and time.monotonic() < deadline
             time.sleep(0.02)
-        assert len(connect(warehouse).queries()) == 5000
+        assert len(connect(warehouse).queries()) == 500
         assert serving.stdout is not None
         while "running" not in serving.stdout.readline():
             assert serving.poll() is None
@@ -199,7 +199,7 @@ import sys
 sys.path.insert(0, {tests!r})
 from cli_fakes import FakeSession, Info
 from headrace.cli.main import cli
-session = FakeSession(infos={{f"query_{{i}}": Info(f"query_{{i}}") for i in range(5000)}})
+session = FakeSession(infos={{f"query_{{i}}": Info(f"query_{{i}}") for i in range(500)}})
 for arguments in {commands!r}:
     child = os.fork()
     if not child:

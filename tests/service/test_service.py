@@ -304,8 +304,10 @@ def test_stopping_leaves_the_file_of_another_service(session, warehouse):
     assert endpoint.find(warehouse) == other
 
 
-def test_a_service_that_went_away_says_so(remote, service):
-    service.stop()
+def test_a_service_that_went_away_says_so(session, warehouse):
+    with published(warehouse, "run") as service:
+        service.start(session)
+        remote = connect(warehouse)
     with pytest.raises(EngineError) as caught:
         remote.queries()
     assert caught.value.code == "SERVICE_GONE"
