@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 
 import numpy as np
@@ -177,7 +177,7 @@ def run_joined(plan: SharedPlan, data: Data) -> Done:
     gathered = {id_: gathering(grouping) for id_, grouping in groupings.items()}
 
     def consume(chain: int, block: JoinedBlock) -> None:
-        for found in feeds[chain].tuples(block):
+        for found in feeds[chain].tuples(block, Counter()):
             gathered[feeds[chain].operator.id].add(found)
 
     outlet = Outlet(consume, lambda shipment: None, ALONE)

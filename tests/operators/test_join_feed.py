@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import tracemalloc
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any
 
 import pyarrow as pa
@@ -180,7 +180,7 @@ class Life:
         gathered = {id_: gathering(grouping) for id_, grouping in groupings.items()}
 
         def consume(chain: int, block: JoinedBlock) -> None:
-            for tuples in feeds[chain].tuples(block):
+            for tuples in feeds[chain].tuples(block, Counter()):
                 gathered[feeds[chain].operator.id].add(tuples)
 
         def send(shipment: Any) -> None:

@@ -6,18 +6,22 @@ Statistics are kept in memory only. What was decided is in the commits, so a rep
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from headrace.catalog.queries import QueryEntry
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch
-from headrace.model.query import QueryId, StreamName
+from headrace.model.query import Query, QueryId, StreamName
 from headrace.model.statistics import (
     NOTHING_KNOWN,
+    JoinCount,
     KeyStatistics,
     Statistics,
     StreamStatistics,
     add_epoch,
+    add_join_counts,
 )
 from headrace.model.strategy import Choice, Strategies
+from headrace.optimizer.measuring import measure_join
 from headrace.optimizer.strategies import decide_strategies
 from headrace.planner.strategies import possible_strategies
 
@@ -33,11 +37,19 @@ class Chooser:
         self._epoch = -1
         self._started: dict[QueryId, Choice] = {}
         self._fixed: set[QueryId] = set()
+        self._open: dict[QueryId, Query] = {}
 
-    def measured(self, epoch: Epoch, keys: Sequence[KeyStatistics]) -> None:
-        """Take in what an epoch has shown."""
-        if keys:
-            self._known = add_epoch(self._known, Statistics(streams=_paces(epoch), keys=tuple(keys)))
+    def measured(self, epoch: Epoch, keys: Sequence[KeyStatistics], joins: Sequence[JoinCount]) -> None:
+        """Take in what an epoch has shown: keys that tasks sampled, and what they counted of joins."""
+        work = tuple(
+            found
+            for count in add_join_counts(joins)
+            if count.query in self._open
+            and (found := measure_join(self._open[count.query], count, epoch)) is not None
+        )
+        if keys or work:
+            shown = Statistics(streams=_paces(epoch), keys=tuple(keys), joins=work)
+            self._known = add_epoch(self._known, shown)
 
     def decide(self, epoch: int, entries: Iterable[QueryEntry], current: Strategies) -> dict[QueryId, Choice]:
         """The running queries that should go on otherwise from an epoch on; and choices for those that start with it.
@@ -46,6 +58,9 @@ class Chooser:
         """
         self._epoch, self._started = epoch, {}
         open_ = [entry for entry in entries if len(possible_strategies(entry.query.plan.body)) > 1]
+        self._open = {entry.query.id: entry.query for entry in open_}
+        kept = tuple(work for work in self._known.joins if work.query in self._open)
+        self._known = replace(self._known, joins=kept)
         if not open_:
             return {}
         running = {entry.query.id for entry in open_ if (entry.first_epoch or 0) < epoch}

@@ -1,7 +1,8 @@
 """What each query costs: the work of shared operators, divided among the queries that share it.
 
 What a shared operator does cannot be told apart by query. Its seconds and bytes are divided in proportion to the tuples
-that each query accepted, plus one for being there at all. So the costs of all queries add up to what was measured.
+that each query accepted and, in a join, the rows that were joined for it, plus one for being there at all. A product's
+are divided by the rows that it made. So the costs of all queries add up to what was measured.
 """
 
 from __future__ import annotations
@@ -48,11 +49,27 @@ def divide_costs(operators: Mapping[str, OperatorMetrics], plan: SharedPlan) -> 
         if spent is None:
             continue
         queries = [int(query) for query in operator.queries]
-        for query, cost in _divide(spent, queries):
+        for query, cost in _divide(spent, _weights(spent, queries)):
             before = found.get(query, QueryCost())
             after = before.then(cost)
-            found[query] = after if not before.state_bytes else _add_state(after, before.state_bytes)
+            found[query] = _add_state(after, before.state_bytes)
+    for product in plan.products:
+        spent = operators.get(product.id)
+        if spent is not None:
+            weights = {
+                int(q): 1 + spent.rows.get(str(q), 0) for output in product.outputs for q in output.queries
+            }
+            for query, cost in _divide(spent, weights):
+                before = found.get(query, QueryCost())
+                found[query] = _add_state(before.then(cost), before.state_bytes)
     return found
+
+
+def _weights(spent: OperatorMetrics, queries: Iterable[int]) -> dict[int, int]:
+    """How much of an operator's work was for each query."""
+    return {
+        query: 1 + spent.matched.get(str(query), 0) + spent.joined.get(str(query), 0) for query in queries
+    }
 
 
 def _add_state(cost: QueryCost, more: float) -> QueryCost:
@@ -62,8 +79,7 @@ def _add_state(cost: QueryCost, more: float) -> QueryCost:
     )
 
 
-def _divide(spent: OperatorMetrics, queries: Iterable[int]) -> Iterable[tuple[int, QueryCost]]:
-    weights = {query: spent.matched.get(str(query), 0) + 1 for query in queries}
+def _divide(spent: OperatorMetrics, weights: Mapping[int, int]) -> Iterable[tuple[int, QueryCost]]:
     total = sum(weights.values())
     for query, weight in weights.items():
         share = weight / total
@@ -72,7 +88,7 @@ def _divide(spent: OperatorMetrics, queries: Iterable[int]) -> Iterable[tuple[in
             QueryCost(
                 (spent.map_seconds + spent.reduce_seconds) * share,
                 spent.tuples,
-                weight - 1,
+                spent.matched.get(str(query), 0),
                 spent.rows.get(str(query), 0),
                 spent.shuffled_bytes * share,
                 spent.state_bytes * share,

@@ -238,7 +238,7 @@ class Group:
             else:
                 self._choose(int(epoch.id))
                 result, version, plan_seconds = self._deliver(epoch, attempt)
-                self._chooser.measured(epoch, result.keys)
+                self._chooser.measured(epoch, result.keys, result.joins)
             spent = time.perf_counter() - started
             made = self._make_commit(epoch, version, result, spent, plan_seconds)
             commit = house.upkeep.compaction(self.name).rewrite(made)

@@ -43,7 +43,7 @@ from headrace.model.partitioning import Partitioning
 from headrace.model.plan import Operator, ScanPath, SharedPlan
 from headrace.model.query import Stream
 from headrace.model.state import SegmentFile
-from headrace.model.statistics import KeyStatistics
+from headrace.model.statistics import JoinCount, KeyStatistics
 from headrace.operators.kinds import operator_kind
 
 SPLIT_ROWS = 1 << 17
@@ -92,6 +92,7 @@ class JobResult:
     metrics: dict[str, float] = field(default_factory=dict)
     operators: dict[str, OperatorMetrics] = field(default_factory=dict)
     keys: list[KeyStatistics] = field(default_factory=list)
+    joins: list[JoinCount] = field(default_factory=list)
 
     def add(self, report: Report) -> None:
         if report.error is not None:
@@ -99,6 +100,7 @@ class JobResult:
         self.segments += report.segments
         self.results += report.results
         self.keys += report.keys
+        self.joins += report.joins
         self.failures.update({int(query): reason for query, reason in report.failures.items()})
         for name, value in asdict(report.metrics).items():
             self.metrics[name] = self.metrics.get(name, 0) + value

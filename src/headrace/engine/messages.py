@@ -19,7 +19,7 @@ from headrace.model.metrics import OperatorMetrics
 from headrace.model.partitioning import Partitioning
 from headrace.model.plan import Operator
 from headrace.model.state import SegmentFile
-from headrace.model.statistics import KeyStatistics
+from headrace.model.statistics import JoinCount, KeyStatistics, SideCount
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,8 @@ class TaskError:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a task did: files it wrote, queries that failed with the reason, what it cost, and keys that it sampled.
+    """What a task did: files it wrote, queries that failed with the reason, what it cost, keys that it sampled, and
+    what it counted of joins.
 
     The keys of `failures` are query ids as text, those of `operators` ids of operators and products.
     """
@@ -141,10 +142,23 @@ class Report:
     metrics: TaskMetrics = TaskMetrics()
     operators: dict[str, OperatorMetrics] = field(default_factory=dict)
     keys: tuple[KeyStatistics, ...] = ()
+    joins: tuple[JoinCount, ...] = ()
     error: TaskError | None = None
 
 
-codec.register(KeyStatistics, EpochTask, Piece, Scan, Check, Control, TaskMetrics, TaskError, Report)
+codec.register(
+    KeyStatistics,
+    JoinCount,
+    SideCount,
+    EpochTask,
+    Piece,
+    Scan,
+    Check,
+    Control,
+    TaskMetrics,
+    TaskError,
+    Report,
+)
 
 
 def encode_work(work: Sequence[Work]) -> bytes:

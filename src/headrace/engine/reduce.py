@@ -29,7 +29,9 @@ from headrace.engine.tasks import arriving, as_text, attempt_name, prepared_plan
 from headrace.model.errors import HeadraceError
 from headrace.model.metrics import OperatorMetrics
 from headrace.model.plan import Operator, ProductOperator
+from headrace.model.query import QueryId
 from headrace.model.state import SegmentFile
+from headrace.model.statistics import JoinCount, add_join_counts
 from headrace.operators.common.bundle import Blob, read_bundle, write_bundle
 from headrace.operators.join.products import Factors, multiply
 from headrace.operators.kinds import operator_kind
@@ -101,6 +103,7 @@ class Partition:
         self._segments: list[SegmentFile] = []
         self._failures: dict[str, str] = {}
         self._operators: dict[str, OperatorMetrics] = {}
+        self._joins: list[JoinCount] = []
         self.sent: list[Shipped] = []
         self.bytes_sent = 0
 
@@ -129,13 +132,21 @@ class Partition:
             if reduced.state is not None:
                 self._segments.append(self._write(operator, reduced.state, level))
         rows = {} if factor else reduced.rows
-        self._note(operator.id, reduced.failures, rows, reduced.matched, time.process_time() - began)
-        shuffled = OperatorMetrics(shuffled_bytes=self.bytes_sent - sent)
-        self._operators[operator.id] += shuffled
+        self._joins += reduced.joins
+        spent = OperatorMetrics(
+            reduce_seconds=time.process_time() - began,
+            shuffled_bytes=self.bytes_sent - sent,
+            matched=as_text(reduced.matched),
+            rows=as_text(rows),
+            joined=as_text(reduced.joined),
+        )
+        self._note(operator.id, reduced.failures, spent)
 
     def multiply(self, product: ProductOperator) -> None:
         """Deliver the products of what the sides' operators gave."""
         for output in product.outputs:
+            keys = self._factors.keys(output).items()
+            self._joins += [JoinCount(QueryId(query), keys=count) for query, count in keys]
             for sides in self._factors.of(output):
                 began = time.process_time()
                 found = multiply(output, product.keys, sides)
@@ -143,7 +154,9 @@ class Partition:
                     continue
                 if found.rows:
                     self._writer.add(output.signature, found.table, list(found.rows), found.latest_us)
-                self._note(product.id, found.failures, found.rows, {}, time.process_time() - began)
+                self._joins += [JoinCount(QueryId(query), rows=n) for query, n in found.joined.items()]
+                spent = OperatorMetrics(reduce_seconds=time.process_time() - began, rows=as_text(found.rows))
+                self._note(product.id, found.failures, spent)
 
     def send(self, sender: str, to: str, shipments: Sequence[Shipment]) -> None:
         """Hand blobs over to the next stage; small ones wait for this one's end, up to a limit, the others in files."""
@@ -160,22 +173,15 @@ class Partition:
         results = self._writer.finish()
         spent = TaskMetrics(reduce_seconds=time.perf_counter() - started, bytes_shuffled=self.bytes_sent)
         faults.reach_task("task.reduce")
-        return Report(tuple(self._segments), results, self._failures, spent, self._operators)
+        joins = tuple(add_join_counts(self._joins))
+        return Report(tuple(self._segments), results, self._failures, spent, self._operators, joins=joins)
 
     def _step(self, id_: str) -> int:
         """Which of an operator's own stages this is, counted from 0."""
         return self._stage - next(i for i, ids in enumerate(self._control.stages) if id_ in ids)
 
-    def _note(
-        self,
-        id_: str,
-        failures: dict[int, str],
-        rows: dict[int, int],
-        matched: dict[int, int],
-        seconds: float,
-    ) -> None:
+    def _note(self, id_: str, failures: dict[int, str], spent: OperatorMetrics) -> None:
         self._failures.update({str(query): reason for query, reason in failures.items()})
-        spent = OperatorMetrics(reduce_seconds=seconds, matched=as_text(matched), rows=as_text(rows))
         self._operators[id_] = self._operators.get(id_, OperatorMetrics()) + spent
 
     def _load(self, operator: Operator, files: Sequence[SegmentFile]) -> list[State]:

@@ -12,9 +12,9 @@ from headrace.model import codec
 class OperatorMetrics:
     """Sums over all tasks of an epoch. Seconds are CPU time of the kernels, without reading chunks.
 
-    `tuples` counts what map tasks were given, once per stream that is read. `matched` says how many tuples each query
-    accepted, and `rows` how many rows it got; keys are query ids as text. A query that is in neither accepted nothing,
-    or its kernel cannot tell without extra work.
+    `tuples` counts what map tasks were given, once per stream that is read. `matched` says how many of them each
+    query accepted, `joined` how many rows a join made for it, and `rows` how many rows it got; keys are query ids as
+    text. A query that is absent has none.
     """
 
     map_seconds: float = 0.0
@@ -24,6 +24,7 @@ class OperatorMetrics:
     state_bytes: int = 0
     matched: dict[str, int] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
+    joined: dict[str, int] = field(default_factory=dict)
 
     def __add__(self, other: OperatorMetrics) -> OperatorMetrics:
         return OperatorMetrics(
@@ -34,6 +35,7 @@ class OperatorMetrics:
             self.state_bytes + other.state_bytes,
             add_counts(self.matched, other.matched),
             add_counts(self.rows, other.rows),
+            add_counts(self.joined, other.joined),
         )
 
 

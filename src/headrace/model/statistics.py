@@ -6,7 +6,7 @@ All figures are sums over what was measured, so statistics of tasks and epochs a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
@@ -63,11 +63,19 @@ class KeyStatistics:
         >>> round(one.keys_in(1000)), 8000 < one.keys_in(20_000) < 9000
         (950, True)
         """
-        size, found = self.tuples / self.batches, self.keys / self.batches
-        if found >= size:
-            return tuples
-        known = _solve_universe(size, found)
-        return -known * math.expm1(-tuples / known)
+        return expected_keys(self.tuples / self.batches, self.keys / self.batches, tuples)
+
+
+def expected_keys(seen: float, distinct: float, tuples: float) -> float:
+    """About how many keys `tuples` tuples have, when `seen` others had so many distinct ones.
+
+    >>> round(expected_keys(1_000, 950, 1_000)), expected_keys(10, 10, 70)
+    (950, 70)
+    """
+    if distinct >= seen:
+        return tuples
+    known = _solve_universe(seen, distinct)
+    return -known * math.expm1(-tuples / known)
 
 
 def _solve_universe(tuples: float, distinct: float) -> float:
@@ -77,6 +85,53 @@ def _solve_universe(tuples: float, distinct: float) -> float:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if -middle * math.expm1(-tuples / middle) < distinct else (low, middle)
     return high
+
+
+@dataclass(frozen=True, slots=True)
+class SideCount:
+    """New tuples of a stream that a side of a join query let in for windows of this range, and their distinct keys."""
+
+    stream: StreamName
+    range_us: int
+    tuples: int
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class JoinCount:
+    """What one task, or an epoch, counted of an aggregation of a join by its key.
+
+    `keys` are those of all sides in the windows that closed, which a product sees. Joining sees `sides` instead. `rows`
+    are joined rows, once for each window that holds them.
+
+    >>> one = JoinCount(QueryId(7), 0, 3, (SideCount(StreamName("a"), 10, 5, 2),))
+    >>> one + JoinCount(QueryId(7), 0, 4, (SideCount(StreamName("a"), 10, 1, 1),))
+    JoinCount(query=7, keys=0, rows=7, sides=(SideCount(stream='a', range_us=10, tuples=6, keys=3),))
+    """
+
+    query: QueryId
+    keys: float = 0
+    rows: float = 0
+    sides: tuple[SideCount, ...] = ()
+
+    def __add__(self, other: JoinCount) -> JoinCount:
+        """Both together. Tasks have different keys, so keys add up; sides are in the same order in all of them."""
+        if not (self.sides and other.sides):
+            sides = self.sides or other.sides
+        else:
+            sides = tuple(
+                SideCount(a.stream, a.range_us, a.tuples + b.tuples, a.keys + b.keys)
+                for a, b in zip(self.sides, other.sides, strict=True)
+            )
+        return JoinCount(self.query, self.keys + other.keys, self.rows + other.rows, sides)
+
+
+def add_join_counts(counts: Iterable[JoinCount]) -> list[JoinCount]:
+    """What was counted of each query, in the order of queries."""
+    found: dict[QueryId, JoinCount] = {}
+    for one in counts:
+        found[one.query] = found[one.query] + one if one.query in found else one
+    return [found[query] for query in sorted(found)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +170,9 @@ class Statistics:
 NOTHING_KNOWN = Statistics()
 
 FADING = 0.8
-"""What an epoch measured counts so much less with every epoch after it: about five epochs are remembered."""
+"""What an epoch measured counts so much less with every epoch after it: about five epochs are remembered. Of the work
+of a join, about five closed windows.
+"""
 
 
 FADED = 0.01
@@ -133,11 +190,35 @@ def add_epoch(known: Statistics, measured: Statistics, keep: float = FADING) -> 
         measured.arrived or known.arrived,
         _added(known.streams, measured.streams, keep),
         _added(known.keys, measured.keys, keep),
-        _added(known.joins, measured.joins, keep),
+        _work_added(known.joins, measured.joins, keep),
     )
 
 
-Record = TypeVar("Record", StreamStatistics, KeyStatistics, JoinWork)
+def _work_added(
+    known: tuple[JoinWork, ...], measured: tuple[JoinWork, ...], keep: float
+) -> tuple[JoinWork, ...]:
+    """The work of each query. It fades with every window that closes, so that short epochs remember as many windows as
+    long ones. A query of which nothing was measured stays as it is.
+
+    >>> before = (JoinWork(QueryId(1), 4, 40, 400),)
+    >>> _work_added(before, (JoinWork(QueryId(1), 1, 20, 100),), 0.5)
+    (JoinWork(query=1, windows=3.0, keys=40.0, rows=300.0),)
+    >>> _work_added(before, (JoinWork(QueryId(1), 0, 0, 10),), 0.5)
+    (JoinWork(query=1, windows=4.0, keys=40.0, rows=410.0),)
+    """
+    found = {one.query: one for one in known}
+    for new in measured:
+        old, weight = found.get(new.query, JoinWork(new.query, 0, 0, 0)), keep**new.windows
+        found[new.query] = JoinWork(
+            new.query,
+            weight * old.windows + new.windows,
+            weight * old.keys + new.keys,
+            weight * old.rows + new.rows,
+        )
+    return tuple(found[query] for query in sorted(found))
+
+
+Record = TypeVar("Record", StreamStatistics, KeyStatistics)
 
 
 def _added(known: tuple[Record, ...], measured: tuple[Record, ...], keep: float) -> tuple[Record, ...]:

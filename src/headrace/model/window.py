@@ -65,6 +65,15 @@ class Window:
         """End of the youngest window that contains `t_us`: after it, nobody needs the tuple."""
         return self.last_start(t_us) + self.range_us
 
+    def ends_between(self, after_us: int, until_us: int) -> int:
+        """How many windows end after one moment and not after another.
+
+        >>> Window(10, 5).ends_between(10, 25), Window(7, 3, 1).ends_between(7, 8)
+        (3, 1)
+        """
+        first = self.offset_us + self.range_us
+        return (until_us - first) // self.slide_us - (after_us - first) // self.slide_us
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class SessionWindow:

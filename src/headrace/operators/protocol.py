@@ -14,7 +14,7 @@ import pyarrow as pa
 from headrace.model.partitioning import Partitioning
 from headrace.model.plan import SharedPlan
 from headrace.model.predicate import Operand
-from headrace.model.statistics import KeyStatistics
+from headrace.model.statistics import JoinCount, KeyStatistics
 from headrace.operators.common.bundle import Blob, Item
 from headrace.operators.common.placing import Portion
 
@@ -107,12 +107,17 @@ class Saved:
 class Reduced:
     """What a partition produced besides rows: its new state (None: none), for each query its rows and the tuples it
     accepted, and the queries that failed with the reason.
+
+    A join says how many rows it `joined` for each query, whether they are results or go on. `joins` is what was counted
+    for queries whose strategy is decided by it.
     """
 
     state: Saved | None = None
     rows: dict[int, int] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
     matched: dict[int, int] = field(default_factory=dict)
+    joined: dict[int, int] = field(default_factory=dict)
+    joins: Sequence[JoinCount] = ()
 
 
 class OperatorLogic(Protocol):

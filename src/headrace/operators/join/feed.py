@@ -5,6 +5,7 @@ Keys, inputs and regions are worked out once per joined row; only their numbers 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -33,10 +34,12 @@ GATHER_ROWS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """Queries of a chain that have the same windows: (slot, region of the query's id) of each."""
+    """Queries of a chain that have the same windows: (slot, region of the query's id, the id itself) of
+    each.
+    """
 
     windows: tuple[Window, ...]
-    queries: list[tuple[int, int]]
+    queries: list[tuple[int, int, int]]
 
     def ends(self, low: Ints, times: Sequence[Ints]) -> tuple[Ints, Ints]:
         """(end of the first window that holds each row and ends after `low`, how many do)."""
@@ -62,15 +65,15 @@ class Feed:
         self._positions = range(len(spec.leaves))
         (index,) = [index for index in operator.operands if index.operand == QUERY]
         ids = pa.array([int(query.query) for query in spec.queries], pa.int64())
-        found: dict[tuple[Window, ...], list[tuple[int, int]]] = {}
+        found: dict[tuple[Window, ...], list[tuple[int, int, int]]] = {}
         regions = regions_of(ids, index)
         self._region_type = regions.dtype
         for query, region in zip(spec.queries, regions.tolist(), strict=True):
-            found.setdefault(query.windows, []).append((query.slot, region))
+            found.setdefault(query.windows, []).append((query.slot, region, int(query.query)))
         self._asking = [_Asking(windows, queries) for windows, queries in found.items()]
 
-    def tuples(self, block: JoinedBlock) -> Iterator[Tuples]:
-        """The block's rows, some at a time."""
+    def tuples(self, block: JoinedBlock, windowed: Counter[int]) -> Iterator[Tuples]:
+        """The block's rows, some at a time. `windowed` counts them for each query, once for each window."""
         operator = self.operator
         columns = {name: pa.chunked_array([block.column(*source)]) for name, source in self._columns.items()}
         keys = encode_keys([columns[key] for key in operator.keys], block.rows)
@@ -80,7 +83,7 @@ class Feed:
             for index in operator.operands
         ]
         same = {id(part): bool((part == part[0]).all()) for parts in measures for part in parts.values()}
-        for rows, ends, query in self._repeated(block):
+        for rows, ends, query in self._repeated(block, windowed):
             index, starts = fine_slices(ends - 1, operator.windows)
             yield Tuples(
                 Keys(keys.ids[rows], keys.table),
@@ -91,7 +94,7 @@ class Feed:
                 words,
             )
 
-    def _repeated(self, block: JoinedBlock) -> Iterator[tuple[Ints, Ints, Regions]]:
+    def _repeated(self, block: JoinedBlock, windowed: Counter[int]) -> Iterator[tuple[Ints, Ints, Regions]]:
         """(row, end of a window, region of a query) for all of a row's queries and their windows."""
         sets, times = block.sets, [block.times(position) for position in self._positions]
         low = np.maximum.reduce([*times, block.bound])
@@ -99,9 +102,10 @@ class Feed:
         size = 0
         for asking in self._asking:
             slide = asking.windows[0].slide_us
-            for slot, region in asking.queries:
+            for slot, region, query in asking.queries:
                 mine = np.flatnonzero((sets[slot // WORD] & np.uint64(1 << slot % WORD)) != 0)
                 first, counts = asking.ends(low[mine], [moments[mine] for moments in times])
+                windowed[query] += int(counts.sum())
                 for at, number in candidates(np.zeros(len(mine), np.int64), counts):
                     ends = first[at] + number * slide
                     ready.append((mine[at], ends, np.full(len(at), region, self._region_type)))

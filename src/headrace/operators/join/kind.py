@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
 
 from headrace.model.plan import GroupingOperator, JoinOperator, SharedPlan
+from headrace.model.query import QueryId
+from headrace.model.statistics import JoinCount
 from headrace.operators.common.placing import Portion
 from headrace.operators.common.sampling import sample_keys
 from headrace.operators.join.block import JoinedBlock, stored_rows
@@ -60,8 +63,9 @@ class Joins:
     def reduce(self, received: Received, outlet: ReduceOutlet) -> Reduced:
         """A rebuild joins for the chains that feed an aggregation alone."""
         gathered = self._gatherings(outlet)
-        joined = self._outlet(received, outlet, gathered)
-        state = None
+        windowed: Counter[int] = Counter()
+        joined = self._outlet(received, outlet, gathered, windowed)
+        state, matched, sides = None, {}, []
         if received.step > 0:
             held = received.absorbed, received.kept
             rows = resume_join(self._logic, received.blobs, *held, received.closed_us, joined)
@@ -75,19 +79,29 @@ class Joins:
                 received.watermark_us,
                 joined if self._feeds or not received.rebuilds else None,
             )
-            rows, segment = reduced.rows, reduced.segment
+            rows, segment, matched, sides = reduced.rows, reduced.segment, reduced.matched, reduced.sides
             state = None if segment is None else Saved(join_items(segment), segment.last_end_us)
         for waiting in gathered.values():
             waiting.flush()
-        return Reduced(state, {query: count for query, count in rows.items() if query in self._counted})
+        joins = [*sides, *(JoinCount(QueryId(query), rows=count) for query, count in windowed.items())]
+        stored = {query: count for query, count in rows.items() if query in self._counted}
+        return Reduced(state, stored, matched=matched, joined=rows, joins=joins)
 
-    def _outlet(self, received: Received, outlet: ReduceOutlet, gathered: Mapping[str, Gathering]) -> Outlet:
+    def _outlet(
+        self,
+        received: Received,
+        outlet: ReduceOutlet,
+        gathered: Mapping[str, Gathering],
+        windowed: Counter[int],
+    ) -> Outlet:
+        """Where joined rows go. `windowed` gets how many each query has that are fed, once for each window."""
+
         def consume(chain: int, block: JoinedBlock) -> None:
             feed = self._feeds.get(chain)
             if feed is None:
                 self._store(chain, block, received.epoch, outlet.emit)
                 return
-            for tuples in feed.tuples(block):
+            for tuples in feed.tuples(block, windowed):
                 gathered[feed.operator.id].add(tuples)
 
         return Outlet(
@@ -95,6 +109,7 @@ class Joins:
             lambda shipment: outlet.send(self._operator.id, [shipment]),
             outlet.partitioning,
             self._fed_slots if received.rebuilds else None,
+            tuple(self._feeds),
         )
 
     def _store(self, chain: int, block: JoinedBlock, epoch: int, emit: Emit) -> None:

@@ -50,6 +50,15 @@ class Factors:
 
         return take
 
+    def keys(self, output: ProductOutput) -> dict[int, int]:
+        """How many keys all sides of each of an output's queries have, in all windows: a row is a key in a window."""
+        sides = [self._tables.get(side, {}) for side in zip(output.sides, output.tables, strict=True)]
+        found = {
+            int(query): sum(table.num_rows for side in sides for table in side.get(query, ()))
+            for query in output.queries
+        }
+        return {query: count for query, count in found.items() if count}
+
     def of(self, output: ProductOutput) -> Iterator[list[pa.Table]]:
         """The rows of an output's queries, side by side, some queries at a time: those that have rows of all sides."""
         sides = [self._tables.get(side, {}) for side in zip(output.sides, output.tables, strict=True)]
@@ -71,13 +80,14 @@ class Factors:
 class Multiplied:
     """Joined groups as result rows, how many each query got, and the queries that failed with the reason.
 
-    `latest_us` is when the last of their windows ends.
+    `latest_us` is when the last of their windows ends. `joined` is how many rows each query would have had to join.
     """
 
     table: pa.Table
     latest_us: int
     rows: dict[int, int] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
+    joined: dict[int, float] = field(default_factory=dict)
 
 
 def multiply(output: ProductOutput, keys: int, sides: Sequence[pa.Table]) -> Multiplied | None:
@@ -105,6 +115,7 @@ def multiply(output: ProductOutput, keys: int, sides: Sequence[pa.Table]) -> Mul
             failed |= broken
     table = pa.table(columns)
     queries = table.column(QUERY).to_numpy()
+    joined = _joined_rows(queries, product.counts)
     bad = np.unique(queries[failed])
     if len(bad):
         kept = ~np.isin(queries, bad)
@@ -116,7 +127,21 @@ def multiply(output: ProductOutput, keys: int, sides: Sequence[pa.Table]) -> Mul
         latest_us,
         {int(query): int(count) for query, count in counted},
         dict.fromkeys(bad.tolist(), OVERFLOW),
+        joined,
     )
+
+
+def _joined_rows(queries: Ints, counts: Sequence[Ints]) -> dict[int, float]:
+    """How many rows the tuples of groups make that all sides have, added up by the groups' queries.
+
+    >>> _joined_rows(np.array([1, 2, 1]), [np.array([3, 1, 2]), np.array([4, 5, 1])])
+    {1: 14.0, 2: 5.0}
+    """
+    rows = np.ones(len(queries))
+    for count in counts:
+        rows *= count  # as floats: a hot key may make more rows than an integer can count
+    found, at = np.unique(queries, return_inverse=True)
+    return dict(zip(found.tolist(), np.bincount(at, rows).tolist(), strict=True))
 
 
 def _with_keys(table: pa.Table, keys: int) -> pa.Table:

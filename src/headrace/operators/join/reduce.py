@@ -15,10 +15,12 @@ import numpy as np
 
 from headrace.model.partitioning import Partitioning
 from headrace.model.plan import InputRole
+from headrace.model.statistics import JoinCount
 from headrace.model.tables import WORD
 from headrace.operators.common.bundle import Blob, Item, read_bundle
-from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.encode import Ints
 from headrace.operators.join.block import JoinedBlock, holds_across
+from headrace.operators.join.counting import accepted_tuples, count_bits, count_sides
 from headrace.operators.join.hops import Arrivals, Outbox, Send
 from headrace.operators.join.logic import JoinLogic, Step, place_of, slot_mask
 from headrace.operators.join.partners import Meeting, has_bits
@@ -37,21 +39,27 @@ Consume = Callable[[int, JoinedBlock], None]
 class Outlet:
     """Where rows go: complete ones to `consume`, those on their way to another key to `send`.
 
-    Every stage has the same partitioning. Rows are joined for the queries of these slots; None stands for all.
+    Every stage has the same partitioning. Rows are joined for the queries of these slots; None stands for all. What the
+    sides of queries let in is counted for these chains.
     """
 
     consume: Consume
     send: Send
     partitioning: Partitioning
     slots: frozenset[int] | None = None
+    counted_chains: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
 class JoinReduced:
-    """What a partition produced: its new segment (None: no state), and how many joined rows each query has."""
+    """What a partition produced: its new segment (None: no state), how many joined rows each query has, how many tuples
+    it accepted, and what the sides of the queries that are counted let in.
+    """
 
     segment: JoinSegment | None = None
     rows: dict[int, int] = field(default_factory=dict)
+    matched: dict[int, int] = field(default_factory=dict)
+    sides: list[JoinCount] = field(default_factory=list)
 
 
 def reduce_join(
@@ -75,14 +83,17 @@ def reduce_join(
     for spec, old, new in zip(logic.inputs, taken, fresh, strict=True):
         parts = [*old, *(_read(logic, spec.number, kept) if any(part is not None for part in fresh) else ())]
         sides.append(Side(spec, parts, new) if parts or new is not None else None)
-    counts: dict[int, int] = {}
+    reduced = JoinReduced()
     if outlet is not None:
         join = _Join(logic, sides, outlet)
         for start in logic.starts:
             join.run(start)
-        counts = join.finish()
+        reduced.rows = join.finish()
+        reduced.matched = accepted_tuples(logic, fresh)
+        reduced.sides = count_sides(logic, fresh, outlet.counted_chains)
     parts_of = [[*old, *([] if new is None else [new])] for old, new in zip(taken, fresh, strict=True)]
-    return JoinReduced(build_segment(logic, parts_of, watermark_us), counts)
+    reduced.segment = build_segment(logic, parts_of, watermark_us)
+    return reduced
 
 
 def resume_join(
@@ -249,30 +260,3 @@ def _reach(step: Step, prefix: Prefix, rows: Ints) -> tuple[Ints, Ints]:
         lows.append(times - behind + 1)
         highs.append(times + ahead)
     return np.maximum.reduce(lows), np.minimum.reduce(highs)
-
-
-def count_bits(sets: Array) -> Ints:
-    """How often each bit of the words [word, row] is set: full adders over whole arrays, so a few passes for all bits.
-
-    >>> count_bits(np.array([[5, 4]], np.uint64))[:4].tolist()
-    [1, 0, 2, 0]
-    """
-    return np.concatenate([_count_word(words) for words in sets])
-
-
-def _count_word(words: Array) -> Ints:
-    counts = np.zeros(WORD, np.int64)
-    weight = 1
-    while len(words):
-        carries = [words[:0]]
-        while len(words) > 3 * WORD:
-            third = len(words) // 3
-            a, b, c = words[: 3 * third].reshape(3, third)
-            half = a ^ b
-            carries.append((a & b) | (half & c))
-            words = np.concatenate([half ^ c, words[3 * third :]])
-        bits = np.unpackbits(words.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
-        counts += weight * bits.sum(axis=0, dtype=np.int64)
-        words = np.concatenate(carries)
-        weight *= 2
-    return counts

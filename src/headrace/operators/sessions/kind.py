@@ -51,7 +51,7 @@ class Sessions:
         )
         segment = reduced.segment
         state = None if segment is None else Saved(session_segment_items(segment), segment.last_end_us)
-        return Reduced(state, reduced.rows, reduced.failures)
+        return Reduced(state, reduced.rows, reduced.failures, reduced.matched)
 
 
 def load_sessions(items: Items, operator: str, portion: Portion) -> SessionSegment | None:

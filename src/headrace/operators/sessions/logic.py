@@ -49,7 +49,10 @@ class ReadySessions:
 
 
 class SessionLogic:
-    """A session operator's indexes, reused every epoch. Queries are in the order of their columns."""
+    """A session operator's indexes, reused every epoch. Queries are in the order of their columns.
+
+    `base` are the columns that say which tuples a query accepts; its others are those of its aggregates' filters.
+    """
 
     def __init__(self, operator: SessionOperator) -> None:
         self.operator = operator
@@ -77,6 +80,7 @@ class SessionLogic:
         self.families = [FamilyIndex(f, operator.operands, predicates) for f in operator.families]
         self.family_columns = [np.array(f.columns, np.int64) for f in operator.families]
         self.family_gaps = [int(gap_of[columns].min()) for columns in self.family_columns]
+        self.base = np.array([column for output in operator.outputs for column in output.base], np.int64)
         self.outputs = [self._ready(output) for output in operator.outputs]
 
     def family_measures(self, family: int) -> Ints:

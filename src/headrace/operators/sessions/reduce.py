@@ -52,9 +52,14 @@ def reduce_sessions(
         for block in segment.blocks
     ]
     reduced: Reduced[SessionSegment] = Reduced()
+    accepted = np.zeros(len(logic.query_of), np.int64)
     blocks = []
     for low, high in _key_blocks(keys.num_rows, families):
-        found = _merge(logic, families, stored, low, high, closed_us)
+        limits = late_limits(logic.operator, closed_us)[logic.gap_index]
+        pairs = [_pairs(family, limits[family.columns], low, high) for family in families]
+        for pair in pairs:
+            accepted[pair.family.columns] += pair.tuples()
+        found = _merge(logic, pairs, stored, low, high)
         if found is None:
             continue
         for ready in logic.outputs:
@@ -64,6 +69,9 @@ def reduce_sessions(
                 emit(ready.output.signature, lowered.table, list(lowered.rows), lowered.latest_us)
         if (found.ends > watermark_us).any():
             blocks.append(open_block(logic, found, found.ends > watermark_us))
+    base = logic.base[accepted[logic.base] > 0]
+    queries = logic.queries[logic.query_of[base]].tolist()
+    reduced.matched = dict(zip(queries, accepted[base].tolist(), strict=True))
     if blocks:
         reduced.segment = make_segment(logic.operator, keys, blocks, words)
     return reduced
@@ -168,18 +176,20 @@ class _Pairs:
     first: Ints
     counts: Ints
 
+    def tuples(self) -> Ints:
+        """How many tuples each column accepts."""
+        ends = np.append(0, np.cumsum(self.family.measures[0]["v"][self.rows]))  # measure 0 is ROWS
+        return ends[self.first + self.counts] - ends[self.first]
+
 
 def _merge(
     logic: SessionLogic,
-    families: Sequence[_FamilyMicros],
+    pairs: Sequence[_Pairs],
     stored: Sequence[_Stored],
     low: int,
     high: int,
-    closed_us: int,
 ) -> Found | None:
     """The sessions of the keys [low, high) after this epoch's tuples; None when there are none."""
-    limits = late_limits(logic.operator, closed_us)[logic.gap_index]
-    pairs = [_pairs(family, limits[family.columns], low, high) for family in families]
     columns = [np.repeat(p.family.columns, p.counts) for p in pairs]
     kept = [np.flatnonzero((s.queries >= 0) & (s.keys >= low) & (s.keys < high)) for s in stored]
     queries = _joined(

@@ -1,0 +1,86 @@
+"""Query-sets counted: how many tuples each query of a join accepts, how many keys these have, and joined rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from headrace.model.plan import InputRole
+from headrace.model.statistics import JoinCount, SideCount
+from headrace.model.tables import WORD
+from headrace.operators.common.encode import Array, Ints
+from headrace.operators.join.logic import JoinLogic, place_of
+from headrace.operators.join.rows import KeyedRows
+
+New = Sequence[KeyedRows | None]
+"""An epoch's new tuples of each input, in the order of the plan."""
+
+
+def accepted_tuples(logic: JoinLogic, new: New) -> dict[int, int]:
+    """How many new tuples each query accepts, added up over the inputs and roles in which it reads them."""
+    found: dict[int, int] = {}
+    for spec, rows in zip(logic.inputs, new, strict=True):
+        if rows is None:
+            continue
+        for queries, sets in zip(spec.slots, rows.content.sets, strict=True):
+            counts = count_bits(sets)
+            for slot, query in queries.items():
+                found[query] = found.get(query, 0) + int(counts[place_of(slot, logic.words)])
+    return {query: count for query, count in found.items() if count}
+
+
+def count_sides(logic: JoinLogic, new: New, chains: Collection[int]) -> list[JoinCount]:
+    """For each query of some chains: how many new tuples each of its sides let in, and how many keys these have.
+
+    Costs one pass over the query-sets of these inputs, whatever the number of queries.
+    """
+    counted: dict[InputRole, tuple[Ints, Ints]] = {}
+    found = []
+    for chain in (logic.operator.chains[number] for number in chains):
+        for query in chain.queries:
+            sides = []
+            for met, position in chain.positions.items():
+                if met not in counted:
+                    counted[met] = _tuples_and_keys(logic, new[met.input], met.role)
+                tuples, keys = (int(counts[place_of(query.slot, logic.words)]) for counts in counted[met])
+                stream, window = logic.inputs[met.input].input.stream, query.windows[position]
+                sides.append(SideCount(stream, window.range_us, tuples, keys))
+            found.append(JoinCount(query.query, sides=tuple(sides)))
+    return found
+
+
+def _tuples_and_keys(logic: JoinLogic, rows: KeyedRows | None, role: int) -> tuple[Ints, Ints]:
+    """For each bit of a role's query-sets: the rows that have it, and the keys that have a row with it."""
+    if rows is None or rows.keys.count == 0:
+        nothing = np.zeros(len(logic.words) * WORD, np.int64)
+        return nothing, nothing
+    sets = rows.content.sets[role]
+    return count_bits(sets), count_bits(np.bitwise_or.reduceat(sets, rows.keys.offsets[:-1], axis=1))
+
+
+def count_bits(sets: Array) -> Ints:
+    """How often each bit of the words [word, row] is set: full adders over whole arrays, so a few passes for all bits.
+
+    >>> count_bits(np.array([[5, 4]], np.uint64))[:4].tolist()
+    [1, 0, 2, 0]
+    """
+    return np.concatenate([_count_word(words) for words in sets])
+
+
+def _count_word(words: Array) -> Ints:
+    counts = np.zeros(WORD, np.int64)
+    weight = 1
+    while len(words):
+        carries = [words[:0]]
+        while len(words) > 3 * WORD:
+            third = len(words) // 3
+            a, b, c = words[: 3 * third].reshape(3, third)
+            half = a ^ b
+            carries.append((a & b) | (half & c))
+            words = np.concatenate([half ^ c, words[3 * third :]])
+        bits = np.unpackbits(words.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
+        counts += weight * bits.sum(axis=0, dtype=np.int64)
+        words = np.concatenate(carries)
+        weight *= 2
+    return counts
