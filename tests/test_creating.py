@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.creating import read_many
+from headrace.asking.creating import read_many
 from headrace.model.errors import HeadraceError, SqlError
 from headrace.model.query import QueryPlan
 from log_samples import PLAN

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from headrace import crew as crew_module
-from headrace.crew import Crew
 from headrace.model.errors import EngineError, HeadraceError
+from headrace.running import crew as crew_module
+from headrace.running.crew import Crew
 
 WAIT = 20.0
 

@@ -6,10 +6,10 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace import retries
-from headrace.feeding import Feeds
 from headrace.model.errors import LogError
-from headrace.retries import LONGEST_SECONDS, Retry
+from headrace.running import retries
+from headrace.running.feeding import Feeds
+from headrace.running.retries import LONGEST_SECONDS, Retry
 
 
 @dataclass

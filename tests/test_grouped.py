@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from cli_fakes import group_line
-from headrace.checkup import LAG_SECONDS, Checkup
 from headrace.engine.delivered import Delivered
 from headrace.engine.records import no_commit
-from headrace.facts import FactFinder
-from headrace.grouped import group_infos, lag_seconds
 from headrace.health import Health, RunState
-from headrace.infos import query_infos, query_metrics
+from headrace.looking.checkup import LAG_SECONDS, Checkup
+from headrace.looking.facts import FactFinder
+from headrace.looking.grouped import group_infos, lag_seconds
+from headrace.looking.infos import query_infos, query_metrics
+from headrace.looking.showing import Listing
+from headrace.looking.status import why_empty
 from headrace.model.errors import EngineError
 from headrace.model.grouping import GroupState
-from headrace.retries import Retry
-from headrace.showing import Listing
-from headrace.status import why_empty
+from headrace.running.retries import Retry
 from log_samples import PLAN, PURCHASES, FakeClock, Opened, open_log
 
 

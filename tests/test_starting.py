@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.asking.starting import Start, start_epoch
 from headrace.model.errors import CatalogError
-from headrace.starting import Start, start_epoch
 from log_samples import PURCHASES, FakeClock, Opened, open_log
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

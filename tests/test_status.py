@@ -9,9 +9,17 @@ import pytest
 
 from headrace.catalog.queries import QueryState
 from headrace.health import RunState, SourceState
+from headrace.looking.status import (
+    GroupFacts,
+    QueryFacts,
+    StreamFacts,
+    first_end,
+    next_end,
+    status_of,
+    why_empty,
+)
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.window import SessionWindow, Window
-from headrace.status import GroupFacts, QueryFacts, StreamFacts, first_end, next_end, status_of, why_empty
 
 SECOND = 1_000_000
 NOON = int(datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()) * SECOND

@@ -10,27 +10,29 @@ from pyspark.sql import DataFrame
 from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.engine.errors import spark_reason
 from headrace.guard import guarding
-from headrace.infos import QueryMetrics, query_metrics
-from headrace.looking import (
+from headrace.looking.answers import (
     audit_in,
     costs_in,
+    direct_in,
     explain_entry,
     newest_in,
+    results_in,
     sharing_in,
     status_in,
     why_empty_entry,
 )
+from headrace.looking.infos import QueryMetrics, query_metrics
+from headrace.looking.portrait import query_html, query_text, with_portrait
+from headrace.looking.sharing import Sharing
+from headrace.looking.showing import Text
+from headrace.looking.status import QueryStatus
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.types import Column
 from headrace.notes import NOTE
-from headrace.portrait import query_html, query_text, with_portrait
 from headrace.results.audit import AuditReport
 from headrace.results.direct import as_pandas
 from headrace.results.newest import Newest
 from headrace.results.view import readable
-from headrace.sharing import Sharing
-from headrace.showing import Text
-from headrace.status import QueryStatus
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,14 +81,14 @@ class QueryHandle:
 
     def results(self) -> DataFrame:
         """All rows delivered so far, as a Spark DataFrame with the columns the SQL names."""
-        return with_portrait(self._session._results(self._entry()), self)
+        return with_portrait(results_in(self._session, self._entry()), self)
 
     def to_pandas(self) -> pd.DataFrame:
         """All rows delivered so far; intervals of months as text, because Python has no type for them.
 
         Moments come as pandas has them, or in microseconds when one of them does not fit into nanoseconds.
         """
-        found = self._session._direct(self._entry())
+        found = direct_in(self._session, self._entry())
         return self._collected() if found is None else self._noted(found)
 
     def _collected(self) -> pd.DataFrame:

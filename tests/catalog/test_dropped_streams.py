@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from headrace.log.arrivals import Batch
+from headrace.looking.recent import recent_tuples
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.errors import CatalogError
 from headrace.model.query import Stream, StreamName
 from headrace.model.types import BIGINT, TIMESTAMP, Column
-from headrace.recent import recent_tuples
 from log_samples import PLAN, PURCHASES, Opened, open_log
 
 OTHER = Stream(PURCHASES.name, (Column("n", BIGINT), Column("ts", TIMESTAMP)), "ts", 0)

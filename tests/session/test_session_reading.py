@@ -14,6 +14,7 @@ import pytest
 from headrace.catalog.queries import QueryState
 from headrace.catalog.snapshot import SNAPSHOT
 from headrace.engine.options import UpkeepOptions
+from headrace.looking.answers import direct_in
 
 pytestmark = pytest.mark.spark
 
@@ -83,7 +84,7 @@ def test_rows_without_a_job_are_those_of_spark(open_session: Open, tmp_path: Pat
     hr.run_available()
     for name in QUERIES:
         handle = hr.query(name)
-        direct = hr._direct(handle._entry())
+        direct = direct_in(hr, handle._entry())
         assert (direct is not None) is (name in DIRECT), name
         if direct is not None:
             compare(direct, handle._collected())

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.engine import choosing
+from headrace.looking.answers import plan_of
 from headrace.model.plan import GroupingOperator
 from headrace.model.strategy import Strategy
 
@@ -41,7 +42,7 @@ def epoch(hr: Any, number: int, keys: int, rng: random.Random) -> None:
 
 def runs_as(query: Any) -> Strategy:
     """The strategy that the next epoch runs a query with, by the plan of its group."""
-    operators = query._session._plan_of("main").operators
+    operators = plan_of(query._session, "main").operators
     fed = any(isinstance(o, GroupingOperator) and query._id in o.queries for o in operators)
     assert fed == ("feeds a shared aggregation" in query.explain())
     return Strategy.JOINED_GROUPS if fed else Strategy.PRODUCT

@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.face import AuditReport, GroupInfo, QueryInfo
+from headrace.looking.showing import count, show_home, show_names, show_seconds
 from headrace.service.wire import values_of
-from headrace.showing import count, show_home, show_names, show_seconds
 
 Rows = tuple[tuple[str, ...], list[tuple[Any, ...]]]
 """Column names and rows, whatever they came as."""

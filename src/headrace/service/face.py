@@ -48,7 +48,7 @@ class QueryInfo(Protocol):
 
 
 class GroupInfo(Protocol):
-    """One line of `hr.groups()`: `headrace.grouped.GroupInfo` says what each of them means."""
+    """One line of `hr.groups()`: `headrace.looking.grouped.GroupInfo` says what each of them means."""
 
     @property
     def name(self) -> str: ...

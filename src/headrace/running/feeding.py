@@ -12,7 +12,7 @@ from functools import partial
 from headrace.log.folder import FolderIngest
 from headrace.log.ingest import Ingest
 from headrace.model.errors import HeadraceError
-from headrace.retries import Retry
+from headrace.running.retries import Retry
 
 
 @dataclass(slots=True)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
-from headrace.infos import StreamInfo, cost_lines
-from headrace.looking import costs_in
-from headrace.showing import count, html_table, show_duration, show_home, show_time
+from headrace.looking.answers import costs_in
+from headrace.looking.infos import StreamInfo, cost_lines
+from headrace.looking.showing import count, html_table, show_duration, show_home, show_time
 
 if TYPE_CHECKING:
     from headrace.handles import QueryHandle

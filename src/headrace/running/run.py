@@ -12,25 +12,25 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 from headrace.catalog.catalog import Catalog
-from headrace.crew import Crew
 from headrace.engine.costs import QueryCost
 from headrace.engine.errors import spark_gone
 from headrace.engine.group import Group
 from headrace.engine.groups import Groups
 from headrace.engine.records import Commit, Metrics
 from headrace.engine.spark import active, is_gone
-from headrace.feeding import Feed, Feeds
 from headrace.health import RunState
 from headrace.log.arrivals import Arrivals
 from headrace.log.seal import Sealer
+from headrace.looking.showing import show_seconds, show_time
 from headrace.model.epoch import FOREVER_US, NEVER_US, Create, Epoch
 from headrace.model.errors import EngineError, HeadraceError, LogError
 from headrace.model.grouping import MAIN
 from headrace.model.query import QueryId, Stream
 from headrace.planner.joins import is_joined
-from headrace.progress import progress_of
-from headrace.retries import Retry
-from headrace.showing import show_seconds, show_time
+from headrace.running.crew import Crew
+from headrace.running.feeding import Feed, Feeds
+from headrace.running.progress import progress_of
+from headrace.running.retries import Retry
 
 T = TypeVar("T")
 

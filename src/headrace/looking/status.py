@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 from headrace.catalog.queries import QueryState
 from headrace.health import RunState, SourceState
+from headrace.looking.showing import count, html_text, show_duration, show_seconds, show_time, show_way
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.grouping import MAIN
 from headrace.model.window import AnyWindow, SessionWindow, Window
-from headrace.showing import count, html_text, show_duration, show_seconds, show_time, show_way
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from headrace.engine.records import Commit
 from headrace.engine.spark import active, is_gone
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.grouping import MAIN
-from headrace.retries import Retry, in_our_words
+from headrace.running.retries import Retry, in_our_words
 
 SIDE_BY_SIDE = 4
 """So many groups run an epoch at the same time at most. More would only wait for Spark's cores."""

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.delivered import Delivered
-from headrace.grouped import lag_seconds
 from headrace.health import Health, RunState, SourceHealth, SourceState
 from headrace.log.arrivals import Arrivals
 from headrace.log.seal import Sealer
+from headrace.looking.grouped import lag_seconds
+from headrace.looking.status import GroupFacts, QueryFacts, StreamFacts
 from headrace.model.epoch import NEVER_US
 from headrace.model.grouping import GroupKind, kind_of
-from headrace.status import GroupFacts, QueryFacts, StreamFacts
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,9 @@ from headrace.model.query import Stream, StreamName
 from headrace.model.types import Column, Kind, SqlType
 from headrace.options import Duration
 
+DEFAULT_BOUND = "default"
+"""Stands for the bound that streams of its kind have."""
+
 SOURCE_BOUND = "1 hour"
 """How far ahead of the clock a source's tuple may move the watermark, unless the stream says otherwise."""
 
@@ -30,7 +33,7 @@ def define_stream(
 ) -> Stream:
     """A stream from what a person wrote; Spark reads the DDL. Refuses what epochs could not run.
 
-    `max_ahead` is "default" for the bound that sources have.
+    `max_ahead` is DEFAULT_BOUND for the bound that sources have.
     """
     sql.check_name(name, "stream")
     if not isinstance(event_time, str):
@@ -66,7 +69,7 @@ def define_stream(
     delay = sql.parse_duration(watermark)
     if delay < 0:
         raise CatalogError("BAD_WATERMARK", f"the watermark of stream `{name}` is negative")
-    if max_ahead == "default":
+    if max_ahead == DEFAULT_BOUND:
         max_ahead = ZONELESS_BOUND if found[0].type.kind is Kind.TIMESTAMP_NTZ else SOURCE_BOUND
     ahead = None if max_ahead is None else sql.parse_duration(max_ahead)
     if ahead is not None and ahead < 0:

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 
 from headrace import sql
 from headrace.log.seal import Sealer
+from headrace.looking.showing import show_time
 from headrace.model.errors import CatalogError, SqlError
-from headrace.showing import show_time
 
 EARLIEST = "earliest"
 

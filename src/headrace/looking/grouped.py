@@ -14,10 +14,10 @@ from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.delivered import Delivered
 from headrace.log.seal import Sealer
+from headrace.looking.showing import Listing, show_names, show_seconds, show_way
 from headrace.model.errors import CatalogError
 from headrace.model.grouping import MAIN, GroupKind, GroupState, is_reserved, kind_of
-from headrace.running import EpochInfo
-from headrace.showing import Listing, show_names, show_seconds, show_way
+from headrace.running.run import EpochInfo
 
 _LONGEST = 200
 

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, assert_never
 import pyarrow as pa
 
 from headrace import sql
-from headrace.inserting import insert_values
-from headrace.looking import why_empty_select
+from headrace.asking.inserting import insert_values
+from headrace.asking.starting import EARLIEST
+from headrace.looking.answers import why_empty_select
+from headrace.looking.portrait import describe_query, describe_stream
+from headrace.looking.selecting import select_failed
+from headrace.looking.showing import count, show_duration
 from headrace.model.errors import CatalogError, SqlError, did_you_mean
 from headrace.notes import with_note
-from headrace.portrait import describe_query, describe_stream
 from headrace.results.view import readable
-from headrace.selecting import select_failed
-from headrace.showing import count, show_duration
 from headrace.sources import files
 from headrace.sql.statements import (
     CloseStream,
@@ -36,7 +37,6 @@ from headrace.sql.statements import (
     ShowQueries,
     ShowStreams,
 )
-from headrace.starting import EARLIEST
 
 if TYPE_CHECKING:
     from headrace.session import Session

@@ -8,27 +8,36 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
+from headrace.asking.creating import parse
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.costs import QueryCost
+from headrace.engine.files import check_results
 from headrace.engine.logview import LogReader
 from headrace.engine.spark import active
 from headrace.engine.stored import ResultReader
-from headrace.explaining import PENDING, cost_lines, query_head, query_lines
-from headrace.facts import FactFinder
+from headrace.looking.explaining import PENDING, cost_lines, query_head, query_lines
+from headrace.looking.facts import FactFinder
+from headrace.looking.recent import recent_tuples
+from headrace.looking.selecting import analyse, check_own, opened_tables, read_select
+from headrace.looking.sharing import Sharing, sharing_of
+from headrace.looking.showing import Text, count
+from headrace.looking.status import QueryFacts, QueryStatus, describe_window, status_of, why_empty
 from headrace.model.grouping import MAIN
-from headrace.model.query import Fallback, Query, QueryId
+from headrace.model.plan import SharedPlan
+from headrace.model.query import Fallback, Query, QueryId, StreamName
+from headrace.model.statistics import Statistics
 from headrace.planner.explain import explain_plan, explain_query
+from headrace.planner.group import Member, plan_group
 from headrace.planner.strategies import choice_of, default_choice
 from headrace.planner.summary import summarize_plan, summarize_query
-from headrace.recent import recent_tuples
 from headrace.results.audit import AuditReport, audit_query
+from headrace.results.direct import direct_frame
 from headrace.results.newest import Newest, newest_rows
-from headrace.selecting import analyse, check_own, opened_tables, read_select
-from headrace.sharing import Sharing, sharing_of
-from headrace.showing import Text, count
-from headrace.status import QueryFacts, QueryStatus, describe_window, status_of, why_empty
+from headrace.results.view import query_frame
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from headrace.session import Session
 
 
@@ -51,21 +60,34 @@ def sharing_in(session: Session, entry: QueryEntry) -> Sharing:
     )
 
 
+def plan_of(session: Session, group: str) -> SharedPlan:
+    """The plan that a group runs with. A reader, who has no groups, makes it of what the last commit says."""
+    if session._running is not None:
+        return session._running.groups.get(group).plan_now()
+    catalog, delivered = session._catalog, session._delivered
+    entries = [e for e in catalog.current() if e.live and e.error is None and e.group == group]
+    streams = {stream.name: stream for stream in catalog.streams()}
+    arrived = {StreamName(n): rows for n, (rows, _) in delivered.totals(delivered.sealed).items()}
+    members = (Member(e.query, e.slot or 0) for e in entries)
+    strategies = delivered.commit_of(group).strategies
+    return plan_group(members, streams, Statistics.of_arrivals(arrived), strategies)
+
+
 def explain_entry(session: Session, entry: QueryEntry, *, verbose: bool) -> Text:
     """How one query runs; lanes, families and cells only when `verbose`."""
-    plan = session._plan_of(entry.group)
+    plan = plan_of(session, entry.group)
     choice = choice_of(entry.query, session._delivered.commit_of(entry.group).strategies.by_query())
     if verbose:
         return Text(explain_query(entry.query, plan, choice))
     facts = facts_in(session, entry)
-    delays = {str(stream.name): stream.watermark_us for stream in session._streams_of(entry)}
+    delays = {str(stream.name): stream.watermark_us for stream in session._streams_by_name(entry).values()}
     lines = query_lines(facts, sharing_in(session, entry), session._delivered.commit_of(entry.group), delays)
     return Text(summarize_query(entry.query, plan, choice, query_head(facts), lines))
 
 
 def explain_text(session: Session, text: str, *, verbose: bool) -> Text:
     """How a text would run; nothing is created."""
-    query = Query(QueryId(0), PENDING, session._parse(text))
+    query = Query(QueryId(0), PENDING, parse(session, text))
     choice = default_choice(query.plan.body)
     if verbose:
         return Text(explain_query(query, None, choice))
@@ -83,7 +105,7 @@ def explain_session(session: Session, *, verbose: bool) -> Text:
     groups = sorted(lived_in or {MAIN}, key=lambda name: (name != MAIN, name))
     texts = []
     for group in groups:
-        plan, commit = session._plan_of(group), session._delivered.commit_of(group)
+        plan, commit = plan_of(session, group), session._delivered.commit_of(group)
         text = explain_plan(plan) if verbose else summarize_plan(plan, names, cost_lines(None, commit))
         texts.append(text if groups == [MAIN] else f"group {group}, {text}")
     return Text("\n\n".join(texts))
@@ -104,10 +126,35 @@ def _tables(session: Session, names: Iterable[str]) -> Iterator[tuple[str, DataF
     catalog = session._catalog
     for name in sorted(names):
         if catalog.has_query(name):
-            yield name, session._results(catalog.entry(name))
+            yield name, results_in(session, catalog.entry(name))
         elif catalog.has_stream(name):
             recent = recent_tuples(catalog.stream(name), session._sealer, session._arrivals)
             yield name, recent.frame(session._reader, session._warehouse.root)
+
+
+def results_in(session: Session, entry: QueryEntry) -> DataFrame:
+    """All rows of a query; nothing is run until they are asked for."""
+    session._check_open()
+    session._checkup.warn_reader(entry)
+    view = session._delivered.view(entry)
+    check_results(session._warehouse.root, view.files)
+    with active(session._reader):
+        return query_frame(_result_reader(session, entry), entry, view)
+
+
+def _result_reader(session: Session, entry: QueryEntry) -> ResultReader:
+    return ResultReader(session._reader, session._warehouse.root, session._streams_by_name(entry))
+
+
+def direct_in(session: Session, entry: QueryEntry) -> pd.DataFrame | None:
+    """All rows of a query without a Spark job; None when Spark has to finish them."""
+    session._check_open()
+    files = session._delivered.results(entry)
+    check_results(session._warehouse.root, files)
+    found = direct_frame(session._warehouse.root, entry, files)
+    if found is not None:
+        session._checkup.warn_reader(entry)
+    return found
 
 
 def facts_in(session: Session, entry: QueryEntry) -> QueryFacts:
@@ -158,10 +205,8 @@ def _stream_note(session: Session, name: str) -> str:
 def newest_in(session: Session, entry: QueryEntry, limit: int, after: int | None) -> Newest:
     """The newest rows of a query, for those who watch it."""
     session._check_open()
-    streams = session._streams_by_name(entry)
-    reader = ResultReader(session._reader, session._warehouse.root, streams)
     with active(session._reader):
-        return newest_rows(reader, entry, session._delivered, limit, after)
+        return newest_rows(_result_reader(session, entry), entry, session._delivered, limit, after)
 
 
 def costs_in(session: Session) -> dict[int, QueryCost]:

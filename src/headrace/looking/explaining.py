@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.engine.records import Commit
+from headrace.looking.sharing import Sharing
+from headrace.looking.showing import count, show_duration, show_seconds, show_time
+from headrace.looking.status import QueryFacts, StreamFacts, describe_window, why_empty
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.planner.summary import Line
-from headrace.sharing import Sharing
-from headrace.showing import count, show_duration, show_seconds, show_time
-from headrace.status import QueryFacts, StreamFacts, describe_window, why_empty
 
 PENDING = "(not created)"
 

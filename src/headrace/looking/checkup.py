@@ -15,19 +15,19 @@ from datetime import UTC, datetime, timedelta
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.delivered import Delivered
-from headrace.grouped import lag_seconds, members_by_group
 from headrace.health import Health, Problem, RunState, SetAside, SourceHealth, SourceState
 from headrace.log.arrivals import Arrivals
 from headrace.log.report import InputReport
 from headrace.log.seal import Sealer
 from headrace.log.sources import FRAME, source_from
 from headrace.log.unattended import Unattended
+from headrace.looking.grouped import lag_seconds, members_by_group
+from headrace.looking.showing import show_names
 from headrace.model.epoch import Oddities
 from headrace.model.errors import HeadraceError, HeadraceWarning
 from headrace.model.grouping import MAIN, GroupKind, kind_of
 from headrace.model.query import Stream
-from headrace.running import Running
-from headrace.showing import show_names
+from headrace.running.run import Running
 from headrace.storage.warehouse import Warehouse
 
 RUN = "the run"

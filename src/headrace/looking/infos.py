@@ -9,18 +9,13 @@ from typing import Any, ClassVar
 
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry, QueryState
-from headrace.checkup import Checkup
 from headrace.engine.costs import QueryCost
 from headrace.engine.delivered import Delivered
 from headrace.health import Problem, SourceHealth
 from headrace.log.arrivals import Arrivals
 from headrace.log.seal import Sealer
-from headrace.model.epoch import FOREVER_US, NEVER_US
-from headrace.model.grouping import MAIN
-from headrace.model.query import Fallback
-from headrace.model.types import Column
-from headrace.running import Totals
-from headrace.showing import (
+from headrace.looking.checkup import Checkup
+from headrace.looking.showing import (
     Listing,
     html_table,
     show_bytes,
@@ -30,6 +25,11 @@ from headrace.showing import (
     show_time,
     text_table,
 )
+from headrace.model.epoch import FOREVER_US, NEVER_US
+from headrace.model.grouping import MAIN
+from headrace.model.query import Fallback
+from headrace.model.types import Column
+from headrace.running.run import Totals
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.delivered import Delivered
+from headrace.looking.showing import count
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.query import Fallback, QueryPlan
 from headrace.model.window import SessionWindow
-from headrace.running import EpochInfo
-from headrace.showing import count
+from headrace.running.run import EpochInfo
 
 MEASURED = 20
 """So many of the last epochs are averaged."""

@@ -1,0 +1,1 @@
+"""What people see of a session: lists, states, plans, rows and reasons."""

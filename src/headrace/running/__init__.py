@@ -1,0 +1,1 @@
+"""Epochs as people ask for them: on demand or in the background, fed by sources."""
