@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from headrace.catalog.catalog import Catalog
+from headrace.catalog.waiting import Batching
 from headrace.log.append import append
 from headrace.log.arrivals import Arrivals
 from headrace.log.seal import Sealer
@@ -52,11 +53,11 @@ class Opened:
         self.warehouse.release()
 
 
-def open_log(root: Path | str, clock: FakeClock | None = None, **options: float) -> Opened:
+def open_log(root: Path | str, clock: FakeClock | None = None, batching: Batching | None = None) -> Opened:
     warehouse = Warehouse(root)
     warehouse.acquire()
     try:
-        catalog = Catalog(warehouse, clock=clock, **options)  # type: ignore[arg-type]
+        catalog = Catalog(warehouse, clock=clock, batching=batching)
         arrivals = Arrivals(warehouse)
         return Opened(warehouse, catalog, arrivals, Sealer(warehouse, catalog, arrivals, clock=clock))
     except BaseException:

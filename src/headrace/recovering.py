@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry
+from headrace.catalog.waiting import Batching
 from headrace.engine.delivered import Delivered
 from headrace.engine.group import House
 from headrace.engine.groups import Groups
@@ -45,7 +46,7 @@ def recover(warehouse: Warehouse, sparks: SparkSessions, options: Options) -> Re
     epochs = EpochLog(warehouse)
     commits = last_commits(warehouse, whole=options.rebuild)
     check_commits(commits.values(), epochs)
-    log = open_log(warehouse, batch_count=options.changelog_count, batch_delay=options.changelog_seconds)
+    log = open_log(warehouse, batching=Batching(options.changelog_count, options.changelog_seconds))
     catalog, arrivals, sealer = log.catalog, log.arrivals, log.sealer
     delivered = Delivered(catalog, sealer, commits)
     for name in catalog.homes.groups():

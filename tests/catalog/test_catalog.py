@@ -12,6 +12,7 @@ import pytest
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryState
 from headrace.catalog.snapshot import CHANGELOG
+from headrace.catalog.waiting import Batching
 from headrace.model.epoch import Create, Drop
 from headrace.model.errors import CatalogError, StorageError
 from headrace.model.query import EpochId, StreamName
@@ -118,7 +119,7 @@ def test_requests_wait_for_the_delay(tmp_path: Path) -> None:
 
 
 def test_requests_flush_by_count(tmp_path: Path) -> None:
-    catalog = open_log(tmp_path, FakeClock(), batch_count=3).catalog
+    catalog = open_log(tmp_path, FakeClock(), batching=Batching(3)).catalog
     catalog.create_stream(PURCHASES, None)
     for _ in range(7):
         catalog.request_create(None, PLAN)

@@ -16,14 +16,16 @@ import pytest
 from headrace.catalog import requests
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.requests import REQUESTS
+from headrace.catalog.waiting import Batching
 from headrace.model.errors import CatalogError, StorageError
 from headrace.storage.warehouse import Warehouse
 from log_samples import PLAN, PURCHASES, Opened, open_log
 
 CREATOR = """
 import sys
+from headrace.catalog.waiting import Batching
 from log_samples import PLAN, PURCHASES, open_log
-log = open_log(sys.argv[1], batch_count=7)
+log = open_log(sys.argv[1], batching=Batching(7))
 if not log.catalog.streams():
     log.catalog.create_stream(PURCHASES, None)
 for number in range(100_000):
@@ -41,7 +43,7 @@ for number in range(100_000):
 
 @pytest.fixture
 def log(tmp_path: Path) -> Opened:
-    opened = open_log(tmp_path, batch_count=1000)
+    opened = open_log(tmp_path, batching=Batching(1000))
     opened.catalog.create_stream(PURCHASES, None)
     return opened
 
@@ -105,7 +107,7 @@ def test_a_full_disk_refuses(log: Opened, monkeypatch: pytest.MonkeyPatch, call:
     """The query is not there, nor after reopening; when there is space again, it can be created."""
     log.catalog.request_create("before", PLAN)
     if call in ("posix_fallocate", "fsync"):
-        log.catalog._request_log.close()  # the next request starts the file anew
+        log.catalog._waiting.close()  # the next request starts the file anew
 
     def full(*_: Any) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -129,7 +131,7 @@ def test_a_full_disk_refuses(log: Opened, monkeypatch: pytest.MonkeyPatch, call:
 def test_a_changelog_that_cannot_be_written_refuses_nobody(
     log: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log.catalog._batch_count = 2
+    log.catalog._waiting._batching = Batching(2)
     with monkeypatch.context() as patch:
         patch.setattr("headrace.storage.warehouse.os.link", _broken)
         log.catalog.request_create("a", PLAN)

@@ -50,7 +50,7 @@ def held(hr: Any) -> dict[str, int]:
         "garbage": len(hr._running.groups._house.upkeep._garbage),
         "results": len(hr._delivered.main.results),
         "counted": len(hr._delivered.main.rows),
-        "slots": hr._catalog._queries.slots,
+        "slots": hr._catalog._directory.queries.slots,
     }
 
 

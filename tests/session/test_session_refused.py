@@ -78,7 +78,7 @@ def unchanged(session: Any, path: Path) -> Callable[[], bool]:
             session.queries(),
             session.streams(),
             session.explain(),
-            session._catalog._requests[:],
+            list(session._catalog._waiting),
             files_below(path),
         )
 

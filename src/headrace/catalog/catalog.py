@@ -10,24 +10,24 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Container, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from headrace.catalog.archive import Archive, Archived
+from headrace.catalog.archive import Archived
+from headrace.catalog.directory import Directory
 from headrace.catalog.groups import GroupTable
 from headrace.catalog.homes import Homes
-from headrace.catalog.queries import QueryEntry, QueryState, QueryTable
-from headrace.catalog.requests import REQUESTS, Request, RequestLog, read_requests
-from headrace.catalog.snapshot import CHANGELOG, SNAPSHOT, Changelog, Snapshot
+from headrace.catalog.queries import QueryEntry, QueryState
+from headrace.catalog.snapshot import SNAPSHOT, Changelog, Snapshot
 from headrace.catalog.streams import StreamTable
+from headrace.catalog.waiting import Batching, Waiting
 from headrace.model.epoch import NEVER_US, Change, Create, Drop, Epoch, Move
-from headrace.model.errors import CatalogError, StorageError, did_you_mean
-from headrace.model.grouping import MAIN, Wish, plain_group
+from headrace.model.errors import CatalogError, StorageError
+from headrace.model.grouping import MAIN, plain_group
 from headrace.model.query import EpochId, Fallback, Query, QueryId, QueryPlan, Stream
 from headrace.sql.text.names import quote_name
 from headrace.storage import faults
-from headrace.storage.clock import Clock, SystemClock
+from headrace.storage.clock import Clock
 from headrace.storage.interrupts import uninterrupted
 from headrace.storage.warehouse import Warehouse
 
@@ -40,78 +40,21 @@ class Catalog:
         warehouse: Warehouse,
         *,
         clock: Clock | None = None,
-        batch_count: int = 100,
-        batch_delay: float = 1.0,
+        batching: Batching | None = None,
     ) -> None:
         self._warehouse = warehouse
-        self._clock = clock or SystemClock()
-        self._batch_count, self._batch_delay = batch_count, batch_delay
         self._lock = threading.RLock()
         self._streams = StreamTable(warehouse)
-        self._requests: list[Change] = []
-        self._request_log = RequestLog(warehouse)
-        self._recover()
-
-    def _recover(self) -> None:
         start = Snapshot(-1, -1, 1, ())
-        if self._warehouse.exists(SNAPSHOT):
-            start = self._warehouse.read_value(SNAPSHOT, "catalog-snapshot")
-        self._archive = Archive(self._warehouse, start.archives)
-        self._queries = QueryTable(
-            (entry for entry in start.entries if not self._put_away(entry)), start.freed
-        )
-        groups = GroupTable(self._warehouse, start.regrouping, start.specs)
-        self.homes = Homes(self._lock, self._queries, groups)
+        if warehouse.exists(SNAPSHOT):
+            start = warehouse.read_value(SNAPSHOT, "catalog-snapshot")
         self._applied, self._snapshot = start.epoch, start
-        self._next_id, self._last_changelog = start.next_id, start.changelog
-        self._flushed: list[Changelog] = []
-        for number in self._changelogs_after(start):
-            self._adopt(self._warehouse.read_record(CHANGELOG, number, kind="changelog"))
-        for request in read_requests(self._warehouse.path(REQUESTS)):
-            if request.changelog > self._last_changelog + 1:
-                raise self._warehouse.missing(CHANGELOG, self._last_changelog + 1)
-            if request.changelog == self._last_changelog + 1:
-                for change in request.changes:
-                    self._requests.append(change)
-                    self._note(change)
-
-    def _put_away(self, entry: QueryEntry) -> bool:
-        """Whether an entry is in the archive: a crash may have left it in the snapshot too, or in epochs after it."""
-        return entry.state is QueryState.DROPPED and entry.query.id in self._archive
-
-    def _changelogs_after(self, start: Snapshot) -> list[int]:
-        try:
-            return self._warehouse.sequence(CHANGELOG, start.changelog + 1)
-        except StorageError as error:
-            if error.code != "RECORD_MISSING" or self._warehouse.exists(SNAPSHOT):
-                raise
-            # changelogs go when a snapshot covers them
-            raise StorageError(
-                error.code,
-                f"{self._warehouse.path(SNAPSHOT)} or a changelog is missing",
-                detail=error.message,
-                hint=error.hint,
-            ) from error
-
-    def _adopt(self, changelog: Changelog) -> None:
-        self._flushed.append(changelog)
-        self._last_changelog = changelog.number
-        for change in changelog.changes:
-            self._note(change)
-
-    def _note(self, change: Change) -> None:
-        """List a requested change; epochs make it real."""
-        match change:
-            case Create(query, requested_at, group):
-                self._next_id = max(self._next_id, query.id + 1)
-                if self._queries.get(query.id) is None and query.id not in self._archive:
-                    self._queries.add(QueryEntry(query, requested_at=requested_at, wish=Wish(group, -1)))
-            case Drop(query_id):
-                entry = self._queries.get(query_id)
-                if entry is not None and entry.live:
-                    self._queries.put(dataclasses.replace(entry, dropping=True))
-            case Move():
-                pass  # an epoch takes it in, and then the query is on its way
+        self._directory = Directory(warehouse, start)
+        groups = GroupTable(warehouse, start.regrouping, start.specs)
+        self.homes = Homes(self._lock, self._directory.queries, groups)
+        self._waiting = Waiting(warehouse, start.changelog, batching or Batching(), clock)
+        for change in self._waiting:
+            self._directory.note(change)
 
     # streams
 
@@ -124,7 +67,7 @@ class Catalog:
     def check_new_stream(self, name: str) -> None:
         """CatalogError when a stream cannot have that name, because a stream or query has it."""
         with self._lock:
-            taken = self._newest(name)
+            taken = self._directory.newest(name)
             if taken is not None:
                 raise _name_taken("stream", name, f"there is a {_lively(taken)} of that name")
             self._streams.check_new(name)
@@ -133,7 +76,9 @@ class Catalog:
         """End a stream before `epoch`, durably; refused while a live query reads it."""
         with uninterrupted(), self._lock:
             stream = self._streams.get(name)
-            readers = [e.query.name for e in self._queries.entries() if e.live and _reads(e, stream)]
+            readers = [
+                e.query.name for e in self._directory.queries.entries() if e.live and _reads(e, stream)
+            ]
             if readers:
                 listed = ", ".join(f"`{reader}`" for reader in readers[:10])
                 more = f" and {len(readers) - 10} more" if len(readers) > 10 else ""
@@ -207,10 +152,10 @@ class Catalog:
             for name, plan in wanted:
                 for stream in plan.streams:
                     self._streams.get(stream)
-                query_id = QueryId(self._next_id + len(queries))
+                query_id = QueryId(self._directory.next_id + len(queries))
                 query = Query(query_id, name or self._free_name(query_id, new), plan)
                 alone = plain_group(int(query_id)) if isinstance(plan.body, Fallback) else MAIN
-                create = Create(query, self._clock.now(), group or alone, start)
+                create = Create(query, self._waiting.clock.now(), group or alone, start)
                 changes += self._creation(create, replace, again=query.name.lower() in new)
                 queries.append(query)
                 new.add(query.name.lower())
@@ -218,12 +163,16 @@ class Catalog:
                 self._request(*changes)
             return queries
 
+    def _free_name(self, query_id: QueryId, new: set[str]) -> str:
+        streams = {str(stream.name).lower() for stream in self._streams.all()}
+        return self._directory.free_name(query_id, new | streams)
+
     def _creation(self, create: Create, replace: bool, again: bool) -> list[Change]:
         """The changes that bring a query; `again` says that one of its name was asked for a moment ago."""
         name = create.query.name
         if self._streams.has(name):
             raise _name_taken("query", name, "there is a stream of that name")
-        present = self._newest(name)
+        present = self._directory.newest(name)
         if not again and (present is None or not present.live):
             return [create]
         if replace and not again and present is not None:
@@ -237,66 +186,39 @@ class Catalog:
     def request_drop(self, name: str) -> Query:
         """Ask for a query to end, durably; its results stay."""
         with uninterrupted(), self._lock:
-            entry = self.entry(name)
-            if not entry.live:
-                raise CatalogError("QUERY_DROPPED", f"query `{entry.query.name}` is already dropped")
-            self._request(Drop(entry.query.id, self._clock.now()))
+            entry = self._directory.live_entry(name)
+            self._request(Drop(entry.query.id, self._waiting.clock.now()))
             return entry.query
 
     def request_move(self, name: str, group: str) -> Query:
         """Ask for a query to live in another group, durably; it goes on delivering meanwhile."""
         with uninterrupted(), self._lock:
-            entry = self.entry(name)
-            if not entry.live:
-                raise CatalogError("QUERY_DROPPED", f"query `{entry.query.name}` is already dropped")
+            entry = self._directory.live_entry(name)
             if entry.error is not None:
                 raise CatalogError(
                     "QUERY_QUARANTINED",
                     f"query `{entry.query.name}` is quarantined: it lives in no group any more",
                     hint="drop it, and create it again in the group that you want",
                 )
-            self._request(Move(entry.query.id, group, self._clock.now()))
+            self._request(Move(entry.query.id, group, self._waiting.clock.now()))
             return entry.query
 
     def earliest_start(self) -> int | None:
         """The first epoch that a query needs which no epoch has taken in yet; the log must keep it."""
         with self._lock:
-            waiting = [*self._requests, *(change for log in self._flushed for change in log.changes)]
-            starts = [c.start for c in waiting if isinstance(c, Create) and c.start is not None]
-            return min(starts, default=None)
-
-    def _free_name(self, query_id: QueryId, taken: Container[str]) -> str:
-        number = int(query_id)
-        while (
-            f"q{number}" in taken or self._newest(f"q{number}") is not None or self._streams.has(f"q{number}")
-        ):
-            number += 1
-        return f"q{number}"
+            return self._waiting.earliest_start()
 
     def _request(self, change: Change, *others: Change) -> None:
-        """Make changes durable and list them; StorageError, and nothing has changed, when they cannot be kept.
-
-        What is asked for together is kept together, and takes effect in the same epoch.
-        """
-        number = self._last_changelog + 1
-        before = [Request(number, earlier) for earlier in self._requests]
-        faults.reach("request.before")
-        self._request_log.add(Request(number, change, rest=others), before)
-        faults.reach("request.after")
+        """Make changes durable and list them; StorageError, and nothing has changed, when they cannot be kept."""
+        self._waiting.ask(change, *others)
         for one in (change, *others):
-            self._requests.append(one)
-            self._note(one)
-        if len(self._requests) >= self._batch_count:
-            with suppress(StorageError):  # it is kept as a request; the next flush says what is wrong
-                self.flush()
+            self._directory.note(one)
+        self._waiting.flush_full()
 
     def due(self) -> bool:
         """Whether requests have waited for as long as they may."""
         with self._lock:
-            if not self._requests:
-                return False
-            waited = self._clock.now() - self._requests[0].requested_at
-            return waited >= self._batch_delay or waited < 0
+            return self._waiting.due()
 
     def tick(self) -> int | None:
         """Flush when it is due; call it now and then."""
@@ -306,26 +228,12 @@ class Catalog:
     def flush(self) -> int | None:
         """Write the requests as one changelog, for the next epoch to take; its number, or None when there were none."""
         with uninterrupted(), self._lock:
-            if not self._requests:
-                return None
-            changelog = Changelog(self._last_changelog + 1, tuple(self._requests))
-            faults.reach("changelog.before")
-            if not self._warehouse.put_record(CHANGELOG, changelog.number, changelog, kind="changelog"):
-                raise StorageError(
-                    "CHANGELOG_EXISTS",
-                    f"changelog {changelog.number} of {self._warehouse.root} was written by somebody else",
-                    hint="make sure that one process writes to a warehouse",
-                )
-            faults.reach("changelog.after")
-            self._requests.clear()
-            self._request_log.settled()
-            self._adopt(changelog)
-            return changelog.number
+            return self._waiting.flush()
 
     def unsealed(self) -> tuple[Changelog, ...]:
         """Changelogs that are durable and in no epoch yet, oldest first."""
         with self._lock:
-            return tuple(self._flushed)
+            return self._waiting.flushed
 
     # epochs
 
@@ -338,7 +246,7 @@ class Catalog:
     def last_changelog(self) -> int:
         """The last changelog that an epoch or the snapshot covers; -1 before any."""
         with self._lock:
-            return (self._flushed[0].number - 1) if self._flushed else self._last_changelog
+            return self._waiting.covered
 
     def apply(self, epoch: Epoch) -> None:
         """Let the changes of a sealed epoch take effect. Epochs come in order; one that was applied is
@@ -353,17 +261,9 @@ class Catalog:
                     f"epoch {self._applied + 1} of {self._warehouse.root} is missing; found {epoch.id}",
                     hint="restore the epoch record from a copy of the warehouse",
                 )
-            for change in epoch.changes:
-                if isinstance(change, Create):
-                    self._next_id = max(self._next_id, change.query.id + 1)
-            self._queries.apply(epoch)
-            for change in epoch.changes:
-                entry = self._queries.get(change.id) if isinstance(change, Drop) else None
-                if entry is not None and self._put_away(entry):
-                    self._queries.remove(entry.query.id)
+            self._directory.apply(epoch)
             self._applied = int(epoch.id)
-            self._flushed = [log for log in self._flushed if log.number > epoch.last_changelog]
-            self._last_changelog = max(self._last_changelog, epoch.last_changelog)
+            self._waiting.taken(epoch.last_changelog)
 
     def quarantine(self, query_id: QueryId, epoch: EpochId, error: str, ended_us: int = NEVER_US) -> None:
         """End a query before `epoch` because of `error`, with its windows closed up to `ended_us`.
@@ -371,7 +271,7 @@ class Catalog:
         The commit record of its group makes it durable.
         """
         with self._lock:
-            self._queries.quarantine(query_id, epoch, error, ended_us)
+            self._directory.queries.quarantine(query_id, epoch, error, ended_us)
 
     def checkpoint(self) -> None:
         """Write a snapshot of what the applied epochs made, and remove the changelogs it covers."""
@@ -379,29 +279,27 @@ class Catalog:
             covered = self.last_changelog
             entries = tuple(
                 dataclasses.replace(entry, dropping=False)
-                for entry in self._queries.entries()
+                for entry in self._directory.queries.entries()
                 if entry.state is not QueryState.PENDING
             )
             snapshot = Snapshot(
                 self._applied,
                 covered,
-                self._next_id,
+                self._directory.next_id,
                 entries,
-                self._archive.numbers,
+                self._directory.archive.numbers,
                 self.homes.last_regrouping,
                 self.homes.specs,
-                self._queries.freed,
+                self._directory.queries.freed,
             )
             if snapshot != self._snapshot:
                 faults.reach("snapshot.before")
                 self._warehouse.replace_value(SNAPSHOT, "catalog-snapshot", snapshot)
                 faults.reach("snapshot.after")
                 self._snapshot = snapshot
-                self._archive.tidy()
+                self._directory.archive.tidy()
                 self.homes.covered(snapshot.regrouping)
-            for number in self._warehouse.records(CHANGELOG):
-                if number <= covered:
-                    self._warehouse.delete_record(CHANGELOG, number)
+            self._waiting.forget(covered)
 
     def close(self) -> None:
         """Keep everything in changelogs and a snapshot, and let the files go."""
@@ -410,77 +308,56 @@ class Catalog:
                 self.flush()
                 self.checkpoint()
             finally:
-                self._request_log.close()
+                self._waiting.close()
 
     # looking
 
     def entries(self) -> tuple[QueryEntry, ...]:
         """Every query that was not forgotten, oldest first. Archived ones are read from disk; nobody waits for that."""
         with self._lock:
-            numbers, current = self._archive.numbers, self._queries.entries()
+            numbers, current = self._directory.archive.numbers, self._directory.queries.entries()
         found = {one.entry.query.id: one.entry for number in numbers for one in self._archived_batch(number)}
         found |= {entry.query.id: entry for entry in current}
         return tuple(found[query_id] for query_id in sorted(found))
 
     def _archived_batch(self, number: int) -> tuple[Archived, ...]:
         try:
-            return self._archive.read(number)
+            return self._directory.archive.read(number)
         except StorageError:
             with self._lock:
-                if number in self._archive.numbers:
+                if number in self._directory.archive.numbers:
                     raise
             return ()  # its queries were forgotten a moment ago
 
     def current(self) -> tuple[QueryEntry, ...]:
         """The queries that are live, and those that were dropped a moment ago, oldest first."""
         with self._lock:
-            return self._queries.entries()
+            return self._directory.queries.entries()
 
     def entry(self, name: str) -> QueryEntry:
         """The newest query of that name, in any case of letters."""
         with self._lock:
-            found = self._newest(name)
-            if found is None:
-                known = {entry.query.name for entry in self._queries.entries()}
-                raise CatalogError(
-                    "QUERY_NOT_FOUND", f"there is no query `{name}`", hint=did_you_mean(name, known)
-                )
-            return found
+            return self._directory.entry(name)
 
     def names(self) -> list[str]:
         """Every name of a stream or a query, each once."""
         with self._lock:
-            streams = [str(stream.name) for stream in self._streams.all()]
-            dropped = self._archive.names()
-            return sorted({*streams, *dropped, *(entry.query.name for entry in self._queries.entries())})
+            return sorted(self._directory.names() | {str(stream.name) for stream in self._streams.all()})
 
     def has_query(self, name: str) -> bool:
         """Whether a query of that name is listed, live or dropped."""
         with self._lock:
-            return self._newest(name) is not None
+            return self._directory.newest(name) is not None
 
     def has_live(self, name: str) -> bool:
         """Whether a query holds that name."""
         with self._lock:
-            found = self._newest(name)
+            found = self._directory.newest(name)
             return found is not None and found.live
-
-    def _newest(self, name: str) -> QueryEntry | None:
-        """The youngest query of that name, archived or not."""
-        found, archived = self._queries.newest(name), self._archive.newest(name)
-        if archived is None or (found is not None and found.query.id > archived):
-            return found
-        return self.entry_of(QueryId(archived))
 
     def entry_of(self, query_id: QueryId) -> QueryEntry:
         with self._lock:
-            found = self._queries.get(query_id)
-            if found is not None:
-                return found
-            archived = self._archive.get(query_id)
-            if archived is None:
-                raise CatalogError("QUERY_NOT_FOUND", f"there is no query with id {query_id}")
-            return archived.entry
+            return self._directory.entry_of(query_id)
 
     def query(self, name: str) -> Query:
         """The newest query of that name."""
@@ -490,8 +367,8 @@ class Catalog:
         """The queries that see the tuples of `epoch`, oldest first; all of them, or those that live in a group then."""
         with self._lock:
             if group is None:
-                return tuple(entry for entry in self._queries.entries() if entry.active_in(epoch))
-            found = self._queries.living_in(group)
+                return tuple(entry for entry in self._directory.queries.entries() if entry.active_in(epoch))
+            found = self._directory.queries.living_in(group)
             return tuple(e for e in found if e.active_in(epoch) and e.group_at(epoch) == group)
 
     # dropped queries
@@ -502,46 +379,27 @@ class Catalog:
         Then no commit and no snapshot needs to hold them. Durable with the next checkpoint.
         """
         with self._lock:
-            dropped = [
-                entry
-                for entry in self._queries.entries()
-                if entry.state is QueryState.DROPPED
-                and entry.last_epoch is not None
-                and entry.last_epoch <= epoch
-            ]
-            new = [
-                Archived(entry, rows.get(str(entry.query.id), 0))
-                for entry in dropped
-                if entry.query.id not in self._archive
-            ]
-            if new:
-                self._archive.add(new)
-            for entry in dropped:
-                self._queries.remove(entry.query.id)
+            self._directory.put_away(epoch, rows)
 
     def archived(self, query_id: QueryId) -> Archived | None:
         """What is known of a query that was put away."""
         with self._lock:
-            return self._archive.get(query_id)
+            return self._directory.archive.get(query_id)
 
     def archived_rows(self, query_id: QueryId) -> int | None:
         """How many rows a query that was put away delivered; None for any other."""
         with self._lock:
-            return self._archive.rows(query_id)
+            return self._directory.archive.rows(query_id)
 
     def archived_lifetimes(self) -> list[tuple[int, int, int]]:
         """(id, first epoch, last epoch) of the queries that were put away."""
         with self._lock:
-            return list(self._archive.lifetimes())
+            return list(self._directory.archive.lifetimes())
 
     def forget(self, ids: Iterable[int]) -> None:
         """Stop listing archived queries, when their results are gone too. Durable with the next checkpoint."""
         with self._lock:
-            wanted = set(ids)
-            if missing := [id_ for id_ in wanted if id_ not in self._archive]:
-                raise CatalogError("QUERY_LIVE", f"query {missing[0]} is not archived", hint="drop it first")
-            if wanted:
-                self._archive.forget(wanted)
+            self._directory.forget(ids)
 
 
 def _reads(entry: QueryEntry, stream: Stream) -> bool:

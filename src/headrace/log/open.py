@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.catalog.catalog import Catalog
+from headrace.catalog.waiting import Batching
 from headrace.log.arrivals import Arrivals
 from headrace.log.seal import Sealer
 from headrace.model.errors import StorageError
@@ -26,8 +27,7 @@ def open_log(
     warehouse: Warehouse,
     *,
     clock: Clock | None = None,
-    batch_count: int = 100,
-    batch_delay: float = 1.0,
+    batching: Batching | None = None,
 ) -> Log:
     """Recover what a warehouse holds. A reader gets the state of some recent moment.
 
@@ -36,7 +36,7 @@ def open_log(
     """
     for attempt in range(_ATTEMPTS):
         try:
-            catalog = Catalog(warehouse, clock=clock, batch_count=batch_count, batch_delay=batch_delay)
+            catalog = Catalog(warehouse, clock=clock, batching=batching)
             arrivals = Arrivals(warehouse)
             return Log(warehouse, catalog, arrivals, Sealer(warehouse, catalog, arrivals, clock=clock))
         except StorageError as error:
