@@ -185,7 +185,7 @@ def run_epoch(
         assert not reduced.failures
         left += kept
         if reduced.segment is not None:
-            items, end = segment_items(reduced.segment), reduced.segment.last_end_us
+            items, end = segment_items(reduced.segment, operator.id), reduced.segment.last_end_us
             left.append(shelf.write(operator.id, partition, items, end))
     shelf.settle(operator.id, left)
     return results

@@ -87,7 +87,7 @@ def run_epoch(
         held = shelf.load(shelf.held(operator.id, partition), read_state)
         reduced = reduce_sessions(logic, receive_micros(operator, received), held, closed, watermark, emit)
         if reduced.segment is not None:
-            items, end = session_segment_items(reduced.segment), reduced.segment.last_end_us
+            items, end = session_segment_items(reduced.segment, operator.id), reduced.segment.last_end_us
             left.append(shelf.write(operator.id, partition, items, end))
         done.append(reduced)
     shelf.settle(operator.id, left)

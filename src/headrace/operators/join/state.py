@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.catalog.changelogs import changelog_set, words
 from headrace.model.tables import WORD
 from headrace.operators.common.bundle import Item
-from headrace.operators.common.encode import Array, Bools, narrow
+from headrace.operators.common.encode import Array, Bools, Ints, narrow, ranges
 from headrace.operators.common.placing import Portion
 from headrace.operators.join.keys import KeyTable, key_groups
 from headrace.operators.join.logic import InputLogic, JoinLogic, Words, slot_mask
@@ -166,9 +166,22 @@ def _portion_of_input(stored: StoredInput, operator: str, portion: Portion) -> S
     if portion.chooses:
         mask = np.stack([slot_mask(role, stored.words) for role in slots])
         content = replace(content, mask=mask)
-    needed = portion.keys(key_groups(keys, operator))[keys.of_rows()]
-    rows = _some_rows(KeyedRows(keys, content), needed & content.wanted())
+    mine = KeyedRows(keys, content)
+    if portion.key_groups is not None:
+        mine = _of_keys(mine, np.flatnonzero(portion.keys(key_groups(keys, operator))))
+    rows = _some_rows(mine, mine.content.wanted())
     return None if rows is None else StoredInput(rows, slots, stored.words)
+
+
+def _of_keys(rows: KeyedRows, wanted: Ints) -> KeyedRows:
+    """The rows of some keys; no other row is looked at. Keys are in the order in which they find each other, so those
+    of a key group do not lie side by side.
+    """
+    keys = rows.keys
+    counts = np.diff(keys.offsets)[wanted]
+    table = None if keys.table is None else keys.table.take(pa.array(wanted))
+    content = rows.content.take(ranges(keys.offsets[wanted], counts))
+    return KeyedRows(KeyTable(keys.hashes[wanted], np.append(0, np.cumsum(counts)), table), content)
 
 
 def join_items(segment: JoinSegment) -> dict[str, Item]:

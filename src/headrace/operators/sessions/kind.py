@@ -50,7 +50,11 @@ class Sessions:
             outlet.emit,
         )
         segment = reduced.segment
-        state = None if segment is None else Saved(session_segment_items(segment), segment.last_end_us)
+        state = (
+            None
+            if segment is None
+            else Saved(session_segment_items(segment, self._operator.id), segment.last_end_us)
+        )
         return Reduced(state, reduced.rows, reduced.failures, reduced.matched)
 
 

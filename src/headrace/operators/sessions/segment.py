@@ -1,19 +1,21 @@
 """Segments of sessions: the open sessions of one operator and partition, written anew each epoch.
 
-A segment outlives the plan that wrote it, so it names queries and lane entries by ids that are unique for ever.
+A segment outlives the plan that wrote it, so it names queries and lane entries by ids that are unique for ever. It is
+written in the order of key groups (see `common.ordered`).
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.operators.common.bundle import Item
-from headrace.operators.common.encode import Array, Bools, Ints, narrow, one_chunk, positions, ranges
-from headrace.operators.common.placing import Portion, key_groups_of
+from headrace.operators.common.encode import Array, Ints, narrow, one_chunk, positions, ranges
+from headrace.operators.common.ordered import KeyOrder, Stretches, order_keys, ranks_of
+from headrace.operators.common.placing import Portion
 from headrace.operators.windows.segment import LaneBlock, check_version, query_of_entry
 
 VERSION = 2
@@ -22,7 +24,7 @@ VERSION = 2
 
 @dataclass(slots=True)
 class SessionBlock:
-    """Open sessions of some keys, ordered by query: `counts[i]` of them are of query `queries[i]`.
+    """Open sessions of some keys, ordered by query: `counts[i]` of them are of query `queries[i]`, by ascending key.
 
     A lane's parts are flat: for each of its entries one value per session of the query that the entry is of.
     """
@@ -37,11 +39,15 @@ class SessionBlock:
 
 @dataclass(slots=True)
 class SessionSegment:
-    """`words` holds, per input text, the strings behind MIN and MAX ranks."""
+    """`words` holds, per input text, the strings behind MIN and MAX ranks.
+
+    `order` says where key groups are, when the keys are in their order.
+    """
 
     keys: pa.Table
     blocks: list[SessionBlock]
     words: dict[str, pa.Array]
+    order: KeyOrder | None = None
 
     @property
     def last_end_us(self) -> int:
@@ -49,9 +55,25 @@ class SessionSegment:
         return max(int(block.ends.max()) for block in self.blocks)
 
 
-def session_segment_items(segment: SessionSegment) -> dict[str, Item]:
-    """The segment as bundle items."""
-    items: dict[str, Item] = {"keys": segment.keys}
+def in_order(segment: SessionSegment, operator: str) -> SessionSegment:
+    """The segment of an operator, by its id, with keys and rows in the order of key groups."""
+    if segment.order is not None:
+        return segment
+    order, sequence = order_keys(segment.keys, operator)
+    ranks = ranks_of(sequence)
+    blocks = []
+    for block in segment.blocks:
+        keys = ranks[block.keys]
+        of_query = np.repeat(np.arange(len(block.queries)), block.counts)
+        blocks.append(_some_sessions(replace(block, keys=keys), np.lexsort((keys, of_query)), block.counts))
+    return SessionSegment(segment.keys.take(pa.array(sequence)), blocks, segment.words, order)
+
+
+def session_segment_items(segment: SessionSegment, operator: str) -> dict[str, Item]:
+    """The segment of an operator, by its id, as bundle items."""
+    segment = in_order(segment, operator)
+    assert segment.order is not None
+    items: dict[str, Item] = {"keys": segment.keys, "first": segment.order.first}
     blocks = []
     for i, block in enumerate(segment.blocks):
         items |= {f"{i}.query": block.queries, f"{i}.count": block.counts, f"{i}.key": narrow(block.keys)}
@@ -70,58 +92,80 @@ def session_segment_items(segment: SessionSegment) -> dict[str, Item]:
 
 
 def session_segment_from(items: dict[str, Item]) -> SessionSegment:
-    """The inverse of `session_segment_items`."""
+    """The inverse of `session_segment_items`; arrays stay views of the bundle, so they are as narrow as stored."""
     meta = json.loads(items["meta"].tobytes())
     check_version(meta, VERSION)
     blocks = []
     for i, described in enumerate(meta["sessions"]):
         lanes = {}
         for j, lane in enumerate(described):
-            parts = {part: _wide(items[f"{i}.{j}.{part}"]) for part in lane["parts"]}
+            parts = {part: items[f"{i}.{j}.{part}"] for part in lane["parts"]}
             lanes[lane["lane"]] = LaneBlock(items[f"{i}.{j}.ids"], parts)
         query, count, key, start, end = (items[f"{i}.{n}"] for n in ("query", "count", "key", "start", "end"))
-        blocks.append(SessionBlock(query, count, key.astype(np.int64), start, end, lanes))
+        blocks.append(SessionBlock(query, count, key, start, end, lanes))
     words = {n[len("words.") :]: one_chunk(t.column("w")) for n, t in items.items() if n.startswith("words.")}
-    return SessionSegment(items["keys"], blocks, words)
-
-
-def _wide(values: Array) -> Array:
-    return values if values.dtype == np.float64 else values.astype(np.int64)
+    order = KeyOrder(items["first"]) if "first" in items else None
+    return SessionSegment(items["keys"], blocks, words, order)
 
 
 def portion_of_sessions(segment: SessionSegment, operator: str, portion: Portion) -> SessionSegment | None:
-    """The open sessions of some keys and queries of an operator, by its id; None when there are none."""
+    """The open sessions of some keys and queries of an operator, by its id; None when there are none.
+
+    No other keys and sessions of the segment are looked at.
+    """
     if portion.whole:
-        return segment
-    keys = portion.keys(key_groups_of(segment.keys, operator))
+        return replace(segment, blocks=[_wide(block) for block in segment.blocks])
+    segment = in_order(segment, operator)  # it is, but for segments of older versions
+    assert segment.order is not None
+    keys = segment.order.stretches(portion)
     blocks = [found for b in segment.blocks if (found := _portion_of_block(b, keys, portion)) is not None]
-    if not blocks:
-        return None
-    used, place = np.flatnonzero(keys), np.cumsum(keys) - 1
-    for block in blocks:
-        block.keys = place[block.keys]
-    return SessionSegment(segment.keys.take(pa.array(used)), blocks, dict(segment.words))
+    return SessionSegment(keys.slice_table(segment.keys), blocks, dict(segment.words)) if blocks else None
 
 
-def _portion_of_block(block: SessionBlock, keys: Bools, portion: Portion) -> SessionBlock | None:
-    of_query = np.repeat(np.arange(len(block.queries)), block.counts)
-    kept = keys[block.keys] & portion.queries(block.queries)[of_query]
-    if not kept.any():
+def _portion_of_block(block: SessionBlock, keys: Stretches, portion: Portion) -> SessionBlock | None:
+    counts, kept = np.zeros(len(block.queries), np.int64), []
+    first = np.cumsum(block.counts) - block.counts
+    for query in np.flatnonzero(portion.queries(block.queries)).tolist():
+        mine = slice(first[query], first[query] + block.counts[query])
+        kept.append(first[query] + keys.rows_of(block.keys[mine]).numbers)
+        counts[query] = len(kept[-1])
+    if not counts.any():
         return None
-    counts = np.bincount(of_query[kept], minlength=len(block.queries))
+    some = _some_sessions(block, np.concatenate(kept), counts)
+    return _wide(replace(some, keys=keys.renumber(some.keys)))
+
+
+def _some_sessions(block: SessionBlock, rows: Ints, counts: Ints) -> SessionBlock:
+    """Some sessions, by their rows: `counts` of each query in turn."""
     first, present = np.cumsum(block.counts) - block.counts, counts > 0
+    taken = np.cumsum(counts) - counts
     lanes = {}
     for name, lane in block.lanes.items():
         query = positions(block.queries, query_of_entry(lane.ids))
-        values = kept[ranges(first[query], block.counts[query])]
+        # an entry's values lie as its query's sessions do
+        shift = np.cumsum(block.counts[query]) - block.counts[query] - first[query]
+        values = np.repeat(shift, counts[query]) + rows[ranges(taken[query], counts[query])]
         lanes[name] = LaneBlock(
             lane.ids[present[query]], {part: found[values] for part, found in lane.parts.items()}
         )
     return SessionBlock(
         block.queries[present],
         counts[present],
-        block.keys[kept],
-        block.starts[kept],
-        block.ends[kept],
+        block.keys[rows],
+        block.starts[rows],
+        block.ends[rows],
         lanes,
     )
+
+
+def _wide(block: SessionBlock) -> SessionBlock:
+    """The block with numbers that nothing overflows."""
+    lanes = {
+        name: LaneBlock(lane.ids, {part: _wide_array(values) for part, values in lane.parts.items()})
+        for name, lane in block.lanes.items()
+    }
+    return replace(block, keys=_wide_array(block.keys), lanes=lanes)
+
+
+def _wide_array(values: Array) -> Array:
+    return values if values.dtype == np.float64 else values.astype(np.int64, copy=False)

@@ -51,7 +51,9 @@ class Windows:
             outlet.emit,
         )
         segment = reduced.segment
-        state = None if segment is None else Saved(segment_items(segment), segment.last_end_us)
+        state = (
+            None if segment is None else Saved(segment_items(segment, self._operator.id), segment.last_end_us)
+        )
         return Reduced(state, reduced.rows, reduced.failures, reduced.matched)
 
 

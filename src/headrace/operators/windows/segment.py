@@ -1,7 +1,7 @@
 """Segments: the partial results of live slices of one operator and partition, as an immutable bundle.
 
 A segment outlives the plan that wrote it, so it names things by what they are: windows by their numbers, lanes by kind
-and domain, their entries by permanent ids.
+and domain, their entries by permanent ids. It is written in the order of key groups (see `common.ordered`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import pyarrow as pa
 from headrace.model.plan import LaneKind
 from headrace.model.window import Window
 from headrace.operators.common.bundle import Item
-from headrace.operators.common.encode import Bools, Ints, narrow, one_chunk
-from headrace.operators.common.placing import Portion, key_groups_of
+from headrace.operators.common.encode import Ints, narrow, one_chunk
+from headrace.operators.common.ordered import KeyOrder, Stretches, order_keys, ranks_of
+from headrace.operators.common.placing import Portion
 from headrace.operators.windows.bags import Bag, StoredBag
 from headrace.operators.windows.lanes import Parts
 from headrace.operators.windows.slices import last_ends
@@ -67,13 +68,14 @@ class WindowBlock:
 class Segment:
     """`words` holds, per input text, the strings or rows behind ranks; `bags` the values that are kept, by lane name.
 
-    A bag has no key that no block has.
+    A bag has no key that no block has. `order` says where key groups are, when keys and rows are in their order.
     """
 
     keys: pa.Table
     blocks: list[WindowBlock]
     words: dict[str, pa.Array]
     bags: dict[str, StoredBag] = field(default_factory=dict)
+    order: KeyOrder | None = None
 
     @property
     def last_end_us(self) -> int:
@@ -81,9 +83,40 @@ class Segment:
         return max(int(last_ends(block.window, block.slices).max()) for block in self.blocks)
 
 
-def segment_items(segment: Segment) -> dict[str, Item]:
-    """The segment as bundle items."""
-    items: dict[str, Item] = {"keys": segment.keys}
+def in_order(segment: Segment, operator: str) -> Segment:
+    """The segment of an operator, by its id, with keys and rows in the order of key groups."""
+    if segment.order is not None:
+        return segment
+    order, sequence = order_keys(segment.keys, operator)
+    ranks = ranks_of(sequence)
+    blocks = [_ordered_block(block, ranks) for block in segment.blocks]
+    bags = {
+        name: StoredBag(stored.ids, _ordered_bag(stored.bag, ranks)) for name, stored in segment.bags.items()
+    }
+    return Segment(segment.keys.take(pa.array(sequence)), blocks, segment.words, bags, order)
+
+
+def _ordered_block(block: WindowBlock, ranks: Ints) -> WindowBlock:
+    keys = ranks[block.keys]
+    rows = np.argsort(keys, kind="stable")
+    # narrow first: fewer bytes are moved about
+    lanes = {
+        name: LaneBlock(lane.ids, {n: np.take(narrow(part), rows, axis=1) for n, part in lane.parts.items()})
+        for name, lane in block.lanes.items()
+    }
+    return WindowBlock(block.window, keys[rows], block.slices[rows], lanes)
+
+
+def _ordered_bag(bag: Bag, ranks: Ints) -> Bag:
+    keys = ranks[bag.keys]
+    return replace(bag, keys=keys).take(np.argsort(keys, kind="stable"))
+
+
+def segment_items(segment: Segment, operator: str) -> dict[str, Item]:
+    """The segment of an operator, by its id, as bundle items."""
+    segment = in_order(segment, operator)
+    assert segment.order is not None
+    items: dict[str, Item] = {"keys": segment.keys, "first": segment.order.first}
     blocks = []
     for i, block in enumerate(segment.blocks):
         items[f"{i}.key"] = block.keys.astype(np.int32)
@@ -110,7 +143,7 @@ def segment_items(segment: Segment) -> dict[str, Item]:
 
 
 def segment_from(items: dict[str, Item]) -> Segment:
-    """The inverse of `segment_items`; arrays stay views of the bundle."""
+    """The inverse of `segment_items`; arrays stay views of the bundle, so they are as narrow as they are stored."""
     meta = json.loads(items["meta"].tobytes())
     check_version(meta, VERSION)
     blocks = []
@@ -122,65 +155,74 @@ def segment_from(items: dict[str, Item]) -> Segment:
             for j, lane in enumerate(described["lanes"])
         }
         window = Window(*described["window"])
-        blocks.append(WindowBlock(window, items[f"{i}.key"].astype(np.int64), items[f"{i}.slice"], lanes))
+        blocks.append(WindowBlock(window, items[f"{i}.key"], items[f"{i}.slice"], lanes))
     words = {n[len("words.") :]: one_chunk(t.column("w")) for n, t in items.items() if n.startswith("words.")}
     bags = {name: _bag_from(items, f"bag{i}") for i, name in enumerate(meta.get("bags", ()))}
-    return Segment(items["keys"], blocks, words, bags)
+    order = KeyOrder(items["first"]) if "first" in items else None
+    return Segment(items["keys"], blocks, words, bags, order)
 
 
 def portion_of_segment(segment: Segment, operator: str, portion: Portion) -> Segment | None:
-    """The state of some keys and queries of an operator, by its id; None when that is nothing."""
+    """The state of some keys and queries of an operator, by its id; None when that is nothing.
+
+    No other keys and rows of the segment are looked at.
+    """
     if portion.whole:
-        return segment
-    keys = portion.keys(key_groups_of(segment.keys, operator))
+        bags = {name: StoredBag(stored.ids, _wide(stored.bag)) for name, stored in segment.bags.items()}
+        return replace(segment, bags=bags)
+    segment = in_order(segment, operator)  # it is, but for segments of older versions
+    assert segment.order is not None
+    keys = segment.order.stretches(portion)
     blocks = [found for b in segment.blocks if (found := _portion_of_block(b, keys, portion)) is not None]
     if not blocks:
         return None
-    used, place = np.flatnonzero(keys), np.cumsum(keys) - 1
-    for block in blocks:
-        block.keys = place[block.keys]
-    bags = {name: _portion_of_bag(stored, keys, place, portion) for name, stored in segment.bags.items()}
-    return Segment(segment.keys.take(pa.array(used)), blocks, dict(segment.words), bags)
+    bags = {name: _portion_of_bag(stored, keys, portion) for name, stored in segment.bags.items()}
+    return Segment(keys.slice_table(segment.keys), blocks, dict(segment.words), bags)
 
 
-def _portion_of_bag(stored: StoredBag, keys: Bools, place: Ints, portion: Portion) -> StoredBag:
-    """The entries of these keys that a query which counts asks for; `place` has the new number of each key."""
+def _portion_of_bag(stored: StoredBag, keys: Stretches, portion: Portion) -> StoredBag:
+    """The entries of these keys that a query which counts asks for."""
     mine = np.flatnonzero(portion.queries(query_of_entry(stored.ids)))
     members = stored.bag.members[:, mine]
     asked = np.logical_or.reduce(members, axis=1)
-    bag = replace(stored.bag, members=members)
-    return StoredBag(stored.ids[mine], bag.take(asked[bag.sets] & keys[bag.keys]).renamed(place))
+    bag = replace(stored.bag, members=members).take(keys.rows_of(stored.bag.keys).numbers)
+    bag = bag.take(asked[bag.sets])
+    return StoredBag(stored.ids[mine], _wide(replace(bag, keys=keys.renumber(bag.keys))))
 
 
-def _portion_of_block(block: WindowBlock, keys: Bools, portion: Portion) -> WindowBlock | None:
-    """The rows of these keys in which a query that counts has tuples."""
+def _portion_of_block(block: WindowBlock, keys: Stretches, portion: Portion) -> WindowBlock | None:
+    """The rows of these keys in which a query that counts has tuples, with the keys' new numbers."""
     entries = {
         name: np.flatnonzero(portion.queries(query_of_entry(l.ids))) for name, l in block.lanes.items()
     }
-    rows = keys[block.keys]
+    rows = keys.rows_of(block.keys).numbers
     if portion.chooses:
         counted = np.zeros(len(rows), bool)
         for name, lane in block.lanes.items():
             if name.startswith(f"{LaneKind.ROWS.value}:"):
-                counted |= (lane.parts["v"][entries[name]] != 0).any(axis=0)
-        rows = rows & counted
-    kept = np.flatnonzero(rows)
-    if len(kept) == 0:
+                counted |= (lane.parts["v"][np.ix_(entries[name], rows)] != 0).any(axis=0)
+        rows = rows[counted]
+    if len(rows) == 0:
         return None
     lanes = {
-        name: LaneBlock(lane.ids[mine], {n: part[np.ix_(mine, kept)] for n, part in lane.parts.items()})
+        name: LaneBlock(lane.ids[mine], {n: part[np.ix_(mine, rows)] for n, part in lane.parts.items()})
         for name, lane in block.lanes.items()
         if len(mine := entries[name])
     }
-    return WindowBlock(block.window, block.keys[kept], block.slices[kept], lanes)
+    return WindowBlock(block.window, keys.renumber(block.keys[rows]), block.slices[rows], lanes)
 
 
 _BAG_COLUMNS = ("keys", "values", "slices", "sets", "counts")
 
 
 def _bag_from(items: dict[str, Item], prefix: str) -> StoredBag:
-    columns = {name: items[f"{prefix}.{name}"].astype(np.int64) for name in _BAG_COLUMNS}
+    columns = {name: items[f"{prefix}.{name}"] for name in _BAG_COLUMNS}
     ids, packed = items[f"{prefix}.ids"], items[f"{prefix}.members"]
     width = -(-len(ids) // 8)
     members = np.unpackbits(packed.reshape(-1, width), axis=1, count=len(ids)).astype(bool)
     return StoredBag(ids, Bag(**columns, members=members))
+
+
+def _wide(bag: Bag) -> Bag:
+    """The bag with numbers that nothing overflows."""
+    return replace(bag, **{name: getattr(bag, name).astype(np.int64, copy=False) for name in _BAG_COLUMNS})
