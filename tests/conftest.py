@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -61,14 +62,20 @@ def _left_out(items: list[pytest.Item], every: int) -> Iterator[pytest.Item]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """The run's session, on HEADRACE_TEST_MASTER."""
+    """The run's session, on HEADRACE_TEST_MASTER. With it every epoch is a Spark job, however small it is.
+
+    `tests/session/test_session_own_worker.py` has the small ones.
+    """
+    from headrace.engine import group
     from headrace.engine.spark import start_session
+    from headrace.optimizer.place import Place
 
     session = start_session(
         os.environ.get("HEADRACE_TEST_MASTER", "local[2]"),
         {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"},
     )
-    yield session
+    with mock.patch.object(group, "decide_place", lambda work: Place.SPARK):
+        yield session
     session.stop()
 
 

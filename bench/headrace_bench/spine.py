@@ -69,9 +69,9 @@ class SpineRun:
         return statistics.mean(epoch.cost[name] for epoch in self.epochs)
 
 
-def create_queries(hr: Any, count: int, seed: int, window_max_s: int = 10) -> list[str]:
-    """So many random aggregation queries, as people would write them; their names, q0, q1 and so on."""
-    rng, names = Random(seed), [f"q{number}" for number in range(count)]
+def create_queries(hr: Any, count: int, seed: int, window_max_s: int = 10, first: int = 0) -> list[str]:
+    """So many random aggregation queries, as people would write them; their names, q0, q1 and so on from `first`."""
+    rng, names = Random(seed), [f"q{number}" for number in range(first, first + count)]
     for name in names:
         query = astream.aggregation(rng, window_max_s, mixed=True)
         hr.create_query(astream.aggregation_text(query, rng), name)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -21,19 +20,7 @@ import pytest
 from headrace.model.epoch import NEVER_US
 from headrace.model.partitioning import even_partitioning
 from headrace.model.plan import AggregationOperator
-from headrace.model.predicate import TRUE, Compare, Op, Operand, conjunction
-from headrace.model.query import (
-    Aggregate,
-    AggregateFunction,
-    Aggregation,
-    Query,
-    QueryId,
-    QueryPlan,
-    Stream,
-    StreamName,
-)
-from headrace.model.types import BIGINT, DOUBLE, Column, SqlType
-from headrace.model.window import Window
+from headrace.model.predicate import Operand
 from headrace.operators.common.regions import regions_of
 from headrace.operators.windows.aggregation import reduce_aggregation
 from headrace.operators.windows.folding import KeyBlock, fold_block
@@ -46,32 +33,12 @@ from headrace.operators.windows.tuples import (
     receive_tuples,
     ship_tuples,
 )
-from headrace.planner.group import Member, plan_group
+from headrace.planner.group import plan_group
 from headrace_bench import astream
+from headrace_bench.tasks import STREAM, make_members
 
 ROWS, KEYS, RATE = 250_000, 1_000, 50_000
 START = datetime(2026, 1, 1, tzinfo=UTC)
-FIELDS = ("key", *(f"field{i}" for i in range(1, astream.FIELDS + 1)))
-STREAM = Stream(
-    StreamName(astream.STREAM),
-    (*(Column(name, BIGINT) for name in FIELDS), Column("ts", SqlType("timestamp"))),
-    "ts",
-    0,
-)
-
-
-def as_query(found: astream.AggregationQuery, number: int) -> Query:
-    """What the parser makes of the query's text, without Spark."""
-    function = AggregateFunction(found.aggregate.lower())
-    aggregate = Aggregate(
-        function, Operand(f"field{found.field}", BIGINT), TRUE, DOUBLE if found.aggregate == "AVG" else BIGINT
-    )
-    where = conjunction(
-        *(Compare(Operand(f"field{field}", BIGINT), Op(op), value) for field, op, value in found.predicates)
-    )
-    window = Window(found.range_s * 1_000_000, found.slide_s * 1_000_000)
-    body = Aggregation(window, where, (Operand("key", BIGINT),), (aggregate,), (), None)
-    return Query(QueryId(number), f"q{number}", QueryPlan("", (STREAM.name,), body, (), "", ""))
 
 
 @dataclass
@@ -88,14 +55,8 @@ class Case:
     watermark_us: int
 
 
-def make_members(queries: int, columns: int = 1) -> list[Member]:
-    rng = Random(1)
-    found = [astream.aggregation(rng, mixed=True, columns=columns) for _ in range(queries)]
-    return [Member(as_query(query, n + 1), n) for n, query in enumerate(found)]
-
-
 def make_case(queries: int, columns: int) -> Case:
-    members = make_members(queries, columns)
+    members = make_members(queries, columns=columns)
     (operator,) = plan_group(members, {STREAM.name: STREAM}).operators
     assert isinstance(operator, AggregationOperator)
     logic, segments, marks = AggregationLogic(operator), [], [NEVER_US]

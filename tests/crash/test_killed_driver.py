@@ -89,6 +89,7 @@ def test_killed_with_its_jvm(spark: Any, tmp_path: Path, undisturbed: Any, maste
         warehouse,
         master,
         **{faults.VARIABLE: point, faults.TASK_VARIABLE: str(markers), "SPARK_LOCAL_IP": "127.0.0.1"},
+        HEADRACE_OWN_WORKER="off",  # the tasks that die are Spark's
     )
     assert died.returncode == -signal.SIGKILL, died.stderr[-3000:]
     assert list(markers.iterdir()) == []

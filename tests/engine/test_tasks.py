@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +18,7 @@ import pytest
 from local_spark import LocalSpark
 
 from headrace.engine import job
+from headrace.engine.chain import run_chain
 from headrace.engine.job import Job, JobContext, JobResult, reduce_stages, run_job
 from headrace.engine.messages import (
     Control,
@@ -40,6 +43,7 @@ from headrace.model.query import Aggregation, EpochId, Projection, Query, QueryI
 from headrace.model.state import SegmentFile
 from headrace.model.window import SessionWindow, Window
 from headrace.operators.kinds import operator_kind
+from headrace.optimizer.place import Place
 from headrace.planner.group import Member, plan_group
 from headrace.storage.envelope import envelope
 
@@ -78,12 +82,13 @@ def run_epoch(
     plan: SharedPlan,
     epoch: Epoch,
     held: list[SegmentFile],
+    place: Place = Place.SPARK,
 ) -> JobResult:
     path = plan_path(group, plan.version)
     (root / path).parent.mkdir(parents=True, exist_ok=True)
     (root / path).write_bytes(envelope("plan", plan))
     context = JobContext(LocalSpark(), root, group, partitioning, 2)  # type: ignore[arg-type]
-    return run_job(context, Job(plan, path, epoch, {}, held, f"{group}{epoch.id}"))
+    return run_job(context, Job(plan, path, epoch, {}, held, f"{group}{epoch.id}", place=place))
 
 
 def result_rows(root: Path, result: JobResult, mine: dict[int, int]) -> Counter[Any]:
@@ -107,8 +112,10 @@ def plain(value: Any) -> str:
     return repr(value)
 
 
-def life(root: Path, seed: int, changes: bool) -> tuple[list[Counter[Any]], Groups, Counter[str]]:
-    """The rows of each epoch, of all queries."""
+def life(
+    root: Path, seed: int, changes: bool, places: Sequence[Place] = (Place.SPARK,)
+) -> tuple[list[Counter[Any]], Groups, Counter[str]]:
+    """The rows of each epoch, of all queries; `places` are taken in turn."""
     rng, moves = random.Random(seed), random.Random(seed + 1)
     queries = {n: (mixed_query(rng, n), rng.randint(0, 2)) for n in range(1, 20)}
     groups = Groups(moves, changes)
@@ -129,7 +136,11 @@ def life(root: Path, seed: int, changes: bool) -> tuple[list[Counter[Any]], Grou
         for at, shelf in enumerate(groups.shelves):
             mine = [Member(q, n) for n, q in active.items() if groups.home(n) == at]
             plan = plan_group(mine, {STREAM.name: STREAM})
-            result = run_epoch(root, f"g{at}", shelf.partitioning, plan, epoch, shelf.references)
+            place = places[number % len(places)]
+            result = run_epoch(root, f"g{at}", shelf.partitioning, plan, epoch, shelf.references, place)
+            assert result.metrics.get("own_worker", 0) == (
+                place is Place.OWN_WORKER and bool(result.operators)
+            )
             assert not result.failures
             epoch_rows += result_rows(root, result, {n: n for n in active})
             shelf.references = result.segments
@@ -152,6 +163,19 @@ def test_jobs_give_the_same_rows_however_keys_and_queries_move(
     for group in ("g0", "g1"):
         assert any(path.startswith(segments_dir(group)) for path in segments)
         assert not list((tmp_path / "moved" / handover_dir(group)).iterdir())
+
+
+@pytest.mark.parametrize("places", [(Place.OWN_WORKER,), (Place.SPARK, Place.OWN_WORKER, Place.OWN_WORKER)])
+def test_rows_are_the_same_wherever_epochs_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: tuple[Place, ...]
+) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    monkeypatch.setattr(job, "OWN_WORKER", SimpleNamespace(run=run_chain))
+    on_spark, _, _ = life(tmp_path / "spark", seed, changes=False)
+    by_turns, _, _ = life(tmp_path / "turns", seed, changes=False, places=places)
+    moved, _, _ = life(tmp_path / "moved", seed, changes=True, places=places)
+    assert by_turns == on_spark and moved == on_spark and sum(map(len, on_spark)) > 30
 
 
 def test_a_repartitioned_file_is_named_by_both_until_it_is_absorbed(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from pyspark.sql import SparkSession
@@ -20,7 +21,7 @@ from headrace.engine.failure import EpochTrouble, FailureKind, failure_of, out_o
 from headrace.engine.fallback import run_fallback
 from headrace.engine.files import check_chunks, check_segments, find_damaged
 from headrace.engine.finish import find_unfinishable
-from headrace.engine.job import Job, JobContext, JobResult, run_job, warm_up
+from headrace.engine.job import Job, JobContext, JobResult, epoch_work, run_job, warm_up
 from headrace.engine.limits import Watch
 from headrace.engine.logview import LogReader
 from headrace.engine.paths import plan_path
@@ -36,6 +37,7 @@ from headrace.model.query import Aggregation, Fallback, Join, Projection, Query,
 from headrace.model.state import SegmentFile
 from headrace.model.statistics import Statistics
 from headrace.model.strategy import Strategies
+from headrace.optimizer.place import EpochWork, Place
 from headrace.planner.group import Member, plan_group
 from headrace.storage import faults
 from headrace.storage.warehouse import Warehouse
@@ -83,10 +85,11 @@ class EpochRunner:
         held: Sequence[SegmentFile],
         attempt: str,
         seconds: float | None = None,
+        place: Callable[[EpochWork], Place] = lambda work: Place.SPARK,
     ) -> tuple[JobResult, dict[int, str]]:
         """(what the shared operators produced, the queries that failed in it), within some seconds.
 
-        `held` is the state before the epoch.
+        `held` is the state before the epoch. `place` says where such work runs.
         """
         root, path = self._warehouse.root, plan_path(self._group, plan.version)
         streams = {str(stream.name): stream for stream in self._catalog.streams(epoch.id)}
@@ -100,7 +103,8 @@ class EpochRunner:
                 faults.reach("job.before")
                 spec = self._spec(int(epoch.id))
                 context = JobContext(self.spark, root, self._group, spec.partitioning, spec.tasks)
-                result = run_job(context, Job(plan, path, epoch, streams, live, attempt))
+                job = Job(plan, path, epoch, streams, live, attempt)
+                result = run_job(context, replace(job, place=place(epoch_work(plan, epoch, live))))
                 faults.reach("job.after")
                 reader = ResultReader(self.spark, root, streams)
                 unfinishable = result.failures or find_unfinishable(

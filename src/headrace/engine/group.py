@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -38,6 +39,7 @@ from headrace.model.plan import SharedPlan
 from headrace.model.query import QueryId
 from headrace.model.state import SegmentFile
 from headrace.model.strategy import Choice, Strategies
+from headrace.optimizer.place import EpochWork, Place, decide_place
 from headrace.storage import faults
 from headrace.storage.interrupts import uninterrupted
 from headrace.storage.warehouse import Warehouse
@@ -67,6 +69,7 @@ class Group:
         self._job_group = f"headrace-{uuid.uuid4().hex[:8]}"
         self._planned: tuple[tuple[object, ...], SharedPlan] | None = None
         self._ran: SharedPlan | None = None
+        self._before: tuple[float, int] | None = None
         self._chooser = Chooser()
         self._runner = EpochRunner(
             name,
@@ -243,6 +246,8 @@ class Group:
             made = self._make_commit(epoch, version, result, spent, plan_seconds)
             commit = house.upkeep.compaction(self.name).rewrite(made)
             before = self._put(commit)
+            if commit.metrics.input_rows:
+                self._before = (cpu_seconds(commit), commit.metrics.input_rows)
         finally:
             house.upkeep.ends(attempt)
         self._inquiry.settled()
@@ -315,13 +320,21 @@ class Group:
             self._inquiry.seconds(epoch),
         )
         held = self.held(int(epoch.id))
-        result, broken = self._runner.run_shared(epoch, plan, entries, held, attempt, seconds)
+        result, broken = self._runner.run_shared(
+            epoch, plan, entries, held, attempt, seconds, partial(self._place, epoch)
+        )
         if broken:
             return result, broken
         broken = self._runner.run_fallbacks(epoch, plan, result, attempt, self._inquiry.fallback_begins)
         if broken:
             self._inquiry.keep(epoch, broken)
         return result, broken
+
+    def _place(self, epoch: Epoch, work: EpochWork) -> Place:
+        """Where the epoch runs. One that failed before is Spark's: there its culprit can be found."""
+        if not self._inquiry.untroubled(epoch):
+            return Place.SPARK
+        return decide_place(replace(work, before=self._before))
 
     def _quarantine(self, broken: dict[int, str], epoch: Epoch) -> None:
         catalog = self._house.catalog
@@ -375,6 +388,11 @@ class Group:
             operators=result.operators,
             strategies=self.strategies(int(epoch.id)).only(entry.query.id for entry in members),
         )
+
+
+def cpu_seconds(commit: Commit) -> float:
+    """What the kernels of an epoch took."""
+    return sum(spent.map_seconds + spent.reduce_seconds for spent in commit.operators.values())
 
 
 def _idle(epoch: Epoch) -> bool:

@@ -65,6 +65,10 @@ class Inquiry:
         """How long the epoch may take; None when it was found to be slow through nobody's fault."""
         return None if epoch.id == self._unlimited else self._epoch_seconds
 
+    def untroubled(self, epoch: Epoch) -> bool:
+        """Whether no run of the epoch has failed so far, as far as anybody remembers."""
+        return self._search is None and self._tried_again != epoch.id
+
     def known(self, epoch: Epoch) -> Broken:
         """The culprits that a former process found in this epoch."""
         search = self._of(epoch)

@@ -6,8 +6,8 @@ Where joined rows go on to an operator, a stage follows for each time that they 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -32,6 +32,7 @@ from headrace.engine.messages import (
     decode_report,
     encode_work,
 )
+from headrace.engine.own_worker import OWN_WORKER
 from headrace.engine.paths import handover_dir
 from headrace.engine.records import ResultFile
 from headrace.engine.reduce import reduce_task
@@ -39,12 +40,13 @@ from headrace.engine.references import ordered_references, owned_references
 from headrace.engine.tasks import scan_task
 from headrace.model.epoch import Chunk, Epoch
 from headrace.model.metrics import OperatorMetrics
-from headrace.model.partitioning import Partitioning
-from headrace.model.plan import Operator, ScanPath, SharedPlan
+from headrace.model.partitioning import Partitioning, even_partitioning
+from headrace.model.plan import Operator, Read, ScanPath, SharedPlan
 from headrace.model.query import Stream
 from headrace.model.state import SegmentFile
 from headrace.model.statistics import JoinCount, KeyStatistics
 from headrace.operators.kinds import operator_kind
+from headrace.optimizer.place import EpochWork, Place
 
 SPLIT_ROWS = 1 << 17
 """Chunks with more rows than this are read by row groups, so that several tasks can share one."""
@@ -70,7 +72,10 @@ class JobContext:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run of a plan over an epoch's chunks and the state from before. A job that rebuilds delivers nothing."""
+    """One run of a plan over an epoch's chunks and the state from before. A job that rebuilds delivers nothing.
+
+    It runs as a Spark job, whatever `place` says, when the own worker cannot be asked now.
+    """
 
     plan: SharedPlan
     plan_path: str
@@ -79,6 +84,7 @@ class Job:
     segments: Sequence[SegmentFile]
     attempt: str
     rebuilds: bool = False
+    place: Place = Place.SPARK
 
 
 @dataclass(slots=True)
@@ -125,31 +131,72 @@ def run_job(context: JobContext, job: Job) -> JobResult:
     if not busy:
         result.count_state()
         return result
-    task = _task(context, job)
-    stages = reduce_stages(busy, job.rebuilds)
-    work: list[tuple[int, Work]] = [(0, one) for one in controls(task, stages, job.segments)]
-    scans: list[RDD[Shipped]] = []
-    reads = [read for operator in busy for read in operator.reads]
-    for name in dict.fromkeys(read.stream for read in reads):
-        part = job.epoch.of(name)
-        chunks = part.chunks if part else ()
-        if chunks and any(read.stream == name and read.path is ScanPath.FAST for read in reads):
-            work += _scans(context, task, name, chunks)
-        slow = [read for read in reads if read.stream == name and read.path is ScanPath.CATALYST]
-        if chunks and slow:
-            work += [(chunk.rows // 8, Check(str(context.root), chunk)) for chunk in chunks]
-            operands = list(dict.fromkeys(operand for read in slow for operand in read.scanned))
-            frame = chunk_frame(context.spark, context.root, job.streams[name], chunks)
-            scans.append(scan_catalyst(frame, task, name, operands))
-    loads = _loads(work, context.tasks)
-    try:
-        reports = _run_stages(context.spark, loads, scans, context.partitioning.partitions, len(stages))
-    finally:
-        clear_handover(context.root, task.handover)
-    for report in reports:
+    reports = None
+    if job.place is Place.OWN_WORKER:
+        reports = _run_by_ourselves(context, job, busy)
+        result.metrics["own_worker"] = float(reports is not None)
+    for report in _run_on_spark(context, job, busy) if reports is None else reports:
         result.add(decode_report(report))
     result.count_state()
     return result
+
+
+def _run_by_ourselves(context: JobContext, job: Job, busy: Sequence[Operator]) -> list[bytes] | None:
+    """The reports of the own worker, which does everything as one partition; None when it cannot be asked."""
+    alone = replace(context, partitioning=even_partitioning(1), tasks=1)
+    task, stages = _task(alone, job), reduce_stages(busy, job.rebuilds)
+    try:
+        return OWN_WORKER.run(_loads(_work(alone, job, task, busy), 1), 1, len(stages))
+    finally:
+        clear_handover(context.root, task.handover)
+
+
+def _run_on_spark(context: JobContext, job: Job, busy: Sequence[Operator]) -> list[bytes]:
+    """The reports of a Spark job."""
+    task, stages = _task(context, job), reduce_stages(busy, job.rebuilds)
+    loads = _loads(_work(context, job, task, busy), context.tasks)
+    scans = _catalyst_scans(context, job, task, busy)
+    try:
+        return _run_stages(context.spark, loads, scans, context.partitioning.partitions, len(stages))
+    finally:
+        clear_handover(context.root, task.handover)
+
+
+def _chunks_by_stream(
+    job: Job, busy: Sequence[Operator]
+) -> Iterator[tuple[str, Sequence[Chunk], list[Read]]]:
+    """(stream, its chunks in the epoch, who reads it) of all streams that have some."""
+    reads = [read for operator in busy for read in operator.reads]
+    for name in dict.fromkeys(read.stream for read in reads):
+        part = job.epoch.of(name)
+        if part is not None and part.chunks:
+            yield name, part.chunks, [read for read in reads if read.stream == name]
+
+
+def _work(context: JobContext, job: Job, task: EpochTask, busy: Sequence[Operator]) -> list[tuple[int, Work]]:
+    """(rows, what map tasks of ours do): those that Spark reads are only checked."""
+    stages = reduce_stages(busy, job.rebuilds)
+    work: list[tuple[int, Work]] = [(0, one) for one in controls(task, stages, job.segments)]
+    for name, chunks, reads in _chunks_by_stream(job, busy):
+        if any(read.path is ScanPath.FAST for read in reads):
+            work += _scans(context, task, name, chunks)
+        if any(read.path is ScanPath.CATALYST for read in reads):
+            work += [(chunk.rows // 8, Check(str(context.root), chunk)) for chunk in chunks]
+    return work
+
+
+def _catalyst_scans(
+    context: JobContext, job: Job, task: EpochTask, busy: Sequence[Operator]
+) -> list[RDD[Shipped]]:
+    """Map tasks over what Spark reads, and evaluates expressions over."""
+    scans: list[RDD[Shipped]] = []
+    for name, chunks, reads in _chunks_by_stream(job, busy):
+        slow = [read for read in reads if read.path is ScanPath.CATALYST]
+        if slow:
+            operands = list(dict.fromkeys(operand for read in slow for operand in read.scanned))
+            frame = chunk_frame(context.spark, context.root, job.streams[name], chunks)
+            scans.append(scan_catalyst(frame, task, name, operands))
+    return scans
 
 
 def _task(context: JobContext, job: Job) -> EpochTask:
@@ -207,6 +254,18 @@ def _busy(plan: SharedPlan, epoch: Epoch, segments: Sequence[SegmentFile]) -> li
     """The operators that have something to do; what an operator feeds runs with it."""
     busy = {operator.id for operator in plan.operators if has_work(operator, epoch, segments)}
     return [o for o in plan.operators if o.id in busy or operator_kind(o).fed_by(o) in busy]
+
+
+def epoch_work(plan: SharedPlan, epoch: Epoch, segments: Sequence[SegmentFile]) -> EpochWork:
+    """What a job over an epoch has before it, as far as it is known without any history."""
+    busy = _busy(plan, epoch, segments)
+    mine, reads = {operator.id for operator in busy}, [read for operator in busy for read in operator.reads]
+    read = {read.stream for read in reads}
+    return EpochWork(
+        sum(part.rows for part in epoch.streams if part.stream in read),
+        sum(segment.bytes for segment in segments if segment.operator in mine),
+        any(read.path is ScanPath.CATALYST for read in reads),
+    )
 
 
 def reduce_stages(busy: Sequence[Operator], rebuilds: bool) -> list[list[str]]:

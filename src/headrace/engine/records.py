@@ -36,7 +36,10 @@ class ResultFile:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What one epoch cost. Seconds are wall-clock on the driver; `task_seconds` add up over tasks."""
+    """What one epoch cost. Seconds are wall-clock on the driver; `task_seconds` add up over tasks.
+
+    `own_worker` is 1 when its shared operators ran in the driver's own worker, without a Spark job.
+    """
 
     input_rows: int = 0
     late_rows: int = 0
@@ -50,6 +53,7 @@ class Metrics:
     bytes_read: int = 0
     bytes_shuffled: int = 0
     bytes_written: int = 0
+    own_worker: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ def attempt_name(task: EpochTask, part: str) -> str:
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    attempt = context.taskAttemptId() if context else os.getpid()
+    attempt = context.taskAttemptId() if context else f"o{os.getpid()}"
     return f"e{task.epoch:012d}-{part}-{task.attempt}-{attempt}"
 
 

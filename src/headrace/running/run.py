@@ -26,6 +26,7 @@ from headrace.model.epoch import FOREVER_US, NEVER_US, Create, Epoch
 from headrace.model.errors import EngineError, HeadraceError, LogError
 from headrace.model.grouping import MAIN
 from headrace.model.query import QueryId, Stream
+from headrace.optimizer.place import Place
 from headrace.planner.joins import is_joined
 from headrace.running.crew import Crew
 from headrace.running.feeding import Feed, Feeds
@@ -63,6 +64,7 @@ class EpochInfo:
         "queries",
         "changes",
         "newest end",
+        "ran in",
     )
 
     def cells(self) -> tuple[Any, ...]:
@@ -70,7 +72,8 @@ class EpochInfo:
         committed, cost = show_time(int(self.committed_at) * 1_000_000), self.cost
         end = None if self.newest_end_us is None else show_time(self.newest_end_us)
         counts = (cost.input_rows, cost.late_rows, cost.result_rows, cost.active_queries, self.changes)
-        return (self.epoch, self.group, committed, show_seconds(cost.seconds), *counts, end)
+        place = Place.OWN_WORKER if cost.own_worker else Place.SPARK
+        return (self.epoch, self.group, committed, show_seconds(cost.seconds), *counts, end, place.value)
 
 
 @dataclass(slots=True)

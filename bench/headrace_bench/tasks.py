@@ -1,0 +1,235 @@
+"""The tasks of an epoch without a JVM: what map and reduce tasks cost by themselves, as CPU time, and what of it.
+
+AStream's tuples and aggregation queries go through the same functions that Spark's workers run, in this process. Beside
+it stands the time that plain pyarrow takes to write the same result rows, which nobody can go below.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest import mock
+
+import click
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.table import Table
+
+from headrace.engine import job
+from headrace.engine.chain import run_chain
+from headrace.engine.job import Job, JobContext, JobResult, run_job
+from headrace.engine.paths import plan_path
+from headrace.engine.result_files import parquet_options
+from headrace.log.chunks import write_chunk
+from headrace.model.epoch import NEVER_US, Epoch, StreamEpoch
+from headrace.model.partitioning import even_partitioning
+from headrace.model.plan import SharedPlan
+from headrace.model.predicate import TRUE, Compare, Op, Operand, conjunction
+from headrace.model.query import (
+    Aggregate,
+    AggregateFunction,
+    Aggregation,
+    EpochId,
+    Query,
+    QueryId,
+    QueryPlan,
+    Stream,
+    StreamName,
+)
+from headrace.model.state import SegmentFile
+from headrace.model.types import BIGINT, DOUBLE, Column, SqlType
+from headrace.model.window import Window
+from headrace.planner.group import Member, plan_group
+from headrace.storage.envelope import envelope
+from headrace_bench import astream
+from headrace_bench.epochs import Feed, folder
+from headrace_bench.spine import COUNT, numbers, screen
+
+FIELDS = ("key", *(f"field{i}" for i in range(1, astream.FIELDS + 1)))
+STREAM = Stream(
+    StreamName(astream.STREAM),
+    (*(Column(name, BIGINT) for name in FIELDS), Column("ts", SqlType("timestamp"))),
+    "ts",
+    0,
+)
+GROUP = "main"
+
+
+def as_query(found: astream.AggregationQuery, number: int) -> Query:
+    """What the parser makes of the query's text, without Spark."""
+    function = AggregateFunction(found.aggregate.lower())
+    aggregate = Aggregate(
+        function, Operand(f"field{found.field}", BIGINT), TRUE, DOUBLE if found.aggregate == "AVG" else BIGINT
+    )
+    where = conjunction(
+        *(Compare(Operand(f"field{field}", BIGINT), Op(op), value) for field, op, value in found.predicates)
+    )
+    window = Window(found.range_s * 1_000_000, found.slide_s * 1_000_000)
+    body = Aggregation(window, where, (Operand("key", BIGINT),), (aggregate,), (), None)
+    return Query(QueryId(number), f"q{number}", QueryPlan("", (STREAM.name,), body, (), "", ""))
+
+
+def make_members(queries: int, seed: int = 1, window_max_s: int = 10, columns: int = 1) -> list[Member]:
+    """Members of a group with random aggregation queries."""
+    rng = Random(seed)
+    found = [astream.aggregation(rng, window_max_s, mixed=True, columns=columns) for _ in range(queries)]
+    return [Member(as_query(query, n + 1), n) for n, query in enumerate(found)]
+
+
+@contextmanager
+def in_this_process() -> Iterator[None]:
+    """Jobs run here, and no JVM is asked."""
+
+    def stages(spark: Any, loads: list[bytes], scans: Any, partitions: int, count: int) -> list[bytes]:
+        return run_chain(loads, partitions, count)
+
+    with mock.patch.object(job, "_run_stages", stages):
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One epoch: CPU seconds in all, of map and of reduce work, and of pyarrow writing the same rows; result rows."""
+
+    seconds: float
+    map_seconds: float
+    reduce_seconds: float
+    writing: float
+    rows: int
+
+
+class Bench:
+    """A group in a folder of its own, fed epoch by epoch."""
+
+    def __init__(self, root: Path, queries: int, feed: Feed, partitions: int, window_max_s: int = 10) -> None:
+        self.root, self.feed, self.partitions = root, feed, partitions
+        self.plan: SharedPlan = plan_group(
+            make_members(queries, window_max_s=window_max_s), {STREAM.name: STREAM}
+        )
+        self.path = plan_path(GROUP, self.plan.version)
+        (root / self.path).parent.mkdir(parents=True, exist_ok=True)
+        (root / self.path).write_bytes(envelope("plan", self.plan))
+        self.held: list[SegmentFile] = []
+        self.closed = NEVER_US
+
+    def prepare(self, number: int) -> Epoch:
+        """Write the chunk of an epoch."""
+        table = self.feed.table(number)
+        chunk = write_chunk(self.root, "log/s", table, "ts", number)
+        return Epoch(
+            EpochId(number),
+            (StreamEpoch(STREAM.name, (chunk,), self.closed, table["ts"][-1].value),),
+        )
+
+    def run(self, epoch: Epoch, profile: Callable[[Callable[[], JobResult]], JobResult]) -> Seen:
+        context = JobContext(None, self.root, GROUP, even_partitioning(self.partitions), 2)  # type: ignore[arg-type]
+        task = Job(self.plan, self.path, epoch, {}, self.held, f"e{epoch.id}")
+        began = time.process_time()
+        with in_this_process():
+            result = profile(lambda: run_job(context, task))
+        seconds = time.process_time() - began
+        self.held = result.segments
+        self.closed = epoch.streams[0].watermark_us
+        spent = result.operators.values()
+        return Seen(
+            seconds,
+            sum(one.map_seconds for one in spent),
+            sum(one.reduce_seconds for one in spent),
+            sum(write_again(self.root / file.path) for file in result.results),
+            sum(result.rows.values()),
+        )
+
+
+def write_again(path: Path) -> float:
+    """CPU seconds that pyarrow takes to write the rows of a result file once more, as they are; the file goes."""
+    table = pq.read_table(path)
+    began = time.process_time()
+    pq.write_table(table, path, row_group_size=1 << 17, **parquet_options(table.schema))
+    seconds = time.process_time() - began
+    path.unlink()
+    return seconds
+
+
+def plainly(work: Callable[[], JobResult]) -> JobResult:
+    return work()
+
+
+def profiled(profile: cProfile.Profile, work: Callable[[], JobResult]) -> JobResult:
+    return profile.runcall(work)
+
+
+def figures(queries: int, seen: list[Seen]) -> list[str]:
+    """A line under the headers of `tasks`."""
+
+    def middle(name: str) -> float:
+        return statistics.median([float(getattr(one, name)) for one in seen])
+
+    seconds, writing = middle("seconds"), middle("writing")
+    return [
+        f"{queries:,}",
+        f"{seconds:.3f}",
+        f"{middle('map_seconds'):.3f}",
+        f"{middle('reduce_seconds'):.3f}",
+        f"{writing:.3f}",
+        f"{seconds / writing:.2f}" if writing else "",
+        f"{statistics.mean(one.rows for one in seen):,.0f}",
+        f"{psutil.Process().memory_info().rss / 2**20:,.0f}",
+    ]
+
+
+@click.command()
+@click.option("--queries", default="1,1000", show_default=True, callback=numbers, metavar="NUMBERS")
+@click.option("--rows", type=COUNT, default=500_000, show_default=True, help="Events per epoch.")
+@click.option("--epochs", type=COUNT, default=4, show_default=True, help="Measured epochs.")
+@click.option("--warm-up", type=COUNT, default=2, show_default=True, help="Epochs before these.")
+@click.option("--keys", type=COUNT, default=1_000, show_default=True, help="Distinct keys.")
+@click.option(
+    "--rate", type=COUNT, default=50_000, show_default=True, help="Events per second of event time."
+)
+@click.option("--window-max", type=COUNT, default=10, show_default=True, help="Longest window in seconds.")
+@click.option("--partitions", type=COUNT, default=2, show_default=True, help="Reduce tasks.")
+@click.option("--profile", is_flag=True, help="Print the most expensive functions of the measured epochs.")
+def tasks(
+    queries: list[int],
+    rows: int,
+    epochs: int,
+    warm_up: int,
+    keys: int,
+    rate: int,
+    window_max: int,
+    partitions: int,
+    profile: bool,
+) -> None:
+    """CPU seconds of an epoch's tasks, all in this process."""
+    pa.set_cpu_count(1)
+    table = Table("queries", "CPU s", "map s", "reduce s", "pyarrow s", "ratio", "rows", "MB")
+    for count in queries:
+        found: list[Seen] = []
+        profiler = cProfile.Profile()
+        with folder() as root:
+            bench = Bench(root, count, Feed(rows, keys, rate), partitions, window_max)
+            for number in range(warm_up + epochs):
+                epoch = bench.prepare(number)
+                measured = number >= warm_up
+                how = partial(profiled, profiler) if profile and measured else plainly
+                seen = bench.run(epoch, how)
+                if measured:
+                    found.append(seen)
+        table.add_row(*figures(count, found))
+        if profile:
+            pstats.Stats(profiler).sort_stats("tottime").print_stats(28)
+    screen().print(table)
+
+
+if __name__ == "__main__":
+    tasks()
