@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headrace.model.predicate import And, Compare, Op, Operand
+from headrace.model.types import BIGINT
+from headrace.operators.common.bitrows import ordered_by_row
+from headrace.operators.common.boxes import BoxMaker, BoxTable
+from headrace.operators.common.matching import Matcher, Matches, codes_of, homes_for
 from headrace.operators.compiled.matches import add_values, keep_extremes, merge_moments_of, order_by_row
+from headrace.planner.predicates import index_operands
 
 TUPLES, KEYS, QUERIES, REGIONS = 200_000, 200, 1_000, 50
 WORDS = -(-QUERIES // 64)
@@ -30,7 +36,7 @@ class Matching:
     accepts: tuple[Array, ...]
     regions: Array
     row: Array
-    arguments: tuple[Array, ...]
+    arguments: tuple[Any, ...]
     values: Array
 
 
@@ -46,8 +52,14 @@ def make_matching(conjuncts: int) -> Matching:
     entries = np.full(WORDS * 64, -1, np.int64)
     entries[:QUERIES] = np.arange(QUERIES)
     mask = pack(np.ones((1, QUERIES), bool))[0]
-    arguments = (codes, table, mask, entries, order, bounds)
+    arguments = (codes, table, mask, *no_lists(len(table), conjuncts), entries, order, bounds), False
     return Matching(accepts, regions, row, arguments, rng.integers(0, 1_000, TUPLES))
+
+
+def no_lists(codes: int, operands: int) -> tuple[Array, ...]:
+    """No box is a candidate."""
+    nothing, flat = np.empty(0, np.int32), np.empty((0, operands), np.int32)
+    return np.zeros(codes + 1, np.int64), nothing, flat, flat, nothing, nothing
 
 
 def pack(flags: Array) -> Array:
@@ -94,6 +106,33 @@ def test_add_values_with_numpy(benchmark: Benchmark, matching: Matching) -> None
 def test_add_floats(benchmark: Benchmark, matching: Matching) -> None:
     into, values = np.zeros((QUERIES, KEYS)), matching.values.astype(np.float64)
     benchmark.pedantic(lambda: add_values(*matching.arguments, values, into), rounds=5)  # type: ignore
+
+
+EQUALITIES = {"100 equalities": 100, "10,000 equalities": 10_000}
+
+
+def make_candidates(queries: int) -> tuple[tuple[Any, ...], Array]:
+    """Queries `flight = n AND price > m` over as many flights: about half of the tuples match one query each."""
+    flight, price = (Operand(name, BIGINT) for name in ("flight", "price"))
+    where = [And((Compare(flight, Op.EQ, n), Compare(price, Op.GT, n % 50))) for n in range(queries)]
+    indexes = index_operands(where)
+    maker = BoxMaker(indexes)
+    table = BoxTable.of(indexes, [maker.boxes(predicate) or [] for predicate in where])
+    rng = np.random.default_rng(queries)
+    regions = [2 * rng.integers(0, queries, TUPLES) + 1, rng.integers(0, 100, TUPLES)]
+    matcher = Matcher(table, homes_for(table, codes_of(table, regions)))
+    ordered = ordered_by_row(rng.integers(0, KEYS, TUPLES), KEYS)
+    matches = Matches(
+        matcher, matcher.codes(regions), *matcher.entries(np.arange(queries)), *ordered, sparse=True
+    )
+    return matches.arguments, rng.integers(0, 1_000, TUPLES)
+
+
+@pytest.mark.parametrize("queries", EQUALITIES.values(), ids=EQUALITIES.keys())
+def test_add_values_of_candidates(benchmark: Benchmark, queries: int) -> None:
+    arguments, values = make_candidates(queries)
+    into = np.zeros((queries, KEYS), np.int64)
+    benchmark.pedantic(lambda: add_values(*arguments, values, into), rounds=5)  # type: ignore
 
 
 def test_keep_extremes(benchmark: Benchmark, matching: Matching) -> None:

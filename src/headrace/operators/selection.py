@@ -8,7 +8,7 @@ import pyarrow as pa
 from headrace.model.plan import SelectionOperator, SharedPlan
 from headrace.model.tables import WORD, TupleTable, output_column
 from headrace.operators.common.bitrows import count_bits
-from headrace.operators.common.cells import FamilyIndex, split_family
+from headrace.operators.common.cells import family_indexes
 from headrace.operators.common.placing import Portion
 from headrace.operators.common.regions import regions_of
 from headrace.operators.protocol import (
@@ -29,13 +29,11 @@ class SelectionLogic:
 
     def __init__(self, operator: SelectionOperator) -> None:
         self.operator = operator
-        families = [part for f in operator.families for part in split_family(f, operator.predicates)]
-        self._columns = [np.array(f.columns) for f in families]
-        self._slots = [np.array(operator.slots)[columns] for columns in self._columns]
-        self._families = [
-            FamilyIndex(f, operator.operands, operator.predicates, slots)
-            for f, slots in zip(families, self._slots, strict=True)
-        ]
+        slots = np.array(operator.slots, np.int64)
+        ready = family_indexes(operator.families, operator.operands, operator.predicates, slots)
+        self._columns = [np.array(family.columns) for family, _ in ready]
+        self._slots = [slots[columns] for columns in self._columns]
+        self._families = [index for _, index in ready]
         self._words = max(operator.slots, default=0) // WORD + 1
         self._table = TupleTable(operator.outputs, tuple(range(self._words)))
         self._nobody = np.zeros((self._words, 1), np.uint64)
@@ -47,10 +45,12 @@ class SelectionLogic:
         sets = np.zeros((self._words, rows), np.uint64)
         counts = np.zeros(len(operator.queries), np.int64)
         for queries, index, slots in zip(self._columns, self._families, self._slots, strict=True):
-            if not index.static and index.bit_rows is not None:
-                found = index.bit_rows.words([regions[operand] for operand in index.operands])
-                sets[: found.shape[1]] |= found.T
-                counts[queries] += count_bits(found)[slots]
+            if not index.static and index.boxes is not None and rows:
+                found = np.zeros_like(sets)
+                mine = [regions[operand] for operand in index.operands]
+                index.matcher(regions).put_words(mine, slots, found)
+                sets |= found
+                counts[queries] += count_bits(found.T)[slots]
                 continue
             for block, cells in index.blocks(regions, rows):
                 words = np.append(pack_sets(cells.membership, slots, self._words), self._nobody, axis=1)

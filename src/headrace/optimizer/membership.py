@@ -1,20 +1,26 @@
-"""Cells or bit rows: how the tuples of a family find the queries that want them.
+"""How the tuples of a family find the queries that want them: by cells, by bit rows, or as candidates.
 
 The coefficients are nanoseconds on one core of the machine that the reports name. Only their ratios matter, and those
-differ little between machines. `bench/kernels` has the measurements behind them.
+differ little between machines. `headrace bench membership` has the measurements behind them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.signedinteger[Any]]
 
 
 class Membership(Enum):
-    """CELLS: group tuples by cell, then fold cells into queries. BIT_ROWS: update each matching query per tuple."""
+    """CELLS: group tuples by cell, then fold cells into queries. MATCHES: update each matching query per tuple."""
 
     CELLS = "cells"
-    BIT_ROWS = "bit rows"
+    MATCHES = "matches"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +35,21 @@ class CellWork:
 class FamilyBatch:
     """What is known of a family's tuples before they are worked off.
 
-    `rows` are the (slice, key) pairs that they fall into, `passes` the measures that somebody keeps, `words` the bit
-    words that a pass ANDs per tuple, and `updates` the partials that a tuple changes on average, over all passes.
+    `rows` are the (slice, key) pairs that they fall into, and `passes` the measures that somebody keeps. In each pass a
+    tuple meets so many `words` of bit rows and `candidates`. `updates` are the partials that a tuple changes on
+    average, over all passes, and `entries` those that there are for each row. `cells` is None where they cannot be
+    enumerated.
     """
 
     tuples: int
     rows: int
     passes: int
+    operands: int
     words: int
+    candidates: float
+    listed: bool
     updates: float
+    entries: int
     cells: CellWork | None
 
 
@@ -50,24 +62,86 @@ GRID_PER_TUPLE = 8
 GROUP_NS, RUN_NS, SCATTERED_NS = 5.0, 2.0, 1.5
 """To group a tuple; to total a cell's row; to add a cell's row to a query whose cells are no neighbours."""
 
-VISIT_NS, WORD_NS, UPDATE_NS = 15.0, 1.0, 5.0
-"""To visit a tuple; to AND one word; to update one partial."""
+VISIT_NS, WORD_NS, LIST_NS, CANDIDATE_NS = 15.0, 1.0, 3.0, 5.0
+"""To visit a tuple; to AND one word of one operand; to look up one operand's list; to compare one candidate."""
+
+UPDATE_NS, FLUSH_NS, MISS_NS = 2.0, 1.0, 6.0
+"""To update one partial in a tile; to add one partial of a tile to all others; to update one that is somewhere."""
+
+WORD = 64
+
+REHOMING_GAIN = 1.25
+"""Lists are made anew when that makes finding boxes so many times as fast."""
+
+
+@dataclass(frozen=True, slots=True)
+class Homes:
+    """Which boxes of a family are candidates, and of which operand's lists (`home`); the others have bit rows.
+
+    `shares[box, operand]` of the sampled tuples were in the box's regions of an operand. Finding the boxes of a tuple
+    is estimated to take `cost_ns`.
+    """
+
+    listed: npt.NDArray[np.bool_]
+    home: Ints
+    shares: npt.NDArray[np.float64]
+    cost_ns: float
+
+
+def decide_homes(hits: Ints, lengths: Ints, regions: Ints, sampled: int, most: int) -> Homes:
+    """The cheapest split of boxes into candidates and bit rows.
+
+    `hits[box, operand]` are the sampled tuples in the box's set of regions, `lengths` the regions of the set, out of
+    `regions[operand]`. Lists may have `most` entries. The home of a box is the operand by which the fewest tuples meet
+    it. A word of bit rows costs the same however many boxes it has, so the boxes that are met least often are listed,
+    as many as it takes to save words.
+
+    >>> hits = np.array([[1, 90]] * 640 + [[60, 80]] * 10)
+    >>> homes = decide_homes(hits, np.full((650, 2), 3), np.array([2_000, 900]), 1_000, 10**6)
+    >>> homes.listed.sum(), homes.home[:3].tolist()
+    (np.int64(640), [0, 0, 0])
+    """
+    shares = (hits + lengths / regions) / (sampled + 1)
+    boxes, operands = shares.shape
+    home = shares.argmin(axis=1)
+    every = np.arange(boxes)
+    order = np.argsort(shares[every, home], kind="stable")
+    met = np.append(0.0, np.cumsum(shares[order, home[order]]))
+    entries = np.append(0, np.cumsum(lengths[order, home[order]]))
+    cost = _finding_ns(operands, -(-(boxes - np.arange(boxes + 1)) // WORD), met, np.arange(boxes + 1) > 0)
+    best = int(np.where(entries <= most, cost, np.inf).argmin())
+    listed = np.zeros(boxes, bool)
+    listed[order[:best]] = True
+    return Homes(listed, home, shares, float(cost[best]))
+
+
+def is_worth_rehoming(now: Homes, other: Homes) -> bool:
+    """Whether other homes are clearly better than those in force, for the tuples that the other ones were made for."""
+    boxes, operands = other.shares.shape
+    met = float(other.shares[np.arange(boxes), now.home][now.listed].sum())
+    words = -(-int((~now.listed).sum()) // WORD)
+    return bool(
+        _finding_ns(operands, words, met, now.listed.any()) > REHOMING_GAIN * other.cost_ns + VISIT_NS
+    )
+
+
+def _finding_ns(operands: int, words: Any, candidates: Any, listed: Any) -> Any:
+    """To find the boxes of one tuple once."""
+    return operands * WORD_NS * words + listed * (VISIT_NS + operands * LIST_NS + CANDIDATE_NS * candidates)
 
 
 def decide_membership(batch: FamilyBatch) -> Membership:
     """Whichever is estimated to take less time; `cells` is None where they are too many to be enumerated.
 
     >>> few, many = CellWork(147, 0), CellWork(2_851, 170)
-    >>> decide_membership(FamilyBatch(200_000, 800, 3, 3, 150.0, few))
+    >>> decide_membership(FamilyBatch(200_000, 800, 3, 3, 1, 0.0, False, 150.0, 50, few))
     <Membership.CELLS: 'cells'>
-    >>> decide_membership(FamilyBatch(200_000, 800, 3, 4, 21.0, many))
-    <Membership.BIT_ROWS: 'bit rows'>
+    >>> decide_membership(FamilyBatch(200_000, 800, 3, 4, 1, 0.0, False, 21.0, 180, many))
+    <Membership.MATCHES: 'matches'>
     """
     if batch.cells is None or is_sparse(batch.cells.cells, batch.rows, batch.tuples):
-        return Membership.BIT_ROWS
-    return (
-        Membership.CELLS if estimate_cells_ns(batch) <= estimate_bit_rows_ns(batch) else Membership.BIT_ROWS
-    )
+        return Membership.MATCHES
+    return Membership.CELLS if estimate_cells_ns(batch) <= estimate_matches_ns(batch) else Membership.MATCHES
 
 
 def estimate_cells_ns(batch: FamilyBatch) -> float:
@@ -78,9 +152,22 @@ def estimate_cells_ns(batch: FamilyBatch) -> float:
     )
 
 
-def estimate_bit_rows_ns(batch: FamilyBatch) -> float:
-    visits = batch.passes * (VISIT_NS + WORD_NS * batch.words)
-    return batch.tuples * (visits + UPDATE_NS * batch.updates)
+def estimate_matches_ns(batch: FamilyBatch) -> float:
+    finding: float = VISIT_NS + _finding_ns(batch.operands, batch.words, batch.candidates, batch.listed)
+    return batch.tuples * batch.passes * finding + min(estimate_tile_ns(batch), estimate_places_ns(batch))
+
+
+def is_sparse_update(batch: FamilyBatch) -> bool:
+    """Whether matches update partials where they are, not in tiles: they are few beside all partials."""
+    return estimate_places_ns(batch) < estimate_tile_ns(batch)
+
+
+def estimate_tile_ns(batch: FamilyBatch) -> float:
+    return UPDATE_NS * batch.updates * batch.tuples + FLUSH_NS * batch.entries * batch.rows
+
+
+def estimate_places_ns(batch: FamilyBatch) -> float:
+    return MISS_NS * batch.updates * batch.tuples
 
 
 def is_sparse(cells: int, rows: int, tuples: int) -> bool:

@@ -11,9 +11,12 @@ import numpy as np
 
 from headrace.model.plan import Family, OperandIndex
 from headrace.model.predicate import Predicate
-from headrace.operators.common.bitrows import BitRows, by_operand
+from headrace.model.tables import WORD
+from headrace.operators.common.boxes import Box, BoxMaker, BoxTable
 from headrace.operators.common.encode import Bools, Ints
+from headrace.operators.common.matching import HOMES_SAMPLE, Matcher, codes_of, homes_for, some_of
 from headrace.operators.common.regions import Regions, Truth, region_count
+from headrace.optimizer.membership import is_worth_rehoming
 
 DENSE_CELLS = 1 << 14
 """Families with at most this many possible cells use the mixed-radix code itself as the cell id."""
@@ -41,7 +44,8 @@ class Cells:
 class FamilyIndex:
     """Membership of one family, computed once per plan where the cells are few enough to enumerate.
 
-    `bits` are the positions that queries have in bit rows, if not their positions in the family.
+    `places` are the bits that queries have in query-sets, if not their positions in the family. `boxes` are those of
+    each query, where somebody has worked them out.
     """
 
     def __init__(
@@ -49,28 +53,50 @@ class FamilyIndex:
         family: Family,
         indexes: Sequence[OperandIndex],
         predicates: Sequence[Predicate],
-        bits: Ints | None = None,
+        places: Ints | None = None,
+        boxes: Sequence[list[Box] | None] | None = None,
     ) -> None:
-        self._bits = bits
+        self._places, self._boxes = places, boxes
         self.operands = family.operands
         self._indexes = tuple(indexes[i] for i in family.operands)
         self._predicates = [predicates[c] for c in family.columns]
         self._radices = [region_count(index) for index in self._indexes]
         self._size = prod(self._radices)
         self._static: tuple[Ints, Bools] | None = None
+        self._matcher: Matcher | None = None
 
     @cached_property
-    def bit_rows(self) -> BitRows | None:
-        """The family's bit rows; None when it has no operand, or a predicate that is no conjunction by operand."""
-        parts = [by_operand(predicate) for predicate in self._predicates]
-        known = [part for part in parts if part is not None]
-        fits = self._indexes and len(known) == len(parts) > 0
-        return BitRows(self._indexes, known, self._bits) if fits else None
+    def boxes(self) -> BoxTable | None:
+        """The family's boxes; None when it has no operand, or a predicate that needs too many boxes."""
+        if not self._indexes:
+            return None
+        maker = BoxMaker(self._indexes)
+        found = self._boxes or [maker.boxes(predicate) for predicate in self._predicates]
+        known = [boxes for boxes in found if boxes is not None]
+        return BoxTable.of(self._indexes, known) if len(known) == len(found) else None
+
+    def matcher(self, regions: Sequence[Regions]) -> Matcher:
+        """What finds the queries of these tuples, given the operator's regions; only for families that have boxes.
+
+        It is made when it is first asked for, and made anew when the tuples have changed so much that another one would
+        be clearly faster. Nothing is worked out per query otherwise.
+        """
+        assert self.boxes is not None
+        mine = [regions[operand] for operand in self.operands]
+        tuples = len(mine[0])
+        asks = self._matcher is None or tuples > self.boxes.boxes > WORD
+        if self._matcher is None or asks:
+            homes = homes_for(
+                self.boxes, codes_of(self.boxes, [r[some_of(tuples, HOMES_SAMPLE)] for r in mine])
+            )
+            if self._matcher is None or is_worth_rehoming(self._matcher.homes, homes):
+                self._matcher = Matcher(self.boxes, homes, self._places)
+        return self._matcher
 
     @property
     def static(self) -> bool:
         """Whether the membership is the same for every batch."""
-        return self._size <= DENSE_CELLS
+        return self._size <= DENSE_CELLS and self._size * len(self._predicates) <= MEMBER_ELEMENTS
 
     def blocks(self, regions: Sequence[Regions], rows: int) -> Iterator[tuple[slice, Cells]]:
         """The tuples in as many blocks as memory asks for, each with its cells: one where these are few."""
@@ -103,14 +129,28 @@ class FamilyIndex:
         return merge_cells(np.stack([truth.of(p) for p in self._predicates], axis=1))
 
 
-def split_family(family: Family, predicates: Sequence[Predicate]) -> list[Family]:
-    """The queries that can have bit rows, and the others, as families of their own."""
-    fit = [by_operand(predicates[column]) is not None for column in family.columns]
-    halves = [
-        tuple(c for c, fits in zip(family.columns, fit, strict=True) if fits is side)
-        for side in (True, False)
-    ]
-    return [Family(family.operands, columns) for columns in halves if columns]
+def family_indexes(
+    families: Sequence[Family],
+    indexes: Sequence[OperandIndex],
+    predicates: Sequence[Predicate],
+    places: Ints | None = None,
+) -> list[tuple[Family, FamilyIndex]]:
+    """The families made ready. Queries that have boxes and those that have none become families of their own.
+
+    `places` gives each predicate its bit in query-sets, where somebody asks for these.
+    """
+    found = []
+    for family in families:
+        maker = BoxMaker([indexes[i] for i in family.operands])
+        boxes = {column: maker.boxes(predicates[column]) for column in family.columns}
+        for fits in (True, False):
+            columns = tuple(c for c in family.columns if (boxes[c] is not None) is fits)
+            if columns:
+                half = Family(family.operands, columns)
+                mine = None if places is None else places[np.array(columns)]
+                index = FamilyIndex(half, indexes, predicates, mine, [boxes[c] for c in columns])
+                found.append((half, index))
+    return found
 
 
 def _mixed_radix(regions: Sequence[Regions], radices: Sequence[int], rows: int) -> Ints:

@@ -49,6 +49,11 @@ def inlined(function: F) -> F:
     return register_jitable(inline="always")(function)
 
 
+def called(function: F) -> F:
+    """Let compiled kernels of the same module call a function. A small one becomes a part of them all the same."""
+    return register_jitable(function)
+
+
 def _trailing_zeros(typing_context: Any, word: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], context.get_constant(types.boolean, True))

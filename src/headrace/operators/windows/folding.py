@@ -8,23 +8,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.model.plan import LaneKind
-from headrace.operators.common.bitrows import Matches, ordered_by_row
+from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.cells import Cells
 from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.matching import SAMPLE, Matcher, Matches, some_of
 from headrace.operators.common.regions import Regions
 from headrace.operators.windows.bags import Bag, BagBuilder
 from headrace.operators.windows.lanes import CountLogic, IntSumLogic, LaneLogic, Parts
 from headrace.operators.windows.prepared import AggregationLogic, SharedFold
 from headrace.operators.windows.sums import SliceSums
 from headrace.operators.windows.tuples import Tuples
-from headrace.optimizer.membership import CellWork, FamilyBatch, Membership, decide_membership, is_sparse
+from headrace.optimizer.membership import (
+    CellWork,
+    FamilyBatch,
+    Membership,
+    decide_membership,
+    is_sparse,
+    is_sparse_update,
+)
 
 BLOCK_ELEMENTS = 1 << 24
 """Keys are worked off in blocks so that no array of partials has more elements than about this."""
-
-
-SAMPLE = 512
-"""So many tuples tell about how many queries of a family match one."""
 
 
 @dataclass(slots=True)
@@ -80,11 +84,11 @@ def fold_block(logic: AggregationLogic, block: KeyBlock) -> Folded | None:
     ]
     nobody = [r[:0] for r in regions]
     members = [family.locate(nobody, 0) if family.static else None for family in logic.families]
-    by_bits = [_by_bits(logic, f, cells, regions, len(present)) for f, cells in enumerate(members)]
+    matching = [_choose(logic, f, cells, regions, len(present)) for f, cells in enumerate(members)]
     lanes: list[Parts | SliceSums | None] = []
     for i, one in enumerate(logic.lanes):
         mine = [parts for m in set(logic.operator.lanes[i].measures) if (parts := inputs[m]) is not None]
-        grid = len(present) == size and not any(by_bits)
+        grid = len(present) == size and not any(matching)
         needed = _sums_rows(logic, i, members, inputs, len(row), size) if grid else None
         if not mine:
             lanes.append(None)
@@ -93,11 +97,12 @@ def fold_block(logic: AggregationLogic, block: KeyBlock) -> Folded | None:
             lanes.append(SliceSums(len(logic.ids[i]), needed, len(starts), block.count, most))
         else:
             lanes.append(one.zeros((len(logic.ids[i]), len(present))))
-    order = ordered_by_row(row, len(present)) if any(by_bits) else None
+    order = ordered_by_row(row, len(present)) if any(matching) else None
     for f, family in enumerate(logic.families):
-        if by_bits[f]:
+        found = matching[f]
+        if found is not None:
             assert order is not None
-            _update_matches(logic, f, regions, *order, inputs, lanes)
+            _update_matches(logic, f, found, regions, *order, inputs, lanes)
             continue
         for part, cells in family.blocks(regions, len(row)):
             some = [parts and {name: values[part] for name, values in parts.items()} for parts in inputs]
@@ -125,10 +130,12 @@ def fold_bags(logic: AggregationLogic, tuples: Tuples, keys: Ints) -> list[list[
     return [builder.parts for builder in builders]
 
 
-def _by_bits(
+def _choose(
     logic: AggregationLogic, family: int, members: Cells | None, regions: Sequence[Regions], rows: int
-) -> bool:
-    """Whether the tuples of a family are worked off by bit rows; `members` is None where cells cannot be enumerated."""
+) -> _Matching | None:
+    """How the tuples of a family find their queries; None for cells. Where these cannot be enumerated, `members` is
+    None.
+    """
     index, tuples, work = logic.families[family], len(regions[0]) if regions else 0, None
     if members is not None:
         shares = range(len(logic.shares)) if members.count else ()
@@ -136,23 +143,43 @@ def _by_bits(
         scattered = sum(len(fold.scattered) for shared in folds for *_, fold in shared.folds)
         work = CellWork(max((shared.count for shared in folds), default=0), scattered)
         if len(index.operands) < 2 and not is_sparse(work.cells, rows, tuples):
-            return False  # regions of one operand are in order, so cells are runs, and nothing beats them
-    if tuples == 0 or index.bit_rows is None:
-        return False
-    kept, matching = (
-        logic.keepers_of(family),
-        index.bit_rows.matching([regions[o][:: max(1, tuples // SAMPLE)] for o in index.operands]),
-    )
-    updates = float(sum(matching[k.entries >= 0].sum() for k in kept))
+            return None  # regions of one operand are in order, so cells are runs, and nothing beats them
+    if tuples == 0 or index.boxes is None:
+        return None
+    matcher = index.matcher(regions)
+    kept = logic.keepers_of(family, matcher)
+    some = matcher.codes([regions[operand][some_of(tuples, SAMPLE)] for operand in index.operands])
+    matching = matcher.matching(some)
+    updates = sum(float(matching[np.unique(matcher.column[k.entries >= 0])].sum()) for k in kept) / len(some)
     batch = FamilyBatch(
-        tuples, rows, len(kept), index.bit_rows.table.shape[1] * len(index.operands), updates, work
+        tuples,
+        rows,
+        len(kept),
+        len(index.operands),
+        matcher.words,
+        matcher.candidates_of(some),
+        matcher.candidates > 0,
+        updates,
+        sum(int((k.entries >= 0).sum()) for k in kept),
+        work,
     )
-    return decide_membership(batch) is Membership.BIT_ROWS
+    if decide_membership(batch) is Membership.CELLS:
+        return None
+    return _Matching(matcher, is_sparse_update(batch))
+
+
+@dataclass(frozen=True, slots=True)
+class _Matching:
+    """What finds a family's matches, and whether they are few beside all partials."""
+
+    matcher: Matcher
+    sparse: bool
 
 
 def _update_matches(
     logic: AggregationLogic,
     family: int,
+    matching: _Matching,
     regions: Sequence[Regions],
     order: Ints,
     bounds: Ints,
@@ -160,16 +187,14 @@ def _update_matches(
     lanes: Sequence[Parts | SliceSums | None],
 ) -> None:
     """Let every tuple update the partials of the queries that it matches."""
-    index = logic.families[family]
-    rows = index.bit_rows
-    assert rows is not None
-    codes = rows.codes([regions[operand] for operand in index.operands])
-    for kept in logic.keepers_of(family):
+    matcher = matching.matcher
+    codes = matcher.codes([regions[operand] for operand in logic.families[family].operands])
+    for kept in logic.keepers_of(family, matcher):
         parts, into = inputs[kept.measure], lanes[kept.lane]
         if parts is None:
             continue
         assert into is not None and not isinstance(into, SliceSums)
-        matches = Matches(codes, rows.table, kept.mask, kept.entries, order, bounds)
+        matches = Matches(matcher, codes, kept.mask, kept.entries, order, bounds, matching.sparse)
         into.update(shadow(into, parts))
         logic.measures[kept.measure].update(into, shadow(parts, into), matches)
 

@@ -9,8 +9,9 @@ from itertools import pairwise
 import numpy as np
 
 from headrace.model.plan import AggregationOperator, Measure, Output
-from headrace.operators.common.cells import Cells, FamilyIndex, merge_cells, split_family
+from headrace.operators.common.cells import Cells, family_indexes, merge_cells
 from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.matching import Matcher
 from headrace.operators.windows.bags import BagLogic
 from headrace.operators.windows.folds import Fold
 from headrace.operators.windows.lanes import LaneLogic
@@ -28,8 +29,9 @@ class AggregationLogic:
         self.names = [lane.name for lane in operator.lanes]
         self.ids = [np.array(lane.ids, np.int64) for lane in operator.lanes]
         predicates = [column.predicate for column in operator.columns]
-        self._families = [part for f in operator.families for part in split_family(f, predicates)]
-        self.families = [FamilyIndex(f, operator.operands, predicates) for f in self._families]
+        ready_families = family_indexes(operator.families, operator.operands, predicates)
+        self._families = [family for family, _ in ready_families]
+        self.families = [index for _, index in ready_families]
         windows = np.array([column.window for column in operator.columns], np.int64)
         bounds = np.searchsorted(windows, np.arange(len(operator.windows) + 1))
         self._columns = [np.array(lane.columns, np.int64) for lane in operator.lanes]
@@ -38,7 +40,7 @@ class AggregationLogic:
         self.bags = [BagLogic(lane, _of_windows(lane.columns, bounds)) for lane in operator.bags]
         self.shares = _shares(operator)
         self._folds: dict[tuple[int, int], SharedFold] = {}
-        self._keepers: dict[int, list[Keepers]] = {}
+        self._keepers: dict[int, tuple[Matcher, list[Keepers]]] = {}
         ready: list[list[ReadyOutput]] = [[] for _ in operator.windows]
         for output in operator.outputs:
             ready[output.window].append(self._ready(output))
@@ -86,21 +88,19 @@ class AggregationLogic:
             self._folds[family, share] = self._plan_fold(family, self.shares[share], cells.membership)
         return self._folds[family, share]
 
-    def keepers_of(self, family: int) -> list[Keepers]:
-        """Which queries of a family with bit rows keep what; worked out once."""
-        if family not in self._keepers:
-            self._keepers[family] = [
-                Keepers(measure, lane, *self._keeping(family, mine, at))
-                for measure, lane, mine, at in self._kept_by(family, range(len(self.operator.measures)))
-            ]
-        return self._keepers[family]
+    def keepers_of(self, family: int, matcher: Matcher) -> list[Keepers]:
+        """Which boxes of a family keep what; worked out once for a matcher."""
+        known = self._keepers.get(family)
+        if known is None or known[0] is not matcher:
+            found = self._kept_by(family, range(len(self.operator.measures)))
+            keepers = [Keepers(m, lane, *self._keeping(family, matcher, *kept)) for m, lane, *kept in found]
+            known = self._keepers[family] = (matcher, keepers)
+        return known[1]
 
-    def _keeping(self, family: int, mine: Ints, at: Ints) -> tuple[Ints, Ints]:
-        rows = self.families[family].bit_rows
-        assert rows is not None
-        entries = np.full(rows.columns, -1, np.int64)
-        entries[at] = mine
-        return rows.mask(at), entries
+    def _keeping(self, family: int, matcher: Matcher, mine: Ints, at: Ints) -> tuple[Ints, Ints]:
+        of_column = np.full(len(self._families[family].columns), -1, np.int64)
+        of_column[at] = mine
+        return matcher.entries(of_column)
 
     def _kept_by(self, family: int, measures: Iterable[int]) -> list[tuple[int, int, Ints, Ints]]:
         """(measure, lane, entries of the lane, their positions among the family's columns) of what is kept."""
@@ -137,7 +137,9 @@ class SharedFold:
 
 @dataclass(frozen=True, slots=True)
 class Keepers:
-    """The queries of a family that keep one measure in one lane: as bits, and each with its entry there (-1: none)."""
+    """The boxes of a family whose queries keep one measure in one lane: as bits of bit rows, and each with its entry
+    there (-1: none).
+    """
 
     measure: int
     lane: int

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.plan import LaneKind, Output
-from headrace.operators.common.bitrows import Matches
 from headrace.operators.common.encode import Array, Bools, Ints, Physical
+from headrace.operators.common.matching import Matches
 from headrace.operators.windows.folds import Fold, accumulate
 
 Parts = dict[str, Array]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from headrace.model.types import BIGINT
-from headrace.operators.common.bitrows import Matches, as_given
+from headrace.operators.common.bitrows import as_given
 from headrace.operators.common.encode import Ints, Physical, to_arrow
+from headrace.operators.common.matching import Matches
 from headrace.operators.compiled.matches import add_values
 from headrace.operators.windows.folds import Fold, fold_ints
 from headrace.operators.windows.lanes.base import Lowered, Parts, RowParts, group_ints, int_ranges, present

@@ -7,8 +7,9 @@ import pyarrow as pa
 
 from headrace.model.plan import LaneKind
 from headrace.model.types import Kind, SqlType
-from headrace.operators.common.bitrows import Matches, as_given
+from headrace.operators.common.bitrows import as_given
 from headrace.operators.common.encode import Ints, Physical, from_ordered, to_arrow, to_ordered
+from headrace.operators.common.matching import Matches
 from headrace.operators.compiled.matches import keep_extremes
 from headrace.operators.windows.folds import Fold, fold_extremes
 from headrace.operators.windows.lanes.base import Lowered, Parts, RowParts, each_range, present

@@ -6,8 +6,9 @@ import numpy as np
 
 from headrace.model.plan import LaneKind, OutputAggregate
 from headrace.model.types import DOUBLE, Kind
-from headrace.operators.common.bitrows import Matches, as_given
+from headrace.operators.common.bitrows import as_given
 from headrace.operators.common.encode import Array, Bools, Ints, Physical, decimals, to_arrow
+from headrace.operators.common.matching import Matches
 from headrace.operators.compiled.matches import add_values
 from headrace.operators.windows.folds import Fold, fold_floats, fold_ints
 from headrace.operators.windows.lanes.base import (

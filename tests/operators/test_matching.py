@@ -1,4 +1,4 @@
-"""Bit rows and the compiled kernels on them against plain loops, and against cells on the same tuples."""
+"""Boxes, bit rows, candidates and the compiled kernels against plain loops, and against cells on the same tuples."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import pytest
 from test_aggregation import OPERANDS, STREAM, random_aggregate, random_predicate, random_value
 
 from headrace.model.plan import AggregationOperator, OperandIndex, SelectionOperator
-from headrace.model.predicate import And, Predicate, operands_of
+from headrace.model.predicate import And, Compare, Not, Op, Operand, Or, Predicate, operands_of
 from headrace.model.query import Aggregation, Projection, Query, QueryId, QueryPlan
 from headrace.model.window import Window
 from headrace.operators.common import cells
-from headrace.operators.common.bitrows import BitRows, Matches, by_operand, ordered_by_row
+from headrace.operators.common.bitrows import ordered_by_row, pack_words
+from headrace.operators.common.boxes import BoxMaker, BoxTable
+from headrace.operators.common.matching import Matcher, Matches, codes_of, homes_for
 from headrace.operators.common.regions import Truth, region_count
 from headrace.operators.compiled.matches import add_values, keep_extremes, merge_moments_of
 from headrace.operators.selection import SelectionLogic
@@ -24,20 +26,32 @@ from headrace.operators.windows.lanes import Parts
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.sums import SliceSums
 from headrace.operators.windows.tuples import prepare_tuples
-from headrace.optimizer.membership import Membership
+from headrace.optimizer.membership import Homes, Membership, is_worth_rehoming
 from headrace.planner.group import Member, plan_group
 from headrace.planner.predicates import index_operands
 
 
 def random_family(rng: random.Random) -> tuple[list[OperandIndex], list[Predicate]]:
-    """Indexes of all operands, and predicates that have bit rows, from one to more than a word of them."""
+    """Indexes of all operands, and predicates that have boxes, from one to more than a word of them."""
     predicates: list[Predicate] = []
     while len(predicates) < rng.choice([1, 5, 63, 64, 65, 130]):
         parts = tuple(random_predicate(rng, 1) for _ in range(rng.randint(1, 3)))
-        predicate = parts[0] if len(parts) == 1 else And(parts)
-        if operands_of(predicate) and by_operand(predicate) is not None:
+        predicate = parts[0] if len(parts) == 1 else rng.choice([And, And, Or])(parts)
+        predicate = Not(predicate) if rng.random() < 0.1 else predicate
+        if operands_of(predicate) and BoxMaker(index_operands([predicate])).boxes(predicate) is not None:
             predicates.append(predicate)
     return list(index_operands(predicates)), predicates
+
+
+def box_table(indexes: list[OperandIndex], predicates: list[Predicate]) -> BoxTable:
+    found = [BoxMaker(indexes).boxes(predicate) for predicate in predicates]
+    return BoxTable.of(indexes, [boxes for boxes in found if boxes is not None])
+
+
+def random_homes(rng: np.random.Generator, table: BoxTable, listed: float) -> Homes:
+    """Any split of boxes is right; the decision is about time only."""
+    home = rng.integers(0, table.operands, table.boxes)
+    return Homes(rng.random(table.boxes) < listed, home, np.zeros((table.boxes, table.operands)), 0.0)
 
 
 def random_tuples(rng: np.random.Generator, indexes: list[OperandIndex], tuples: int) -> list[np.ndarray]:
@@ -59,23 +73,55 @@ def frozen(values: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", range(12))
+def test_a_tuple_is_in_one_box_of_a_query_that_accepts_it_and_in_none_of_any_other(seed: int) -> None:
+    print(f"seed {seed}")
+    rng, numbers = random.Random(seed), np.random.default_rng(seed)
+    indexes, predicates = random_family(rng)
+    regions = random_tuples(numbers, indexes, 300)
+    table = box_table(indexes, predicates)
+    codes = codes_of(table, regions)
+    member = wanted_by(indexes, predicates, regions)
+    inside = np.zeros((300, len(predicates)), int)
+    for box in range(table.boxes):
+        hit = np.ones(300, bool)
+        for operand in range(table.operands):
+            some = slice(table.bounds[box, operand], table.bounds[box, operand] + table.counts[box, operand])
+            sets = [range(low, high) for low, high in zip(table.lows[some], table.highs[some], strict=True)]
+            hit &= [any(code in one for one in sets) for code in codes[:, operand]]
+        inside[:, table.column[box]] += hit
+    assert (inside == member).all()
+
+
+def test_or_over_two_operands_is_two_boxes_and_what_needs_too_many_has_none() -> None:
+    a, b, c, d, e = (Operand(name, STREAM.columns[0].type) for name in "abcde")
+    two = Or((Compare(a, Op.GT, 3), Compare(b, Op.EQ, 5)))
+    found = BoxMaker(index_operands([two])).boxes(two)
+    assert found == [{a: ((2, 3),)}, {b: ((1, 2),), a: ((0, 2), (3, 4))}]
+    pairs = [And((Compare(x, Op.GT, 1), Compare(y, Op.GT, 1))) for x in (a, b, c) for y in (d, e)]
+    many = Or(tuple(pairs))
+    assert BoxMaker(index_operands([many])).boxes(And((many, Not(And(tuple(pairs)))))) is None
+
+
+@pytest.mark.parametrize("seed", range(12))
 def test_kernels_equal_loops(seed: int) -> None:
     print(f"seed {seed}")
     rng, numbers = random.Random(seed), np.random.default_rng(seed)
     indexes, predicates = random_family(rng)
     tuples, rows = rng.choice([0, 1, 2, 300]), rng.choice([1, 7, 8, 9, 40])
     regions = random_tuples(numbers, indexes, tuples)
-    parts = [by_operand(p) for p in predicates]
-    bits = BitRows(indexes, [part for part in parts if part is not None])
+    table = box_table(indexes, predicates)
+    matcher = Matcher(table, random_homes(numbers, table, rng.choice([0.0, 0.5, 1.0])))
     member = wanted_by(indexes, predicates, regions)
     row = numbers.integers(0, rows, tuples)
     kept = np.flatnonzero(numbers.random(len(predicates)) < 0.7)
     entries = np.full(len(predicates), -1, np.int64)
     entries[kept] = numbers.permutation(len(kept))
-    matches = Matches(bits.codes(regions), bits.table, bits.mask(kept), entries, *ordered_by_row(row, rows))
+    ordered = ordered_by_row(row, rows)
+    codes = matcher.codes(regions)
+    matches = Matches(matcher, codes, *matcher.entries(entries), *ordered, rng.random() < 0.5)
     pairs = [(t, q) for t in range(tuples) for q in kept if member[t, q]]
-    if tuples:
-        assert np.allclose(bits.matching(regions), member.mean(axis=0))
+    counted = matcher.matching(codes)
+    assert (counted == member.sum(axis=0)[: len(counted)]).all() and not member[:, len(counted) :].any()
 
     ints = numbers.integers(-(2**63), 2**63 - 1, tuples)
     floats = numbers.choice([math.nan, math.inf, -0.0, 0.0, 1e300, -1e300, 0.1, 2.5], tuples)
@@ -154,7 +200,7 @@ def test_cells_and_bit_rows_give_the_same_partials(seed: int, monkeypatch: pytes
     found = []
     for choice in Membership:
         monkeypatch.setattr(folding, "decide_membership", lambda batch, choice=choice: choice)
-        monkeypatch.setattr(folding, "is_sparse", lambda *_, choice=choice: choice is Membership.BIT_ROWS)
+        monkeypatch.setattr(folding, "is_sparse", lambda *_, choice=choice: choice is Membership.MATCHES)
         folded = folding.fold_block(AggregationLogic(operator), block)
         assert folded is not None
         found.append(folded.lanes)
@@ -176,6 +222,43 @@ def compare_lanes(
                 assert np.allclose(one[name][occupied], other[name][occupied], 1e-9, 1e-6, equal_nan=True)
             compared += 1
     assert compared
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_query_sets_equal_loops(seed: int) -> None:
+    """Slots are anywhere, and a query of several boxes has one bit."""
+    print(f"seed {seed}")
+    rng, numbers = random.Random(seed), np.random.default_rng(seed)
+    indexes, predicates = random_family(rng)
+    regions = random_tuples(numbers, indexes, 100)
+    table = box_table(indexes, predicates)
+    slots = numbers.permutation(3 * len(predicates))[: len(predicates)]
+    matcher = Matcher(table, random_homes(numbers, table, rng.choice([0.0, 0.5, 1.0])), slots)
+    expected = np.zeros((100, 3 * len(predicates)), bool)
+    expected[:, slots] = wanted_by(indexes, predicates, regions)
+    words = np.zeros((-(-3 * len(predicates) // 64), 100), np.uint64)
+    matcher.put_words(regions, slots, words)
+    assert (pack_words(expected) == words.T).all()
+
+
+def test_rare_queries_are_candidates_and_frequent_ones_have_bit_rows() -> None:
+    """2,000 queries ask for one flight each, 100 for a price that half of all tuples have."""
+    flight, price = (Operand(name, STREAM.columns[0].type) for name in ("flight", "price"))
+    rare = [And((Compare(flight, Op.EQ, n), Compare(price, Op.GT, n % 50))) for n in range(2_000)]
+    often = [And((Compare(flight, Op.GE, n), Compare(price, Op.GT, n))) for n in range(100)]
+    indexes = list(index_operands([*rare, *often]))
+    table = box_table(indexes, [*rare, *often])
+    rng = np.random.default_rng(0)
+    codes = codes_of(table, random_tuples(rng, indexes, 4_000))
+    homes = homes_for(table, codes)
+    assert homes.listed[:2_000].mean() > 0.95 and not homes.listed[2_000:].any()
+    assert (homes.home[:2_000] == 0).all()
+    matcher = Matcher(table, homes)
+    assert matcher.words <= 2 and matcher.candidates_of(codes) < 2
+    assert not is_worth_rehoming(homes, homes_for(table, codes[::2]))
+    everything = codes.copy()
+    everything[:, 0] = table.offsets[0] + 2 * rng.integers(0, 3, 4_000) + 1  # all tuples are of three flights
+    assert not is_worth_rehoming(homes, homes_for(table, everything)), "few queries ask for these flights"
 
 
 @pytest.mark.parametrize("seed", range(4))
