@@ -36,8 +36,8 @@ def random_family(rng: random.Random) -> tuple[list[OperandIndex], list[Predicat
     predicates: list[Predicate] = []
     while len(predicates) < rng.choice([1, 5, 63, 64, 65, 130]):
         parts = tuple(random_predicate(rng, 1) for _ in range(rng.randint(1, 3)))
-        predicate = parts[0] if len(parts) == 1 else rng.choice([And, And, Or])(parts)
-        predicate = Not(predicate) if rng.random() < 0.1 else predicate
+        joined: Predicate = And(parts) if rng.random() < 0.7 else Or(parts)
+        predicate = Not(joined) if rng.random() < 0.1 else joined
         if operands_of(predicate) and BoxMaker(index_operands([predicate])).boxes(predicate) is not None:
             predicates.append(predicate)
     return list(index_operands(predicates)), predicates

@@ -1,7 +1,7 @@
 """How the tuples of a family find the queries that want them: by cells, by bit rows, or as candidates.
 
 The coefficients are nanoseconds on one core of the machine that the reports name. Only their ratios matter, and those
-differ little between machines. `headrace bench membership` has the measurements behind them.
+differ little between machines. `bench/kernels` has the measurements behind them.
 """
 
 from __future__ import annotations
