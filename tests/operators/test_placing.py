@@ -17,7 +17,13 @@ from shelf import random_partitioning
 from test_formats import KEY_TYPES, key_tables, tuples_of
 
 from headrace.engine.references import ordered_references, owned_references
-from headrace.model.partitioning import ALL_KEY_GROUPS, KEY_GROUPS, even_partitioning
+from headrace.model.partitioning import (
+    ALL_KEY_GROUPS,
+    KEY_GROUPS,
+    even_partitioning,
+    intersect_ranges,
+    ranges_of,
+)
 from headrace.model.predicate import Operand
 from headrace.model.state import SegmentFile
 from headrace.model.types import SqlType
@@ -213,3 +219,8 @@ def test_a_portion_says_which_keys_and_queries_count() -> None:
     assert portion.keys(np.array([0, 1, 2, 5])).tolist() == [True, True, False, True]
     assert portion.queries(np.array([1, 2, 3])).tolist() == [True, False, False]
     assert [portion.has(query) for query in (1, 2, 3)] == [True, False, False]
+
+
+@given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)))
+def test_ranges_intersect_as_sets_do(left: set[int], right: set[int]) -> None:
+    assert intersect_ranges(ranges_of(left), ranges_of(right)) == ranges_of(left & right)

@@ -68,13 +68,21 @@ def ranges_of(groups: Iterable[int]) -> Ranges:
 
 
 def intersect_ranges(left: Ranges, right: Ranges) -> Ranges:
-    """What is in both.
+    """What is in both. Each is in order and without overlaps, as `ranges_of` gives them.
 
     >>> intersect_ranges(((0, 10), (20, 30)), ((5, 25),))
     ((5, 10), (20, 25))
     """
-    both = ((max(a, c), min(b, d)) for a, b in left for c, d in right)
-    return tuple(sorted((low, high) for low, high in both if low < high))
+    found, i, j = [], 0, 0
+    while i < len(left) and j < len(right):
+        low, high = max(left[i][0], right[j][0]), min(left[i][1], right[j][1])
+        if low < high:
+            found.append((low, high))
+        if left[i][1] < right[j][1]:
+            i += 1
+        else:
+            j += 1
+    return tuple(found)
 
 
 codec.register(Partitioning)
