@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +16,7 @@ from headrace.model.predicate import TRUE
 from headrace.model.query import Projection, Query, QueryPlan, Stream, StreamName
 from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, Column
 from headrace.storage.warehouse import Warehouse
+from processes import Finished, run_text
 
 PURCHASES = Stream(
     StreamName("purchases"),
@@ -76,16 +74,9 @@ def rows_at(*times: int | None) -> pa.Table:
     )
 
 
-def run_script(
-    script: str, *arguments: object, kill_at: str | None = None
-) -> subprocess.CompletedProcess[str]:
+def run_script(script: str, *arguments: object, kill_at: str | None = None) -> Finished:
     """Run Python text in a process of its own, with the modules of this one, told to die at a point."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    environment.pop("HEADRACE_KILL_AT", None)
-    if kill_at is not None:
-        environment["HEADRACE_KILL_AT"] = kill_at
-    command = [sys.executable, "-c", script, *map(str, arguments)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return run_text(script, *arguments, **({} if kill_at is None else {"HEADRACE_KILL_AT": kill_at}))
 
 
 def active(log: Opened, epoch: int) -> tuple[Query, ...]:

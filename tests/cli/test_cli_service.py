@@ -6,20 +6,20 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from cli_fakes import WELL, FakeClock, Info
+from cli_fakes import WELL, FakeClock, FakeSession, Info
 from headrace.cli.main import cli
 from headrace.cli.service_commands import RunOptions, keep_running
 from headrace.health import Health, Problem, RunState
 from headrace.model.errors import EngineError, SqlError
 from headrace.service.client import connect
 from headrace.service.server import published
+from processes import start
 
 SERVE = RunOptions("serve", "1 second", 0, live=False)
 
@@ -152,81 +152,44 @@ def test_a_warehouse_is_run_once(run, session, warehouse):
 
 # as people call it
 
-PROGRAM = """
-import sys
-sys.path.insert(0, {tests!r})
-from cli_fakes import FakeSession, Info
-from headrace.cli.main import cli
-session = FakeSession(infos={{f"query_{{i}}": Info(f"query_{{i}}") for i in range(500)}})
-cli({arguments!r}, obj=session.open, prog_name="headrace")
-"""
+
+def command(arguments: list[str]) -> None:
+    """A command with 500 queries to show."""
+    session = FakeSession(infos={f"query_{i}": Info(f"query_{i}") for i in range(500)})
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may ignore it
+    cli(arguments, obj=session.open, prog_name="headrace")
 
 
-def program(*arguments: str) -> list[str]:
-    tests = str(Path(__file__).parents[1])
-    return [sys.executable, "-c", PROGRAM.format(tests=tests, arguments=list(arguments))]
+def command_without_reader(arguments: list[str]) -> None:
+    """The same with an output that nobody reads any more."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    os.dup2(writer, 1)
+    command(arguments)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_serve_cleanly(warehouse, number):
-    serving = subprocess.Popen(
-        program("serve", "--warehouse", warehouse),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    serving = start(command, ["serve", "--warehouse", warehouse])
     try:
-        deadline = time.monotonic() + 60
-        while not (Path(warehouse) / "service.json").exists():
-            assert serving.poll() is None and time.monotonic() < deadline
-            time.sleep(0.02)
+        while "running" not in (line := serving.output.readline()):
+            assert line, "it ended before it was running"
+        assert (Path(warehouse) / "service.json").exists()
         assert len(connect(warehouse).queries()) == 500
-        assert serving.stdout is not None
-        while "running" not in serving.stdout.readline():
-            assert serving.poll() is None
-        serving.send_signal(number)
-        said, _ = serving.communicate(timeout=30)
+        os.kill(serving.process.pid, number)
+        done = serving.finish()
     finally:
-        serving.kill()
-    assert serving.returncode == 0, said
-    assert "Stopped" in said and "Traceback" not in said
+        serving.process.kill()
+    assert done.returncode == 0, done.output
+    assert "Stopped" in done.output and "Traceback" not in done.output
     assert not (Path(warehouse) / "service.json").exists()
 
 
-EACH = """
-import os
-import sys
-sys.path.insert(0, {tests!r})
-from cli_fakes import FakeSession, Info
-from headrace.cli.main import cli
-session = FakeSession(infos={{f"query_{{i}}": Info(f"query_{{i}}") for i in range(500)}})
-for arguments in {commands!r}:
-    child = os.fork()
-    if not child:
-        cli(arguments, obj=session.open, prog_name="headrace")
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=sys.stderr, flush=True)
-"""
-
-
 def test_a_reader_that_went_away_gets_no_traceback(warehouse):
-    """Three commands, each in a child of one process: starting that process takes most of the time."""
-    commands = [("queries",), ("explain", "query_1"), ("sql", "-e", "SHOW STREAMS")]
-    given = [[*command, "--warehouse", warehouse] for command in commands]
-    reader, writer = os.pipe()
-    os.close(reader)
-    done = subprocess.run(
-        [sys.executable, "-c", EACH.format(tests=str(Path(__file__).parents[1]), commands=given)],
-        stdout=writer,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    os.close(writer)
-    assert done.returncode == 0
-    said = done.stderr
-    assert said.splitlines().count("141") == 3, said
-    assert "Broken" not in said and "Traceback" not in said and "UNEXPECTED" not in said
+    for arguments in (["queries"], ["explain", "query_1"], ["sql", "-e", "SHOW STREAMS"]):
+        done = start(command_without_reader, [*arguments, "--warehouse", warehouse]).finish()
+        assert done.returncode == 141, done.output
+        assert not any(word in done.output for word in ("Broken", "Traceback", "UNEXPECTED"))
 
 
 def test_looking_needs_no_pandas_and_no_spark(session, warehouse):

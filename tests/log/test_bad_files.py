@@ -362,7 +362,7 @@ def test_killed_while_a_file_is_set_aside(log: Opened, landing: Path, point: str
     put_bad(landing, "b.parquet")
     log.close()
     died = run_script(KILLED, log.warehouse.root, landing, kill_at=point)
-    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert died.returncode == -signal.SIGKILL, died.output
     again = open_log(log.warehouse.root)
     ingest = ingest_of(again, landing)
     ingest.run_available()

@@ -178,7 +178,7 @@ def test_a_killed_ingest_goes_on(log: Opened, landing: Path, point: str) -> None
     put(landing, "a.parquet", 5, 6)
     log.close()
     died = run_script(KILLED, log.warehouse.root, landing, kill_at=point)
-    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert died.returncode == -signal.SIGKILL, died.output
     again = open_log(log.warehouse.root)
     put(landing, "b.parquet", 7)
     ingest_of(again, landing).run_available()

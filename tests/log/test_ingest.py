@@ -396,7 +396,7 @@ def test_a_killed_ingest_goes_on(spark: Any, log: Opened, landing: Path, point: 
     put_json(landing, "a.json", 5, 6)
     log.close()
     died = run_script(KILLED, log.warehouse.root, landing, kill_at=point)
-    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert died.returncode == -signal.SIGKILL, died.output
     again = open_log(log.warehouse.root)
     source = sources.files(landing, "json")
     put_json(landing, "b.json", 7)

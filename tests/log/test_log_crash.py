@@ -40,8 +40,8 @@ POINTS = [
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_and_reopened(tmp_path: Path, point: str) -> None:
     died = run_script(WRITER, tmp_path, 8, kill_at=point)
-    assert died.returncode == -signal.SIGKILL, died.stderr
-    promised = died.stdout.splitlines()
+    assert died.returncode == -signal.SIGKILL, died.output
+    promised = died.output.splitlines()
     log = open_log(tmp_path)
     log.catalog.flush()
     while log.sealer.seal(1) is not None:
@@ -73,7 +73,7 @@ def test_killed_and_reopened(tmp_path: Path, point: str) -> None:
 def test_killed_twice_at_the_same_point(tmp_path: Path) -> None:
     for _ in range(2):
         died = run_script(WRITER, tmp_path, 8, kill_at="arrival.before:2")
-        assert died.returncode == -signal.SIGKILL, died.stderr
+        assert died.returncode == -signal.SIGKILL, died.output
     log = open_log(tmp_path)
     while log.sealer.seal() is not None:
         pass
