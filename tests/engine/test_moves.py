@@ -7,7 +7,6 @@ a query that moves   leaves one group after some epoch e - 1, and is in the next
 
 from __future__ import annotations
 
-import os
 import random
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from headrace.engine.moves import NOBODY, Standing, Traveller, can_take, holds_back, plan_moves
 from headrace.model.grouping import GroupKind, Wish, kind_of
 from headrace.model.query import QueryId
+from thorough import seeds
 
 
 def test_equal_cursors_move_at_once() -> None:
@@ -166,7 +166,7 @@ class World:
         raise AssertionError("it does not come to an end")
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("HEADRACE_SEEDS", "6")) * 4))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_every_query_is_in_every_epoch_once(seed: int) -> None:
     world = World(seed)
     for _ in range(150):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -41,6 +40,7 @@ from headrace.operators.windows.segment import Segment, portion_of_segment, segm
 from headrace.operators.windows.tuples import combine_tuples, prepare_tuples, receive_tuples, ship_tuples
 from headrace.optimizer import membership
 from headrace.planner.group import Member, plan_group
+from thorough import seeds
 
 STREAM = Stream(
     StreamName("s"),
@@ -56,9 +56,6 @@ STREAM = Stream(
     0,
 )
 OPERANDS = {column.name: Operand(column.name, column.type) for column in STREAM.columns}
-SEEDS = int(os.environ.get("HEADRACE_SEEDS", "5"))
-"""A seed costs most of a second; before a release, run hundreds."""
-
 RESULT_TYPES = {
     AggregateFunction.COUNT_ALL: lambda _: SqlType("bigint"),
     AggregateFunction.COUNT: lambda _: SqlType("bigint"),
@@ -201,12 +198,12 @@ def close_to(left: Any, right: Any) -> bool:
     return left == right
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_matches_slow_evaluator(seed: int) -> None:
     check_against_slow_evaluator(seed)
 
 
-@pytest.mark.parametrize("seed", range(100, 100 + max(1, SEEDS // 4)))
+@pytest.mark.parametrize("seed", seeds(1, 100))
 def test_matches_slow_evaluator_in_small_blocks(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What only large batches meet otherwise: cells that occur, blocks of tuples and of keys, sparse folds."""
     monkeypatch.setattr(cells, "DENSE_CELLS", 2)
@@ -222,7 +219,7 @@ def test_matches_slow_evaluator_in_small_blocks(seed: int, monkeypatch: pytest.M
     check_against_slow_evaluator(seed)
 
 
-@pytest.mark.parametrize("seed", range(200, 200 + max(2, SEEDS // 2)))
+@pytest.mark.parametrize("seed", seeds(1, 200))
 def test_nothing_changes_when_keys_and_queries_move(seed: int) -> None:
     check_against_slow_evaluator(seed, changes=True)
 

@@ -9,7 +9,6 @@ a-----~~~~~     |              a's session ends at 10 and has left: b, which is 
 
 from __future__ import annotations
 
-import os
 import random
 from collections import defaultdict
 from dataclasses import replace
@@ -51,8 +50,8 @@ from headrace.operators.sessions.segment import (
 )
 from headrace.operators.windows.aggregation import Reduced
 from headrace.planner.group import Member, plan_group
+from thorough import seeds
 
-SEEDS = int(os.environ.get("HEADRACE_SEEDS", "5"))
 SCHEMA = pa.schema([(c.name, c.type.arrow) for c in STREAM.columns])
 
 Found = dict[int, list[tuple[tuple[Any, ...], list[Any]]]]
@@ -106,12 +105,12 @@ def random_session_query(rng: random.Random, number: int) -> Query:
     return replace(query, plan=replace(query.plan, body=body))
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_matches_slow_evaluator(seed: int) -> None:
     check_against_slow_evaluator(seed)
 
 
-@pytest.mark.parametrize("seed", range(100, 100 + max(1, SEEDS // 4)))
+@pytest.mark.parametrize("seed", seeds(1, 100))
 def test_matches_slow_evaluator_in_small_blocks(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What only large batches meet otherwise: cells that occur, blocks of rows and of keys."""
     monkeypatch.setattr(cells, "DENSE_CELLS", 2)
@@ -121,7 +120,7 @@ def test_matches_slow_evaluator_in_small_blocks(seed: int, monkeypatch: pytest.M
     check_against_slow_evaluator(seed)
 
 
-@pytest.mark.parametrize("seed", range(200, 200 + max(2, SEEDS // 2)))
+@pytest.mark.parametrize("seed", seeds(1, 200))
 def test_nothing_changes_when_keys_and_queries_move(seed: int) -> None:
     check_against_slow_evaluator(seed, changes=True)
 

@@ -67,15 +67,15 @@ def _try_statements(seed: int, count: int) -> Counter[str]:
 
 
 def test_mutated_queries_are_taken_or_refused_by_us() -> None:
-    outcomes = _try_queries(11, 1000)
-    assert outcomes["taken"] > 50
+    outcomes = _try_queries(11, 500)
+    assert outcomes["taken"] > 25
     assert len(outcomes) > 10
 
 
 def test_mutated_statements_are_taken_or_refused_by_us() -> None:
-    outcomes = _try_statements(11, 2000)
-    assert outcomes[CreateStream.__name__] > 50
-    assert outcomes[CreateQuery.__name__] > 50
+    outcomes = _try_statements(11, 1000)
+    assert outcomes[CreateStream.__name__] > 25
+    assert outcomes[CreateQuery.__name__] > 25
     assert outcomes["SYNTAX"] > 100
 
 
