@@ -15,6 +15,10 @@ unexport PYTHONDONTWRITEBYTECODE
 # The tests that start a JVM.
 SPARK  := spark or cluster or crash
 
+# Where there is a file system in memory, the files of these tests are there: thousands are written, synced and removed.
+# Tests that kill processes keep theirs on the disk.
+MEMORY := $(if $(wildcard /dev/shm/.),PYTEST_DEBUG_TEMPROOT=/dev/shm)
+
 # The first interpreter that is really there (pyenv leaves shims that only complain) and new enough.
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; do \
@@ -57,7 +61,7 @@ type: setup ## check types (mypy)
 	$(BIN)/mypy --config-file tests/mypy.ini
 
 unit: setup ## run the tests that need no JVM, in seconds, on all cores
-	$(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal -m "not ($(SPARK))"
+	$(MEMORY) $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal -m "not ($(SPARK))"
 
 test: java unit ## run the tests without a JVM and a fair sample of those with Spark: ten minutes at most
 	$(BIN)/pytest -m "$(SPARK)" --sample 3

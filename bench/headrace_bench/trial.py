@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,6 +22,13 @@ RAMPED = 1_000
 START = datetime(2026, 1, 1, tzinfo=UTC)
 COMPARED_KEYS = 1_000
 """Of joined rows, those of about so many keys are compared: there are millions."""
+
+
+@lru_cache
+def _streams_of(trial: Trial) -> tuple[str, ...]:
+    """Kept, because reports ask for it again and again, and thousands of queries are drawn to find it out."""
+    read = {stream for query in trial.drawn() for stream in query.streams}
+    return tuple(stream for stream in STREAMS if stream in read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +64,7 @@ class Trial:
     @property
     def streams(self) -> tuple[str, ...]:
         """The streams that any of the queries reads."""
-        read = {stream for query in self.drawn() for stream in query.streams}
-        return tuple(stream for stream in STREAMS if stream in read)
+        return _streams_of(self)
 
     @property
     def fed(self) -> int:
