@@ -45,7 +45,7 @@ PHASES = (
     ("write the commit", "headrace.engine.group", "Group._put"),
     ("compaction", "headrace.engine.compaction", "Compaction.rewrite"),
     ("upkeep", "headrace.engine.upkeep", "Upkeep.after"),
-    ("divide costs", "headrace.running", "Running._committed"),
+    ("divide costs", "headrace.running.run", "Running._committed"),
     ("run an epoch, all else", "headrace.engine.group", "Group.run_next"),
 )
 """(phase, module, what is timed in it)."""

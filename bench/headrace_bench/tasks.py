@@ -215,7 +215,7 @@ def tasks(
     table = Table("queries", "CPU s", "map s", "reduce s", "pyarrow s", "ratio", "rows", "MB")
     for count in queries:
         found: list[Seen] = []
-        profiler = cProfile.Profile()
+        profiler = cProfile.Profile(time.process_time)
         with folder() as root:
             bench = Bench(root, count, Feed(rows, keys, rate), partitions, window_max)
             for number in range(warm_up + epochs):

@@ -19,6 +19,16 @@ from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.boxes import BoxMaker, BoxTable
 from headrace.operators.common.matching import Matcher, Matches, codes_of, homes_for
 from headrace.operators.compiled.matches import add_values, keep_extremes, merge_moments_of, order_by_row
+from headrace.operators.compiled.windows import (
+    add_ranges,
+    add_stored,
+    count_rows,
+    extreme_ranges,
+    keep_stored,
+    pick_rows,
+    pick_values,
+    subtract_totals,
+)
 from headrace.planner.predicates import index_operands
 
 TUPLES, KEYS, QUERIES, REGIONS = 200_000, 200, 1_000, 50
@@ -150,3 +160,81 @@ def test_merge_moments(benchmark: Benchmark, matching: Matching) -> None:
     )
     given = (*matching.arguments, ones, means, np.zeros(TUPLES), counts, into, spreads)
     benchmark.pedantic(lambda: merge_moments_of(*given), rounds=5)  # type: ignore
+
+
+ENTRIES, WINDOWS, WIDE_KEYS = 50, 10, 20_000
+
+
+@pytest.fixture(scope="module", params=[1.0, 0.1], ids=["every key", "one key in ten"])
+def closed(request: pytest.FixtureRequest) -> tuple[Array, Array]:
+    """Counts and values [entry, window, key] of closed windows."""
+    rng = np.random.default_rng(1)
+    counts = (rng.random((ENTRIES, WINDOWS, WIDE_KEYS)) < request.param).astype(np.int64)
+    return counts, rng.integers(0, 1_000, counts.shape)
+
+
+def test_picking(benchmark: Benchmark, closed: tuple[Array, Array]) -> None:
+    counts, values = closed
+    base, per_window = np.arange(ENTRIES), np.empty((ENTRIES, WINDOWS), np.int64)
+
+    def pick() -> Array:
+        count_rows(counts, base, per_window)
+        rows = int(per_window.sum())
+        keys, found = np.empty(rows + 1, np.int32), np.empty(rows, np.int64)
+        pick_rows(counts, base, keys)
+        pick_values(values, base, per_window, keys[:-1], found)
+        return found
+
+    benchmark(pick)
+
+
+def test_picking_by_numpy(benchmark: Benchmark, closed: tuple[Array, Array]) -> None:
+    counts, values = closed
+
+    def pick() -> tuple[Array, Array]:
+        flat = np.flatnonzero(counts > 0)
+        return flat % WIDE_KEYS, values.ravel()[flat]
+
+    benchmark(pick)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_totals(benchmark: Benchmark, dtype: Any) -> None:
+    """Windows of three slices, as four look-ups each."""
+    running = np.random.default_rng(1).integers(0, 9, (2 * ENTRIES, WINDOWS + 3, 2_000)).astype(dtype)
+    low, first = np.arange(ENTRIES), np.arange(WINDOWS)
+    sums = np.empty((ENTRIES, WINDOWS, 2_000), dtype)
+    benchmark(lambda: subtract_totals(running, low, low + ENTRIES, first, first + 3, sums))
+
+
+def test_ranges(benchmark: Benchmark, closed: tuple[Array, Array]) -> None:
+    first = np.arange(WINDOWS - 2)
+    sums = np.zeros((ENTRIES, WINDOWS - 2, WIDE_KEYS), np.int64)
+    benchmark(lambda: add_ranges(closed[1], first, first + 3, sums))
+
+
+def test_extremes_of_ranges(benchmark: Benchmark, closed: tuple[Array, Array]) -> None:
+    first = np.arange(WINDOWS - 2)
+    found = np.zeros((ENTRIES, WINDOWS - 2, WIDE_KEYS), np.int64)
+    benchmark(lambda: extreme_ranges(closed[1], first, first + 3, True, found))
+
+
+@pytest.mark.parametrize("kernel", ["sum", "least", "numpy"])
+def test_stored(benchmark: Benchmark, kernel: str) -> None:
+    """Stored partials into a grid."""
+    rng = np.random.default_rng(1)
+    part = rng.integers(0, 100, (ENTRIES, WIDE_KEYS)).astype(np.int16)
+    rows, entries = np.arange(WIDE_KEYS), np.arange(ENTRIES)
+    slots, keys = rng.integers(0, WINDOWS, WIDE_KEYS), rng.permutation(WIDE_KEYS)
+    into = np.zeros((ENTRIES, WINDOWS, WIDE_KEYS), np.int64)
+
+    def by_numpy() -> None:
+        into[entries[:, None], slots[None, :], keys[None, :]] += part[np.ix_(entries, rows)]
+
+    places = (part, entries, rows, entries, slots, keys)
+    ways = {
+        "sum": lambda: add_stored(*places, into),
+        "least": lambda: keep_stored(*places, True, into),
+        "numpy": by_numpy,
+    }
+    benchmark(ways[kernel])

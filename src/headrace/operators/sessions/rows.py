@@ -56,6 +56,9 @@ class _SessionRows:
     def size(self) -> int:
         return len(self.rows)
 
+    def certain(self, aggregate: int) -> bool:
+        return False
+
     def bags(self, aggregate: int) -> RowBags:
         raise AssertionError("the planner gives no session operator a bag")
 

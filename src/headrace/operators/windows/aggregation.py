@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.lanes import has_words
+from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.encode import Ints, translate_ranks
 from headrace.operators.common.keys import empty_key, unify_keys
 from headrace.operators.common.words import ordered_words
@@ -162,12 +163,11 @@ def _key_blocks(
         yield KeyBlock(0, keys, tuples, tuple_keys, slice(None))
         return
     home = tuple_keys // size
-    order = np.argsort(home, kind="stable")
-    bounds = np.searchsorted(home[order], np.arange(-(-keys // size) + 1))
+    order, bounds = ordered_by_row(home, -(-keys // size))
     for i, (low, high) in enumerate(pairwise(bounds)):
         rows = order[low:high]
         here = tuples if len(rows) else None
-        yield KeyBlock(i * size, min(size, keys - i * size), here, tuple_keys[rows] - i * size, rows)
+        yield KeyBlock(i * size, min(size, keys - i * size), here, tuple_keys[rows] - i * size, rows, size)
 
 
 def _segment(

@@ -33,13 +33,17 @@ BLOCK_ELEMENTS = 1 << 24
 
 @dataclass(slots=True)
 class KeyBlock:
-    """Keys [first, first + count) and the tuples that have them, as positions in the batch."""
+    """Keys [first, first + count) and the tuples that have them, as positions in the batch.
+
+    All blocks but the last have `size` keys.
+    """
 
     first: int
     count: int
     tuples: Tuples | None
     keys: Ints
     rows: Ints | slice
+    size: int = 0
 
     @property
     def whole(self) -> bool:

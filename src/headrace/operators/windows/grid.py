@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from headrace.model.window import Window
+from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.encode import Array, Ints
+from headrace.operators.compiled.windows import add_stored, keep_stored
 from headrace.operators.windows.bags import Bag, ClosedBag
 from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock, accumulate_at, shadow
-from headrace.operators.windows.lanes import LaneLogic, Parts, each_range
+from headrace.operators.windows.lanes import (
+    CountLogic,
+    ExtremeLogic,
+    FloatSumLogic,
+    IntSumLogic,
+    LaneLogic,
+    Parts,
+    each_range,
+)
 from headrace.operators.windows.lower import Closed
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import LaneBlock, Segment, WindowBlock
@@ -29,9 +39,19 @@ class Source:
     segment: Segment
     ids: Ints
     absorbed: bool
+    _rows: dict[Window, tuple[Ints, Ints]] = field(default_factory=dict)
 
     def block(self, window: Window) -> WindowBlock | None:
         return next((b for b in self.segment.blocks if b.window == window), None)
+
+    def rows_of(self, block: WindowBlock, keys: KeyBlock) -> Ints:
+        """The rows of a window that have a key of a block of keys, in order; all blocks are worked out at once."""
+        if block.window not in self._rows:
+            home = self.ids[block.keys] // keys.size
+            self._rows[block.window] = ordered_by_row(home, int(home.max(initial=0)) + 1)
+        order, bounds = self._rows[block.window]
+        number = keys.first // keys.size
+        return order[bounds[number] : bounds[number + 1]] if number + 1 < len(bounds) else order[:0]
 
 
 @dataclass(slots=True)
@@ -50,8 +70,7 @@ class _Stored:
             return None
         if keys.whole:
             return cls(source, block, None, block.distinct_slices)
-        places = source.ids[block.keys]
-        rows = np.flatnonzero((places >= keys.first) & (places < keys.first + keys.count))
+        rows = source.rows_of(block, keys)
         return cls(source, block, rows, np.unique(block.slices[rows])) if len(rows) else None
 
 
@@ -229,12 +248,33 @@ def _add_stored(logic: AggregationLogic, w: int, grid: Grid, stored: _Stored, bl
         if into is None:
             into = one.zeros((columns.stop - columns.start, len(grid.starts), block.count))
             grid.lanes[i] = into
+        if put_stored(one, into, lane.parts, (asked, rows), (at[asked], slot, keys)):
+            continue
         if full is not None and len(asked) == len(ids) == len(lane.ids):
             parts = {n: p[:, run].reshape(len(ids), -1, block.count) for n, p in lane.parts.items()}
             accumulate_at(one, into, (slice(None), full), parts)
             continue
         parts = {n: p[np.ix_(asked, rows)] for n, p in lane.parts.items()}
         accumulate_at(one, into, (at[asked][:, None], slot[None, :], keys[None, :]), parts)
+
+
+def put_stored(
+    one: LaneLogic, into: Parts, parts: Parts, taken: tuple[Ints, Ints], places: tuple[Ints, Ints, Ints]
+) -> bool:
+    """Combine (entries, rows) of stored partials into the (entries, slots, keys) of a grid, in one pass.
+
+    Places are distinct. False, changing nothing, when no kernel knows this kind of partial.
+    """
+    if len(into) > 1 or len(parts) > 1:
+        return False  # there are shadows, or moments
+    match one:
+        case CountLogic() | IntSumLogic() | FloatSumLogic():
+            add_stored(parts["v"], *taken, *places, into["v"])
+        case ExtremeLogic():
+            keep_stored(parts["v"], *taken, *places, one.least, into["v"])
+        case _:
+            return False
+    return True
 
 
 def _full_slices(slots: Ints, keys: Ints, count: int) -> slice | None:

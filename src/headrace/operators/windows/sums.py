@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from headrace.operators.common.encode import Ints
+from headrace.operators.compiled.windows import subtract_totals
 from headrace.operators.windows.folds import Fold, fold_scattered
 
 
@@ -58,12 +59,7 @@ class SliceSums:
 
     def ranges(self, entries: slice, lows: Ints, highs: Ints) -> Ints:
         """[entry, range, key]: the sums over slices [low, high) of each range."""
-        _, depth, keys = self._running.shape
-        flat = self._running.reshape(-1, keys)
-        low, high = (rows[entries][:, None] * depth for rows in (self._low, self._high))
-        sums: Ints = flat.take(high + highs, axis=0)
-        sums -= flat.take(low + highs, axis=0)
-        if lows.any():
-            sums -= flat.take(high + lows, axis=0)
-            sums += flat.take(low + lows, axis=0)
+        low, high = self._low[entries], self._high[entries]
+        sums = np.empty((len(low), len(lows), self._running.shape[2]), self._running.dtype)
+        subtract_totals(self._running, low, high, lows, highs, sums)
         return sums

@@ -9,12 +9,15 @@ from headrace.operators.windows.lanes.base import (
     each_range,
 )
 from headrace.operators.windows.lanes.counts import CountLogic
+from headrace.operators.windows.lanes.extremes import ExtremeLogic
 from headrace.operators.windows.lanes.registry import logic_for, lower_aggregate
-from headrace.operators.windows.lanes.sums import IntSumLogic
+from headrace.operators.windows.lanes.sums import FloatSumLogic, IntSumLogic
 from headrace.operators.windows.lanes.values import ValueLogic
 
 __all__ = [
     "CountLogic",
+    "ExtremeLogic",
+    "FloatSumLogic",
     "IntSumLogic",
     "LaneLogic",
     "MeasureLogic",

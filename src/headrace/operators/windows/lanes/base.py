@@ -15,6 +15,7 @@ import pyarrow as pa
 from headrace.model.plan import LaneKind, Output
 from headrace.operators.common.encode import Array, Bools, Ints, Physical
 from headrace.operators.common.matching import Matches
+from headrace.operators.compiled.windows import add_ranges
 from headrace.operators.windows.folds import Fold, accumulate
 
 Parts = dict[str, Array]
@@ -91,6 +92,9 @@ class RowParts(Protocol):
     def size(self) -> int:
         """How many rows there are."""
 
+    def certain(self, aggregate: int) -> bool:
+        """Whether it is known, without a look at any row, that each has a tuple whose input is not NULL."""
+
     def counts(self, aggregate: int) -> Ints:
         """Tuples that an aggregate's filter accepted, at every row."""
 
@@ -107,7 +111,17 @@ Lowered = tuple[pa.Array, Bools | None]
 
 def present(part: RowParts, aggregate: int) -> Ints:
     """How many tuples had an input that is not NULL, at every row."""
+    if part.certain(aggregate):
+        return part.counts(aggregate)
     return part.counts(aggregate) - part.lane(LaneKind.NULLS, aggregate)["v"]
+
+
+def somewhere(part: RowParts, aggregate: int) -> Bools | None:
+    """Which rows have an input that is not NULL; None: all of them."""
+    if part.certain(aggregate):
+        return None
+    some = present(part, aggregate) > 0
+    return None if some.all() else some
 
 
 def each_range(one: LaneLogic, parts: Parts, lows: Ints, highs: Ints) -> Parts:
@@ -157,7 +171,11 @@ def _by_doubling(one: LaneLogic, parts: Parts, found: Parts, lows: Ints, sizes: 
 
 
 def int_ranges(part: Ints, lows: Ints, highs: Ints) -> Ints:
-    """Sums of ranges as differences of running sums: exact for integers, whatever the ranges overlap."""
+    """Sums of ranges, exact for integers: slice by slice, or as differences of running sums."""
+    if int((highs - lows).sum()) <= 4 * (part.shape[1] + len(lows)):  # else ranges overlap a lot
+        sums = np.zeros((part.shape[0], len(lows), part.shape[2]), np.int64)
+        add_ranges(part, lows, highs, sums)
+        return sums
     running = np.zeros((part.shape[1] + 1, part.shape[0], part.shape[2]), np.int64)
     accumulate(np.add, part.swapaxes(0, 1), running[0], running[1:])
     return np.subtract(running[highs], running[lows]).swapaxes(0, 1)

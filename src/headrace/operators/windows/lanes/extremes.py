@@ -11,8 +11,9 @@ from headrace.operators.common.bitrows import as_given
 from headrace.operators.common.encode import Ints, Physical, from_ordered, to_arrow, to_ordered
 from headrace.operators.common.matching import Matches
 from headrace.operators.compiled.matches import keep_extremes
+from headrace.operators.compiled.windows import extreme_ranges
 from headrace.operators.windows.folds import Fold, fold_extremes
-from headrace.operators.windows.lanes.base import Lowered, Parts, RowParts, each_range, present
+from headrace.operators.windows.lanes.base import Lowered, Parts, RowParts, each_range, somewhere
 
 LEAST, GREATEST = 2**63 - 1, -(2**63)
 """What MIN and MAX of no tuple are; no value and no rank is encoded so."""
@@ -23,6 +24,7 @@ class ExtremeLogic:
 
     def __init__(self, type_: SqlType, ufunc: np.ufunc, nothing: int) -> None:
         self._type, self._ufunc, self._nothing = type_, ufunc, nothing
+        self.least = ufunc is np.minimum
 
     def lift(self, column: Physical | None, rows: int) -> Parts:
         assert column is not None
@@ -41,8 +43,7 @@ class ExtremeLogic:
         return {"v": fold_extremes(parts["v"], fold, self._ufunc, self._nothing)}
 
     def update(self, into: Parts, parts: Parts, matches: Matches) -> None:
-        least = self._ufunc is np.minimum
-        keep_extremes(*matches.arguments, as_given(parts["v"]), into["v"], least)
+        keep_extremes(*matches.arguments, as_given(parts["v"]), into["v"], self.least)
 
     def combine(self, left: Parts, right: Parts) -> Parts:
         return {"v": self._ufunc(left["v"], right["v"])}
@@ -54,18 +55,22 @@ class ExtremeLogic:
         return {"v": self._ufunc.reduceat(parts["v"], starts, axis=-1)}
 
     def ranges(self, parts: Parts, lows: Ints, highs: Ints) -> Parts:
-        return each_range(self, parts, lows, highs)
+        part = parts["v"]
+        if int((highs - lows).sum()) > 4 * (part.shape[1] + len(lows)):  # they overlap a lot
+            return each_range(self, parts, lows, highs)
+        found = self.zeros((part.shape[0], len(lows), part.shape[2]))
+        extreme_ranges(part, lows, highs, self.least, found["v"])
+        return found
 
 
 def lower_extreme(part: RowParts, index: int, kind: LaneKind, words: pa.Array | None) -> Lowered:
-    ordered, some = part.lane(kind, index)["v"], present(part, index) > 0
+    ordered, some = part.lane(kind, index)["v"], somewhere(part, index)
     type_ = part.output.aggregates[index].type
-    everywhere = bool(some.all())
-    known = ordered if everywhere else np.where(some, ordered, 0)
+    known = ordered if some is None else np.where(some, ordered, 0)
     if type_.kind is Kind.STRING:
         assert words is not None
-        return words.take(pa.array(known, mask=None if everywhere else ~some)), None
-    return to_arrow(from_ordered(known, type_), None if everywhere else some, type_), None
+        return words.take(pa.array(known, mask=None if some is None else ~some)), None
+    return to_arrow(from_ordered(known, type_), some, type_), None
 
 
 def lower_by(part: RowParts, index: int, kind: LaneKind, words: pa.Array | None) -> Lowered:

@@ -19,6 +19,7 @@ from headrace.operators.windows.lanes.base import (
     group_ints,
     int_ranges,
     present,
+    somewhere,
 )
 
 WIDE = 2**31
@@ -110,12 +111,14 @@ class FloatSumLogic:
 
 
 def lower_sum(part: RowParts, index: int) -> Lowered:
-    return finish_sum(part.lane(LaneKind.SUM, index), present(part, index) > 0, part.output.aggregates[index])
+    return finish_sum(part.lane(LaneKind.SUM, index), somewhere(part, index), part.output.aggregates[index])
 
 
 def lower_average(part: RowParts, index: int) -> Lowered:
-    count = present(part, index)
-    return finish_average(part.lane(LaneKind.SUM, index), count), None
+    total, count = part.lane(LaneKind.SUM, index), present(part, index)
+    if part.certain(index):
+        return to_arrow(total.get("f", total["v"]) / count, None, DOUBLE), None
+    return finish_average(total, count), None
 
 
 def finish_average(parts: Parts, count: Ints) -> Array:
@@ -123,14 +126,16 @@ def finish_average(parts: Parts, count: Ints) -> Array:
     return to_arrow(total / np.maximum(count, 1), count > 0, DOUBLE)
 
 
-def finish_sum(parts: Parts, some: Bools, aggregate: OutputAggregate) -> Lowered:
-    """Sums in the type of the result, and where they do not fit it."""
+def finish_sum(parts: Parts, some: Bools | None, aggregate: OutputAggregate) -> Lowered:
+    """Sums in the type of the result, and where they do not fit it. They are NULL where `some` (None: all) is false."""
     if aggregate.type.kind is Kind.MONTHS:
         fits = parts["v"].astype(np.int32) == parts["v"]
-        return to_arrow(parts["v"], some, aggregate.type), ~fits & some
+        return to_arrow(parts["v"], some, aggregate.type), ~fits if some is None else ~fits & some
     if aggregate.type.kind is Kind.FLOATING or "f" not in parts:
         return to_arrow(parts["v"], some, aggregate.type), None
     carry = np.rint((parts["f"] - parts["v"]) / 2.0**64).astype(np.int64)
     if aggregate.type.kind is Kind.DECIMAL:
-        return decimals(parts["v"], carry, None if some.all() else ~some, aggregate.type), None
-    return to_arrow(parts["v"], some, aggregate.type), (carry != 0) & some
+        return decimals(
+            parts["v"], carry, None if some is None or some.all() else ~some, aggregate.type
+        ), None
+    return to_arrow(parts["v"], some, aggregate.type), carry != 0 if some is None else (carry != 0) & some

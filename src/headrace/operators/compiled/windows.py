@@ -1,0 +1,133 @@
+"""Closed windows: combine partials of slices, find the rows that have a tuple, and pick their values, in one pass each.
+
+Partials are [entry, slice or window, key]. Numpy goes over the whole of them for every step and makes an index of each
+row; where few keys have a tuple in a window, most of that is spent on what nobody gets.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import boolean, float64, int8, int16, int32, int64, types
+
+from headrace.operators.common.encode import Array, Ints
+from headrace.operators.compiled.compiling import compiled, given, made
+
+
+def _any_order(dtype: Any) -> Any:
+    """Partials [entry, window, key] that are only read; their axes may be swapped."""
+    return types.Array(dtype, 3, "A", readonly=True)
+
+
+@compiled(*((_any_order(dtype), given(int64), made(int64, 2)) for dtype in (int32, int64)))
+def count_rows(counts: Ints, base: Ints, per_window: Ints) -> None:
+    """per_window[q, w]: how many keys have a tuple in window w, for the query whose entry is base[q]."""
+    for q in range(len(base)):
+        for w in range(counts.shape[1]):
+            found = 0
+            for k in range(counts.shape[2]):
+                found += counts[base[q], w, k] > 0
+            per_window[q, w] = found
+
+
+@compiled(*((_any_order(dtype), given(int64), made(int32)) for dtype in (int32, int64)))
+def pick_rows(counts: Ints, base: Ints, keys: Ints) -> None:
+    """The keys that `count_rows` counted, by query and window. `keys` has room for one more."""
+    at = 0
+    for q in range(len(base)):
+        for w in range(counts.shape[1]):
+            for k in range(counts.shape[2]):
+                keys[at] = k  # written in any case: a jump that nobody can foresee costs more
+                at += counts[base[q], w, k] > 0
+
+
+@compiled(
+    *(
+        (_any_order(dtype), given(int64), given(int64, 2), given(int32), made(into))
+        for dtype, into in ((int32, int64), (int64, int64), (float64, float64))
+    )
+)
+def pick_values(part: Array, entries: Ints, per_window: Ints, keys: Ints, values: Array) -> None:
+    """The partials of picked rows; query q's are in entry entries[q]."""
+    at = 0
+    for q in range(len(entries)):
+        for w in range(part.shape[1]):
+            for i in range(at, at + per_window[q, w]):
+                values[i] = part[entries[q], w, keys[i]]
+            at += per_window[q, w]
+
+
+@compiled(
+    *(
+        (given(dtype, 3), given(int64), given(int64), given(int64), given(int64), made(dtype, 3))
+        for dtype in (int32, int64)
+    )
+)
+def subtract_totals(running: Ints, low: Ints, high: Ints, first: Ints, last: Ints, sums: Ints) -> None:
+    """sums[e, r]: rows low[e] to high[e] of slices first[r] to last[r], where `running` are totals over both."""
+    for e in range(len(low)):
+        for r in range(len(first)):
+            above, below = running[high[e]], running[low[e]]
+            for k in range(running.shape[2]):
+                sums[e, r, k] = (
+                    above[last[r], k] - below[last[r], k] - above[first[r], k] + below[first[r], k]
+                )
+
+
+@compiled((_any_order(int64), given(int64), given(int64), made(int64, 3)))
+def add_ranges(part: Ints, first: Ints, last: Ints, sums: Ints) -> None:
+    """sums[e, r] += part[e, s] for every slice s from first[r] up to last[r]."""
+    for e in range(part.shape[0]):
+        for r in range(len(first)):
+            for s in range(first[r], last[r]):
+                for k in range(part.shape[2]):
+                    sums[e, r, k] += part[e, s, k]
+
+
+@compiled((_any_order(int64), given(int64), given(int64), boolean, made(int64, 3)))
+def extreme_ranges(part: Ints, first: Ints, last: Ints, least: bool, found: Ints) -> None:
+    """found[e, r]: the least (or greatest) of itself and part[e, s], for every slice s from first[r] up to last[r]."""
+    for e in range(part.shape[0]):
+        for r in range(len(first)):
+            for s in range(first[r], last[r]):
+                if least:
+                    for k in range(part.shape[2]):
+                        found[e, r, k] = min(found[e, r, k], part[e, s, k])
+                else:
+                    for k in range(part.shape[2]):
+                        found[e, r, k] = max(found[e, r, k], part[e, s, k])
+
+
+def _stored(dtype: Any) -> tuple[Any, ...]:
+    """A stored part [entry, row], and which entries and rows of it are wanted."""
+    return (types.Array(dtype, 2, "A", readonly=True), given(int64), given(int64))
+
+
+_PLACES = (given(int64), given(int64), given(int64))
+
+
+@compiled(
+    *((*_stored(dtype), *_PLACES, made(int64, 3)) for dtype in (int8, int16, int32, int64)),
+    (*_stored(float64), *_PLACES, made(float64, 3)),
+)
+def add_stored(
+    part: Array, wanted: Ints, rows: Ints, entries: Ints, slots: Ints, keys: Ints, into: Array
+) -> None:
+    """into[entries[i], slots[j], keys[j]] += part[wanted[i], rows[j]]; places are distinct."""
+    for i in range(len(wanted)):
+        for j in range(len(rows)):
+            into[entries[i], slots[j], keys[j]] += part[wanted[i], rows[j]]
+
+
+@compiled(*((*_stored(dtype), *_PLACES, boolean, made(int64, 3)) for dtype in (int8, int16, int32, int64)))
+def keep_stored(
+    part: Ints, wanted: Ints, rows: Ints, entries: Ints, slots: Ints, keys: Ints, least: bool, into: Ints
+) -> None:
+    """The same with the least, or the greatest, in place of the sum."""
+    for i in range(len(wanted)):
+        for j in range(len(rows)):
+            value = np.int64(part[wanted[i], rows[j]])
+            before = into[entries[i], slots[j], keys[j]]
+            if (value < before) == least:
+                into[entries[i], slots[j], keys[j]] = value

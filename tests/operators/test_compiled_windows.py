@@ -1,0 +1,144 @@
+"""The compiled kernels of windows against plain loops, on random input with NaN, -0.0, empty and one-element cases."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace.operators.compiled.windows import (
+    add_ranges,
+    add_stored,
+    count_rows,
+    extreme_ranges,
+    keep_stored,
+    pick_rows,
+    pick_values,
+    subtract_totals,
+)
+from headrace.operators.windows.lanes.extremes import GREATEST, LEAST
+
+Array = np.ndarray[Any, Any]
+SHAPES = [(1, 1, 1), (3, 2, 5), (2, 3, 0), (2, 0, 4), (4, 3, 17)]
+
+
+def rng_of() -> np.random.Generator:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    return np.random.default_rng(seed)
+
+
+def swapped(values: Array) -> Array:
+    """The same values with two axes swapped in memory, and not to be written."""
+    found = np.ascontiguousarray(values.swapaxes(0, 1)).swapaxes(0, 1)
+    found.flags.writeable = False
+    return found
+
+
+def same(left: Array, right: Array) -> bool:
+    """Equal bit by bit: NaN is NaN, and -0.0 is not 0.0."""
+    return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_rows_that_have_a_tuple_are_counted_and_picked(shape: tuple[int, int, int], dtype: Any) -> None:
+    rng = rng_of()
+    counts = swapped(rng.integers(0, 3, shape).astype(dtype))
+    base = rng.integers(0, shape[0], 6)
+    per_window = np.empty((len(base), shape[1]), np.int64)
+    count_rows(counts, base, per_window)
+    where = [
+        (q, w, k)
+        for q in range(len(base))
+        for w in range(shape[1])
+        for k in range(shape[2])
+        if counts[base[q], w, k] > 0
+    ]
+    assert per_window.tolist() == [
+        [sum(a == q and b == w for a, b, _ in where) for w in range(shape[1])] for q in range(len(base))
+    ]
+    keys = np.empty(len(where) + 1, np.int32)
+    pick_rows(counts, base, keys)
+    assert keys[:-1].tolist() == [k for *_, k in where]
+    floats = rng.choice([0.0, -0.0, np.nan, np.inf, 1.5], shape)
+    for part, into in ((counts, np.int64), (swapped(floats), np.float64)):
+        entries, found = rng.integers(0, shape[0], len(base)), np.empty(len(where), into)
+        pick_values(part, entries, per_window, keys[:-1], found)
+        assert same(found, np.array([part[entries[q], w, k] for q, w, k in where], into))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_runs_of_rows_and_slices_are_differences_of_totals(dtype: Any) -> None:
+    rng = rng_of()
+    for rows, slices, keys in ((1, 1, 1), (4, 5, 3), (3, 2, 0)):
+        parts = rng.integers(-9, 9, (rows, slices, keys)).astype(dtype)
+        running = np.zeros((rows + 1, slices + 1, keys), dtype)
+        running[1:, 1:] = parts.cumsum(axis=0).cumsum(axis=1)
+        low, first = rng.integers(0, rows + 1, 7), rng.integers(0, slices + 1, 5)
+        high, last = rng.integers(low, rows + 1), rng.integers(first, slices + 1)
+        sums = np.empty((7, 5, keys), dtype)
+        subtract_totals(running, low, high, first, last, sums)
+        for e in range(7):
+            for r in range(5):
+                expected = parts[low[e] : high[e], first[r] : last[r]].sum(axis=(0, 1))
+                assert sums[e, r].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_ranges_of_slices_are_added_and_compared(shape: tuple[int, int, int]) -> None:
+    rng = rng_of()
+    part = swapped(rng.choice([-(2**62), -1, 0, 7, 2**62], shape))
+    first = rng.integers(0, shape[1] + 1, 4)
+    last = rng.integers(first, shape[1] + 1)
+    sums = np.ones((shape[0], 4, shape[2]), np.int64)
+    add_ranges(part, first, last, sums)
+    found = {least: np.full(sums.shape, LEAST if least else GREATEST, np.int64) for least in (True, False)}
+    for least, into in found.items():
+        extreme_ranges(part, first, last, least, into)
+    for e in range(shape[0]):
+        for r in range(4):
+            for k in range(shape[2]):
+                values = [int(part[e, s, k]) for s in range(first[r], last[r])]
+                assert (int(sums[e, r, k]) - 1 - sum(values)) % 2**64 == 0
+                assert found[True][e, r, k] == min([LEAST, *values])
+                assert found[False][e, r, k] == max([GREATEST, *values])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64, np.float64])
+def test_stored_partials_are_combined_where_they_belong(dtype: Any) -> None:
+    rng = rng_of()
+    for entries, slots, keys in ((1, 1, 1), (3, 4, 5)):
+        places = rng.permutation(slots * keys)[: rng.integers(0, slots * keys + 1)]
+        part = rng.integers(-100, 100, (entries + 2, len(places) + 1)).astype(dtype)
+        if dtype is np.float64:
+            part[rng.random(part.shape) < 0.2] = np.nan
+            part[rng.random(part.shape) < 0.2] = -0.0
+        part.flags.writeable = False
+        wanted = rng.permutation(entries + 2)[:entries]
+        rows = rng.permutation(len(places) + 1)[: len(places)]
+        at, slot, key = rng.permutation(entries), places // keys, places % keys
+        into = rng.integers(-50, 50, (entries, slots, keys)).astype(
+            np.float64 if dtype is np.float64 else np.int64
+        )
+        ways: list[tuple[Any, Any]] = [(add_stored, np.add)]
+        if dtype is not np.float64:
+            ways += [(least_of, np.minimum), (greatest_of, np.maximum)]
+        for kernel, ufunc in ways:
+            mine, expected = into.copy(), into.copy()
+            kernel(part, wanted, rows, at, slot, key, mine)
+            for i in range(entries):
+                for j in range(len(places)):
+                    where = at[i], slot[j], key[j]
+                    expected[where] = ufunc(expected[where], part[wanted[i], rows[j]])
+            assert same(mine, expected)
+
+
+def least_of(*arguments: Array) -> None:
+    keep_stored(*arguments[:-1], True, arguments[-1])  # type: ignore[call-arg, arg-type]
+
+
+def greatest_of(*arguments: Array) -> None:
+    keep_stored(*arguments[:-1], False, arguments[-1])  # type: ignore[call-arg, arg-type]
