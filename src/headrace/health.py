@@ -30,7 +30,8 @@ class SourceState(Enum):
 class SourceHealth:
     """One stream's input. `error` says why it is RETRYING or STOPPED; `retry_at` is in seconds since 1970.
 
-    `files_waiting` are in the source's folder and not taken yet; `files_aside` could not be read and were set aside.
+    `files_waiting` are in the source's folder and not taken yet (None: Spark does not tell, for patterns and other file
+    systems); `files_aside` could not be read and were set aside.
     `null_times` counts tuples without event time, `corrupt_records` JSON or CSV records that Spark could not read, and
     `ahead_rows` tuples dated so far ahead that they were not let move the watermark all the way.
     """
@@ -40,7 +41,7 @@ class SourceHealth:
     error: str | None = None
     retry_at: float | None = None
     files_taken: int = 0
-    files_waiting: int = 0
+    files_waiting: int | None = 0
     files_aside: int = 0
     rows_taken: int = 0
     null_times: int = 0
@@ -69,11 +70,15 @@ class SourceHealth:
 
         >>> print(SourceHealth("s", SourceState.READING, files_taken=1, rows_taken=100, files_waiting=2))
         stream s: 100 rows and 1 file taken, 2 files waiting, 0 files set aside
+        >>> print(SourceHealth("s", SourceState.READING, files_taken=1, rows_taken=100, files_waiting=None))
+        stream s: 100 rows and 1 file taken, unknown how many files are waiting, 0 files set aside
         """
         parts = [f"{_counted(self.rows_taken, 'row')} taken"]
         if self.files_taken or self.files_waiting or self.files_aside:
             parts = [f"{_counted(self.rows_taken, 'row')} and {_counted(self.files_taken, 'file')} taken"]
-            parts.append(f"{_counted(self.files_waiting, 'file')} waiting")
+            unknown = self.files_waiting is None
+            waiting = "unknown how many files are" if unknown else _counted(self.files_waiting or 0, "file")
+            parts.append(f"{waiting} waiting")
             parts.append(f"{_counted(self.files_aside, 'file')} set aside")
         return f"stream {self.stream}: {', '.join([*parts, *([self.odd] if self.odd else [])])}"
 

@@ -262,6 +262,40 @@ def test_quarantine_can_be_said_again_after_recovery(log: Opened) -> None:
     assert again.catalog.entries() == before
 
 
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_quarantine_is_not_durable_before_its_commit(log: Opened, dropped: bool) -> None:
+    """A snapshot between a quarantine and the commit of its epoch: if we die there, the epoch is run anew."""
+    query = log.catalog.request_create("a", PLAN)
+    step(log)
+    if dropped:  # a group that lags meets the failure after the drop was sealed
+        log.catalog.request_drop("a")
+        step(log)
+    before = log.catalog.entry("a")
+    log.catalog.quarantine(query.id, EpochId(0), "cast", 5)
+    assert log.catalog.entry("a").error == "cast" and active(log, 0) == ()
+    log.catalog.checkpoint()
+    again = reopened(log)
+    assert again.catalog.entry("a") == before and active(again, 0) == (query,)
+    again.catalog.quarantine(query.id, EpochId(0), "cast", 5)
+    again.catalog.settle_quarantines([query.id])
+    again.catalog.checkpoint()
+    after = again.catalog.entry("a")
+    assert reopened(again).catalog.entry("a") == after != before
+
+
+def test_a_drop_after_a_quarantine_without_commit_is_durable(log: Opened) -> None:
+    query = log.catalog.request_create("a", PLAN)
+    step(log)
+    log.catalog.quarantine(query.id, EpochId(0), "cast", 5)
+    log.catalog.request_drop("a")
+    step(log)
+    entry = log.catalog.entry("a")
+    assert (entry.state, entry.last_epoch, entry.ended_us) == (QueryState.DROPPED, 0, 5)
+    log.catalog.checkpoint()
+    entry = reopened(log).catalog.entry("a")
+    assert (entry.state, entry.last_epoch, entry.error) == (QueryState.DROPPED, 1, None)
+
+
 def test_epochs_apply_once_and_in_order(log: Opened) -> None:
     log.catalog.request_create("a", PLAN)
     log.catalog.flush()

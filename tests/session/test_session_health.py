@@ -279,3 +279,38 @@ def test_failures_print_no_java_and_no_traceback(
     time.sleep(0.5)  # a worker that finds its pipe closed takes a moment to die of it
     output = "".join(capfd.readouterr())
     assert "Traceback" not in output and "BrokenPipe" not in output and "\tat org" not in output
+
+
+def test_files_of_a_pattern_in_the_background(open_session: Open, tmp_path: Path) -> None:
+    """Structured Streaming tells the names: a bad file is set aside, odd records are counted, and it goes on."""
+    for shop in ("oslo", "rome"):
+        put(tmp_path / f"in-{shop}", "a.json", 0, 30)
+    folder = tmp_path / "in-oslo"
+    (folder / "odd.json").write_text('{"id": 77, \n{"id": 88}\n')
+    (folder / "bad.json.gz").write_bytes(b"this is no gzip")
+    old = time.time() - 60
+    for path in folder.iterdir():
+        os.utime(path, (old, old))  # nobody is still writing them
+    hr = open_session()
+    hr.create_stream("s", SCHEMA, event_time="ts", source=sources.files(f"{tmp_path}/in-*/*.json*", "json"))
+    ids = hr.create_query("SELECT id FROM s", name="ids")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HeadraceWarning)
+        hr.start(interval="100 milliseconds")
+        eventually(lambda: len(rows(ids)) == 62, 120)
+        put(tmp_path / "in-rome", "b.json", 30, 10)
+        eventually(lambda: len(rows(ids)) == 72, 60)
+        hr.stop()
+        report = ids.audit()
+    source = stream_info(hr, "s").source
+    assert hr.health().source("s") == source
+    assert (source.files_taken, source.files_waiting, source.files_aside) == (4, None, 1)
+    assert (source.rows_taken, source.null_times, source.corrupt_records) == (72, 2, 1)
+    assert source.error is None and source.problem == "1 file set aside"
+    assert report.ok
+    line = "72 rows and 4 files taken, unknown how many files are waiting, 1 file set aside, "
+    assert f"{line}2 rows without event time, 1 corrupt record" in str(report)
+    (aside,) = hr.health().aside
+    assert aside.path.endswith("bad.json.gz") and "Not in GZIP format" in aside.reason, aside
+    (told, _) = hr.health().problems
+    assert told.hint is not None and "under another name" in told.hint

@@ -215,7 +215,7 @@ def show_streams(session: Session) -> pa.Table:
             "closed": [i.closed for i in infos],
             "source": [i.source.state.value for i in infos],
             "problem": pa.array([i.source.problem for i in infos], pa.string()),
-            "files_waiting": [i.source.files_waiting for i in infos],
+            "files_waiting": pa.array([i.source.files_waiting for i in infos], pa.int64()),
             "odd": [i.source.odd for i in infos],
         }
     )

@@ -268,10 +268,15 @@ class Catalog:
     def quarantine(self, query_id: QueryId, epoch: EpochId, error: str, ended_us: int = NEVER_US) -> None:
         """End a query before `epoch` because of `error`, with its windows closed up to `ended_us`.
 
-        The commit record of its group makes it durable.
+        The commit record of its group makes it durable: no snapshot has it before `settle_quarantines`.
         """
         with self._lock:
             self._directory.queries.quarantine(query_id, epoch, error, ended_us)
+
+    def settle_quarantines(self, query_ids: Iterable[QueryId]) -> None:
+        """A commit record has the quarantines of these queries."""
+        with self._lock:
+            self._directory.queries.settle(query_ids)
 
     def checkpoint(self) -> None:
         """Write a snapshot of what the applied epochs made, and remove the changelogs it covers."""
@@ -279,7 +284,7 @@ class Catalog:
             covered = self.last_changelog
             entries = tuple(
                 dataclasses.replace(entry, dropping=False)
-                for entry in self._directory.queries.entries()
+                for entry in self._directory.queries.settled_entries()
                 if entry.state is not QueryState.PENDING
             )
             snapshot = Snapshot(

@@ -104,6 +104,8 @@ class QueryTable:
         self._named: dict[str, set[QueryId]] = {}
         self._homes: dict[str, set[QueryId]] = {}
         self._wishing: set[QueryId] = set()
+        self._unsettled: dict[QueryId, tuple[EpochId | None, int | None]] = {}
+        """How queries would have ended without a quarantine that no commit has yet: last epoch, and `ended_us`."""
         self._freed = dict(freed)
         for entry in entries:
             self.add(entry)
@@ -136,6 +138,23 @@ class QueryTable:
 
     def entries(self) -> tuple[QueryEntry, ...]:
         return tuple(self._entries[query_id] for query_id in sorted(self._entries))
+
+    def settled_entries(self) -> tuple[QueryEntry, ...]:
+        """As `entries`, without quarantines that no commit has yet: the epoch may still be run in another way."""
+        return tuple(
+            self._without_quarantine(entry) if entry.query.id in self._unsettled else entry
+            for entry in self.entries()
+        )
+
+    def _without_quarantine(self, entry: QueryEntry) -> QueryEntry:
+        last, ended_us = self._unsettled[entry.query.id]
+        state = QueryState.ACTIVE if entry.state is QueryState.QUARANTINED else entry.state
+        return dataclasses.replace(entry, state=state, last_epoch=last, ended_us=ended_us, error=None)
+
+    def settle(self, query_ids: Iterable[QueryId]) -> None:
+        """A commit has these quarantines now."""
+        for query_id in query_ids:
+            self._unsettled.pop(query_id, None)
 
     def put(self, entry: QueryEntry) -> None:
         self._entries[entry.query.id] = entry
@@ -177,6 +196,7 @@ class QueryTable:
 
     def remove(self, query_id: QueryId) -> None:
         entry = self._entries.pop(query_id)
+        self._unsettled.pop(query_id, None)
         self._wishing.discard(query_id)
         for stay in entry.stays:
             self._homes[stay.group].discard(query_id)
@@ -214,8 +234,11 @@ class QueryTable:
             heapq.heappush(self._free, entry.slot)
             self._freed[entry.slot] = int(epoch.id)
         first = epoch.id if entry.first_epoch is None else entry.first_epoch
+        closed_us = epoch.closed_us(entry.query.plan.streams)
+        if query_id in self._unsettled:
+            self._unsettled[query_id] = (epoch.id, closed_us)
         last = epoch.id if entry.last_epoch is None else entry.last_epoch
-        ended_us = epoch.closed_us(entry.query.plan.streams) if entry.ended_us is None else entry.ended_us
+        ended_us = closed_us if entry.ended_us is None else entry.ended_us
         self.put(
             dataclasses.replace(
                 entry.to(QueryState.DROPPED),
@@ -260,10 +283,14 @@ class QueryTable:
         return slot
 
     def quarantine(self, query_id: QueryId, epoch: EpochId, error: str, ended_us: int = NEVER_US) -> None:
-        """End a query's lifetime before `epoch` because of `error`. Saying it again changes nothing."""
+        """End a query's lifetime before `epoch` because of `error`. Saying it again changes nothing.
+
+        Until it is settled, `settled_entries` do not know of it.
+        """
         entry = self._entries.get(query_id)
         if entry is None or entry.error is not None:
             return
+        self._unsettled[query_id] = (entry.last_epoch, entry.ended_us)
         last = epoch if entry.last_epoch is None else min(epoch, entry.last_epoch)
         state = entry.to(QueryState.QUARANTINED) if entry.state is QueryState.ACTIVE else entry
         if entry.ended_us is None or last != entry.last_epoch:

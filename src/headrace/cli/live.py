@@ -224,7 +224,8 @@ def render_sources(sources: Sequence[SourceHealth]) -> RenderableType:
     table.add_column("", style="yellow", overflow="ellipsis", no_wrap=True)
     for source in sources[:SHOWN_SOURCES]:
         counts = (source.files_taken, source.files_waiting, source.files_aside)
-        files = [f"{n:,}" if source.files_taken or source.files_waiting or n else "" for n in counts]
+        any_files = any(counts)
+        files = ["?" if n is None else f"{n:,}" if any_files else "" for n in counts]
         state = Text(source.state.value, SOURCE_STYLES.get(source.state, "default"))
         table.add_row(Text(source.stream), state, f"{source.rows_taken:,}", *files, Text(_remarks(source)))
     if len(sources) > SHOWN_SOURCES:

@@ -18,7 +18,7 @@ from headrace.engine.records import Commit, ResultFile, no_commit
 from headrace.log.seal import Sealer
 from headrace.model.epoch import NEVER_US
 from headrace.model.grouping import MAIN, GroupKind, GroupState, kind_of
-from headrace.model.query import Join, JoinedRows, QueryId
+from headrace.model.query import EpochId, Join, JoinedRows, QueryId
 from headrace.planner.shared import query_signature
 
 
@@ -48,7 +48,8 @@ class Delivered:
         self.index = LogIndex(sealer)
         for commit in self._commits.values():
             for id_, end in commit.quarantined.items():
-                catalog.quarantine(QueryId(int(id_)), end.epoch, end.error, end.ended_us)  # type: ignore[arg-type]
+                catalog.quarantine(QueryId(int(id_)), EpochId(end.epoch), end.error, end.ended_us)
+            catalog.settle_quarantines(QueryId(int(id_)) for id_ in commit.quarantined)
 
     # groups
 

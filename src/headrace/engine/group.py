@@ -282,6 +282,7 @@ class Group:
             faults.reach("commit.after")
             before = self.commit
             house.delivered.replace(commit)
+            house.catalog.settle_quarantines(QueryId(int(id_)) for id_ in commit.quarantined)
         return before
 
     def _deliver(self, epoch: Epoch, attempt: str) -> tuple[JobResult, str, float]:

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
+from pyspark.sql.context import SQLContext
 
 LOCAL = {
     "spark.ui.enabled": "false",
@@ -69,8 +70,28 @@ _PARENTS: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
 """The session that somebody brought, by the children that were made of it."""
 
 
+def forget_dead() -> None:
+    """Let go of a JVM that has died. PySpark would ask it for ever; after this it starts another one when asked to."""
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    with suppress(Exception):
+        gateway.jvm.java.lang.System.nanoTime()
+        return
+    context = SparkContext._active_spark_context
+    if context is not None:
+        context._jsc = None
+        with suppress(Exception):
+            context.stop()  # ends what it has in this process
+    with suppress(Exception):
+        gateway.shutdown()
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = SQLContext._instantiatedContext = None
+
+
 def running_session() -> SparkSession | None:
     """The Spark session of this process as it is, if there is one."""
+    forget_dead()
     if SparkContext._active_spark_context is None:
         return None
     return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()

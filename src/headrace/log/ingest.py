@@ -168,7 +168,8 @@ class Ingest:
 
     def report(self, *, look: bool = True) -> InputReport:
         """How many files were taken, and what was set aside; Spark keeps to itself which files wait."""
-        return InputReport(self._files.taken, aside=self.aside.all())
+        waiting = None if isinstance(self._source, FileSource) else 0
+        return InputReport(self._files.taken, waiting, self.aside.all())
 
     def unread(self) -> list[str]:
         """Spark does not tell."""

@@ -186,4 +186,6 @@ def reason_of(error: LogError, path: str) -> str:
     """One line for a list of files that were set aside, which names the file already."""
     parts = [part for part in (error.message if error.code != "SPARK_FAILED" else None, error.detail) if part]
     text = "; ".join(" ".join(part.split()) for part in parts)
-    return text.replace(path, "the file")[:500]
+    for name in (f"file://{path}", f"file:{path}", path):
+        text = text.replace(name, "the file")
+    return text[:500]

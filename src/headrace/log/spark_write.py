@@ -97,7 +97,21 @@ def spark_error(error: Exception, what: str) -> LogError:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         del lines[0]  # Py4J's own line; the exception follows
-    return LogError("SPARK_FAILED", what, detail=lines[0].lstrip(": ")[:500] if lines else repr(error))
+    detail = lines[0].lstrip(": ")[:500] if lines else repr(error)
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    if causes and "[FAILED_READ_FILE" in detail:  # which says no more than that
+        detail = f"{detail}; {_short(causes[-1])}"
+    return LogError("SPARK_FAILED", what, detail=detail)
+
+
+def _short(cause: str) -> str:
+    """The last of Java's causes, without the package of its class.
+
+    >>> _short("java.util.zip.ZipException: Not in GZIP format")
+    'ZipException: Not in GZIP format'
+    """
+    name, colon, text = cause.partition(": ")
+    return f"{name.rpartition('.')[2]}{colon}{text}"[:300]
 
 
 def job_cancelled(error: object) -> bool:

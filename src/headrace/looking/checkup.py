@@ -238,10 +238,14 @@ class Checkup:
         feed = None if self.running is None else self.running.feeds.get(stream.name)
         if feed is not None and feed.retry.error is not None:
             yield Problem(about, in_a_line(feed.retry.error), feed.retry.error.hint, feed.retry.since)
-        aside = [file for file in report.aside if os.path.exists(file.path)]
+        # of another file system we do not ask whether it still has the file
+        aside = [file for file in report.aside if os.path.exists(file.path) or not os.path.isabs(file.path)]
         if aside:
             text = aside_text([file.path for file in aside], aside[-1].reason)
-            yield Problem(about, text, "replace the file and it is read, or remove it", aside[0].at)
+            hint = "replace the file and it is read, or remove it"
+            if report.files_waiting is None:  # Structured Streaming reads each name once
+                hint = "put the mended file under another name, and remove this one"
+            yield Problem(about, text, hint, aside[0].at)
         if report.changed:
             paths = [path for path, _ in report.changed]
             text = f"{counted(len(paths), 'file')} changed after being taken, and not read again: {paths[-1]}"

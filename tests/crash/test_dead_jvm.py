@@ -1,0 +1,113 @@
+"""Spark's process dies for good: what was acknowledged is there again, and a query that kills it is found.
+
+Each test plays in a process of its own, which opens the warehouse again itself, as somebody at a prompt would.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from thorough import THOROUGH
+
+pytestmark = pytest.mark.crash
+
+SAMPLES = Path(__file__).parent.parent / "session"
+
+KILLED = """
+hr = with_sales(open_session())
+query = hr.create_query("SELECT level FROM sales", name="q")
+total = hr.create_query("SELECT COUNT(*) AS n FROM sales GROUP BY window(ts, '10 seconds')", name="total")
+hr.append("sales", [sale(1, 7)])
+hr.run_available()
+java = hr.spark._sc._gateway.proc
+os.kill(java.pid, signal.SIGKILL)
+java.wait()
+hr.append("sales", [sale(2, 8)])
+try:
+    hr.run_available()
+except HeadraceError as error:
+    found["code"], found["hint"] = error.code, error.hint
+hr.close()
+hr = open_session()
+hr.append("sales", [sale(30, 9)])
+hr.run_available()
+found["levels"], found["total"] = sorted(rows(hr.query("q"))), rows(hr.query("total"))
+found["audits"] = [hr.query(name).audit().ok for name in ("q", "total")]
+found["other process"] = hr.spark._sc._gateway.proc.pid != java.pid
+hr.close()
+"""
+
+HUGE = """
+hr = with_sales(open_session())
+good = [hr.create_query(f"SELECT id FROM sales WHERE level >= {n}", name=f"good{n}") for n in range(4)]
+hr.create_query("SELECT id FROM sales WHERE length(repeat(country, level * 300000000)) > 5", name="huge")
+hr.create_query("SELECT length(country) + level AS n FROM sales", name="new")
+hr.append("sales", [sale(1, 3)])
+found["codes"] = []
+for attempt in range(8):
+    try:
+        hr.run_available()
+        break
+    except HeadraceError as error:
+        found["codes"].append(error.code)
+        hr.close()
+        hr = open_session()
+found["errors"] = {info.name: info.error for info in hr.queries() if info.error}
+hr.append("sales", [sale(2, 3)])
+hr.run_available()
+found["rows"] = {info.name: rows(hr.query(info.name)) for info in hr.queries() if not info.error}
+found["audits"] = [hr.query(name).audit().ok for name in ("good3", "new")]
+hr.close()
+"""
+
+SCRIPT = """
+import json, os, signal, sys
+sys.path.insert(0, {samples!r})
+import headrace
+from headrace.model.errors import HeadraceError
+from session_samples import rows, sale, with_sales
+
+def open_session():
+    return headrace.open({root!r}, master="local[1]", config={config!r}, progress=False)
+
+found = {{}}
+{body}
+print(json.dumps(found))
+"""
+
+
+def play(body: str, root: Path, config: dict[str, str]) -> dict[str, Any]:
+    script = SCRIPT.format(samples=str(SAMPLES), root=str(root), config=config, body=body)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    print(done.stderr)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_after_a_kill_the_same_process_opens_the_warehouse_again(tmp_path: Path) -> None:
+    found = play(KILLED, tmp_path / "w", {})
+    assert found["code"] == "SPARK_GONE" and "open the warehouse again" in found["hint"]
+    assert found["levels"] == [[7], [8], [9]] and found["total"] == [[2]], (
+        "nothing is lost, nothing comes twice"
+    )
+    assert found["audits"] == [True, True] and found["other process"]
+
+
+@THOROUGH
+def test_a_query_that_ends_the_jvm_is_found_after_some_openings(tmp_path: Path) -> None:
+    """Out of memory ends this JVM, so every trial with the culprit ends it: each opening knows more than the last."""
+    found = play(HUGE, tmp_path / "w", {"spark.driver.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError"})
+    assert found["codes"] and set(found["codes"]) == {"SPARK_GONE"}, found
+    assert len(found["codes"]) <= 4, "two deaths, then trials: without the suspects, and the culprit alone"
+    assert found["errors"].keys() == {"huge"} and found["errors"]["huge"].startswith("Spark died"), found
+    assert found["rows"] == {**{f"good{n}": [[1], [2]] for n in range(4)}, "new": [[5], [5]]}
+    assert found["audits"] == [True, True]
