@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
+import time
 from collections import Counter
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,11 @@ import pytest
 from scenario import NOON
 
 import headrace
+from headrace.catalog.snapshot import SNAPSHOT
 from headrace.engine.options import UpkeepOptions
+from headrace.engine.paths import commits_dir
+from headrace.storage.warehouse import record_name
+from thorough import THOROUGH
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
@@ -110,3 +117,88 @@ def test_bounded(spark: Any, tmp_path: Path) -> None:
             report = hr.query(name).audit()
             assert report.ok, report
             assert report.note or name != "long", "the log of its first epochs is gone"
+
+
+LIVE, CHANGED, TURNS, LOOKS = 300, 20, 48, 4
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a warehouse and its processes take at one moment of a soak."""
+
+    files: int
+    kilobytes: int
+    python_mb: int
+    java_mb: int
+    commit_kb: int
+    snapshot_kb: int
+    counted: int
+    slots: int
+
+
+def look_at(hr: Any, root: Path) -> Look:
+    gc.collect()
+    commit = hr._delivered.main
+    files = [path.stat().st_size for path in root.rglob("*") if path.is_file()]
+    return Look(
+        len(files),
+        sum(files) // 1024,
+        resident_mb(os.getpid()),
+        resident_mb(hr.spark.sparkContext._gateway.proc.pid),
+        (root / record_name(commits_dir("main"), commit.epoch)).stat().st_size // 1024,
+        (root / SNAPSHOT).stat().st_size // 1024,
+        len(commit.rows),
+        hr._catalog._directory.queries.slots,
+    )
+
+
+def resident_mb(process: int) -> int:
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") // 2**20
+
+
+@THOROUGH
+def test_a_soak_with_300_queries_that_come_and_go(spark: Any, tmp_path: Path) -> None:
+    """Twenty of 300 queries are replaced per turn while epochs run: no file, no record and no process grows with
+    the queries that were ever there.
+    """
+    names, looks, alive = itertools.count(), [], []
+    with headrace.open(
+        tmp_path, upkeep=QUICK, spark=spark, retention="4 seconds", log_retention="3 seconds", progress=False
+    ) as hr:
+        hr.create_stream("s", "k BIGINT, v DOUBLE, ts TIMESTAMP", event_time="ts", watermark="1 second")
+
+        def create(count: int) -> None:
+            new = [(f"q{number}", short_lived(number)) for number in itertools.islice(names, count)]
+            hr.create_queries(new)
+            alive.extend(name for name, _ in new)
+
+        create(LIVE)
+        hr.start(interval="50 milliseconds")
+        for turn in range(TURNS):
+            for name in alive[:CHANGED]:
+                hr.drop_query(name)
+            del alive[:CHANGED]
+            create(CHANGED)
+            hr.append("s", rows(turn))
+            end = time.monotonic() + 120
+            while hr.metrics().input_rows < 12 * (turn + 1):
+                assert time.monotonic() < end and hr.health().error is None, hr.health()
+                time.sleep(0.02)
+            if turn % (TURNS // LOOKS) == TURNS // LOOKS - 1:
+                looks.append(look_at(hr, tmp_path))
+                print(turn + 1, looks[-1])
+        hr.stop()
+        for name in (alive[0], alive[100], alive[101]):
+            report = hr.query(name).audit()
+            assert report.ok, report
+        assert sum(info.state.value == "active" for info in hr.queries()) == LIVE
+    second, last = looks[1], looks[-1]
+    assert last.files <= 1.3 * second.files + 20, looks
+    assert last.kilobytes <= 1.5 * second.kilobytes + 500, looks
+    assert last.python_mb <= second.python_mb + 40 and last.java_mb <= second.java_mb + 250, looks
+    assert (
+        last.commit_kb <= 1.3 * second.commit_kb + 10 and last.snapshot_kb <= 1.3 * second.snapshot_kb + 10
+    ), looks
+    held_back = CHANGED * (QUICK.keep_commits + QUICK.every + 2)  # they go at the next slow upkeep
+    assert last.counted <= LIVE + held_back and last.slots <= LIVE + 2 * CHANGED, looks
