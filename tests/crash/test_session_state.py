@@ -15,19 +15,19 @@ import pytest
 from scenario import BUSY, NOON, ROWS, batch, delivered, lifetimes, outlive
 
 import headrace
-from headrace.engine.rebuild import _Rebuild
+from headrace.engine.rebuild import Beginning, Ground, _Rebuild
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
 STEPS = 6
 QUERIES = {
     "visits": "SELECT session_window.start AS s, session_window.end AS e, userID, COUNT(*) AS n, "
-    "MAX(name) AS last FROM purchases "
+    "MAX(name) AS last, COUNT(DISTINCT gemPackID) AS packs, median(price) AS middle FROM purchases "
     "WHERE price > 2 GROUP BY session_window(ts, '2 seconds'), userID",
     "long": "SELECT session_window AS w, userID, SUM(price) AS spend FROM purchases "
     "WHERE gemPackID = 1 GROUP BY session_window(ts, '20 seconds'), userID",
     "brief": "SELECT userID, AVG(price) AS mean FROM purchases [SESSION GAP 700 MILLISECONDS] GROUP BY userID",
-    "uniq": "SELECT COUNT(DISTINCT gemPackID) AS n, session_window.end AS til FROM purchases "
+    "uniq": "SELECT size(collect_list(gemPackID)) AS n, session_window.end AS til FROM purchases "
     "GROUP BY session_window(ts, '300 milliseconds')",
 }
 CREATES = {0: ("visits", "long"), 1: ("uniq",), 2: ("brief",)}
@@ -137,15 +137,9 @@ def test_epochs_without_tuples_behind_are_rebuilt_together(opens: Opens, tmp_pat
         group = hr._running.groups.main
         following = group.commit.epoch + 1
         work = _Rebuild(
-            group.spark,
-            hr._warehouse,
-            hr._catalog,
-            hr._sealer,
+            Ground(group.spark, hr._warehouse, hr._catalog, hr._sealer),
             group.name,
-            group.held(following),
-            group.commit.epoch,
-            group.spec(following),
-            group.strategies(following),
+            Beginning(following, group.held(following), group.spec(following), group.strategies(following)),
         )
         _, doomed = work.choose(None)
         assert len(list(work._batches(doomed, sessions=True))) == 1

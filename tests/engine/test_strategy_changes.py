@@ -20,7 +20,7 @@ from local_spark import LocalSpark
 
 from headrace.catalog.queries import QueryEntry
 from headrace.engine import job
-from headrace.engine.rebuild import rebuild_commit
+from headrace.engine.rebuild import Beginning, Ground, rebuild_commit
 from headrace.engine.records import Commit, no_commit
 from headrace.log.chunks import write_chunk
 from headrace.model.epoch import NEVER_US, Epoch, StreamEpoch
@@ -86,7 +86,8 @@ class World:
         held, following = commit.segments, len(self.sealed)
         world: Any = self
         spark: Any = LocalSpark()
-        return rebuild_commit(spark, world, world, world, commit, held, following, spec, strategies, moved)
+        ground = Ground(spark, world, world, world)
+        return rebuild_commit(ground, commit, Beginning(following, held, spec, strategies), moved)
 
 
 def play(root: Path, seed: int, *, changes: bool) -> tuple[list[Counter[Any]], Counter[Strategy]]:

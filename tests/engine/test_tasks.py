@@ -34,7 +34,6 @@ from headrace.engine.messages import (
 from headrace.engine.paths import handover_dir, plan_path, segments_dir
 from headrace.log.chunks import write_chunk
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch, StreamEpoch
-from headrace.model.lanes import keeps_values
 from headrace.model.metrics import OperatorMetrics
 from headrace.model.partitioning import Partitioning, even_partitioning
 from headrace.model.plan import SharedPlan
@@ -68,7 +67,7 @@ def mixed_query(rng: random.Random, number: int) -> Query:
     body = query.plan.body
     assert isinstance(body, Aggregation)
     kind = rng.random()
-    if kind < 0.3 and not any(keeps_values(one.function) for one in body.aggregates):
+    if kind < 0.3:
         body = replace(body, window=SessionWindow(rng.choice([2, 5, 9])))
     elif kind < 0.4:
         return replace(

@@ -22,7 +22,6 @@ from shelf import Groups, Shelf
 from test_aggregation import OPERANDS, STREAM, close_to, random_query, random_value
 
 from headrace.model.epoch import FOREVER_US, NEVER_US
-from headrace.model.lanes import keeps_values
 from headrace.model.plan import SessionOperator
 from headrace.model.predicate import TRUE
 from headrace.model.query import Aggregate, AggregateFunction, Aggregation, Query, QueryId, QueryPlan
@@ -99,9 +98,7 @@ COUNT_ALL = (Aggregate(AggregateFunction.COUNT_ALL, None, TRUE, SqlType("bigint"
 def random_session_query(rng: random.Random, number: int) -> Query:
     query = random_query(rng, number)
     assert isinstance(query.plan.body, Aggregation)
-    kept = tuple(one for one in query.plan.body.aggregates if not keeps_values(one.function))
-    window = SessionWindow(rng.choice([1, 2, 3, 5, 9, 20]))
-    body = replace(query.plan.body, window=window, aggregates=kept or COUNT_ALL)
+    body = replace(query.plan.body, window=SessionWindow(rng.choice([1, 2, 3, 5, 9, 20])))
     return replace(query, plan=replace(query.plan, body=body))
 
 

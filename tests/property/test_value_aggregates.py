@@ -30,6 +30,8 @@ WINDOWS = (
     "'20 seconds', '4 seconds'",
 )
 
+GAPS = ("'100 milliseconds'", "'1 second'", "'3 seconds'")
+
 
 def random_tuple(rng: random.Random, second: float) -> dict[str, Any]:
     odd = rng.choice([math.nan, math.inf, -math.inf, 0.0, -0.0, rng.uniform(-2, 2), float(rng.randrange(4))])
@@ -81,6 +83,9 @@ def random_query(rng: random.Random) -> str:
     where = rng.choice(
         ["", " WHERE i > -2", " WHERE x >= 0", " WHERE k <> 1 AND s < 'b'", " WHERE m IS NULL"]
     )
+    if rng.random() < 0.4:
+        gap = rng.choice(GAPS)
+        return f"SELECT session_window.end AS e, {key}{calls} FROM t{where} GROUP BY {key}session_window(ts, {gap})"
     return (
         f"SELECT window.end AS e, {key}{calls} FROM t{where} GROUP BY {key}window(ts, {rng.choice(WINDOWS)})"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from pyspark.sql import SparkSession
 
@@ -46,24 +46,39 @@ STUCK_SECONDS = 30.0
 """A Spark that does not run an empty job in so long will not run anything."""
 
 
+class Home(Protocol):
+    """A group, as far as the running of its epochs must know it."""
+
+    name: str
+    spark: SparkSession
+
+    def spec(self, epoch: int) -> GroupSpec:
+        """With what it runs an epoch."""
+
+    def strategies(self, epoch: int) -> Strategies:
+        """The strategies in force before an epoch."""
+
+
 class EpochRunner:
     """Runs epochs of a group for any set of its queries. `query_seconds` limits what a query does by itself."""
 
     def __init__(
         self,
-        group: str,
-        spark: SparkSession,
+        home: Home,
         warehouse: Warehouse,
         catalog: Catalog,
         delivered: Delivered,
-        spec: Callable[[int], GroupSpec],
-        strategies: Callable[[int], Strategies],
         job_group: str,
         query_seconds: float | None = None,
     ) -> None:
-        self.spark, self.job_group, self.query_seconds = spark, job_group, query_seconds
-        self._group, self._warehouse, self._catalog, self._delivered = group, warehouse, catalog, delivered
-        self._spec, self._strategies = spec, strategies
+        self.spark, self.job_group, self.query_seconds = home.spark, job_group, query_seconds
+        self._group, self._warehouse, self._catalog, self._delivered = (
+            home.name,
+            warehouse,
+            catalog,
+            delivered,
+        )
+        self._home = home
 
     def plan(self, epoch: int, entries: Sequence[QueryEntry]) -> SharedPlan:
         """The plan of these queries in an epoch."""
@@ -71,7 +86,7 @@ class EpochRunner:
         rates = {StreamName(name): rows for name, (rows, _) in self._delivered.totals(epoch - 1).items()}
         try:
             members = (Member(entry.query, entry.slot or 0) for entry in entries)
-            return plan_group(members, streams, Statistics.of_arrivals(rates), self._strategies(epoch))
+            return plan_group(members, streams, Statistics.of_arrivals(rates), self._home.strategies(epoch))
         except HeadraceError:
             raise
         except Exception as error:
@@ -101,7 +116,7 @@ class EpochRunner:
                 if plan.operators and not self._warehouse.exists(path):
                     self._warehouse.replace_value(path, "plan", plan)
                 faults.reach("job.before")
-                spec = self._spec(int(epoch.id))
+                spec = self._home.spec(int(epoch.id))
                 context = JobContext(self.spark, root, self._group, spec.partitioning, spec.tasks)
                 job = Job(plan, path, epoch, streams, live, attempt)
                 result = run_job(context, replace(job, place=place(epoch_work(plan, epoch, live))))
@@ -229,7 +244,7 @@ class EpochRunner:
         """EpochTrouble or HeadraceError when the epoch fails although nobody asks anything of it."""
         with Watch(self.spark, self.job_group, STUCK_SECONDS) as watch:
             try:
-                warm_up(self.spark, self._spec(int(epoch.id)).partitioning.partitions)
+                warm_up(self.spark, self._home.spec(int(epoch.id)).partitioning.partitions)
             except Exception as error:
                 raise self._trouble(epoch, watch, error) from error
         with Watch(self.spark, self.job_group, self.query_seconds) as watch:

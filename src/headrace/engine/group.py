@@ -26,7 +26,7 @@ from headrace.engine.inquiry import Inquiry
 from headrace.engine.job import JobResult, warm_up
 from headrace.engine.options import GroupOptions
 from headrace.engine.paths import commits_dir
-from headrace.engine.rebuild import rebuild_commit
+from headrace.engine.rebuild import Beginning, Ground, rebuild_commit
 from headrace.engine.records import Commit, Metrics, Quarantine
 from headrace.engine.spark import is_gone, jobs_of
 from headrace.engine.upkeep import Upkeep
@@ -72,13 +72,10 @@ class Group:
         self._before: tuple[float, int] | None = None
         self._chooser = Chooser()
         self._runner = EpochRunner(
-            name,
-            spark,
+            self,
             house.warehouse,
             house.catalog,
             house.delivered,
-            self.spec,
-            self.strategies,
             self._job_group,
             house.options.query_seconds,
         )
@@ -188,15 +185,9 @@ class Group:
             return
         strategies, moved = self.strategies(following), None if changed is None else frozenset(changed)
         commit = rebuild_commit(
-            self.spark,
-            house.warehouse,
-            house.catalog,
-            house.sealer,
+            Ground(self.spark, house.warehouse, house.catalog, house.sealer),
             before,
-            held,
-            following,
-            spec,
-            strategies.with_changes(changed or {}),
+            Beginning(following, held, spec, strategies.with_changes(changed or {})),
             moved,
         )
         house.delivered.replace(commit)

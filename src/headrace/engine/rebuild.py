@@ -44,49 +44,65 @@ from headrace.storage.warehouse import Warehouse, record_name
 MAX_JOB_ROWS = 1_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What state is made from: the log, the catalog that says who lived where, and a Spark session to read with."""
+
+    spark: SparkSession
+    warehouse: Warehouse
+    catalog: Catalog
+    sealer: Sealer
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What epoch `epoch` of a group begins with: the state that it holds, its spec, and the queries' strategies."""
+
+    epoch: int
+    held: Sequence[SegmentFile]
+    spec: GroupSpec
+    strategies: Strategies = DEFAULTS
+
+
 def rebuild_commit(
-    spark: SparkSession,
-    warehouse: Warehouse,
-    catalog: Catalog,
-    sealer: Sealer,
-    commit: Commit,
-    held: Sequence[SegmentFile],
-    following: int,
-    spec: GroupSpec,
-    strategies: Strategies = DEFAULTS,
-    moved: frozenset[QueryId] | None = None,
+    ground: Ground, commit: Commit, beginning: Beginning, moved: frozenset[QueryId] | None = None
 ) -> Commit:
     """The commit with segments made from the log; it has replaced the old one on disk.
 
-    They are the state that epoch `following` of the group begins with: of the queries that live in it then, wherever
-    they lived before. So all regroupings up to that epoch are taken in by this commit. `held` is that state as it is.
+    They are the state that an epoch of the group begins with: of the queries that live in it then, wherever they lived
+    before. So all regroupings up to that epoch are taken in by this commit.
 
     An operator whose epochs the log no longer holds keeps the segments it has, or, when these are damaged, makes the
     rebuild fail. Costs a read of the chunks that open windows can hold; nothing counts before all of it is done.
 
-    Each query has the strategy that `strategies` say, and the commit says so too. State and strategies are in one
+    Each query has the strategy that `beginning` says, and the commit says so too. State and strategies are in one
     record, so there is no moment at which they do not fit. With `moved`, the queries whose strategies are new, only the
     operators that these come to are made anew, and it is an error if the log no longer has what they need.
     """
-    epoch = following - 1
+    epoch = beginning.epoch - 1
     if epoch < 0:
         return commit
-    work = _Rebuild(spark, warehouse, catalog, sealer, commit.group, held, epoch, spec, strategies)
+    work = _Rebuild(ground, commit.group, beginning)
     kept, doomed = work.choose(moved)
     made = work.run(doomed)  # a query's sides are in several operators, and some of these may be kept
     segments = [
-        *(left for s in held if s.operator in kept and (left := s.but(moved or ())) is not None),
+        *(left for s in beginning.held if s.operator in kept and (left := s.but(moved or ())) is not None),
         *(s for s in made if s.operator not in kept),
     ]
+    homes = ground.catalog.homes
     taken = [
         commit.regrouping,
-        *(r.number for r in catalog.homes.regroupings(commit.group, commit.regrouping, following)),
+        *(r.number for r in homes.regroupings(commit.group, commit.regrouping, beginning.epoch)),
     ]
     corrected = dataclasses.replace(
-        commit, epoch=epoch, segments=tuple(segments), regrouping=max(taken), strategies=strategies
+        commit,
+        epoch=epoch,
+        segments=tuple(segments),
+        regrouping=max(taken),
+        strategies=beginning.strategies,
     )
     faults.reach("rebuild.before")
-    warehouse.replace_value(record_name(commits_dir(commit.group), epoch), "commit", corrected)
+    ground.warehouse.replace_value(record_name(commits_dir(commit.group), epoch), "commit", corrected)
     faults.reach("rebuild.after")
     return corrected
 
@@ -111,27 +127,22 @@ class _Batch:
         return [entry.query.id for entry in entries] == [entry.query.id for entry in self.entries]
 
 
-@dataclass(slots=True)
 class _Rebuild:
-    spark: SparkSession
-    warehouse: Warehouse
-    catalog: Catalog
-    sealer: Sealer
-    group: str
-    held: Sequence[SegmentFile]
-    epoch: int
-    spec: GroupSpec
-    strategies: Strategies
+    """State as it is after an epoch of a group, made from the log."""
+
+    def __init__(self, ground: Ground, group: str, beginning: Beginning) -> None:
+        self._ground, self._group, self._beginning = ground, group, beginning
+        self._epoch = beginning.epoch - 1
 
     def choose(self, moved: frozenset[QueryId] | None) -> tuple[set[str], list[QueryEntry]]:
         """(operators whose segments stay, queries whose state is made anew)."""
-        streams = {stream.name: stream for stream in self.catalog.streams(self.epoch)}
+        streams = {stream.name: stream for stream in self._ground.catalog.streams(self._epoch)}
         kept: set[str] = set()
         doomed: dict[int, QueryEntry] = {}
         active = [
             entry
-            for entry in self.catalog.active_entries(self.epoch + 1, self.group)
-            if entry.active_in(self.epoch) and isinstance(entry.query.plan.body, Aggregation | Join)
+            for entry in self._ground.catalog.active_entries(self._epoch + 1, self._group)
+            if entry.active_in(self._epoch) and isinstance(entry.query.plan.body, Aggregation | Join)
         ]
         by_id = {entry.query.id: entry for entry in active}
         for operator in self._plan(active, streams).operators:
@@ -148,7 +159,8 @@ class _Rebuild:
                 raise EngineError(
                     "REBUILD_LOG_EXPIRED",
                     f"the state of query `{lacking[0].query.name}` cannot be rebuilt",
-                    detail=f"its open windows hold tuples from before epoch {self.sealer.first}, where the log begins"
+                    detail="its open windows hold tuples from before epoch "
+                    f"{self._ground.sealer.first}, where the log begins"
                     + (", and its segments are damaged" if moved is None else ""),
                     hint="restore the segments from a copy of the warehouse; a longer log_retention prevents this",
                 )
@@ -156,10 +168,10 @@ class _Rebuild:
 
     def _plan(self, entries: Sequence[QueryEntry], streams: Mapping[StreamName, Stream]) -> SharedPlan:
         members = (Member(entry.query, entry.slot or 0) for entry in entries)
-        return plan_group(members, streams, strategies=self.strategies)
+        return plan_group(members, streams, strategies=self._beginning.strategies)
 
     def _mark(self, *streams: str) -> int:
-        return self.sealer.epoch(self.epoch).watermark_us(streams)
+        return self._ground.sealer.epoch(self._epoch).watermark_us(streams)
 
     def _oldest(self, entry: QueryEntry) -> int:
         """Tuples up to this event time are in no open window of the query; an open session may have any."""
@@ -172,10 +184,10 @@ class _Rebuild:
     def _logged(self, entry: QueryEntry) -> bool:
         """Whether the log holds every tuple that the query's open windows may hold."""
         assert entry.first_epoch is not None
-        if entry.first_epoch >= self.sealer.first:
+        if entry.first_epoch >= self._ground.sealer.first:
             return True
         for name in entry.query.plan.streams:
-            part = self.sealer.epoch(self.sealer.first).of(name)
+            part = self._ground.sealer.epoch(self._ground.sealer.first).of(name)
             if part is None:
                 continue
             ahead_us = part.oddities.ahead_us
@@ -183,16 +195,18 @@ class _Rebuild:
                 return False
             if part.closed_us == NEVER_US:
                 continue
-            if part.closed_us + self.catalog.stream(name, self.epoch).watermark_us > self._oldest(entry):
+            if part.closed_us + self._ground.catalog.stream(name, self._epoch).watermark_us > self._oldest(
+                entry
+            ):
                 return False
         return True
 
     def _intact(self, operator: Operator) -> bool:
-        mine = [s for s in self.held if s.operator == operator.id]
+        mine = [s for s in self._beginning.held if s.operator == operator.id]
         try:
-            check_segments(self.warehouse.root, mine)
+            check_segments(self._ground.warehouse.root, mine)
             for segment in mine:
-                load_segment(str(self.warehouse.root), segment, operator)
+                load_segment(str(self._ground.warehouse.root), segment, operator)
         except EngineError:
             return False
         return True
@@ -209,8 +223,8 @@ class _Rebuild:
     def _batches(self, entries: Sequence[QueryEntry], sessions: bool) -> Iterator[_Batch]:
         """What to read, in order; the queries have windows, or all of them have sessions."""
         batch = _Batch({})
-        first = min((int(entry.first_epoch or 0) for entry in entries), default=self.epoch + 1)
-        for epoch in self.sealer.epochs(max(first, self.sealer.first), self.epoch + 1):
+        first = min((int(entry.first_epoch or 0) for entry in entries), default=self._epoch + 1)
+        for epoch in self._ground.sealer.epochs(max(first, self._ground.sealer.first), self._epoch + 1):
             active = [entry for entry in entries if entry.active_in(epoch.id)]
             for name, chunks in self._needed(epoch, active).items():
                 rows = sum(chunk.rows for chunk in chunks)
@@ -238,25 +252,33 @@ class _Rebuild:
         return {name: chunks for name, chunks in found.items() if chunks}
 
     def _run_batch(self, batch: _Batch, held: list[SegmentFile], attempt: str) -> list[SegmentFile]:
-        streams = {str(stream.name): stream for stream in self.catalog.streams(self.epoch)}
+        streams = {str(stream.name): stream for stream in self._ground.catalog.streams(self._epoch)}
         plan = self._plan(batch.entries, {stream.name: stream for stream in streams.values()})
-        path = plan_path(self.group, plan.version)
-        self.warehouse.replace_value(path, "plan", plan)
+        path = plan_path(self._group, plan.version)
+        self._ground.warehouse.replace_value(path, "plan", plan)
         parts = tuple(
             StreamEpoch(stream, tuple(batch.chunks.get(stream, ())), batch.marks[stream], batch.marks[stream])
             for stream in map(StreamName, batch.marks)
         )
-        check_chunks(self.warehouse.root, (chunk for part in parts for chunk in part.chunks), content=False)
-        root, epoch = self.warehouse.root, Epoch(EpochId(self.epoch), parts)
+        check_chunks(
+            self._ground.warehouse.root, (chunk for part in parts for chunk in part.chunks), content=False
+        )
+        root, epoch = self._ground.warehouse.root, Epoch(EpochId(self._epoch), parts)
         try:
-            context = JobContext(self.spark, root, self.group, self.spec.partitioning, self.spec.tasks)
+            context = JobContext(
+                self._ground.spark,
+                root,
+                self._group,
+                self._beginning.spec.partitioning,
+                self._beginning.spec.tasks,
+            )
             result = run_job(context, Job(plan, path, epoch, streams, held, attempt, rebuilds=True))
         except HeadraceError:
             raise
         except Exception as error:
             if was_cancelled(error):
-                raise epoch_cancelled(self.epoch) from error
-            raise epoch_failed(self.epoch, error) from error
+                raise epoch_cancelled(self._epoch) from error
+            raise epoch_failed(self._epoch, error) from error
         planned = {operator.id for operator in plan.operators}
         return [*(s for s in held if s.operator not in planned), *result.segments]
 

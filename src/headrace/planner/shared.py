@@ -122,7 +122,8 @@ def plan_aggregation(
     parts = aggregating_parts(stream, keys, path, bodies)
     gaps = tuple(window for window in _windows(bodies) if isinstance(window, SessionWindow))
     if gaps:
-        return SessionOperator(id=operator_id("sessions", stream.name, path, keys), gaps=gaps, **parts)
+        kind = "session-values" if parts["bags"] else "sessions"
+        return SessionOperator(id=operator_id(kind, stream.name, path, keys), gaps=gaps, **parts)
     return AggregationOperator(
         id=operator_id("values" if parts["bags"] else "windows", stream.name, path, keys),
         windows=sliding_windows(bodies),

@@ -76,7 +76,12 @@ SELECT gemPackID, max_by(country, if((ts) IS NULL, NULL, struct(ts, country))) A
 
 -- query
 SELECT session_window.start AS s, COUNT(DISTINCT userID) AS users FROM purchases GROUP BY session_window(ts, '5 seconds'), gemPackID;
---   fallback per session_window('5 seconds'): COUNT(DISTINCT ...) needs all values of a session, which have no shared form
+--   aggregation by session_window('5 seconds')
+--   where True
+--   k0 = gemPackID: bigint
+--   a0 = count_distinct(userID: bigint): bigint
+--   finish window_start
+--   finish a0
 -- log
 SELECT session_window.start AS s, COUNT(DISTINCT userID) AS users FROM (SELECT *, __headrace_window AS `session_window` FROM (SELECT *, named_struct('start', MIN(ts) OVER (PARTITION BY gemPackID, __headrace_session), 'end', MAX(ts + INTERVAL '5 seconds') OVER (PARTITION BY gemPackID, __headrace_session)) AS __headrace_window FROM (SELECT *, SUM(__headrace_break) OVER (PARTITION BY gemPackID ORDER BY __headrace_moment DESC) AS __headrace_session FROM (SELECT *, CASE WHEN MIN(GREATEST(__headrace_moment, __headrace_closed + 1)) OVER (PARTITION BY gemPackID ORDER BY __headrace_moment DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) <= __headrace_end THEN 0 ELSE 1 END AS __headrace_break FROM (SELECT *, unix_micros(CAST(ts AS TIMESTAMP)) AS __headrace_moment, unix_micros(CAST(ts + INTERVAL '5 seconds' AS TIMESTAMP)) AS __headrace_end FROM __headrace_log) AS purchases WHERE __headrace_end > __headrace_closed) AS purchases) AS purchases) WHERE unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) > :after AND unix_micros(CAST(__headrace_window.end AS TIMESTAMP)) <= :until AND unix_micros(CAST(__headrace_window.start AS TIMESTAMP)) > :began) AS purchases GROUP BY `session_window`, gemPackID;
 
@@ -97,7 +102,15 @@ SELECT `session_window`.start AS window_start, `session_window`.end AS window_en
 
 -- query
 SELECT COUNT(*) AS n, percentile(level, 0.5) AS m FROM purchases [session gap 1 second] AS p HAVING n > 1;
---   fallback per session_window('1 second'): percentile() needs all values of a session, which have no shared form
+--   aggregation by session_window('1 second')
+--   where True
+--   a0 = count_all(): bigint
+--   a1 = percentile(level: int, 0.5): double
+--   finish window_start
+--   finish window_end
+--   finish a0
+--   finish a1
+--   having (a0 > 1)
 -- plain
 SELECT session_window.start AS window_start, session_window.`end` AS window_end, COUNT(*) AS n, percentile(level, 0.5) AS m FROM purchases GROUP BY session_window(ts, '1 second') HAVING COUNT(*) > 1;
 -- log

@@ -9,6 +9,7 @@ import numpy as np
 from headrace.model.plan import LaneKind, Measure, Output, SessionOperator
 from headrace.operators.common.cells import FamilyIndex
 from headrace.operators.common.encode import Ints, positions
+from headrace.operators.windows.bags import BagLogic
 from headrace.operators.windows.lanes import LaneLogic
 from headrace.operators.windows.tuples import lane_logics
 
@@ -39,13 +40,15 @@ class LaneEntries:
 class ReadySessions:
     """An output, its queries' positions, and per aggregate the entry of each position (-1: not of the output).
 
-    `rows[j]` are entries of ROWS; `lanes[j]` maps a kind to (lane, entries).
+    `rows[j]` are entries of ROWS; `lanes[j]` maps a kind to (lane, entries). `bags[j]` is (bag, entries) for an
+    aggregate that keeps all values.
     """
 
     output: Output
     queries: Ints
     rows: list[Ints]
     lanes: list[dict[LaneKind, tuple[int, Ints]]]
+    bags: dict[int, tuple[int, Ints]]
 
 
 class SessionLogic:
@@ -76,6 +79,7 @@ class SessionLogic:
             )
             for lane in operator.lanes
         ]
+        self.bags = [BagLogic(lane, ()) for lane in operator.bags]
         predicates = [column.predicate for column in operator.columns]
         self.families = [FamilyIndex(f, operator.operands, predicates) for f in operator.families]
         self.family_columns = [np.array(f.columns, np.int64) for f in operator.families]
@@ -100,7 +104,16 @@ class SessionLogic:
                 measures = [number[Measure(kind, i)] for i in inputs]
                 found[kind] = (lane, self._entries(lane, at, columns, measures))
             lanes.append(found)
-        return ReadySessions(output, at, rows, lanes)
+        return ReadySessions(output, at, rows, lanes, self._ready_bags(output, at))
+
+    def _ready_bags(self, output: Output, at: Ints) -> dict[int, tuple[int, Ints]]:
+        found = {}
+        for number, (aggregate, columns) in enumerate(zip(output.aggregates, output.columns, strict=True)):
+            if aggregate.bag is not None:
+                entries = np.full(len(self.queries), -1, np.int64)
+                entries[at] = np.searchsorted(self.bags[aggregate.bag].columns, np.array(columns, np.int64))
+                found[number] = (aggregate.bag, entries)
+        return found
 
     def _entries(self, lane: int, at: Ints, columns: tuple[int, ...], measures: list[int]) -> Ints:
         """The lane's entry for each query's column and measure, by the query's position."""

@@ -136,7 +136,12 @@ def prepare_micros(operator: SessionOperator, columns: Columns, closed_us: int) 
 
 @np.errstate(invalid="ignore", over="ignore")
 def combine_micros(operator: SessionOperator, micros: MicroSessions, closed_us: int) -> MicroSessions:
-    """Rows of the same key and regions merged within the smallest gap, when that leaves clearly fewer of them."""
+    """Rows of the same key and regions merged within the smallest gap, when that leaves clearly fewer of them.
+
+    Where all values are kept, tuples stay as they are: each has its value.
+    """
+    if operator.bags:
+        return micros
     limits = late_limits(operator, closed_us)
     radices = [region_count(index) for index in operator.operands]
     if prod(radices) * micros.keys.count * (len(limits) + 1) >= 2**62:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -16,15 +17,17 @@ import pyarrow as pa
 from headrace.operators.common.encode import Bools, Ints, positions, ranges
 from headrace.operators.common.keys import empty_key, unify_keys
 from headrace.operators.protocol import Emit
-from headrace.operators.sessions.logic import SessionLogic
+from headrace.operators.sessions.logic import ReadySessions, SessionLogic
 from headrace.operators.sessions.micro import MicroSessions, late_limits, lateness, merge_runs, ordered
 from headrace.operators.sessions.rows import Found, lower_output, open_block
 from headrace.operators.sessions.segment import SessionBlock, SessionSegment
+from headrace.operators.sessions.values import KeptBags, RowValues, SessionValues, gather_bags
 from headrace.operators.sessions.words import common_words, make_segment
 from headrace.operators.windows.aggregation import Reduced
+from headrace.operators.windows.bags import Bag
 from headrace.operators.windows.folding import shadow
 from headrace.operators.windows.lanes import Parts
-from headrace.operators.windows.segment import query_of_entry
+from headrace.operators.windows.stored_bags import query_of_entry
 
 BLOCK_ELEMENTS = 1 << 21
 """Keys are worked off in blocks, so that micro-sessions times queries are about this many at most."""
@@ -51,9 +54,10 @@ def reduce_sessions(
         for segment, ids in zip(segments, stored_keys, strict=True)
         for block in segment.blocks
     ]
+    bags = gather_bags(logic, micros, micro_keys, list(zip(segments, stored_keys, strict=True)), closed_us)
     reduced: Reduced[SessionSegment] = Reduced()
     accepted = np.zeros(len(logic.query_of), np.int64)
-    blocks = []
+    blocks, later = [], KeptBags(logic.bags)
     for low, high in _key_blocks(keys.num_rows, families):
         limits = late_limits(logic.operator, closed_us)[logic.gap_index]
         pairs = [_pairs(family, limits[family.columns], low, high) for family in families]
@@ -62,19 +66,44 @@ def reduce_sessions(
         found = _merge(logic, pairs, stored, low, high)
         if found is None:
             continue
+        values = _values(logic, bags, found, low, high)
         for ready in logic.outputs:
-            lowered = lower_output(logic, found, ready, keys, words, watermark_us)
+            kept = partial(_row_values, values, found, ready)
+            lowered = lower_output(logic, found, ready, keys, words, watermark_us, kept)
             reduced.note(lowered)
             if lowered.table is not None and lowered.table.num_rows:
                 emit(ready.output.signature, lowered.table, list(lowered.rows), lowered.latest_us)
         if (found.ends > watermark_us).any():
             blocks.append(open_block(logic, found, found.ends > watermark_us))
+            later.add(values, watermark_us)
     base = logic.base[accepted[logic.base] > 0]
     queries = logic.queries[logic.query_of[base]].tolist()
     reduced.matched = dict(zip(queries, accepted[base].tolist(), strict=True))
     if blocks:
-        reduced.segment = make_segment(logic.operator, keys, blocks, words)
+        reduced.segment = make_segment(logic.operator, keys, blocks, words, later.bags())
     return reduced
+
+
+def _values(
+    logic: SessionLogic, bags: Sequence[Bag], found: Found, low: int, high: int
+) -> list[SessionValues]:
+    """The values of each bag for the sessions of the keys [low, high)."""
+    return [
+        SessionValues(
+            bag.take(np.flatnonzero((bag.keys >= low) & (bag.keys < high))),
+            logic.query_of[one.columns],
+            found,
+            logic.gaps,
+        )
+        for one, bag in zip(logic.bags, bags, strict=True)
+    ]
+
+
+def _row_values(
+    values: Sequence[SessionValues], found: Found, ready: ReadySessions, aggregate: int, rows: Ints
+) -> RowValues:
+    bag, entries = ready.bags[aggregate]
+    return RowValues(values[bag], found, ready, entries, rows)
 
 
 def _unify(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,9 @@ from headrace.operators.sessions.segment import SessionBlock
 from headrace.operators.windows.lanes import Parts, RowBags, lower_aggregate
 from headrace.operators.windows.lower import Lowered, without_failed
 from headrace.operators.windows.segment import LaneBlock
+
+Kept = Callable[[int, Ints], RowBags]
+"""The values behind some rows of an output, for one of its aggregates that keeps all values."""
 
 
 @dataclass(slots=True)
@@ -47,6 +51,7 @@ class _SessionRows:
     found: Found
     ready: ReadySessions
     rows: Ints
+    kept: Kept
 
     @property
     def output(self) -> Output:
@@ -60,7 +65,7 @@ class _SessionRows:
         return False
 
     def bags(self, aggregate: int) -> RowBags:
-        raise AssertionError("the planner gives no session operator a bag")
+        return self.kept(aggregate, self.rows)
 
     def counts(self, aggregate: int) -> Ints:
         return self.found.lanes[0]["v"][self._at(0, self.ready.rows[aggregate])]
@@ -84,6 +89,7 @@ def lower_output(
     keys: pa.Table,
     words: dict[int, pa.Array],
     watermark_us: int,
+    kept: Kept,
 ) -> Lowered:
     """Rows `(query, window_start, window_end, k0.., a0..)` of the sessions of an output that the watermark closed."""
     mine = np.zeros(len(logic.queries), bool)
@@ -99,7 +105,7 @@ def lower_output(
     if logic.operator.keys:
         taken = keys.take(pa.array(found.keys[rows]))
         columns |= {key_column(i): taken.column(key_column(i)) for i in range(len(logic.operator.keys))}
-    failed, part = np.zeros(len(rows), bool), _SessionRows(logic, found, ready, rows)
+    failed, part = np.zeros(len(rows), bool), _SessionRows(logic, found, ready, rows, kept)
     types = [operand.type for operand in logic.operator.inputs]
     for i in range(len(ready.output.aggregates)):
         columns[aggregate_column(i)], broken = lower_aggregate(part, i, types, words)

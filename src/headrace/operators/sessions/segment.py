@@ -7,7 +7,7 @@ written in the order of key groups (see `common.ordered`).
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,16 @@ from headrace.operators.common.bundle import Item
 from headrace.operators.common.encode import Array, Ints, narrow, one_chunk, positions, ranges
 from headrace.operators.common.ordered import KeyOrder, Stretches, order_keys, ranks_of
 from headrace.operators.common.placing import Portion
-from headrace.operators.windows.segment import LaneBlock, check_version, query_of_entry
+from headrace.operators.windows.segment import LaneBlock, check_version
+from headrace.operators.windows.stored_bags import (
+    Bags,
+    bag_items,
+    bags_from,
+    order_bags,
+    portion_of_bags,
+    query_of_entry,
+    wide_bags,
+)
 
 VERSION = 2
 """Version 1 had its keys placed by another hash."""
@@ -39,14 +48,15 @@ class SessionBlock:
 
 @dataclass(slots=True)
 class SessionSegment:
-    """`words` holds, per input text, the strings behind MIN and MAX ranks.
+    """`words` holds, per input text, the strings behind ranks; `bags` the values that are kept, by lane name.
 
-    `order` says where key groups are, when the keys are in their order.
+    A bag has no key that no block has. `order` says where key groups are, when the keys are in their order.
     """
 
     keys: pa.Table
     blocks: list[SessionBlock]
     words: dict[str, pa.Array]
+    bags: Bags = field(default_factory=dict)
     order: KeyOrder | None = None
 
     @property
@@ -66,7 +76,8 @@ def in_order(segment: SessionSegment, operator: str) -> SessionSegment:
         keys = ranks[block.keys]
         of_query = np.repeat(np.arange(len(block.queries)), block.counts)
         blocks.append(_some_sessions(replace(block, keys=keys), np.lexsort((keys, of_query)), block.counts))
-    return SessionSegment(segment.keys.take(pa.array(sequence)), blocks, segment.words, order)
+    bags = order_bags(segment.bags, ranks)
+    return SessionSegment(segment.keys.take(pa.array(sequence)), blocks, segment.words, bags, order)
 
 
 def session_segment_items(segment: SessionSegment, operator: str) -> dict[str, Item]:
@@ -86,7 +97,8 @@ def session_segment_items(segment: SessionSegment, operator: str) -> dict[str, I
         blocks.append(lanes)
     for text, words in segment.words.items():
         items[f"words.{text}"] = pa.table({"w": words})
-    meta = {"version": VERSION, "sessions": blocks}
+    items |= bag_items(segment.bags)
+    meta = {"version": VERSION, "sessions": blocks, "bags": list(segment.bags)}
     items["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
     return items
 
@@ -105,7 +117,7 @@ def session_segment_from(items: dict[str, Item]) -> SessionSegment:
         blocks.append(SessionBlock(query, count, key, start, end, lanes))
     words = {n[len("words.") :]: one_chunk(t.column("w")) for n, t in items.items() if n.startswith("words.")}
     order = KeyOrder(items["first"]) if "first" in items else None
-    return SessionSegment(items["keys"], blocks, words, order)
+    return SessionSegment(items["keys"], blocks, words, bags_from(items, meta.get("bags", ())), order)
 
 
 def portion_of_sessions(segment: SessionSegment, operator: str, portion: Portion) -> SessionSegment | None:
@@ -114,12 +126,17 @@ def portion_of_sessions(segment: SessionSegment, operator: str, portion: Portion
     No other keys and sessions of the segment are looked at.
     """
     if portion.whole:
-        return replace(segment, blocks=[_wide(block) for block in segment.blocks])
+        return replace(
+            segment, blocks=[_wide(block) for block in segment.blocks], bags=wide_bags(segment.bags)
+        )
     segment = in_order(segment, operator)  # it is, but for segments of older versions
     assert segment.order is not None
     keys = segment.order.stretches(portion)
     blocks = [found for b in segment.blocks if (found := _portion_of_block(b, keys, portion)) is not None]
-    return SessionSegment(keys.slice_table(segment.keys), blocks, dict(segment.words)) if blocks else None
+    if not blocks:
+        return None
+    bags = portion_of_bags(segment.bags, keys, portion)
+    return SessionSegment(keys.slice_table(segment.keys), blocks, dict(segment.words), bags)
 
 
 def _portion_of_block(block: SessionBlock, keys: Stretches, portion: Portion) -> SessionBlock | None:

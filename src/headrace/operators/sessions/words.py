@@ -14,41 +14,51 @@ from headrace.operators.common.words import ordered_words
 from headrace.operators.sessions.micro import MicroSessions
 from headrace.operators.sessions.segment import SessionBlock, SessionSegment
 from headrace.operators.windows.segment import LaneBlock
+from headrace.operators.windows.stored_bags import Bags, rename_keys, revalue_bags, worded_bags
 from headrace.operators.windows.tuples import rerank
 
 
 def make_segment(
-    operator: SessionOperator, keys: pa.Table, blocks: list[SessionBlock], words: dict[int, pa.Array]
+    operator: SessionOperator,
+    keys: pa.Table,
+    blocks: list[SessionBlock],
+    words: dict[int, pa.Array],
+    bags: Bags,
 ) -> SessionSegment:
-    """The blocks with only those keys and strings that they use; changes them."""
+    """The blocks and bags with only those keys and strings that they use; changes them."""
     used = np.unique(np.concatenate([block.keys for block in blocks]))
     for block in blocks:
         block.keys = np.searchsorted(used, block.keys)
     named = {operator.inputs[i].sql: array for i, array in words.items()}
-    texts = {sql: _prune_words(blocks, sql, array) for sql, array in named.items()}
-    return SessionSegment(keys.take(pa.array(used)), blocks, texts)
+    places = np.zeros(keys.num_rows, np.int64)
+    places[used] = np.arange(len(used))
+    bags = rename_keys(bags, places)
+    texts = {sql: _prune_words(blocks, bags, sql, array) for sql, array in named.items()}
+    return SessionSegment(keys.take(pa.array(used)), blocks, texts, bags)
 
 
 def _worded(blocks: Sequence[SessionBlock], sql: str) -> list[LaneBlock]:
     return [lane for b in blocks for name, lane in b.lanes.items() if name.endswith(f":words:{sql}")]
 
 
-def _prune_words(blocks: Sequence[SessionBlock], sql: str, words: pa.Array) -> pa.Array:
+def _prune_words(blocks: Sequence[SessionBlock], bags: Bags, sql: str, words: pa.Array) -> pa.Array:
     """The strings that open sessions still rank; the ranks are translated to them."""
-    lanes = _worded(blocks, sql)
-    live = np.unique(np.concatenate([np.empty(0, np.int64), *(lane.parts["v"] for lane in lanes)]))
+    lanes, kept = _worded(blocks, sql), worded_bags(bags, sql)
+    ranks = [*(lane.parts["v"] for lane in lanes), *(bags[name].bag.values for name in kept)]
+    live = np.unique(np.concatenate([np.empty(0, np.int64), *ranks]))
     live = live[(live >= 0) & (live < len(words))]
     places = np.zeros(len(words), np.int64)
     places[live] = np.arange(len(live))
     for lane in lanes:
         lane.parts = {"v": translate_ranks(lane.parts["v"], places)}
+    revalue_bags(bags, kept, places)
     return words.take(pa.array(live))
 
 
 def common_words(
     operator: SessionOperator, micros: MicroSessions | None, segments: Sequence[SessionSegment]
 ) -> dict[int, pa.Array]:
-    """One dictionary per input of strings or rows for MIN and MAX; ranks in rows and segments are translated to it."""
+    """One dictionary per input of strings or rows ; ranks in rows and segments are translated to it."""
     words: dict[int, pa.Array] = {}
     for i, operand in enumerate(operator.inputs):
         if not has_words(operand):
@@ -66,5 +76,6 @@ def common_words(
                 ranks = ordered.ranks(segment.words[operand.sql]).values
                 for lane in _worded(segment.blocks, operand.sql):
                     lane.parts = {"v": translate_ranks(lane.parts["v"], ranks)}
+                revalue_bags(segment.bags, worded_bags(segment.bags, operand.sql), ranks)
                 segment.words[operand.sql] = ordered.values
     return words

@@ -27,6 +27,7 @@ from headrace.operators.windows.grid import Source, live_rows, window_step
 from headrace.operators.windows.lower import Lowered, lower_table
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import LaneBlock, Segment, WindowBlock
+from headrace.operators.windows.stored_bags import Bags, rename_keys, revalue_bags, worded_bags
 from headrace.operators.windows.sums import SliceSums
 from headrace.operators.windows.tuples import Tuples, rerank
 
@@ -129,7 +130,7 @@ class _Bags:
             every.append(compact([own[-1], *stored[False]], len(bag.ids)) if stored[False] else own[-1])
         return cls(own, every)
 
-    def later(self, logic: AggregationLogic, watermark_us: int) -> dict[str, StoredBag]:
+    def later(self, logic: AggregationLogic, watermark_us: int) -> Bags:
         """What later epochs still need of what is not stored elsewhere."""
         return {
             one.name: StoredBag(one.ids, still_needed(one, bag, logic.operator.windows, watermark_us))
@@ -175,7 +176,7 @@ def _segment(
     keys: pa.Table,
     gathered: dict[int, list[WindowBlock]],
     words: dict[int, pa.Array],
-    bags: dict[str, StoredBag],
+    bags: Bags,
 ) -> Segment:
     blocks = [_merge_blocks(logic, parts) for parts in gathered.values()]
     occurs = np.zeros(keys.num_rows, bool)
@@ -184,18 +185,16 @@ def _segment(
     used, place = np.flatnonzero(occurs), np.cumsum(occurs) - 1
     for block in blocks:
         block.keys = place[block.keys]
-    bags = {name: StoredBag(stored.ids, stored.bag.renamed(place)) for name, stored in bags.items()}
+    bags = rename_keys(bags, place)
     named = {logic.operator.inputs[i].sql: array for i, array in words.items()}
     texts = {sql: _prune_words(blocks, bags, sql, array) for sql, array in named.items()}
     return Segment(keys.take(pa.array(used)), blocks, texts, bags)
 
 
-def _prune_words(
-    blocks: Sequence[WindowBlock], bags: dict[str, StoredBag], sql: str, words: pa.Array
-) -> pa.Array:
+def _prune_words(blocks: Sequence[WindowBlock], bags: Bags, sql: str, words: pa.Array) -> pa.Array:
     """The strings or rows that live partials still rank; the ranks are translated to them."""
     lanes = [lane for b in blocks for name, lane in b.lanes.items() if name.endswith(f":words:{sql}")]
-    worded = [name for name in bags if name.endswith(f":words:{sql}")]
+    worded = worded_bags(bags, sql)
     ranks = [lane.parts["v"].ravel() for lane in lanes] + [bags[name].bag.values for name in worded]
     live = np.unique(np.concatenate(ranks)) if ranks else np.empty(0, np.int64)
     live = live[(live >= 0) & (live < len(words))]
@@ -203,8 +202,7 @@ def _prune_words(
     places[live] = np.arange(len(live))
     for lane in lanes:
         lane.parts = {"v": translate_ranks(lane.parts["v"], places)}
-    for name in worded:
-        bags[name] = StoredBag(bags[name].ids, bags[name].bag.revalued(places))
+    revalue_bags(bags, worded, places)
     return words.take(pa.array(live))
 
 
@@ -261,6 +259,4 @@ def _rerank_segment(logic: AggregationLogic, segment: Segment, input_: int, rank
         for name, lane in block.lanes.items():
             if name.endswith(domain):
                 lane.parts = {"v": translate_ranks(lane.parts["v"], ranks)}
-    for name, stored in segment.bags.items():
-        if name.endswith(domain):
-            segment.bags[name] = StoredBag(stored.ids, stored.bag.revalued(ranks))
+    revalue_bags(segment.bags, worded_bags(segment.bags, logic.operator.inputs[input_].sql), ranks)

@@ -18,18 +18,20 @@ from headrace.operators.common.bundle import Item
 from headrace.operators.common.encode import Ints, narrow, one_chunk
 from headrace.operators.common.ordered import KeyOrder, Stretches, order_keys, ranks_of
 from headrace.operators.common.placing import Portion
-from headrace.operators.windows.bags import Bag, StoredBag
 from headrace.operators.windows.lanes import Parts
 from headrace.operators.windows.slices import last_ends
-from headrace.planner.shared import COLUMNS_PER_QUERY, ENTRIES_PER_COLUMN
+from headrace.operators.windows.stored_bags import (
+    Bags,
+    bag_items,
+    bags_from,
+    order_bags,
+    portion_of_bags,
+    query_of_entry,
+    wide_bags,
+)
 
 VERSION = 2
 """Version 1 had its keys placed by another hash."""
-
-
-def query_of_entry(ids: Ints) -> Ints:
-    """The query that each lane entry is of, by the way its id is made."""
-    return ids // (ENTRIES_PER_COLUMN * COLUMNS_PER_QUERY)
 
 
 def check_version(meta: dict[str, object], version: int) -> None:
@@ -74,7 +76,7 @@ class Segment:
     keys: pa.Table
     blocks: list[WindowBlock]
     words: dict[str, pa.Array]
-    bags: dict[str, StoredBag] = field(default_factory=dict)
+    bags: Bags = field(default_factory=dict)
     order: KeyOrder | None = None
 
     @property
@@ -90,9 +92,7 @@ def in_order(segment: Segment, operator: str) -> Segment:
     order, sequence = order_keys(segment.keys, operator)
     ranks = ranks_of(sequence)
     blocks = [_ordered_block(block, ranks) for block in segment.blocks]
-    bags = {
-        name: StoredBag(stored.ids, _ordered_bag(stored.bag, ranks)) for name, stored in segment.bags.items()
-    }
+    bags = order_bags(segment.bags, ranks)
     return Segment(segment.keys.take(pa.array(sequence)), blocks, segment.words, bags, order)
 
 
@@ -105,11 +105,6 @@ def _ordered_block(block: WindowBlock, ranks: Ints) -> WindowBlock:
         for name, lane in block.lanes.items()
     }
     return WindowBlock(block.window, keys[rows], block.slices[rows], lanes)
-
-
-def _ordered_bag(bag: Bag, ranks: Ints) -> Bag:
-    keys = ranks[bag.keys]
-    return replace(bag, keys=keys).take(np.argsort(keys, kind="stable"))
 
 
 def segment_items(segment: Segment, operator: str) -> dict[str, Item]:
@@ -131,12 +126,7 @@ def segment_items(segment: Segment, operator: str) -> dict[str, Item]:
         blocks.append({"window": window, "lanes": lanes})
     for text, words in segment.words.items():
         items[f"words.{text}"] = pa.table({"w": words})
-    for i, stored in enumerate(segment.bags.values()):
-        bag = stored.bag
-        for name in _BAG_COLUMNS:
-            items[f"bag{i}.{name}"] = narrow(getattr(bag, name))
-        items[f"bag{i}.ids"] = stored.ids
-        items[f"bag{i}.members"] = np.packbits(bag.members, axis=1).ravel()
+    items |= bag_items(segment.bags)
     meta = {"version": VERSION, "blocks": blocks, "bags": list(segment.bags)}
     items["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
     return items
@@ -157,7 +147,7 @@ def segment_from(items: dict[str, Item]) -> Segment:
         window = Window(*described["window"])
         blocks.append(WindowBlock(window, items[f"{i}.key"], items[f"{i}.slice"], lanes))
     words = {n[len("words.") :]: one_chunk(t.column("w")) for n, t in items.items() if n.startswith("words.")}
-    bags = {name: _bag_from(items, f"bag{i}") for i, name in enumerate(meta.get("bags", ()))}
+    bags = bags_from(items, meta.get("bags", ()))
     order = KeyOrder(items["first"]) if "first" in items else None
     return Segment(items["keys"], blocks, words, bags, order)
 
@@ -168,26 +158,15 @@ def portion_of_segment(segment: Segment, operator: str, portion: Portion) -> Seg
     No other keys and rows of the segment are looked at.
     """
     if portion.whole:
-        bags = {name: StoredBag(stored.ids, _wide(stored.bag)) for name, stored in segment.bags.items()}
-        return replace(segment, bags=bags)
+        return replace(segment, bags=wide_bags(segment.bags))
     segment = in_order(segment, operator)  # it is, but for segments of older versions
     assert segment.order is not None
     keys = segment.order.stretches(portion)
     blocks = [found for b in segment.blocks if (found := _portion_of_block(b, keys, portion)) is not None]
     if not blocks:
         return None
-    bags = {name: _portion_of_bag(stored, keys, portion) for name, stored in segment.bags.items()}
+    bags = portion_of_bags(segment.bags, keys, portion)
     return Segment(keys.slice_table(segment.keys), blocks, dict(segment.words), bags)
-
-
-def _portion_of_bag(stored: StoredBag, keys: Stretches, portion: Portion) -> StoredBag:
-    """The entries of these keys that a query which counts asks for."""
-    mine = np.flatnonzero(portion.queries(query_of_entry(stored.ids)))
-    members = stored.bag.members[:, mine]
-    asked = np.logical_or.reduce(members, axis=1)
-    bag = replace(stored.bag, members=members).take(keys.rows_of(stored.bag.keys).numbers)
-    bag = bag.take(asked[bag.sets])
-    return StoredBag(stored.ids[mine], _wide(replace(bag, keys=keys.renumber(bag.keys))))
 
 
 def _portion_of_block(block: WindowBlock, keys: Stretches, portion: Portion) -> WindowBlock | None:
@@ -210,19 +189,3 @@ def _portion_of_block(block: WindowBlock, keys: Stretches, portion: Portion) -> 
         if len(mine := entries[name])
     }
     return WindowBlock(block.window, keys.renumber(block.keys[rows]), block.slices[rows], lanes)
-
-
-_BAG_COLUMNS = ("keys", "values", "slices", "sets", "counts")
-
-
-def _bag_from(items: dict[str, Item], prefix: str) -> StoredBag:
-    columns = {name: items[f"{prefix}.{name}"] for name in _BAG_COLUMNS}
-    ids, packed = items[f"{prefix}.ids"], items[f"{prefix}.members"]
-    width = -(-len(ids) // 8)
-    members = np.unpackbits(packed.reshape(-1, width), axis=1, count=len(ids)).astype(bool)
-    return StoredBag(ids, Bag(**columns, members=members))
-
-
-def _wide(bag: Bag) -> Bag:
-    """The bag with numbers that nothing overflows."""
-    return replace(bag, **{name: getattr(bag, name).astype(np.int64, copy=False) for name in _BAG_COLUMNS})

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from headrace.model.lanes import keeps_values
 from headrace.model.query import AggregateFunction, Stream, StreamName
 from headrace.model.tables import WINDOW_EDGES, WINDOW_END, SessionTable, aggregate_column, key_column
 from headrace.model.types import Kind, SqlType
@@ -21,7 +20,6 @@ from headrace.sql.bodies.calls import (
     check_call,
     read_call,
     result_type,
-    spoken,
 )
 from headrace.sql.bodies.windows import is_window_column, window_edge
 from headrace.sql.render.templates import Template
@@ -153,10 +151,6 @@ def plan_aggregation(
     calls = [_countable(call, of_input) for call in collector.calls.values()]
     for call in calls:
         check_call(call, of_input)
-        if flat.session and keeps_values(call.function):
-            raise NotShared(
-                f"{spoken(call.function)} needs all values of a session, which have no shared form"
-            )
     results = [result_type(call, of_input) for call in calls]
     return AggregationShape(
         keys=tuple(operand(node, type_, None) for node, type_ in zip(keys, key_types, strict=True)),
