@@ -19,7 +19,7 @@ from headrace.storage.warehouse import Warehouse
 if TYPE_CHECKING:  # programs that tests start import this module, and need neither of these
     import pandas as pd
 
-    from headrace.looking.grouped import GroupInfo
+    from headrace.looking.group_info import GroupInfo
 
 WELL = Health(True, RunState.RUNNING, None, (), (), ())
 
@@ -121,7 +121,7 @@ def group_line(name: str = "main", cursor: int = 3, **others: Any) -> GroupInfo:
         "plain_seconds": 0.0,
         "error": None,
     }
-    from headrace.looking.grouped import GroupInfo
+    from headrace.looking.group_info import GroupInfo
 
     return GroupInfo(**{**found, **others})
 

@@ -23,7 +23,8 @@ from headrace.handles import QueryHandle
 from headrace.health import Health
 from headrace.log.append import append
 from headrace.looking.answers import explain_session, explain_text, select_in
-from headrace.looking.grouped import GroupInfo, check_group, group_infos
+from headrace.looking.group_info import GroupInfo
+from headrace.looking.grouped import check_group, group_infos
 from headrace.looking.infos import (
     QueryInfo,
     QueryMetrics,

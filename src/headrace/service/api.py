@@ -74,7 +74,7 @@ def _add_looks(app: FastAPI, session: Served, hello: wire.Hello, threads: _Threa
 
     @app.get("/v1/groups")
     async def groups() -> Any:
-        return await threads.run(lambda: [wire.picked(wire.Group, info) for info in session.groups()])
+        return await threads.run(lambda: [wire.group_out(info) for info in session.groups()])
 
 
 def _add_work(app: FastAPI, session: Served, threads: _Threads, on_statement: Callable[[str], None]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from headrace.health import Health
+from headrace.looking.group_info import GroupInfo
 from headrace.model.errors import EngineError
 from headrace.service import wire
 from headrace.service.endpoint import Endpoint, find
@@ -65,8 +66,8 @@ class RemoteSession:
     def streams(self) -> list[wire.Stream]:
         return [wire.build(wire.Stream, item) for item in self.get("/v1/streams")]
 
-    def groups(self) -> list[wire.Group]:
-        return [wire.build(wire.Group, item) for item in self.get("/v1/groups")]
+    def groups(self) -> list[GroupInfo]:
+        return [wire.build(GroupInfo, item) for item in self.get("/v1/groups")]
 
     def explain(self) -> str:
         return str(self.get("/v1/explain")["text"])

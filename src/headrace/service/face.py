@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.looking.group_info import GroupInfo as GroupInfo
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -45,41 +47,6 @@ class QueryInfo(Protocol):
     def target(self) -> str | None:
         """The group that it is on its way to."""
         ...
-
-
-class GroupInfo(Protocol):
-    """One line of `hr.groups()`: `headrace.looking.grouped.GroupInfo` says what each of them means."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def kind(self) -> object: ...
-    @property
-    def state(self) -> object: ...
-    @property
-    def members(self) -> Sequence[str]: ...
-    @property
-    def cursor(self) -> int: ...
-    @property
-    def lag_epochs(self) -> int: ...
-    @property
-    def lag_seconds(self) -> float: ...
-    @property
-    def tasks(self) -> int: ...
-    @property
-    def partitions(self) -> int: ...
-    @property
-    def doing(self) -> str:
-        """What it does now, in words."""
-        ...
-
-    @property
-    def seconds(self) -> float | None:
-        """What its last epochs took on average."""
-        ...
-
-    @property
-    def error(self) -> str | None: ...
 
 
 class ColumnInfo(Protocol):

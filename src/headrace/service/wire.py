@@ -14,6 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.health import SourceHealth
+from headrace.looking.group_info import GroupInfo
 from headrace.model.errors import (
     CatalogError,
     EngineError,
@@ -60,29 +61,6 @@ class Query:
     trouble: str | None = None
     group: str = "main"
     target: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """`GroupInfo` after a journey; `kind` and `state` are values in lower case, and `doing` says them in words."""
-
-    name: str
-    kind: str
-    state: str
-    members: tuple[str, ...]
-    cursor: int
-    lag_epochs: int
-    lag_seconds: float
-    tasks: int
-    partitions: int
-    target: str | None
-    seconds: float | None
-    map_seconds: float | None
-    reduce_seconds: float | None
-    plain_seconds: float | None
-    error: str | None
-    since: int
-    doing: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +178,11 @@ def picked(cls: type, value: Any) -> dict[str, Any]:
 def query_out(info: Any) -> dict[str, Any]:
     found = picked(Query, info)
     return {**found, "state": str(found["state"]).lower()}
+
+
+def group_out(info: GroupInfo) -> dict[str, Any]:
+    """The group, and in words what it does."""
+    return {**picked(GroupInfo, info), "doing": info.doing}
 
 
 def stream_out(info: Any) -> dict[str, Any]:

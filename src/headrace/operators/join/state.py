@@ -28,7 +28,7 @@ from headrace.operators.join.rows import (
     last_end,
     merge_keyed,
 )
-from headrace.operators.windows.segment import check_version
+from headrace.operators.windows.framing import check_version
 
 VERSION = 3
 """Version 2 had other hashes of keys."""

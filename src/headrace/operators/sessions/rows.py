@@ -14,9 +14,9 @@ from headrace.model.types import TIMESTAMP
 from headrace.operators.common.encode import Bools, Ints, ranges, to_arrow
 from headrace.operators.sessions.logic import ReadySessions, SessionLogic
 from headrace.operators.sessions.segment import SessionBlock
+from headrace.operators.windows.framing import LaneBlock
 from headrace.operators.windows.lanes import Parts, RowBags, lower_aggregate
 from headrace.operators.windows.lower import Lowered, without_failed
-from headrace.operators.windows.segment import LaneBlock
 
 Kept = Callable[[int, Ints], RowBags]
 """The values behind some rows of an output, for one of its aggregates that keeps all values."""

@@ -6,26 +6,27 @@ written in the order of key groups (see `common.ordered`).
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
 
 from headrace.operators.common.bundle import Item
-from headrace.operators.common.encode import Array, Ints, narrow, one_chunk, positions, ranges
-from headrace.operators.common.ordered import KeyOrder, Stretches, order_keys, ranks_of
+from headrace.operators.common.encode import Array, Ints, narrow, positions, ranges
+from headrace.operators.common.ordered import Stretches
 from headrace.operators.common.placing import Portion
-from headrace.operators.windows.segment import LaneBlock, check_version
-from headrace.operators.windows.stored_bags import (
-    Bags,
-    bag_items,
-    bags_from,
-    order_bags,
-    portion_of_bags,
-    query_of_entry,
-    wide_bags,
+from headrace.operators.windows.framing import (
+    KeyedSegment,
+    LaneBlock,
+    frame_from,
+    frame_items,
+    in_order,
+    lane_items,
+    lanes_from,
+    meta_of,
+    portion_of,
+    whole_of,
 )
+from headrace.operators.windows.stored_bags import query_of_entry
 
 VERSION = 2
 """Version 1 had its keys placed by another hash."""
@@ -47,17 +48,8 @@ class SessionBlock:
 
 
 @dataclass(slots=True)
-class SessionSegment:
-    """`words` holds, per input text, the strings behind ranks; `bags` the values that are kept, by lane name.
-
-    A bag has no key that no block has. `order` says where key groups are, when the keys are in their order.
-    """
-
-    keys: pa.Table
-    blocks: list[SessionBlock]
-    words: dict[str, pa.Array]
-    bags: Bags = field(default_factory=dict)
-    order: KeyOrder | None = None
+class SessionSegment(KeyedSegment[SessionBlock]):
+    """Open sessions."""
 
     @property
     def last_end_us(self) -> int:
@@ -65,78 +57,42 @@ class SessionSegment:
         return max(int(block.ends.max()) for block in self.blocks)
 
 
-def in_order(segment: SessionSegment, operator: str) -> SessionSegment:
-    """The segment of an operator, by its id, with keys and rows in the order of key groups."""
-    if segment.order is not None:
-        return segment
-    order, sequence = order_keys(segment.keys, operator)
-    ranks = ranks_of(sequence)
-    blocks = []
-    for block in segment.blocks:
-        keys = ranks[block.keys]
-        of_query = np.repeat(np.arange(len(block.queries)), block.counts)
-        blocks.append(_some_sessions(replace(block, keys=keys), np.lexsort((keys, of_query)), block.counts))
-    bags = order_bags(segment.bags, ranks)
-    return SessionSegment(segment.keys.take(pa.array(sequence)), blocks, segment.words, bags, order)
+def _ordered_block(block: SessionBlock, ranks: Ints) -> SessionBlock:
+    keys = ranks[block.keys]
+    of_query = np.repeat(np.arange(len(block.queries)), block.counts)
+    return _some_sessions(replace(block, keys=keys), np.lexsort((keys, of_query)), block.counts)
 
 
 def session_segment_items(segment: SessionSegment, operator: str) -> dict[str, Item]:
     """The segment of an operator, by its id, as bundle items."""
-    segment = in_order(segment, operator)
-    assert segment.order is not None
-    items: dict[str, Item] = {"keys": segment.keys, "first": segment.order.first}
+    segment = in_order(segment, operator, _ordered_block)
+    items: dict[str, Item] = {}
     blocks = []
     for i, block in enumerate(segment.blocks):
         items |= {f"{i}.query": block.queries, f"{i}.count": block.counts, f"{i}.key": narrow(block.keys)}
         items |= {f"{i}.start": block.starts, f"{i}.end": block.ends}
-        lanes = []
-        for j, (name, lane) in enumerate(block.lanes.items()):
-            items[f"{i}.{j}.ids"] = lane.ids
-            items |= {f"{i}.{j}.{part}": narrow(values) for part, values in lane.parts.items()}
-            lanes.append({"lane": name, "parts": list(lane.parts)})
+        found, lanes = lane_items(str(i), block.lanes)
+        items |= found
         blocks.append(lanes)
-    for text, words in segment.words.items():
-        items[f"words.{text}"] = pa.table({"w": words})
-    items |= bag_items(segment.bags)
-    meta = {"version": VERSION, "sessions": blocks, "bags": list(segment.bags)}
-    items["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
-    return items
+    return items | frame_items(segment, {"version": VERSION, "sessions": blocks})
 
 
 def session_segment_from(items: dict[str, Item]) -> SessionSegment:
     """The inverse of `session_segment_items`; arrays stay views of the bundle, so they are as narrow as stored."""
-    meta = json.loads(items["meta"].tobytes())
-    check_version(meta, VERSION)
+    meta = meta_of(items, VERSION)
     blocks = []
     for i, described in enumerate(meta["sessions"]):
-        lanes = {}
-        for j, lane in enumerate(described):
-            parts = {part: items[f"{i}.{j}.{part}"] for part in lane["parts"]}
-            lanes[lane["lane"]] = LaneBlock(items[f"{i}.{j}.ids"], parts)
         query, count, key, start, end = (items[f"{i}.{n}"] for n in ("query", "count", "key", "start", "end"))
+        lanes = lanes_from(items, str(i), described)
         blocks.append(SessionBlock(query, count, key, start, end, lanes))
-    words = {n[len("words.") :]: one_chunk(t.column("w")) for n, t in items.items() if n.startswith("words.")}
-    order = KeyOrder(items["first"]) if "first" in items else None
-    return SessionSegment(items["keys"], blocks, words, bags_from(items, meta.get("bags", ())), order)
+    return SessionSegment(blocks=blocks, **frame_from(items, meta))
 
 
 def portion_of_sessions(segment: SessionSegment, operator: str, portion: Portion) -> SessionSegment | None:
-    """The open sessions of some keys and queries of an operator, by its id; None when there are none.
-
-    No other keys and sessions of the segment are looked at.
-    """
+    """The open sessions of some keys and queries of an operator, by its id; None when there are none."""
     if portion.whole:
-        return replace(
-            segment, blocks=[_wide(block) for block in segment.blocks], bags=wide_bags(segment.bags)
-        )
-    segment = in_order(segment, operator)  # it is, but for segments of older versions
-    assert segment.order is not None
-    keys = segment.order.stretches(portion)
-    blocks = [found for b in segment.blocks if (found := _portion_of_block(b, keys, portion)) is not None]
-    if not blocks:
-        return None
-    bags = portion_of_bags(segment.bags, keys, portion)
-    return SessionSegment(keys.slice_table(segment.keys), blocks, dict(segment.words), bags)
+        return whole_of(segment, _wide)
+    return portion_of(in_order(segment, operator, _ordered_block), portion, _portion_of_block)
 
 
 def _portion_of_block(block: SessionBlock, keys: Stretches, portion: Portion) -> SessionBlock | None:

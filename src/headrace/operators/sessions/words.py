@@ -13,7 +13,7 @@ from headrace.operators.common.encode import translate_ranks
 from headrace.operators.common.words import ordered_words
 from headrace.operators.sessions.micro import MicroSessions
 from headrace.operators.sessions.segment import SessionBlock, SessionSegment
-from headrace.operators.windows.segment import LaneBlock
+from headrace.operators.windows.framing import LaneBlock
 from headrace.operators.windows.stored_bags import Bags, rename_keys, revalue_bags, worded_bags
 from headrace.operators.windows.tuples import rerank
 

@@ -23,10 +23,11 @@ from headrace.operators.common.words import ordered_words
 from headrace.operators.protocol import Emit
 from headrace.operators.windows.bags import Bag, StoredBag, compact, still_needed
 from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock, fold_bags, fold_block
+from headrace.operators.windows.framing import LaneBlock
 from headrace.operators.windows.grid import Source, live_rows, window_step
 from headrace.operators.windows.lower import Lowered, lower_table
 from headrace.operators.windows.prepared import AggregationLogic
-from headrace.operators.windows.segment import LaneBlock, Segment, WindowBlock
+from headrace.operators.windows.segment import Segment, WindowBlock
 from headrace.operators.windows.stored_bags import Bags, rename_keys, revalue_bags, worded_bags
 from headrace.operators.windows.sums import SliceSums
 from headrace.operators.windows.tuples import Tuples, rerank

@@ -13,6 +13,7 @@ from headrace.operators.common.encode import Array, Ints
 from headrace.operators.compiled.windows import add_stored, keep_stored
 from headrace.operators.windows.bags import Bag, ClosedBag
 from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock, accumulate_at, shadow
+from headrace.operators.windows.framing import LaneBlock
 from headrace.operators.windows.lanes import (
     CountLogic,
     ExtremeLogic,
@@ -24,7 +25,7 @@ from headrace.operators.windows.lanes import (
 )
 from headrace.operators.windows.lower import Closed
 from headrace.operators.windows.prepared import AggregationLogic
-from headrace.operators.windows.segment import LaneBlock, Segment, WindowBlock
+from headrace.operators.windows.segment import Segment, WindowBlock
 from headrace.operators.windows.slices import closing_windows, last_ends, slice_starts
 from headrace.operators.windows.sums import SliceSums
 

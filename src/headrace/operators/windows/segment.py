@@ -6,51 +6,38 @@ and domain, their entries by permanent ids. It is written in the order of key gr
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from headrace.model.plan import LaneKind
 from headrace.model.window import Window
 from headrace.operators.common.bundle import Item
-from headrace.operators.common.encode import Ints, narrow, one_chunk
-from headrace.operators.common.ordered import KeyOrder, Stretches, order_keys, ranks_of
+from headrace.operators.common.encode import Ints, narrow
+from headrace.operators.common.ordered import Stretches
 from headrace.operators.common.placing import Portion
-from headrace.operators.windows.lanes import Parts
-from headrace.operators.windows.slices import last_ends
-from headrace.operators.windows.stored_bags import (
-    Bags,
-    bag_items,
-    bags_from,
-    order_bags,
-    portion_of_bags,
-    query_of_entry,
-    wide_bags,
+from headrace.operators.windows.framing import (
+    KeyedSegment,
+    LaneBlock,
+    frame_from,
+    frame_items,
+    in_order,
+    lane_items,
+    lanes_from,
+    meta_of,
+    portion_of,
+    whole_of,
 )
+from headrace.operators.windows.slices import last_ends
+from headrace.operators.windows.stored_bags import query_of_entry
 
 VERSION = 2
 """Version 1 had its keys placed by another hash."""
 
 
-def check_version(meta: dict[str, object], version: int) -> None:
-    """ValueError for a segment of another version."""
-    if meta["version"] != version:
-        raise ValueError(f"a segment of version {meta['version']}; this is version {version}")
-
-
-@dataclass(slots=True)
-class LaneBlock:
-    """Partials [entry, row] for the lane entries with these ids."""
-
-    ids: Ints
-    parts: Parts
-
-
 @dataclass(slots=True)
 class WindowBlock:
-    """Rows (key, own slice) of one window, distinct, with every lane's partials."""
+    """Rows (key, own slice) of one window, distinct, with every lane's partials [entry, row]."""
 
     window: Window
     keys: Ints
@@ -67,33 +54,13 @@ class WindowBlock:
 
 
 @dataclass(slots=True)
-class Segment:
-    """`words` holds, per input text, the strings or rows behind ranks; `bags` the values that are kept, by lane name.
-
-    A bag has no key that no block has. `order` says where key groups are, when keys and rows are in their order.
-    """
-
-    keys: pa.Table
-    blocks: list[WindowBlock]
-    words: dict[str, pa.Array]
-    bags: Bags = field(default_factory=dict)
-    order: KeyOrder | None = None
+class Segment(KeyedSegment[WindowBlock]):
+    """The live slices of windows."""
 
     @property
     def last_end_us(self) -> int:
         """When the last window that needs this segment ends."""
         return max(int(last_ends(block.window, block.slices).max()) for block in self.blocks)
-
-
-def in_order(segment: Segment, operator: str) -> Segment:
-    """The segment of an operator, by its id, with keys and rows in the order of key groups."""
-    if segment.order is not None:
-        return segment
-    order, sequence = order_keys(segment.keys, operator)
-    ranks = ranks_of(sequence)
-    blocks = [_ordered_block(block, ranks) for block in segment.blocks]
-    bags = order_bags(segment.bags, ranks)
-    return Segment(segment.keys.take(pa.array(sequence)), blocks, segment.words, bags, order)
 
 
 def _ordered_block(block: WindowBlock, ranks: Ints) -> WindowBlock:
@@ -109,68 +76,42 @@ def _ordered_block(block: WindowBlock, ranks: Ints) -> WindowBlock:
 
 def segment_items(segment: Segment, operator: str) -> dict[str, Item]:
     """The segment of an operator, by its id, as bundle items."""
-    segment = in_order(segment, operator)
-    assert segment.order is not None
-    items: dict[str, Item] = {"keys": segment.keys, "first": segment.order.first}
+    segment = in_order(segment, operator, _ordered_block)
+    items: dict[str, Item] = {}
     blocks = []
     for i, block in enumerate(segment.blocks):
-        items[f"{i}.key"] = block.keys.astype(np.int32)
-        items[f"{i}.slice"] = block.slices
-        lanes = []
-        for j, (text, lane) in enumerate(block.lanes.items()):
-            items[f"{i}.{j}.ids"] = lane.ids
-            for name, part in lane.parts.items():
-                items[f"{i}.{j}.{name}"] = narrow(part)
-            lanes.append({"lane": text, "parts": list(lane.parts)})
+        items |= {f"{i}.key": block.keys.astype(np.int32), f"{i}.slice": block.slices}
+        found, lanes = lane_items(str(i), block.lanes)
+        items |= found
         window = [block.window.range_us, block.window.slide_us, block.window.offset_us]
         blocks.append({"window": window, "lanes": lanes})
-    for text, words in segment.words.items():
-        items[f"words.{text}"] = pa.table({"w": words})
-    items |= bag_items(segment.bags)
-    meta = {"version": VERSION, "blocks": blocks, "bags": list(segment.bags)}
-    items["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
-    return items
+    return items | frame_items(segment, {"version": VERSION, "blocks": blocks})
 
 
 def segment_from(items: dict[str, Item]) -> Segment:
     """The inverse of `segment_items`; arrays stay views of the bundle, so they are as narrow as they are stored."""
-    meta = json.loads(items["meta"].tobytes())
-    check_version(meta, VERSION)
-    blocks = []
-    for i, described in enumerate(meta["blocks"]):
-        lanes = {
-            lane["lane"]: LaneBlock(
-                items[f"{i}.{j}.ids"], {name: items[f"{i}.{j}.{name}"] for name in lane["parts"]}
-            )
-            for j, lane in enumerate(described["lanes"])
-        }
-        window = Window(*described["window"])
-        blocks.append(WindowBlock(window, items[f"{i}.key"], items[f"{i}.slice"], lanes))
-    words = {n[len("words.") :]: one_chunk(t.column("w")) for n, t in items.items() if n.startswith("words.")}
-    bags = bags_from(items, meta.get("bags", ()))
-    order = KeyOrder(items["first"]) if "first" in items else None
-    return Segment(items["keys"], blocks, words, bags, order)
+    meta = meta_of(items, VERSION)
+    blocks = [
+        WindowBlock(
+            Window(*described["window"]),
+            items[f"{i}.key"],
+            items[f"{i}.slice"],
+            lanes_from(items, str(i), described["lanes"]),
+        )
+        for i, described in enumerate(meta["blocks"])
+    ]
+    return Segment(blocks=blocks, **frame_from(items, meta))
 
 
 def portion_of_segment(segment: Segment, operator: str, portion: Portion) -> Segment | None:
-    """The state of some keys and queries of an operator, by its id; None when that is nothing.
-
-    No other keys and rows of the segment are looked at.
-    """
+    """The state of some keys and queries of an operator, by its id; None when that is nothing."""
     if portion.whole:
-        return replace(segment, bags=wide_bags(segment.bags))
-    segment = in_order(segment, operator)  # it is, but for segments of older versions
-    assert segment.order is not None
-    keys = segment.order.stretches(portion)
-    blocks = [found for b in segment.blocks if (found := _portion_of_block(b, keys, portion)) is not None]
-    if not blocks:
-        return None
-    bags = portion_of_bags(segment.bags, keys, portion)
-    return Segment(keys.slice_table(segment.keys), blocks, dict(segment.words), bags)
+        return whole_of(segment, lambda block: block)
+    return portion_of(in_order(segment, operator, _ordered_block), portion, _portion_of_block)
 
 
 def _portion_of_block(block: WindowBlock, keys: Stretches, portion: Portion) -> WindowBlock | None:
-    """The rows of these keys in which a query that counts has tuples, with the keys' new numbers."""
+    """The rows of these keys in which a query that counts has tuples."""
     entries = {
         name: np.flatnonzero(portion.queries(query_of_entry(l.ids))) for name, l in block.lanes.items()
     }

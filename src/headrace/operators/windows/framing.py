@@ -1,0 +1,157 @@
+"""What segments of windows and of sessions have in common: keys in the order of key groups, lanes, words and bags.
+
+A kind of segment says what its blocks are. How a segment is put into order, written and read in portions is here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.common.bundle import Item
+from headrace.operators.common.encode import Ints, narrow, one_chunk
+from headrace.operators.common.ordered import KeyOrder, Stretches, order_keys, ranks_of
+from headrace.operators.common.placing import Portion
+from headrace.operators.windows.lanes import Parts
+from headrace.operators.windows.stored_bags import (
+    Bags,
+    bag_items,
+    bags_from,
+    order_bags,
+    portion_of_bags,
+    wide_bags,
+)
+
+Block = TypeVar("Block")
+Kind = TypeVar("Kind", bound="KeyedSegment[Any]")
+
+
+@dataclass(slots=True)
+class LaneBlock:
+    """Partials for the lane entries with these ids."""
+
+    ids: Ints
+    parts: Parts
+
+
+@dataclass(slots=True)
+class KeyedSegment(Generic[Block]):
+    """`words` holds, per input text, the strings or rows behind ranks; `bags` the values that are kept, by lane name.
+
+    A bag has no key that no block has. `order` says where key groups are, when keys and rows are in their order.
+    """
+
+    keys: pa.Table
+    blocks: list[Block]
+    words: dict[str, pa.Array]
+    bags: Bags = field(default_factory=dict)
+    order: KeyOrder | None = None
+
+
+def in_order(segment: Kind, operator: str, order_block: Callable[[Any, Ints], Any]) -> Kind:
+    """The segment of an operator, by its id, with keys and rows in the order of key groups.
+
+    `order_block` gives the block in which key k is `ranks[k]`, with its rows in the order of these.
+    """
+    if segment.order is not None:
+        return segment
+    order, sequence = order_keys(segment.keys, operator)
+    ranks = ranks_of(sequence)
+    return replace(
+        segment,
+        keys=segment.keys.take(pa.array(sequence)),
+        blocks=[order_block(block, ranks) for block in segment.blocks],
+        bags=order_bags(segment.bags, ranks),
+        order=order,
+    )
+
+
+def portion_of(
+    segment: Kind, portion: Portion, portion_block: Callable[[Any, Stretches, Portion], Any | None]
+) -> Kind | None:
+    """The state of some keys and queries; None when that is nothing. The segment is in order.
+
+    No other keys and rows are looked at. `portion_block` gives a block's rows of these keys, with their new numbers.
+    """
+    assert segment.order is not None
+    keys = segment.order.stretches(portion)
+    found = (portion_block(block, keys, portion) for block in segment.blocks)
+    blocks = [block for block in found if block is not None]
+    if not blocks:
+        return None
+    return replace(
+        segment,
+        keys=keys.slice_table(segment.keys),
+        blocks=blocks,
+        words=dict(segment.words),
+        bags=portion_of_bags(segment.bags, keys, portion),
+        order=None,
+    )
+
+
+def whole_of(segment: Kind, whole_block: Callable[[Any], Any]) -> Kind:
+    """All of a segment, with numbers that nothing overflows."""
+    return replace(
+        segment, blocks=[whole_block(block) for block in segment.blocks], bags=wide_bags(segment.bags)
+    )
+
+
+def lane_items(prefix: str, lanes: Mapping[str, LaneBlock]) -> tuple[dict[str, Item], list[dict[str, Any]]]:
+    """(a block's lanes as bundle items, what a reader must know of them)."""
+    items: dict[str, Item] = {}
+    described = []
+    for j, (name, lane) in enumerate(lanes.items()):
+        items[f"{prefix}.{j}.ids"] = lane.ids
+        items |= {f"{prefix}.{j}.{part}": narrow(values) for part, values in lane.parts.items()}
+        described.append({"lane": name, "parts": list(lane.parts)})
+    return items, described
+
+
+def lanes_from(
+    items: Mapping[str, Item], prefix: str, described: Sequence[Mapping[str, Any]]
+) -> dict[str, LaneBlock]:
+    """The inverse of `lane_items`; arrays stay views of the bundle."""
+    return {
+        lane["lane"]: LaneBlock(
+            items[f"{prefix}.{j}.ids"], {part: items[f"{prefix}.{j}.{part}"] for part in lane["parts"]}
+        )
+        for j, lane in enumerate(described)
+    }
+
+
+def frame_items(segment: KeyedSegment[Any], meta: Mapping[str, Any]) -> dict[str, Item]:
+    """A segment that is in order as bundle items, but for its blocks; `meta` says what a reader must know of these."""
+    assert segment.order is not None
+    items: dict[str, Item] = {"keys": segment.keys, "first": segment.order.first}
+    items |= {f"words.{text}": pa.table({"w": words}) for text, words in segment.words.items()}
+    items |= bag_items(segment.bags)
+    described = {**meta, "bags": list(segment.bags)}
+    items["meta"] = np.frombuffer(json.dumps(described).encode(), np.uint8)
+    return items
+
+
+def meta_of(items: Mapping[str, Item], version: int) -> dict[str, Any]:
+    """What the writer of a segment said of it; ValueError for a segment of another version."""
+    meta: dict[str, Any] = json.loads(items["meta"].tobytes())
+    check_version(meta, version)
+    return meta
+
+
+def check_version(meta: Mapping[str, object], version: int) -> None:
+    """ValueError for a segment of another version."""
+    if meta["version"] != version:
+        raise ValueError(f"a segment of version {meta['version']}; this is version {version}")
+
+
+def frame_from(items: Mapping[str, Item], meta: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `frame_items`, as arguments of a kind of segment; segments of older versions have no order."""
+    prefix = "words."
+    words = {n[len(prefix) :]: one_chunk(t.column("w")) for n, t in items.items() if n.startswith(prefix)}
+    order = KeyOrder(items["first"]) if "first" in items else None
+    bags = bags_from(items, meta.get("bags", ()))
+    return {"keys": items["keys"], "words": words, "bags": bags, "order": order}
