@@ -128,8 +128,9 @@ def test_nexmark_runs_and_equals_plain_spark(tmp_path: Path) -> None:
     assert all(re.match(r"[1-9][\d,]* rows, equal to plain Spark: True", line) for line in verdicts), verdicts
 
 
+@pytest.mark.spark
 def test_linear_road_answers_rightly_and_draws_the_tolls(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = importlib.util.spec_from_file_location("road_example", ROOT / "examples" / "linear_road.py")
     assert spec is not None and spec.loader is not None

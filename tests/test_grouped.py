@@ -66,7 +66,9 @@ def checkup_of(
         troubles[group.replace("sealing", "")] = retry = Retry()
         retry.failed(error)
     feeds = SimpleNamespace(get=lambda name: None, all=dict)
-    running: Any = SimpleNamespace(troubles=troubles, state=state, feeds=feeds)
+    running: Any = SimpleNamespace(
+        troubles=troubles, state=state, feeds=feeds, splits=SimpleNamespace(runners=list)
+    )
     return Checkup(log.warehouse, log.catalog, log.arrivals, log.sealer, commits.delivered, running)
 
 

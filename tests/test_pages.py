@@ -92,11 +92,21 @@ def test_every_example_of_the_page_is_a_statement() -> None:
         for statement in split_statements(block.text):
             kinds.add(type(parse_statement(statement.text)).__name__)
     assert kinds == {
-        *("CreateStream", "CreateQuery", "DropStream", "DropQuery", "CloseStream", "Describe", "Insert"),
+        *(
+            "CreateStream",
+            "CreateQuery",
+            "DropStream",
+            "DropQuery",
+            "DropSplit",
+            "CloseStream",
+            "Describe",
+            "Insert",
+        ),
         *(
             "ShowStreams",
             "ShowQueries",
             "ShowGroups",
+            "ShowSplits",
             "Explain",
             "Help",
             "Select",

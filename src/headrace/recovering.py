@@ -11,6 +11,8 @@ from headrace.engine.delivered import Delivered
 from headrace.engine.group import House
 from headrace.engine.groups import Groups
 from headrace.engine.recovery import check_commits, check_cursor, last_commits
+from headrace.engine.splits.house import Splits
+from headrace.engine.splits.runner import SplitHouse
 from headrace.engine.upkeep import Upkeep
 from headrace.engine.workers import equip_workers
 from headrace.log.arrivals import Arrivals
@@ -65,7 +67,9 @@ def recover(warehouse: Warehouse, sparks: SparkSessions, options: Options) -> Re
         groups = Groups(house, sparks.jobs_of)
         if options.rebuild:
             groups.rebuild()
-        running = Running(groups, catalog, arrivals, sealer, options.max_epoch_rows, options.progress)
+        splits = Splits(SplitHouse(warehouse, catalog, arrivals, sealer), sparks.jobs_of)
+        upkeep.kept_for.append(lambda: splits.needs)
+        running = Running(groups, catalog, arrivals, sealer, options.max_epoch_rows, options.progress, splits)
         _attach_kept_sources(running, house, arrivals)
     checkup = Checkup(warehouse, catalog, arrivals, sealer, delivered, running)
     return Recovered(catalog, arrivals, sealer, delivered, counts, checkup, running)

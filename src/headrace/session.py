@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace import sql
 from headrace.asking.creating import create_queries, create_query
 from headrace.asking.defining import DEFAULT_BOUND
+from headrace.asking.splits import Expression, Wanted, create_split, drop_split, restart_split
 from headrace.asking.starting import Start
 from headrace.asking.statements import execute
 from headrace.asking.streams import attach_source, close_stream, create_stream, drop_stream
@@ -36,8 +37,10 @@ from headrace.looking.infos import (
 )
 from headrace.looking.portrait import session_html, session_text
 from headrace.looking.showing import Listing, Text
+from headrace.looking.splits import SplitHandle, SplitInfo, split_infos
 from headrace.model.errors import EngineError, HeadraceError, SqlError
 from headrace.model.query import Stream
+from headrace.model.splitting import SplitOperator
 from headrace.options import Duration, Options
 from headrace.recovering import recover, streams_by_name
 from headrace.running.run import EpochInfo, Running, Totals, session_closed
@@ -127,6 +130,7 @@ class Session:
     def append(self, stream: str, data: Any) -> int:
         """Add rows (pandas, pyarrow, Spark DataFrame, list of dicts) durably; the next epoch takes them in."""
         self._runs()
+        self._catalog.splits.check_fed_by_hand(stream)
         return append(self._warehouse, self._arrivals, self._catalog.stream(stream), data)
 
     def close_stream(self, name: str, *, drain: bool = True) -> None:
@@ -246,6 +250,67 @@ class Session:
         """Spark SQL over results and recent tuples: every query and every stream is a table of its own name."""
         self._check_open()
         return select_in(self, text, allow_files=allow_files)
+
+    # splits
+
+    def create_split(
+        self,
+        name: str,
+        stream: str,
+        q: int,
+        *,
+        operator: Callable[[], SplitOperator],
+        route: Expression | None = None,
+        broadcast: Expression | None = None,
+        schema: str | None = None,
+        outputs: Mapping[str, str] | None = None,
+        order_by: str | Sequence[str] | None = None,
+        wants: str | None = None,
+        event_time: str | None = None,
+        watermark: Duration = "0 seconds",
+        time_limit: Duration | None = "1 minute",
+    ) -> SplitHandle:
+        """Run an operator of your own over a stream that is cut into `q` sub-streams, from the next epoch on.
+
+        `operator` is a class (see `headrace.model.splitting.SplitOperator`): every sub-stream has an instance. A tuple
+        goes to the sub-stream that `route` names (0 to q - 1), to all of them where `broadcast` is TRUE, and nowhere
+        where neither says so. Both are SQL over the stream's columns, or functions from an Arrow batch to one value per
+        row. Tuples for which the SQL predicate `wants` is not TRUE are never moved.
+
+        Tuples are handed over when the watermark has passed them, in the order of their event time, then by the columns
+        of `order_by`, then as they arrived. The rows that the operator gives are a stream again, named like the split,
+        with the columns of `schema`; or, with `outputs` (schemas by the kind of rows), one stream `<name>_<kind>` for
+        each. `event_time` names their event time, by default the column that is named like the stream's. Rows may be up
+        to `watermark` older than the stream's own watermark.
+
+        Code is not kept: after opening the warehouse again, call it with the same definition to go on.
+        """
+        split = create_split(
+            self,
+            Wanted(
+                *(name, stream, q, operator, route, broadcast, schema, outputs, order_by, wants, event_time),
+                *(watermark, time_limit),
+            ),
+        )
+        return SplitHandle(self, split.name)
+
+    def split(self, name: str) -> SplitHandle:
+        return SplitHandle(self, self._catalog.splits.get(name).name)
+
+    def splits(self) -> list[SplitInfo]:
+        """Every split, oldest first, with its state, and its error when it is quarantined."""
+        return Listing(split_infos(self))
+
+    def restart_split(self, name: str) -> None:
+        """Let a quarantined split run again, from its last commit on: no tuple is lost, and none counts twice."""
+        restart_split(self, name)
+
+    def drop_split(self, name: str, *, if_exists: bool = False) -> None:
+        """End a split. Its output streams stay, and get no more input."""
+        self._runs()
+        if if_exists and self._catalog.splits.find(name) is None:
+            return
+        drop_split(self, name)
 
     # running
 

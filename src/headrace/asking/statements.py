@@ -25,6 +25,7 @@ from headrace.sql.statements import (
     CreateStream,
     Describe,
     DropQuery,
+    DropSplit,
     DropStream,
     Explain,
     Help,
@@ -35,6 +36,7 @@ from headrace.sql.statements import (
     Select,
     ShowGroups,
     ShowQueries,
+    ShowSplits,
     ShowStreams,
 )
 
@@ -58,6 +60,8 @@ def execute(session: Session, text: str, *, allow_files: bool = False) -> str | 
             return _drop_stream(session, name, if_exists)
         case DropQuery(name, if_exists):
             return _drop_query(session, name, if_exists)
+        case DropSplit(name, if_exists):
+            return _drop_split(session, name, if_exists)
         case CloseStream(name):
             session.close_stream(name)
             return f"stream {name} gets no more input; its windows close with the next epoch"
@@ -72,6 +76,8 @@ def execute(session: Session, text: str, *, allow_files: bool = False) -> str | 
             return show_queries(session)
         case ShowGroups():
             return show_groups(session)
+        case ShowSplits():
+            return show_splits(session)
         case Explain(None, verbose):
             return session.explain(verbose=verbose)
         case Explain(target, verbose, is_text):
@@ -159,6 +165,14 @@ def _drop_query(session: Session, name: str, if_exists: bool) -> str:
         return f"there is no live query {name}"
     session.drop_query(name)
     return f"query {name} ends with the current epoch; its results stay"
+
+
+def _drop_split(session: Session, name: str, if_exists: bool) -> str:
+    if if_exists and session._catalog.splits.find(name) is None:
+        return f"there is no split {name}"
+    made = ", ".join(session.split(name).outputs.values())
+    session.drop_split(name)
+    return f"split {name} is gone; what it wrote stays, and gets no more input: {made}"
 
 
 def _describe(session: Session, name: str, what: str | None) -> pa.Table:
@@ -260,6 +274,25 @@ def show_groups(session: Session) -> pa.Table:
             "target": pa.array([i.target for i in infos], pa.string()),
             **{name: pa.array(values, pa.float64()) for name, values in seconds.items()},
             "members": pa.array([i.members for i in infos], pa.list_(pa.string())),
+            "error": pa.array([i.error for i in infos], pa.string()),
+        }
+    )
+
+
+def show_splits(session: Session) -> pa.Table:
+    infos = session.splits()
+    return pa.table(
+        {
+            "split": pa.array([i.name for i in infos], pa.string()),
+            "state": pa.array([i.state.value for i in infos], pa.string()),
+            "stream": pa.array([i.stream for i in infos], pa.string()),
+            "sub_streams": pa.array([i.sub_streams for i in infos], pa.int64()),
+            "outputs": pa.array([list(i.outputs) for i in infos], pa.list_(pa.string())),
+            "epoch": pa.array([i.epoch for i in infos], pa.int64()),
+            "behind": pa.array([i.behind for i in infos], pa.int64()),
+            "tuples": pa.array([i.tuples.read for i in infos], pa.int64()),
+            "late": pa.array([i.tuples.late for i in infos], pa.int64()),
+            "rows": pa.array([i.rows for i in infos], pa.int64()),
             "error": pa.array([i.error for i in infos], pa.string()),
         }
     )

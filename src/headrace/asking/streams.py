@@ -67,6 +67,7 @@ def attach_source(session: Session, name: str, source: Any) -> None:
 def close_stream(session: Session, name: str, *, drain: bool) -> None:
     """End a stream's input. It stays open, with its source, when that cannot be read to the end."""
     running, stream = session._runs(), session._catalog.stream(name)
+    session._catalog.splits.check_fed_by_hand(name)
     if drain:
         session._checkup.warn_detached(stream)
         with session._checkup.news():

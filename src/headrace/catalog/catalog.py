@@ -19,6 +19,7 @@ from headrace.catalog.groups import GroupTable
 from headrace.catalog.homes import Homes
 from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.catalog.snapshot import SNAPSHOT, Changelog, Snapshot
+from headrace.catalog.splits import SplitTable
 from headrace.catalog.streams import StreamTable
 from headrace.catalog.waiting import Batching, Waiting
 from headrace.model.epoch import NEVER_US, Change, Create, Drop, Epoch, Move
@@ -45,6 +46,7 @@ class Catalog:
         self._warehouse = warehouse
         self._lock = threading.RLock()
         self._streams = StreamTable(warehouse)
+        self.splits = SplitTable(warehouse)
         start = Snapshot(-1, -1, 1, ())
         if warehouse.exists(SNAPSHOT):
             start = warehouse.read_value(SNAPSHOT, "catalog-snapshot")
@@ -73,7 +75,7 @@ class Catalog:
             self._streams.check_new(name)
 
     def drop_stream(self, name: str, epoch: int) -> Stream:
-        """End a stream before `epoch`, durably; refused while a live query reads it."""
+        """End a stream before `epoch`, durably; refused while a live query or a split uses it."""
         with uninterrupted(), self._lock:
             stream = self._streams.get(name)
             readers = [
@@ -87,6 +89,7 @@ class Catalog:
                     f"stream `{stream.name}` is read by {listed}{more}",
                     hint=f"drop the queries first, such as DROP QUERY {quote_name(readers[0])}",
                 )
+            self.splits.check_unused(stream.name)
             self._streams.drop(stream.name, epoch)
             return stream
 

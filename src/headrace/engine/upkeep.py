@@ -64,6 +64,8 @@ class Upkeep:
         self._attempts: set[str] = set()
         self._beside = ThreadPoolExecutor(1, "headrace-merge")
         self._complaint: str | None = None
+        self.kept_for: list[Callable[[], int | None]] = []
+        """Others that need the log: each gives the first epoch that it needs, if there is one."""
 
     def compaction(self, group: str) -> Compaction:
         """What looks after the result files of a group."""
@@ -258,7 +260,8 @@ class Upkeep:
             return
         limit, needed = self._clock() - retention_us / 1e6, self._needed_us(self._sealer.epoch(committed))
         before, start = self._sealer.first, self._catalog.earliest_start()
-        last = min(committed, self._needed_epoch(committed), committed if start is None else start)
+        others = [first for needs in self.kept_for if (first := needs()) is not None]
+        last = min(committed, self._needed_epoch(committed), committed if start is None else start, *others)
         for epoch in self._sealer.epochs(self._sealer.first, last):
             read_again = any(
                 chunk.max_us is not None and chunk.max_us >= needed.get(part.stream, FOREVER_US)

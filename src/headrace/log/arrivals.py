@@ -40,6 +40,8 @@ class Arrival:
     chunks: tuple[Chunk, ...]
     batch: Batch | None = None
     close: bool = False
+    mark_us: int | None = None
+    """What the watermark becomes with this arrival, for streams whose maker knows it."""
 
 
 codec.register(Arrival, Batch)
@@ -85,6 +87,7 @@ class Arrivals:
         *,
         batch: Batch | None = None,
         close: bool = False,
+        mark_us: int | None = None,
     ) -> Arrival | None:
         """Let chunks count, durably; None, changing nothing, when this batch has arrived before."""
         with uninterrupted(), self._lock:
@@ -96,7 +99,7 @@ class Arrivals:
                     f"stream `{stream}` is closed",
                     hint="create another stream for more input",
                 )
-            arrival = Arrival(self._next, stream, tuple(chunks), batch, close)
+            arrival = Arrival(self._next, stream, tuple(chunks), batch, close, mark_us)
             faults.reach("arrival.before")
             if not self._warehouse.put_record(ARRIVALS, arrival.number, arrival, kind="arrival"):
                 raise StorageError(

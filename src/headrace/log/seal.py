@@ -1,7 +1,8 @@
 """Sealing: the next epoch takes every flushed query change and the oldest pending chunks.
 
 An epoch record fixes chunks, watermarks and changes for good (design, principle 4). Watermarks follow the
-design's Semantics: W(e) is the largest event time seen up to e minus the stream's delay, and never decreases.
+design's Semantics: W(e) is the largest event time seen up to e minus the stream's delay, and never decreases. The
+output of a split brings its watermark along.
 Tuples dated further ahead of the clock than the stream allows are left out of that; the clock is read once, when the
 epoch is sealed, so replaying the epoch gives the same watermark.
 """
@@ -36,6 +37,9 @@ class _Part:
     chunks: list[Chunk] = field(default_factory=list)
     batch: Batch | None = None
     close: bool = False
+    marked: bool = False
+    """Its maker says what its watermark is; `mark_us` is that, once all chunks of an arrival are taken."""
+    mark_us: int | None = None
 
 
 @dataclass(slots=True)
@@ -170,6 +174,8 @@ class Sealer:
         reached = [reach_up_to(self._warehouse, chunk, stream, limit_us) for chunk in part.chunks]
         seen = [reach.newest_us for reach in reached if reach.newest_us is not None]
         watermark_us = next_watermark(closed_us, seen, stream.watermark_us)
+        if part.marked:
+            watermark_us = closed_us if part.mark_us is None else max(closed_us, part.mark_us)
         late = sum(count_before(self._warehouse, chunk, stream, closed_us) for chunk in part.chunks)
         return StreamEpoch(
             stream.name,
@@ -237,10 +243,13 @@ def take(pending: tuple[Arrival, ...], latest: Epoch | None, max_rows: int) -> _
                 return taken
             taken.parts[arrival.stream] = part
             part.chunks.append(chunk)
+            part.marked = part.marked or arrival.mark_us is not None
             taken.rows += chunk.rows
             taken.next_chunk += 1
         taken.parts[arrival.stream] = part
         part.close = part.close or arrival.close
+        if arrival.mark_us is not None:
+            part.marked, part.mark_us = True, arrival.mark_us
         part.batch = arrival.batch or part.batch
         taken.last_arrival, taken.next_chunk = arrival.number, 0
     return taken

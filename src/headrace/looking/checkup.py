@@ -23,6 +23,7 @@ from headrace.log.sources import FRAME, source_from
 from headrace.log.unattended import Unattended
 from headrace.looking.grouped import lag_seconds, members_by_group
 from headrace.looking.showing import show_names
+from headrace.looking.splits import split_problems
 from headrace.model.epoch import Oddities
 from headrace.model.errors import HeadraceError, HeadraceWarning
 from headrace.model.grouping import MAIN, GroupKind, kind_of
@@ -224,6 +225,8 @@ class Checkup:
     def _problems(self, reports: dict[str, InputReport]) -> Iterator[Problem]:
         for _, found in sorted(self.of_groups().items()):
             yield from found
+        if self.running is not None:
+            yield from split_problems(self.running.splits.runners())
         for stream in self.catalog.streams():
             yield from self._of_source(stream, reports[stream.name])
             for text in self._odd(stream, self.opened.get(stream.name, Oddities())):

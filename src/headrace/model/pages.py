@@ -4,6 +4,7 @@ from __future__ import annotations
 
 _SQL = "docs/sql.md"
 _TROUBLE = "docs/troubleshooting.md"
+_SPLITS = "docs/splits.md"
 
 _PHASES = {
     "sql": f"{_SQL}#create-query",
@@ -49,7 +50,15 @@ _SECTIONS = {
     "texts": ("EMPTY_TEXT", "NOT_TEXT", "TEXT_TOO_LONG", "TWO_STATEMENTS", "SYNTAX_ERROR"),
     "what-a-statement-may-not-do": ("NOT_ALLOWED",),
 }
-_PAGES = {code: f"{_SQL}#{section}" for section, codes in _SECTIONS.items() for code in codes} | {
+_SPLIT_SECTIONS = {
+    "what-you-say": ("BAD_SPLIT", "SPLIT_EXISTS", "SPLIT_NOT_PORTABLE"),
+    "living-with-it": (
+        *("SPLIT_UNKNOWN", "SPLIT_KIND", "STREAM_OF_SPLIT", "SPLIT_ROUTE", "SPLIT_ROUTE_CHANGES"),
+        *("SPLIT_EXPRESSION", "SPLIT_OPERATOR", "SPLIT_OUTPUT", "SPLIT_TIMEOUT", "SPLIT_STATE_DAMAGED"),
+    ),
+}
+_PAGES = {code: f"{_SPLITS}#{section}" for section, codes in _SPLIT_SECTIONS.items() for code in codes}
+_PAGES |= {code: f"{_SQL}#{section}" for section, codes in _SECTIONS.items() for code in codes} | {
     "RESULTS_UNREADABLE": f"{_TROUBLE}#results",
     "RESULT_DAMAGED": f"{_TROUBLE}#results",
     "AUDIT_FAILED": f"{_TROUBLE}#results",

@@ -1,7 +1,7 @@
-"""The crew: runs the epochs of all groups side by side, on a bounded number of threads.
+"""The crew: runs the epochs of all groups and splits side by side, on a bounded number of threads.
 
-Every group runs its own epochs in order, and waits for nobody. Between two rounds of handing out epochs, queries change
-groups: then it is certain that no group begins an epoch meanwhile.
+Every group and every split runs its own epochs in order, and waits for nobody. Between two rounds of handing out
+epochs, queries change groups: then it is certain that no group begins an epoch meanwhile.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from headrace.engine.group import Group
 from headrace.engine.groups import Groups
 from headrace.engine.records import Commit
 from headrace.engine.spark import active, is_gone
+from headrace.engine.splits.house import Splits
+from headrace.engine.splits.runner import SplitRunner
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.grouping import MAIN
 from headrace.running.retries import Retry, in_our_words
@@ -28,8 +30,15 @@ Committed = Callable[[Group, Commit], None]
 class Crew:
     """Hands out epochs to threads. One thread at a time calls `dispatch`; any may look at `troubles`."""
 
-    def __init__(self, groups: Groups, committed: Committed, threads: int = SIDE_BY_SIDE) -> None:
+    def __init__(
+        self,
+        groups: Groups,
+        committed: Committed,
+        threads: int = SIDE_BY_SIDE,
+        splits: Splits | None = None,
+    ) -> None:
         self._groups, self._committed, self._threads = groups, committed, threads
+        self._splits = splits
         self._pool = ThreadPoolExecutor(threads, "headrace-group")
         self._changed = threading.Condition()
         self._running: set[str] = set()
@@ -57,12 +66,22 @@ class Crew:
             self._retries.clear()
 
     def caught_up(self) -> bool:
-        """Whether a group that has members has run all sealed epochs; or none has members."""
+        """Whether a group that has members, or a split, has run all sealed epochs; or there are none of these."""
         with self._changed:
             running = set(self._running)
-        waiting = {*self._groups.due(), *running}
-        lived_in = self._groups.lived_in() or [MAIN]
+        waiting = {*self.due(), *running}
+        splits = [] if self._splits is None else self._splits.running()
+        lived_in = [*self._groups.lived_in(), *splits] or [MAIN]
         return any(name not in waiting for name in lived_in)
+
+    def due(self) -> list[str]:
+        """The groups and splits that have a sealed epoch to run."""
+        return [*self._groups.due(), *(() if self._splits is None else self._splits.due())]
+
+    def _get(self, name: str) -> Group | SplitRunner:
+        if self._splits is not None and self._splits.has(name):
+            return self._splits.get(name)
+        return self._groups.get(name)
 
     def dispatch(self, leave: Collection[str] = (), *, at_once: bool = False) -> None:
         """Let queries change groups, then start the groups that have an epoch to run, but for those to `leave` alone.
@@ -75,24 +94,25 @@ class Crew:
             failing = {name for name, retry in self._retries.items() if retry.error is not None}
             resting = {*self._running, *leave, *self._groups.settle(self._running, failing)}
             # whoever has not had a turn for longest is first, so that nobody starves
-            for name in sorted(self._groups.due(), key=lambda name: self._turns.get(name, -1)):
+            for name in sorted(self.due(), key=lambda name: self._turns.get(name, -1)):
                 retry = self._retries.setdefault(name, Retry())
                 if name in resting or not (at_once or retry.due):
                     continue
                 if len(self._running) >= self._threads:
                     break
-                group = self._groups.get(name)
+                group = self._get(name)
                 self._turn += 1
                 self._turns[name] = self._turn
                 self._running.add(name)
                 self._pool.submit(self._run, group, retry)
 
-    def _run(self, group: Group, retry: Retry) -> None:
+    def _run(self, group: Group | SplitRunner, retry: Retry) -> None:
         try:
             with active(group.spark):
-                commit = group.run_next()
-            if commit is not None:
-                self._committed(group, commit)
+                if isinstance(group, SplitRunner):
+                    group.run_next()
+                elif (commit := group.run_next()) is not None:
+                    self._committed(group, commit)
             retry.passed()
         except Exception as error:
             cancelled = isinstance(error, EngineError) and error.code == "EPOCH_CANCELLED"

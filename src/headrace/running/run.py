@@ -18,6 +18,7 @@ from headrace.engine.group import Group
 from headrace.engine.groups import Groups
 from headrace.engine.records import Commit, Metrics
 from headrace.engine.spark import active, is_gone
+from headrace.engine.splits.house import Splits
 from headrace.health import RunState
 from headrace.log.arrivals import Arrivals
 from headrace.log.seal import Sealer
@@ -141,13 +142,14 @@ class Running:
         sealer: Sealer,
         max_epoch_rows: int,
         progress: bool | None,
+        splits: Splits,
     ) -> None:
-        self.groups, self.feeds = groups, Feeds()
+        self.groups, self.splits, self.feeds = groups, splits, Feeds()
         self._sealing, self._moving = Retry(), Retry()
         self.totals = Totals()
         self._catalog, self._arrivals, self._sealer = catalog, arrivals, sealer
         self._max_epoch_rows, self._progress = max_epoch_rows, progress
-        self._crew = Crew(groups, self._committed)
+        self._crew = Crew(groups, self._committed, splits=splits)
         self._show: Callable[[Commit], None] = _show_nothing
         self._lock, self._adding = threading.Lock(), threading.Lock()
         self._loop: threading.Thread | None = None
@@ -203,6 +205,7 @@ class Running:
                 self.feeds.stop()
             while worker.is_alive():
                 self.groups.cancel()
+                self.splits.cancel()
                 worker.join(0.5)
             raise
 
@@ -244,8 +247,8 @@ class Running:
             self._show = told
             try:
                 while not self._stops(interrupted):
-                    sealed = not self.groups.due() and self._sealer.seal(self._max_epoch_rows) is not None
-                    if not sealed and not self.groups.due():
+                    sealed = not self._crew.due() and self._sealer.seal(self._max_epoch_rows) is not None
+                    if not sealed and not self._crew.due():
                         break
                     self._crew.run_to_end(lambda: self._stops(interrupted))
             finally:
@@ -362,6 +365,7 @@ class Running:
             self.feeds.stop()
             while not self._lock.acquire(timeout=0.5):
                 self.groups.cancel()
+                self.splits.cancel()
             self._lock.release()
             self._crew.close()
             self.groups.close()

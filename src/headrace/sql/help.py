@@ -60,6 +60,12 @@ TOPICS = (
         "drop-stream",
     ),
     Topic(
+        "DROP SPLIT",
+        "DROP SPLIT [IF EXISTS] name",
+        "Ends a split. Its output streams stay, and get no more input.",
+        "drop-split",
+    ),
+    Topic(
         "CLOSE STREAM",
         "CLOSE STREAM name",
         "Says that no more input comes: with the next epoch every open window closes.",
@@ -78,7 +84,7 @@ TOPICS = (
         "select",
     ),
     Topic("DESCRIBE", "DESCRIBE [STREAM | QUERY] name", "Shows columns, types and more of one.", "describe"),
-    Topic("SHOW", "SHOW STREAMS\nSHOW QUERIES\nSHOW GROUPS", "Lists all of them.", "show"),
+    Topic("SHOW", "SHOW STREAMS\nSHOW QUERIES\nSHOW GROUPS\nSHOW SPLITS", "Lists all of them.", "show"),
     Topic(
         "EXPLAIN",
         "EXPLAIN [VERBOSE] [name | SELECT ...]",

@@ -69,6 +69,12 @@ class DropQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class DropSplit:
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CloseStream:
     name: str
 
@@ -106,6 +112,11 @@ class ShowGroups:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowSplits:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
 class Explain:
     """Of a query by name, of a text that begins with SELECT, WITH or FROM, or (None) of everything."""
 
@@ -133,12 +144,14 @@ Statement = (
     | Repartition
     | DropStream
     | DropQuery
+    | DropSplit
     | CloseStream
     | Describe
     | Insert
     | ShowStreams
     | ShowQueries
     | ShowGroups
+    | ShowSplits
     | Explain
     | Help
     | Select
@@ -289,7 +302,10 @@ def _drop(cursor: Cursor) -> Statement:
     if cursor.accept("STREAM"):
         if_exists = cursor.accept("IF", "EXISTS")
         return DropStream(cursor.name("stream"), if_exists)
-    raise cursor.problem("STREAM or QUERY")
+    if cursor.accept("SPLIT"):
+        if_exists = cursor.accept("IF", "EXISTS")
+        return DropSplit(cursor.name("split"), if_exists)
+    raise cursor.problem("STREAM, QUERY or SPLIT")
 
 
 def _describe(cursor: Cursor) -> Statement:
@@ -320,7 +336,9 @@ def _show(cursor: Cursor) -> Statement:
         return ShowQueries()
     if cursor.accept("GROUPS"):
         return ShowGroups()
-    raise cursor.problem("STREAMS, QUERIES or GROUPS")
+    if cursor.accept("SPLITS"):
+        return ShowSplits()
+    raise cursor.problem("STREAMS, QUERIES, GROUPS or SPLITS")
 
 
 def _explain(cursor: Cursor) -> Statement:

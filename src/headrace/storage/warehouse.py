@@ -39,6 +39,12 @@ _TEMPORARY = ".tmp-"
 _RESERVED = frozenset({"arrivals"})
 _MAX_FILE_NAME = 240
 
+_WRITTEN = (
+    *("", "catalog/", "catalog/*/", "log/*/", "log/*/files/", "epochs/"),
+    *("groups/*/*/", "splits/*/", "splits/*/*/"),
+)
+"""The directories in which files are written by way of temporary ones."""
+
 
 class Warehouse:
     """A warehouse directory, created when absent unless `read_only`.
@@ -115,7 +121,7 @@ class Warehouse:
             return
         self._lock.acquire(command)
         self._marks.load()
-        for pattern in ("", "catalog/", "catalog/*/", "log/*/", "log/*/files/", "epochs/", "groups/*/*/"):
+        for pattern in _WRITTEN:
             for left_behind in self.root.glob(f"{pattern}{_TEMPORARY}*"):
                 left_behind.unlink(missing_ok=True)
 

@@ -1,0 +1,191 @@
+"""Splits as people ask for them: created, given their operator again, restarted and dropped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from headrace import sql
+from headrace.asking.creating import parse
+from headrace.asking.defining import define_stream
+from headrace.engine.splits.code import RowFunction, SplitCode, pack
+from headrace.model.errors import CatalogError, did_you_mean
+from headrace.model.query import Projection, Stream
+from headrace.model.splits import FUNCTION, Split
+from headrace.model.splitting import ONE_KIND, SplitOperator
+from headrace.model.types import Kind
+from headrace.options import Duration
+from headrace.sql.text.names import quote_name
+
+if TYPE_CHECKING:
+    from headrace.session import Session
+
+MOST_SUB_STREAMS = 10_000
+
+Expression = str | RowFunction
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A split as a person writes it."""
+
+    name: str
+    stream: str
+    sub_streams: int
+    operator: Callable[[], SplitOperator]
+    route: Expression | None
+    broadcast: Expression | None
+    schema: str | None
+    outputs: Mapping[str, str] | None
+    order_by: str | Sequence[str] | None
+    wants: str | None
+    event_time: str | None
+    watermark: Duration
+    time_limit: Duration | None
+
+
+def create_split(session: Session, wanted: Wanted) -> Split:
+    """Begin a split with the next epoch; or give one that exists its operator again."""
+    running = session._runs()
+    split, code = _define(session, wanted), pack(wanted.name, _code(wanted))
+    present = session._catalog.splits.find(wanted.name)
+    if present is None:
+        with session._sealer.holding():  # it begins with the next epoch, whichever that is
+            latest = session._sealer.latest
+            first = 0 if latest is None else int(latest.id) + 1
+            number = session._catalog.splits.next_id
+            split = replace(split, id=number, first_epoch=first, requested_at=time.time())
+            running.splits.create(split, code)
+        return split
+    if not split.same_as(present):
+        raise CatalogError(
+            "SPLIT_EXISTS",
+            f"there is already a split `{present.name}`, and it is another one",
+            detail=_difference(split, present),
+            hint="give its operator with the same definition, or drop it first",
+        )
+    running.splits.of(present).attach(code)
+    return present
+
+
+def _code(wanted: Wanted) -> SplitCode:
+    if not callable(wanted.operator):
+        raise CatalogError(
+            "BAD_SPLIT",
+            f"the operator of split `{wanted.name}` is no class and no function that makes one",
+            hint="give the class, or functools.partial(Class, option=...)",
+        )
+    functions = (None if isinstance(given, str) else given for given in (wanted.route, wanted.broadcast))
+    return SplitCode(wanted.operator, *functions)
+
+
+def _define(session: Session, wanted: Wanted) -> Split:
+    sql.check_name(wanted.name, "split")
+    q = wanted.sub_streams
+    if type(q) is not int or not 1 <= q <= MOST_SUB_STREAMS:
+        raise _bad(
+            wanted, f"cannot have {q!r} sub-streams", f"give a whole number from 1 to {MOST_SUB_STREAMS}"
+        )
+    if wanted.route is None and wanted.broadcast is None:
+        raise _bad(
+            wanted, "has neither a route nor a broadcast", "nobody would get a tuple: give one of them"
+        )
+    stream = session._catalog.stream(wanted.stream)
+    limit = None if wanted.time_limit is None else sql.parse_duration(wanted.time_limit)
+    return Split(
+        id=-1,
+        name=wanted.name,
+        stream=str(stream.name),
+        sub_streams=q,
+        route=_expression(session, wanted, stream, "route", wanted.route),
+        broadcast=_expression(session, wanted, stream, "broadcast", wanted.broadcast),
+        wants=_expression(session, wanted, stream, "wants", wanted.wants),
+        order_by=_order(wanted, stream),
+        outputs=_outputs(session, wanted, stream),
+        first_epoch=0,
+        call_us=limit,
+    )
+
+
+def _expression(
+    session: Session, wanted: Wanted, stream: Stream, what: str, given: Expression | None
+) -> str | None:
+    """What is written down of a route, broadcast or predicate; SqlError when Spark could not evaluate it."""
+    if given is None:
+        return None
+    if not isinstance(given, str):
+        if what == "wants" or not callable(given):
+            raise _bad(wanted, f"has a {type(given).__name__} as its {what}", "write it as SQL")
+        return FUNCTION
+    plan = parse(session, f"SELECT ({given}) AS value FROM {quote_name(str(stream.name))}")
+    if not isinstance(plan.body, Projection):
+        raise _bad(
+            wanted,
+            f"has a {what} that is not of one tuple",
+            "use columns of the stream and functions of these",
+        )
+    kind, allowed = plan.columns[0].type.kind, Kind.INTEGER if what == "route" else Kind.BOOLEAN
+    if kind not in (allowed, Kind.VOID):
+        needed = "whole numbers" if what == "route" else "TRUE or FALSE"
+        raise _bad(wanted, f"has a {what} of type {plan.columns[0].type.name}", f"it must give {needed}")
+    return given.strip()
+
+
+def _order(wanted: Wanted, stream: Stream) -> tuple[str, ...]:
+    given = wanted.order_by
+    names = () if given is None else (given,) if isinstance(given, str) else tuple(given)
+    known = {column.name.lower(): column.name for column in stream.columns}
+    for name in names:
+        if name.lower() not in known:
+            raise _bad(
+                wanted,
+                f"is ordered by `{name}`, which is no column of stream `{stream.name}`",
+                did_you_mean(name, list(known.values())) or "name columns of the stream",
+            )
+    return tuple(known[name.lower()] for name in names if known[name.lower()] != stream.event_time)
+
+
+def _outputs(session: Session, wanted: Wanted, stream: Stream) -> dict[str, Stream]:
+    if (wanted.schema is None) == (wanted.outputs is None):
+        raise _bad(
+            wanted, "needs one of schema and outputs", "schema for one kind of rows, outputs for several"
+        )
+    if wanted.outputs is None:
+        named = {ONE_KIND: (wanted.name, wanted.schema)}
+    else:
+        named = {kind: (f"{wanted.name}_{kind}", schema) for kind, schema in wanted.outputs.items()}
+    spark = session._runs().groups.spark
+    found = {}
+    for kind, (name, schema) in named.items():
+        when = wanted.event_time or stream.event_time
+        found[kind] = define_stream(spark, name, str(schema), when, wanted.watermark)
+    return found
+
+
+def _bad(wanted: Wanted, why: str, hint: str) -> CatalogError:
+    return CatalogError("BAD_SPLIT", f"split `{wanted.name}` {why}", hint=hint)
+
+
+def _difference(split: Split, present: Split) -> str:
+    for field in ("stream", "sub_streams", "route", "broadcast", "wants", "order_by", "outputs", "call_us"):
+        new, old = getattr(split, field), getattr(present, field)
+        if new != old:
+            shown = ("other columns", "") if field == "outputs" else (f"{new!r}", f", not {old!r}")
+            return f"{field}: {shown[0]}{shown[1]}"
+    return "nothing differs"
+
+
+def restart_split(session: Session, name: str) -> Split:
+    """Run the epoch that failed again, from the last commit on."""
+    split = session._catalog.splits.get(name)
+    session._runs().splits.of(split).restart()
+    return split
+
+
+def drop_split(session: Session, name: str) -> Split:
+    """End a split; its output streams stay, and get no more input."""
+    split = session._catalog.splits.get(name)
+    session._runs().splits.drop(split)
+    return split

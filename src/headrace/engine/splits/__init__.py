@@ -1,0 +1,1 @@
+"""Splits at run time: operators of the user's own, one instance per sub-stream, run beside the sharing groups."""

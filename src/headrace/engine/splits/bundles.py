@@ -1,0 +1,102 @@
+"""Bundles: one file with parts of many sub-streams, so that a thousand sub-streams do not make a thousand files.
+
+    magic, the parts one after the other, an index (JSON: part -> offset, bytes, rows), the index's size, magic
+
+A part is tuples as an Arrow stream, or an instance's state. A bundle that must outlive the epoch is synced.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from headrace.model.errors import StorageError
+from headrace.model.splits import BundleFile
+from headrace.storage.checksums import amiss, written
+from headrace.storage.private import make_directory, open_new
+from headrace.storage.warehouse import sync_directory
+
+_MAGIC = b"HRBUNDL1"
+
+Part = tuple[bytes | pa.Buffer, int]
+"""The bytes of a part, and how many rows are in it."""
+
+
+def write_bundle(
+    root: Path,
+    path: str,
+    epoch: int,
+    parts: Mapping[int, Part],
+    *,
+    durable: bool,
+    span_us: tuple[int, int] | None = None,
+) -> BundleFile:
+    """Write parts as a new file. One that is not durable has no checksum: nobody reads it after a crash."""
+    full = root / path
+    make_directory(full.parent)
+    index: dict[str, tuple[int, int, int]] = {}
+    with open(open_new(full), "wb") as file:
+        file.write(_MAGIC)
+        for key, (blob, rows) in parts.items():
+            index[str(key)] = (file.tell(), len(blob), rows)
+            file.write(blob)
+        footer = json.dumps(index, separators=(",", ":")).encode()
+        file.write(footer)
+        file.write(len(footer).to_bytes(8, "little"))
+        file.write(_MAGIC)
+        file.flush()
+        if durable:
+            os.fsync(file.fileno())
+    size, crc = written(full) if durable else (full.stat().st_size, 0)
+    if durable:
+        sync_directory(full.parent)
+    low, high = span_us or (0, 0)
+    return BundleFile(path, epoch, size, crc, sum(rows for _, rows in parts.values()), low, high)
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A bundle that is open to read: mapped into memory, so that only what is used is read."""
+
+    data: memoryview
+    index: dict[str, tuple[int, int, int]]
+
+    def part(self, key: int) -> memoryview | None:
+        """The bytes of a part; None when there is none."""
+        found = self.index.get(str(key))
+        return None if found is None else self.data[found[0] : found[0] + found[1]]
+
+
+def open_bundle(root: Path, file: BundleFile, *, durable: bool) -> Bundle:
+    """A bundle as it was written; StorageError naming it when it is missing or damaged."""
+    path = root / file.path
+    wrong = amiss(path, file.bytes, file.checksum if durable else None)
+    if wrong is not None:
+        raise StorageError(
+            "SPLIT_STATE_DAMAGED",
+            f"{path} is {wrong}",
+            hint="restore it from a copy of the warehouse: a split's state is kept nowhere else",
+        )
+    with pa.memory_map(str(path)) as source:
+        data = memoryview(source.read_buffer())
+    size = int.from_bytes(data[-16:-8], "little")
+    return Bundle(data, json.loads(bytes(data[-16 - size : -16])))
+
+
+def to_stream(table: pa.Table) -> pa.Buffer:
+    """A table as the bytes of an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def from_stream(blob: memoryview) -> pa.Table:
+    """The table of an Arrow stream; its columns stay where the bytes are."""
+    with pa.ipc.open_stream(pa.py_buffer(blob)) as reader:
+        return reader.read_all()

@@ -1,0 +1,77 @@
+"""What a split's own code can do wrong. Each is an error of its own, and quarantines the split until somebody helps."""
+
+from __future__ import annotations
+
+from headrace.model.errors import EngineError
+
+ROUTE, CHANGING_ROUTE, EXPRESSION = "SPLIT_ROUTE", "SPLIT_ROUTE_CHANGES", "SPLIT_EXPRESSION"
+OPERATOR, OUTPUT, TIMEOUT = "SPLIT_OPERATOR", "SPLIT_OUTPUT", "SPLIT_TIMEOUT"
+
+FAULTS = frozenset({ROUTE, CHANGING_ROUTE, EXPRESSION, OPERATOR, OUTPUT, TIMEOUT})
+
+_RESTART = "mend it, give it with create_split, and call restart_split: no tuple is lost meanwhile"
+
+
+def is_fault(error: Exception) -> bool:
+    """Whether the code of a split is to blame, so that trying again would not help."""
+    return isinstance(error, EngineError) and error.code in FAULTS
+
+
+def bad_route(split: str, why: str, hint: str = _RESTART) -> EngineError:
+    return EngineError(ROUTE, f"the route of split `{split}` gives {why}", hint=hint)
+
+
+def bad_broadcast(split: str, why: str) -> EngineError:
+    return EngineError(ROUTE, f"the broadcast of split `{split}` gives {why}", hint=_RESTART)
+
+
+def raised(split: str, what: str, error: BaseException) -> EngineError:
+    """A function of the user's raised; `what` names it and the rows."""
+    return EngineError(
+        OPERATOR,
+        f"{what} of split `{split}` raised {type(error).__name__}",
+        detail=_last_lines(error),
+        hint=_RESTART,
+    )
+
+
+def changing_route(split: str, what: str) -> EngineError:
+    return EngineError(
+        CHANGING_ROUTE,
+        f"the {what} of split `{split}` gives other answers for the same tuples",
+        detail="it was asked for a batch, and again for the first rows of it",
+        hint="it must depend on the row alone: on no clock, no random number, no count and no other row; "
+        + _RESTART,
+    )
+
+
+def bad_output(split: str, sub_stream: int, why: str) -> EngineError:
+    return EngineError(
+        OUTPUT, f"the operator of split `{split}` gave {why} (sub-stream {sub_stream})", hint=_RESTART
+    )
+
+
+def bad_expression(split: str, reason: str) -> EngineError:
+    return EngineError(
+        EXPRESSION,
+        f"Spark cannot evaluate route, broadcast or wants of split `{split}`",
+        detail=reason,
+        hint="drop the split and create it with expressions that hold for every tuple, such as try_divide",
+    )
+
+
+def too_slow(split: str, what: str, seconds: float) -> EngineError:
+    return EngineError(
+        TIMEOUT,
+        f"{what} of split `{split}` did not return within {seconds:g} seconds",
+        hint="mend it, or create the split with a longer time_limit; then call restart_split: no tuple is lost",
+    )
+
+
+def _last_lines(error: BaseException) -> str:
+    """What was raised, and where in the user's code."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = "" if trace is None else f" ({trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno})"
+    return f"{str(error)[:500]}{where}"

@@ -1,0 +1,248 @@
+"""Query processors: instances of operators, what they are given, and how their state is saved. No files, no Spark.
+
+Instances stay in the worker process between two epochs. One is used again only when its state is exactly that of the
+commit that the epoch follows; otherwise it is made anew from the saved state. So the instances that are kept are a
+cache, and a kill at any point costs only the time to fill it again.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.engine.splits.faults import bad_output, raised, too_slow
+from headrace.model.epoch import FOREVER_US
+from headrace.model.errors import EngineError
+from headrace.model.splits import Split
+from headrace.model.splitting import IncrementalOperator, Output, SplitOperator, State, rows_by_kind
+
+BATCH_ROWS = 1 << 16
+"""A call of `process` gets so many tuples at most."""
+
+MOST_CHANGES = 50
+"""After so many savings of changes, a snapshot is due: whoever opens the instance has to read them all."""
+
+Times = Sequence[int] | NDArray[np.int64]
+
+_BYTES, _BATCH, _TABLE = b"B", b"R", b"T"
+
+
+def dump_state(state: State) -> bytes:
+    """An instance's state as bytes that tell what it was."""
+    if isinstance(state, bytes | bytearray | memoryview):
+        return _BYTES + bytes(state)
+    if isinstance(state, pa.RecordBatch | pa.Table):
+        table = pa.Table.from_batches([state]) if isinstance(state, pa.RecordBatch) else state
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        kind = _BATCH if isinstance(state, pa.RecordBatch) else _TABLE
+        return kind + bytes(sink.getvalue())
+    raise TypeError(f"a state is bytes, a RecordBatch or a Table, not {type(state).__name__}")
+
+
+def load_state(blob: memoryview) -> State:
+    """The inverse of `dump_state`."""
+    kind, rest = bytes(blob[:1]), blob[1:]
+    if kind == _BYTES:
+        return bytes(rest)
+    with pa.ipc.open_stream(pa.py_buffer(rest)) as reader:
+        table = reader.read_all()
+    if kind == _TABLE:
+        return table
+    found = table.combine_chunks().to_batches()
+    return found[0] if found else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+@dataclass(slots=True)
+class Instance:
+    """An operator at work on one sub-stream. `version` names the commit whose state it has."""
+
+    operator: SplitOperator
+    version: str
+    saved: int = 0
+    """The checksum of the last snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What of an instance is to be kept: a snapshot or changes; neither when nothing has changed."""
+
+    blob: bytes | None
+    snapshot: bool = True
+
+
+@dataclass(slots=True)
+class Processed:
+    """What a sub-stream gave in an epoch."""
+
+    rows: dict[str, list[pa.Table]] = field(default_factory=dict)
+    tuples: int = 0
+    seconds: float = 0.0
+
+
+class SlowCall(BaseException):
+    """A call of the user's code took too long. No Exception: the user's code may catch these."""
+
+
+@contextmanager
+def limited(seconds: float | None) -> Iterator[None]:
+    """Raise SlowCall in the block when it takes too long. Only the main thread of a process can do that."""
+    if seconds is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise SlowCall
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@dataclass(slots=True)
+class Handler:
+    """Calls the operator of one sub-stream, checks what it gives, and says which rows made it fail."""
+
+    split: Split
+    sub_stream: int
+    schemas: Mapping[str, pa.Schema]
+    instance: Instance
+    done: Processed = field(default_factory=Processed)
+
+    @property
+    def _limit(self) -> float | None:
+        return None if self.split.call_us is None else self.split.call_us / 1e6
+
+    def run(self, tuples: pa.Table, times: Times, watermark_us: int | None) -> Processed:
+        """Hand over tuples in order, then the watermark if it has moved."""
+        before = time.process_time()
+        start = 0
+        for batch in tuples.combine_chunks().to_batches(max_chunksize=BATCH_ROWS):
+            end = start + batch.num_rows
+            what = f"{batch.num_rows} tuples of sub-stream {self.sub_stream} (number {start} to {end - 1} of its epoch"
+            what = f"process() with {what}, event times {_moment(int(times[start]))} to {_moment(int(times[end - 1]))})"
+            self._keep(self._call(what, self.instance.operator.process, batch))
+            start = end
+        self.done.tuples += start
+        if watermark_us is not None:
+            what = f"on_watermark({watermark_us}) of sub-stream {self.sub_stream}"
+            self._keep(self._call(what, self.instance.operator.on_watermark, watermark_us))
+        self.done.seconds += time.process_time() - before
+        return self.done
+
+    def save(self, chain: Sequence[int]) -> Saved:
+        """What to keep of the instance; `chain` has the sizes of the last snapshot and the changes since."""
+        operator = self.instance.operator
+        changes = chain[1:]
+        if (
+            isinstance(operator, IncrementalOperator)
+            and chain
+            and len(changes) < MOST_CHANGES
+            and sum(changes) < max(chain[0], 1 << 16)
+        ):
+            what = f"changes() of sub-stream {self.sub_stream}"
+            return Saved(self._dumped(what, operator.changes), snapshot=False)
+        blob = self._dumped(f"snapshot() of sub-stream {self.sub_stream}", operator.snapshot)
+        mark = crc32(blob)
+        if chain and not changes and mark == self.instance.saved:
+            return Saved(None)
+        self.instance.saved = mark
+        return Saved(blob)
+
+    def _dumped(self, what: str, give: Callable[[], State]) -> bytes:
+        state = self._call(what, give)
+        try:
+            return dump_state(state)
+        except TypeError as error:
+            raise bad_output(self.split.name, self.sub_stream, str(error)) from error
+
+    def _call(self, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            with limited(self._limit):
+                return function(*arguments)
+        except SlowCall:
+            raise too_slow(self.split.name, what, self._limit or 0.0) from None
+        except EngineError:
+            raise
+        except Exception as error:
+            raise raised(self.split.name, what, error) from error
+
+    def _keep(self, output: Output) -> None:
+        try:
+            kinds = rows_by_kind(output)
+        except AttributeError:
+            raise bad_output(
+                self.split.name, self.sub_stream, f"a {type(output).__name__} instead of a RecordBatch"
+            ) from None
+        for kind, rows in kinds.items():
+            self.done.rows.setdefault(kind, []).append(self._fitted(kind, rows))
+
+    def _fitted(self, kind: str, rows: pa.RecordBatch) -> pa.Table:
+        name, number = self.split.name, self.sub_stream
+        if kind not in self.schemas:
+            known = ", ".join(sorted(self.schemas))
+            raise bad_output(name, number, f"rows of kind `{kind}`, and it has only {known}")
+        wanted = self.schemas[kind]
+        missing = [column for column in wanted.names if column not in rows.schema.names]
+        extra = [column for column in rows.schema.names if column not in wanted.names]
+        if missing or extra:
+            why = (
+                f"without column `{missing[0]}`"
+                if missing
+                else f"with a column `{extra[0]}` that it does not declare"
+            )
+            raise bad_output(name, number, f"rows of kind `{kind}` {why}")
+        table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+        try:
+            return table.select(wanted.names).cast(wanted)
+        except (pa.ArrowException, ValueError) as error:
+            why = f"rows of kind `{kind}` that do not fit its schema: {str(error).splitlines()[0]}"
+            raise bad_output(name, number, why) from error
+
+
+def open_instance(
+    split: Split,
+    sub_stream: int,
+    make: Callable[[], SplitOperator],
+    chain: Sequence[memoryview],
+    version: str,
+) -> Instance:
+    """A new instance with the state of a chain: a snapshot, and the changes since."""
+    what = f"open() of sub-stream {sub_stream}"
+    try:
+        with limited(None if split.call_us is None else split.call_us / 1e6):
+            operator = make()
+            operator.open(sub_stream, load_state(chain[0]) if chain else None)
+            for changes in chain[1:]:
+                operator.apply(load_state(changes))  # type: ignore[attr-defined]
+    except SlowCall:
+        raise too_slow(split.name, what, (split.call_us or 0) / 1e6) from None
+    except Exception as error:
+        raise raised(split.name, what, error) from error
+    return Instance(operator, version, crc32(chain[0]) if chain else 0)
+
+
+def _moment(us: int) -> str:
+    if us >= FOREVER_US:
+        return "for ever"
+    seconds, rest = divmod(us, 1_000_000)
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds)) + (f".{rest:06d}" if rest else "")
+    except (OverflowError, ValueError, OSError):
+        return f"{us} us"

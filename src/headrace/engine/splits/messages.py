@@ -1,0 +1,98 @@
+"""Messages between the driver and the tasks of a split: frozen values, with the codec of the warehouse's records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.engine.messages import Piece, TaskError
+from headrace.model import codec
+from headrace.model.epoch import Chunk
+from headrace.model.query import Stream
+from headrace.model.splits import NOTHING, BundleFile, Counts, Split, SubStreamCost
+
+
+@dataclass(frozen=True, slots=True)
+class SplitEpoch:
+    """What all tasks of a split's epoch know. `folder` is for what does not outlive the epoch."""
+
+    root: str
+    split: Split
+    stream: Stream
+    epoch: int
+    attempt: str
+    closed_us: int
+    watermark_us: int
+    folder: str
+    home: str
+    """Where the split keeps its files, relative to the warehouse."""
+    window_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPiece:
+    """A piece of a chunk, and the position of its first row in the epoch."""
+
+    piece: Piece
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitWork:
+    """The physical windows of one splitter."""
+
+    epoch: SplitEpoch
+    number: int
+    pieces: tuple[PlacedPiece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitReport:
+    """What a splitter did: the tuples that are due and those that wait, what became of all, and its CPU seconds."""
+
+    due: BundleFile | None = None
+    waiting: BundleFile | None = None
+    counts: Counts = NOTHING
+    seconds: float = 0.0
+    error: TaskError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessWork:
+    """What the processors of an epoch have to do. Whoever comes first takes a sub-stream.
+
+    `version` names the commit that the epoch follows, `state` and `chains` are those of that commit. A sub-stream that
+    got no tuples is called only when the watermark moves (`ticks`).
+    """
+
+    epoch: SplitEpoch
+    version: str
+    next_version: str
+    due: tuple[BundleFile, ...]
+    waiting: tuple[BundleFile, ...]
+    state: dict[str, BundleFile]
+    chains: dict[str, tuple[tuple[int, int], ...]]
+    ticks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPart:
+    """A part of the processor's state file: the bytes, and whether it is a snapshot. No bytes: nothing has changed."""
+
+    bytes: int
+    snapshot: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessReport:
+    """What a processor did. The keys of `saved` and `costs` are the sub-streams that it took."""
+
+    state: BundleFile | None = None
+    saved: dict[str, SavedPart] = field(default_factory=dict)
+    costs: dict[str, SubStreamCost] = field(default_factory=dict)
+    outputs: dict[str, tuple[Chunk, ...]] = field(default_factory=dict)
+    seconds: float = 0.0
+    reopened: int = 0
+    error: TaskError | None = None
+
+
+codec.register(SplitEpoch, PlacedPiece, SplitWork, SplitReport, ProcessWork, SavedPart, ProcessReport)

@@ -1,0 +1,317 @@
+"""A split at work: a cursor of its own over the sealed epochs, two jobs and one commit for each.
+
+The commit of an epoch names the rows of that epoch. Only then do they arrive in the log of the output streams, as a
+batch that has the epoch's number: an arrival that was made already is not made again. So a kill between the two loses
+nothing and doubles nothing.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from headrace.catalog.catalog import Catalog
+from headrace.engine.errors import (
+    epoch_cancelled,
+    epoch_failed,
+    query_caused,
+    spark_gone,
+    spark_reason,
+    was_cancelled,
+)
+from headrace.engine.spark import is_gone, jobs_of
+from headrace.engine.splits.code import Packed
+from headrace.engine.splits.commits import (
+    due_files,
+    forget_commits,
+    last_split_commit,
+    next_commit,
+    put_split_commit,
+    sweep,
+    sweep_rows,
+)
+from headrace.engine.splits.faults import OPERATOR, bad_expression, is_fault
+from headrace.engine.splits.job import SplitJobs
+from headrace.engine.splits.messages import ProcessReport, ProcessWork, SplitEpoch, SplitReport
+from headrace.engine.splits.paths import commits_dir, home_of, trouble_path
+from headrace.log.arrivals import Arrivals, Batch
+from headrace.log.seal import Sealer
+from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch, StreamEpoch
+from headrace.model.errors import EngineError, HeadraceError
+from headrace.model.query import Stream
+from headrace.model.splits import Split, SplitCommit, SplitTrouble
+from headrace.storage import faults
+from headrace.storage.interrupts import uninterrupted
+from headrace.storage.warehouse import Warehouse
+
+IDLE_EPOCHS = 64
+"""A split that has nothing to do says so in a commit after so many epochs, since the log is kept for it."""
+
+FIRST_WINDOW = 1 << 15
+"""Rows of a physical window, before anything was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitHouse:
+    """What all splits of an open warehouse have in common."""
+
+    warehouse: Warehouse
+    catalog: Catalog
+    arrivals: Arrivals
+    sealer: Sealer
+    clock: Callable[[], float] = time.time
+
+
+class SplitRunner:
+    """Runs the epochs of one split in order. Opening it is recovery: it goes on after its last commit."""
+
+    def __init__(self, split: Split, spark: SparkSession, house: SplitHouse) -> None:
+        self.split, self.spark, self._house = split, spark, house
+        self.name = runner_name(split.name)
+        self._lock = threading.Lock()
+        self._job_group = f"headrace-split-{uuid.uuid4().hex[:8]}"
+        self._jobs: SplitJobs | None = None
+        self._code: Packed | None = None
+        self.dropped = False
+        self.commit = last_split_commit(house.warehouse, split)
+        self._cursor = self.commit.epoch
+        path = trouble_path(split)
+        self.trouble: SplitTrouble | None = None
+        if house.warehouse.exists(path):
+            self.trouble = house.warehouse.read_value(path, "split-trouble")
+        sweep(house.warehouse, split, self.commit)
+        self._check_log()
+        self._arrive(self.commit)
+
+    def _check_log(self) -> None:
+        if self.commit.epoch + 1 < self._house.sealer.first:
+            raise EngineError(
+                "COMMIT_MISSING",
+                f"split `{self.split.name}` goes on after epoch {self.commit.epoch}, but the log begins later",
+                hint=f"restore {commits_dir(self.split)} from a copy of the warehouse",
+            )
+
+    # the code
+
+    @property
+    def attached(self) -> bool:
+        """Whether somebody has given the operator since the warehouse was opened."""
+        return self._code is not None
+
+    def attach(self, code: Packed) -> None:
+        """Use this code from the next epoch on."""
+        with self._lock:
+            if self._code is None or self._code.key != code.key:
+                self._code, self._jobs = code, SplitJobs(self.spark, self.spark.sparkContext.broadcast(code))
+
+    # where it stands
+
+    @property
+    def needs(self) -> int:
+        """The first epoch that the log must keep for it."""
+        return self.commit.epoch + 1
+
+    @property
+    def behind(self) -> int:
+        """How many sealed epochs it has not run."""
+        latest = self._house.sealer.latest
+        return 0 if latest is None else max(0, int(latest.id) - self._cursor)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it can run: it has its code, and is neither quarantined nor dropped."""
+        return self.attached and self.trouble is None and not self.dropped
+
+    @property
+    def due(self) -> bool:
+        """Whether an epoch is sealed that it has to run."""
+        return self.runs and self.behind > 0
+
+    @property
+    def stream(self) -> Stream:
+        return self._house.catalog.stream(self.split.stream)
+
+    # running
+
+    def run_next(self) -> SplitCommit | None:
+        """Run the next sealed epoch that has something for it, if there is one. EngineError when it is to be tried
+        again; what the split's own code is to blame for quarantines it.
+        """
+        with self._lock:
+            epoch = self._next_epoch() if self.due else None
+            if epoch is None:
+                return None
+            try:
+                with self._jobs_of(f"headrace epoch {epoch.id} of split {self.split.name}"):
+                    return self._run(epoch)
+            except HeadraceError as error:
+                if not is_fault(error):
+                    raise
+                self._quarantine(epoch, error)
+                return None
+
+    def _next_epoch(self) -> Epoch | None:
+        """The next epoch with tuples of the stream, or in which its time passes; the others are passed over."""
+        sealer, name = self._house.sealer, self.stream.name
+        latest = sealer.latest
+        for epoch in sealer.epochs(self._cursor + 1, -1 if latest is None else int(latest.id) + 1):
+            part = epoch.of(name)
+            if part is not None and (part.chunks or part.watermark_us > part.closed_us):
+                return epoch
+            self._cursor = int(epoch.id)
+        if self._cursor - self.commit.epoch >= IDLE_EPOCHS:
+            self._put(replace(self.commit, epoch=self._cursor, outputs={}, ticked=False))
+        return None
+
+    def _run(self, epoch: Epoch) -> SplitCommit:
+        started = time.perf_counter()
+        part = epoch.of(self.stream.name)
+        assert part is not None
+        attempt = uuid.uuid4().hex[:8]
+        told = self._epoch(int(epoch.id), part, attempt)
+        try:
+            routed, processed = self._jobs_run(told, part)
+        except HeadraceError:
+            sweep_rows(self._house.warehouse, self.split, self.commit)
+            raise
+        except Exception as error:
+            sweep_rows(self._house.warehouse, self.split, self.commit)
+            raise self._explained(int(epoch.id), error) from error
+        finally:
+            shutil.rmtree(self._house.warehouse.path(told.folder), ignore_errors=True)
+        version = f"{epoch.id}:{attempt}"
+        commit = next_commit(self.commit, int(epoch.id), version, part.watermark_us, routed, processed)
+        cost = replace(commit.cost, window_rows=told.window_rows, seconds=time.perf_counter() - started)
+        commit = replace(commit, cost=cost, committed_at=self._house.clock())
+        self._put(commit)
+        self._arrive(commit)
+        return commit
+
+    def _epoch(self, epoch: int, part: StreamEpoch, attempt: str) -> SplitEpoch:
+        home = home_of(self.split)
+        return SplitEpoch(
+            root=str(self._house.warehouse.root),
+            split=self.split,
+            stream=self.stream,
+            epoch=epoch,
+            attempt=attempt,
+            closed_us=max(part.closed_us, self.commit.watermark_us),
+            watermark_us=part.watermark_us,
+            folder=f"{home}/work/{attempt}",
+            home=home,
+            window_rows=FIRST_WINDOW,
+        )
+
+    def _jobs_run(self, told: SplitEpoch, part: StreamEpoch) -> tuple[list[SplitReport], list[ProcessReport]]:
+        jobs = self._jobs
+        assert jobs is not None
+        cores = self.spark.sparkContext.defaultParallelism
+        routed = jobs.split(told, part.chunks, cores)
+        faults.reach("split.routed")
+        if told.watermark_us <= told.closed_us:
+            return routed, []
+        work = ProcessWork(
+            told,
+            self.commit.version,
+            f"{told.epoch}:{told.attempt}",
+            tuple(report.due for report in routed if report.due is not None),
+            due_files(self.commit, told.watermark_us),
+            self.commit.state,
+            self.commit.chains,
+            ticks=True,
+        )
+        processed = jobs.process(work, min(cores, self.split.sub_streams))
+        faults.reach("split.processed")
+        done = {sub_stream for report in processed for sub_stream in report.saved}
+        if len(done) != self.split.sub_streams:
+            raise epoch_failed(told.epoch, "a worker that had taken sub-streams was lost")
+        return routed, processed
+
+    def _explained(self, epoch: int, error: Exception) -> EngineError:
+        if is_gone(self.spark):
+            return spark_gone()
+        if was_cancelled(error):
+            return epoch_cancelled(epoch)
+        if isinstance(error, PySparkException) and error.getCondition() == "PYTHON_EXCEPTION":
+            return EngineError(
+                OPERATOR,
+                f"the code of split `{self.split.name}` cannot be run by Spark's workers",
+                detail=spark_reason(error),
+                hint="modules that it imports must be there for the workers; then call restart_split",
+            )
+        if query_caused(error):
+            return bad_expression(self.split.name, spark_reason(error))
+        return epoch_failed(epoch, error)
+
+    def _put(self, commit: SplitCommit) -> None:
+        before = self.commit
+        warehouse = self._house.warehouse
+        with uninterrupted():
+            faults.reach("split.commit.before")
+            put_split_commit(warehouse, self.split, commit)
+            faults.reach("split.commit.after")
+            self.commit, self._cursor = commit, commit.epoch
+        for path in before.files() - commit.files():
+            warehouse.delete(path)
+        forget_commits(warehouse, self.split)
+
+    def _arrive(self, commit: SplitCommit) -> None:
+        """Let the rows of a commit arrive in the log of the output streams, with the watermark; once."""
+        for kind, output in self.split.outputs.items():
+            chunks = commit.outputs.get(kind, ())
+            if not chunks and not commit.ticked:
+                continue
+            closes = commit.watermark_us == FOREVER_US
+            mark_us = commit.watermark_us
+            if not closes and mark_us != NEVER_US:
+                mark_us -= output.watermark_us
+            batch = Batch(batch_source(self.split), commit.epoch)
+            faults.reach("split.arrival")
+            self._house.arrivals.add(output.name, chunks, batch=batch, close=closes, mark_us=mark_us)
+
+    def _jobs_of(self, description: str) -> AbstractContextManager[None]:
+        return jobs_of(self.spark.sparkContext, self._job_group, description, self.name)
+
+    def cancel(self) -> None:
+        """Let the job under way, if any, fail with EPOCH_CANCELLED; nothing is lost. From any thread."""
+        self.spark.sparkContext.cancelJobGroup(self._job_group)
+
+    # trouble
+
+    def _quarantine(self, epoch: Epoch, error: HeadraceError) -> None:
+        trouble = SplitTrouble(
+            int(epoch.id), error.code, error.message, error.detail, error.hint, self._house.clock()
+        )
+        self._house.warehouse.replace_value(trouble_path(self.split), "split-trouble", trouble)
+        self.trouble = trouble
+
+    def restart(self) -> None:
+        """Leave the quarantine: the epoch that failed is run again, from the last commit on."""
+        with self._lock:
+            self._house.warehouse.delete(trouble_path(self.split))
+            self.trouble = None
+
+    def drop(self) -> None:
+        """End: cancel what runs, and begin no other epoch."""
+        self.dropped = True
+        self.cancel()
+        with self._lock:
+            pass
+
+
+def runner_name(split: str) -> str:
+    """The name of a split among everything that runs epochs; no group has such a name."""
+    return f"split:{split}"
+
+
+def batch_source(split: Split) -> str:
+    """Who delivers the rows of a split to the log."""
+    return f"split-{split.id}"

@@ -1,0 +1,295 @@
+"""Tasks of a split's epoch: splitters route the tuples of chunks, processors run the operators of sub-streams.
+
+Both hand their work over as files. A splitter writes the tuples that the watermark has passed into a file that lasts as
+long as the epoch, and those that wait into one that lasts. A processor takes sub-streams until none is left, first
+those whose instances it has from the epoch before. Errors of ours go to the driver as reports.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.engine.files import check_chunk
+from headrace.engine.messages import TaskError
+from headrace.engine.splits.bundles import Bundle, from_stream, open_bundle, to_stream, write_bundle
+from headrace.engine.splits.code import Packed, SplitCode, unpack
+from headrace.engine.splits.instances import Handler, Instance, open_instance
+from headrace.engine.splits.messages import (
+    ProcessReport,
+    ProcessWork,
+    SavedPart,
+    SplitEpoch,
+    SplitReport,
+    SplitWork,
+)
+from headrace.engine.splits.routing import (
+    POSITION,
+    Ranges,
+    Router,
+    Splitter,
+    microseconds,
+    ordering,
+    plain_column,
+    ranges_of,
+)
+from headrace.engine.tasks import read_piece
+from headrace.log.chunks import DEFAULT_MAX_CHUNK_ROWS, arrow_schema, cut, write_chunk
+from headrace.model import codec
+from headrace.model.epoch import Chunk
+from headrace.model.errors import HeadraceError
+from headrace.model.splits import ALL, FUNCTION, BundleFile, SubStreamCost
+from headrace.storage import faults
+from headrace.storage.private import make_directory, open_new
+
+_KEPT: dict[tuple[str, str, str], dict[int, Instance]] = {}
+"""The instances of this process: by warehouse, home of the split and its code, and then by sub-stream."""
+
+
+def split_task(packed: Packed, work: bytes) -> Iterator[bytes]:
+    """Route the chunks of one splitter; a `SplitReport`."""
+    yield codec.dumps(_reported(SplitReport, lambda: _split(codec.loads(work), unpack(packed))))
+
+
+def process_task(packed: Packed, work: bytes, number: int) -> Iterator[bytes]:
+    """Run the operators of the sub-streams that nobody else takes; a `ProcessReport`."""
+    yield codec.dumps(_reported(ProcessReport, lambda: process(codec.loads(work), packed, number)))
+
+
+Report = TypeVar("Report", SplitReport, ProcessReport)
+
+
+def _reported(report: type[Report], run: Callable[[], Report]) -> Report:
+    try:
+        return run()
+    except HeadraceError as error:
+        return report(error=TaskError.of(error))
+
+
+# splitters
+
+
+def router_of(epoch: SplitEpoch, code: SplitCode, route: str | None, broadcast: str | None) -> Router:
+    """A router that finds what is no function in these columns."""
+    split = epoch.split
+    return Router(
+        split,
+        code.route if split.route == FUNCTION else route,
+        code.broadcast if split.broadcast == FUNCTION else broadcast,
+    )
+
+
+def _split(work: SplitWork, code: SplitCode) -> SplitReport:
+    epoch, split = work.epoch, work.epoch.split
+    columns = [column.name for column in epoch.stream.columns]
+    named = (plain_column(text, columns) for text in (split.route, split.broadcast))
+    router = router_of(epoch, code, *named)
+    return split_windows(epoch, work.number, router, _windows(work, columns))
+
+
+def _windows(work: SplitWork, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The tuples of a splitter's pieces, some thousand at a time, with their positions."""
+    root, schema, held = work.epoch.root, arrow_schema(work.epoch.stream), []
+    for placed in work.pieces:
+        piece = placed.piece
+        if piece.whole is not None:
+            check_chunk(Path(root), piece.path, *piece.whole)
+        table = read_piece(root, piece, columns).cast(schema)
+        positions = pa.array(np.arange(placed.position, placed.position + table.num_rows))
+        held.append(table.append_column(POSITION, positions))
+        if sum(part.num_rows for part in held) >= work.epoch.window_rows:
+            yield from cut(pa.concat_tables(held), work.epoch.window_rows)
+            held = []
+    if held:
+        yield from cut(pa.concat_tables(held), work.epoch.window_rows)
+
+
+def split_windows(epoch: SplitEpoch, number: int, router: Router, windows: Iterable[pa.Table]) -> SplitReport:
+    """Route windows of tuples and write them as files, sorted by sub-stream and in order."""
+    before = time.process_time()
+    splitter = Splitter(router, epoch.stream.event_time, epoch.closed_us, epoch.watermark_us)
+    for window in windows:
+        splitter.take(window)
+    unique = f"e{epoch.epoch:012d}-{epoch.attempt}-{number}-{uuid.uuid4().hex}"
+    due = _written(epoch, f"{epoch.folder}/{unique}", splitter.due(), durable=False)
+    waiting = _written(epoch, f"{epoch.home}/waiting/{unique}", splitter.waiting(), durable=True)
+    faults.reach_task("task.split")
+    return SplitReport(due, waiting, splitter.counts, time.process_time() - before)
+
+
+def _written(
+    epoch: SplitEpoch, path: str, found: tuple[pa.Table, tuple[int, int]] | None, *, durable: bool
+) -> BundleFile | None:
+    if found is None:
+        return None
+    table, span = found
+    parts = {0: (to_stream(table), table.num_rows)}
+    return write_bundle(Path(epoch.root), path, epoch.epoch, parts, durable=durable, span_us=span)
+
+
+# processors
+
+
+@dataclass(slots=True)
+class Sources:
+    """The files with an epoch's tuples, open in one task."""
+
+    work: ProcessWork
+    tables: list[tuple[int, pa.Table, Ranges]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        root = Path(self.work.epoch.root)
+        for file in self.work.waiting:
+            self._open(file, open_bundle(root, file, durable=True))
+        for file in self.work.due:
+            self._open(file, open_bundle(root, file, durable=False))
+
+    def _open(self, file: BundleFile, bundle: Bundle) -> None:
+        part = bundle.part(0)
+        assert part is not None
+        table = from_stream(part)
+        self.tables.append((file.epoch, table, ranges_of(table)))
+
+    def tuples(self, sub_stream: int) -> tuple[pa.Table, np.ndarray]:
+        """The tuples of a sub-stream that the watermark has passed since the last epoch, in order; and their times."""
+        epoch = self.work.epoch
+        parts, times, epochs = [], [], []
+        for came, table, ranges in self.tables:
+            for place in (sub_stream, ALL):
+                if place not in ranges:
+                    continue
+                rows = table.slice(*ranges[place])
+                at = microseconds(rows.column(epoch.stream.event_time))
+                first, last = np.searchsorted(at, (epoch.closed_us, epoch.watermark_us))
+                if first < last:
+                    parts.append(rows.slice(first, last - first))
+                    times.append(at[first:last])
+                    epochs.append(np.full(last - first, came))
+        if not parts:
+            return arrow_schema(epoch.stream).empty_table(), np.zeros(0, np.int64)
+        table, when = pa.concat_tables(parts).replace_schema_metadata(None), np.concatenate(times)
+        came_from = [table.column(POSITION).to_numpy(), np.concatenate(epochs)]
+        order = ordering(table, epoch.split.order_by, came_from, when)
+        table = table.drop_columns([POSITION])
+        return (table, when) if order is None else (table.take(pa.array(order)), when[order])
+
+
+@dataclass(slots=True)
+class Processor:
+    """One task at work: it takes sub-streams, runs their operators, and gathers what they give."""
+
+    work: ProcessWork
+    code: SplitCode
+    kept: dict[int, Instance]
+    sources: Sources
+    rows: dict[str, list[pa.Table]] = field(default_factory=dict)
+    blobs: dict[int, tuple[bytes, int]] = field(default_factory=dict)
+    saved: dict[str, SavedPart] = field(default_factory=dict)
+    costs: dict[str, SubStreamCost] = field(default_factory=dict)
+    reopened: int = 0
+    _states: dict[int, Bundle] = field(default_factory=dict)
+
+    def run(self, sub_stream: int) -> None:
+        """One epoch of one sub-stream."""
+        work, split = self.work, self.work.epoch.split
+        tuples, times = self.sources.tuples(sub_stream)
+        if not tuples.num_rows and not work.ticks:
+            if (idle := self.kept.get(sub_stream)) is not None and idle.version == work.version:
+                idle.version = work.next_version
+            return
+        chain = work.chains.get(str(sub_stream), ())
+        instance = self.kept.pop(sub_stream, None)
+        if instance is None or instance.version != work.version:
+            parts = [self._state(number, sub_stream) for number, _ in chain]
+            instance = open_instance(split, sub_stream, self.code.operator, parts, work.version)
+            self.reopened += 1
+        schemas = {kind: arrow_schema(output) for kind, output in split.outputs.items()}
+        handler = Handler(split, sub_stream, schemas, instance)
+        done = handler.run(tuples, times, work.epoch.watermark_us if work.ticks else None)
+        saved = handler.save([size for _, size in chain])
+        for kind, tables in done.rows.items():
+            self.rows.setdefault(kind, []).extend(tables)
+        if saved.blob is not None:
+            self.blobs[sub_stream] = (saved.blob, 0)
+        size = 0 if saved.blob is None else len(saved.blob)
+        self.saved[str(sub_stream)] = SavedPart(size, saved.snapshot)
+        rows = sum(table.num_rows for tables in done.rows.values() for table in tables)
+        held = 0 if saved.snapshot and saved.blob is not None else sum(n for _, n in chain)
+        self.costs[str(sub_stream)] = SubStreamCost(done.tuples, rows, done.seconds, held + size)
+        instance.version = work.next_version
+        self.kept[sub_stream] = instance
+
+    def _state(self, number: int, sub_stream: int) -> memoryview:
+        if number not in self._states:
+            file = self.work.state[str(number)]
+            self._states[number] = open_bundle(Path(self.work.epoch.root), file, durable=True)
+        part = self._states[number].part(sub_stream)
+        assert part is not None, f"state file {number} has nothing of sub-stream {sub_stream}"
+        return part
+
+    def report(self, number: int, seconds: float) -> ProcessReport:
+        """Write what was gathered, durably."""
+        epoch = self.work.epoch
+        state = None
+        if self.blobs:
+            path = f"{epoch.home}/state/e{epoch.epoch:012d}-{epoch.attempt}-{number}-{uuid.uuid4().hex}"
+            state = write_bundle(Path(epoch.root), path, epoch.epoch, self.blobs, durable=True)
+        outputs = {kind: self._chunks(kind, tables) for kind, tables in self.rows.items()}
+        faults.reach_task("task.process")
+        return ProcessReport(state, self.saved, self.costs, outputs, seconds, self.reopened)
+
+    def _chunks(self, kind: str, tables: Sequence[pa.Table]) -> tuple[Chunk, ...]:
+        epoch, output = self.work.epoch, self.work.epoch.split.outputs[kind]
+        folder, table = f"{epoch.home}/rows", pa.concat_tables(tables)
+        return tuple(
+            write_chunk(epoch.root, folder, piece, output.event_time, epoch.epoch)
+            for piece in cut(table, DEFAULT_MAX_CHUNK_ROWS)
+        )
+
+
+def process(work: ProcessWork, packed: Packed, number: int) -> ProcessReport:
+    """Take sub-streams until none is left."""
+    before = time.process_time()
+    epoch = work.epoch
+    kept = _KEPT.setdefault((epoch.root, epoch.home, packed.key), {})
+    for other in [key for key in _KEPT if key[:2] == (epoch.root, epoch.home) and key[2] != packed.key]:
+        del _KEPT[other]
+    for sub_stream in [s for s, i in kept.items() if i.version not in (work.version, work.next_version)]:
+        del kept[sub_stream]
+    processor = Processor(work, unpack(packed), kept, Sources(work))
+    try:
+        for sub_stream in _order(epoch.split.sub_streams, kept, number):
+            if _take(epoch, sub_stream):
+                processor.run(sub_stream)
+    except BaseException:
+        kept.clear()  # some have gone on, and nobody will know of it
+        raise
+    return processor.report(number, time.process_time() - before)
+
+
+def _order(sub_streams: int, kept: Iterable[int], number: int) -> list[int]:
+    """Those whose instances are here, and then the others; tasks begin at different places."""
+    mine = sorted(kept)
+    start = number * 37 % sub_streams
+    others = [*range(start, sub_streams), *range(start)]
+    known = set(mine)
+    return [*mine, *(s for s in others if s not in known)]
+
+
+def _take(epoch: SplitEpoch, sub_stream: int) -> bool:
+    """Whether this task is the first one to want a sub-stream."""
+    path = Path(epoch.root, epoch.folder, "taken", str(sub_stream))
+    make_directory(path.parent)
+    try:
+        os.close(open_new(path))
+    except FileExistsError:
+        return False
+    return True

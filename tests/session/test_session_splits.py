@@ -1,0 +1,160 @@
+"""Splits in a session: SQL and functions as routes, queries over the output, and operators that misbehave."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+import headrace
+from headrace.looking.splits import SplitState
+from headrace.model.errors import CatalogError, EngineError
+
+pytestmark = pytest.mark.spark
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[attr-defined]
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SCHEMA = "sub BIGINT, id BIGINT, total BIGINT, ts TIMESTAMP"
+
+
+class Totals:
+    """The sum of the ids so far, for each tuple. It fails at a tuple with id 13, when it is told to."""
+
+    fails = False
+
+    def open(self, sub_stream: int, state: Any) -> None:
+        self.sub, self.total = sub_stream, int(state or b"0")
+
+    def process(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        ids, totals = batch.column("id").to_pylist(), []
+        for id_ in ids:
+            if self.fails and id_ == 13:
+                raise ValueError("thirteen brings bad luck")
+            self.total += id_
+            totals.append(self.total)
+        columns = {"sub": [self.sub] * len(ids), "id": ids, "total": totals, "ts": batch.column("ts")}
+        return pa.record_batch(columns)
+
+    def on_watermark(self, time: int) -> None:
+        return None
+
+    def snapshot(self) -> bytes:
+        return str(self.total).encode()
+
+
+class Unlucky(Totals):
+    fails = True
+
+
+def rows(first: int, count: int, place: Any = lambda i: i % 5) -> list[dict[str, Any]]:
+    return [
+        {"id": i, "place": place(i), "ts": NOON + timedelta(seconds=i)} for i in range(first, first + count)
+    ]
+
+
+def totals_of(tuples: list[dict[str, Any]], sub_streams: int) -> Counter[tuple[int, int, int]]:
+    """By a plain loop: places from 100 on go to all, and nobody wants id 5."""
+    totals = [0] * sub_streams
+    found: Counter[tuple[int, int, int]] = Counter()
+    for row in sorted(tuples, key=lambda row: row["ts"]):
+        everywhere = row["place"] >= 100
+        for sub in range(sub_streams) if everywhere else [row["place"] % sub_streams]:
+            if row["id"] != 5:
+                totals[sub] += row["id"]
+                found[(sub, row["id"], totals[sub])] += 1
+    return found
+
+
+@pytest.fixture
+def hr(spark: Any, tmp_path: Path) -> Any:
+    session = headrace.open(tmp_path, spark=spark, progress=False, partitions=2)
+    session.create_stream("input", "id BIGINT, place BIGINT, ts TIMESTAMP", event_time="ts")
+    yield session
+    session.close()
+
+
+def test_a_split_by_sql_feeds_queries_and_another_split(hr: Any, spark: Any, tmp_path: Path) -> None:
+    by_sql: dict[str, Any] = {
+        "route": "place % 3",
+        "broadcast": "place >= 100",
+        "wants": "id <> 5",
+        "schema": SCHEMA,
+        "operator": Totals,
+    }
+    hr.create_split("sums", "input", 3, **by_sql)
+    hr.create_split("again", "sums", 2, route=lambda batch: [n % 2 for n in batch.column("sub").to_pylist()],
+                    operator=Totals, schema=SCHEMA)  # fmt: skip
+    hr.create_query(
+        "SELECT sub, COUNT(*) AS n, MAX(total) AS most FROM sums GROUP BY sub, window(ts, '1 day')", "daily"
+    )
+    tuples = rows(0, 40, lambda i: 100 if i % 7 == 0 else i % 5)
+    hr.append("input", tuples[:25])
+    hr.run_available()
+    hr.append("input", tuples[25:])
+    hr.close_stream("input")
+    hr.run_available()
+    wanted = totals_of(tuples, 3)
+    got = hr.select("SELECT sub, id, total FROM sums").toArrow().to_pylist()
+    assert Counter((row["sub"], row["id"], row["total"]) for row in got) == wanted
+    daily = {row["sub"]: (row["n"], row["most"]) for row in hr.query("daily").results().toArrow().to_pylist()}
+    for sub in range(3):
+        mine = [total for (at, _, total), n in wanted.items() for _ in range(n) if at == sub]
+        assert daily[sub] == (len(mine), max(mine))
+    assert hr.query("daily").audit().ok
+    assert hr.stream("again").rows == sum(wanted.values()) and hr.stream("again").closed
+    metrics = hr.split("sums").metrics()
+    assert metrics.tuples.read == 39 and metrics.tuples.broadcast == 6  # Spark left id 5 out
+    assert sum(cost.tuples for cost in metrics.sub_streams.values()) == metrics.rows == sum(wanted.values())
+    assert "place % 3" in str(hr.split("sums").explain())
+    assert [info.state for info in hr.splits()] == [SplitState.RUNNING] * 2 and hr.health().ok
+    with pytest.raises(CatalogError, match="written by split"):
+        hr.drop_stream("again")
+    with pytest.raises(CatalogError, match="alone feeds"):
+        hr.append("sums", [])
+    hr.close()
+    with headrace.open(tmp_path, spark=spark, progress=False) as reopened:
+        assert "waits for its operator" in str(reopened.health())
+        with pytest.raises(CatalogError, match="another one"):
+            reopened.create_split("sums", "input", 4, **by_sql)
+        reopened.create_split("sums", "input", 3, **by_sql)
+        assert reopened.splits()[0].state is SplitState.RUNNING
+        reopened.drop_split("again")
+        assert [info.name for info in reopened.splits()] == ["sums"]
+
+
+def test_what_an_operator_does_wrong_stops_its_split_alone(hr: Any) -> None:
+    hr.create_split("good", "input", 5, route="place", operator=Totals, schema=SCHEMA)
+    hr.create_split("bad", "input", 5, route="place", operator=Unlucky, schema=SCHEMA)
+    hr.create_split("far", "input", 3, route="place", operator=Totals, schema=SCHEMA)
+    tuples = rows(0, 30)
+    hr.append("input", tuples[:10])
+    hr.run_available()
+    hr.append("input", tuples[10:])
+    hr.close_stream("input")
+    hr.run_available()
+    states = {info.name: info for info in hr.splits()}
+    assert states["good"].state is SplitState.RUNNING and hr.stream("good").rows == 30
+    assert "thirteen brings bad luck" in states["bad"].error and "sub-stream 3" in states["bad"].error
+    assert "sub-stream 3, and there are only 0 to 2" in states["far"].error
+    before = hr.stream("bad").rows
+    assert 0 < before < 13 and not hr.health().ok
+    hr.create_split("bad", "input", 5, route="place", operator=Totals, schema=SCHEMA)
+    hr.restart_split("bad")
+    hr.run_available()
+    query = "SELECT sub, id, total FROM {} ORDER BY id"
+    assert hr.select(query.format("bad")).toArrow() == hr.select(query.format("good")).toArrow()
+    for wrong, why in {
+        "rand()": "rand",
+        "CAST(place AS DOUBLE)": "whole numbers",
+        "missing": "missing",
+        "SUM(place)": "never ends",
+    }.items():
+        with pytest.raises((CatalogError, EngineError, headrace.HeadraceError), match=f"(?i){why}"):
+            hr.create_split("wrong", "input", 5, route=wrong, operator=Totals, schema=SCHEMA)
