@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from session_samples import PER_COUNTRY, at, rows, sale, with_sales
 
+from headrace.looking import answers
 from headrace.model.errors import CatalogError, SqlError
 from headrace.notes import note_of
 
@@ -244,8 +245,13 @@ def test_only_the_tables_that_are_named_are_opened(
     hr.append("sales", [sale(1)])
     hr.run_available()
     opened: list[str] = []
-    read = hr._results
-    monkeypatch.setattr(hr, "_results", lambda entry: opened.append(entry.query.name) or read(entry))
+    read = answers.results_in
+
+    def watched(session: Any, entry: Any) -> Any:
+        opened.append(entry.query.name)
+        return read(session, entry)
+
+    monkeypatch.setattr(answers, "results_in", watched)
     cases = {
         "SELECT name FROM q1000": {"q1000"},
         "SELECT id, 'q10' FROM Q100 -- q1": {"q100"},
