@@ -26,6 +26,10 @@ COMMANDS = {
         "headrace_bench.values",
         "Time per epoch of queries that ask for all values of a group, shared and as plain Spark.",
     ),
+    "membership": (
+        "headrace_bench.membership",
+        "How tuples find their queries: every way by itself, beside the chosen one. No Spark.",
+    ),
     "groups": (
         "headrace_bench.groups.command",
         "What groups, moves, backfill and partitionings cost, against the aims.",

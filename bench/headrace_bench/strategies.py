@@ -162,7 +162,7 @@ def run_joined(plan: SharedPlan, data: Data) -> Done:
     groupings = {one.id: one for one in plan.operators if isinstance(one, GroupingOperator)}
     logic, blobs = JoinLogic(operator), []
     for number, input_ in enumerate(operator.inputs):
-        tuples = prepare_join(logic, number, columns(data[input_.stream], input_.scanned), NEVER_US)
+        tuples = prepare_join(logic, number, columns(data[input_.stream], input_.scanned), NEVER_US, [])
         assert tuples is not None
         blobs += [one.blob for one in ship_join(logic, tuples, ALONE)]
     fed: dict[str, list[bytes]] = defaultdict(list)

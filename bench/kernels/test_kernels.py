@@ -121,7 +121,7 @@ def test_fold(benchmark: Benchmark, case: Case) -> None:
     tuples = receive_tuples(case.operator, case.blobs)
     assert tuples is not None
     block = KeyBlock(0, KEYS, tuples, tuples.keys.ids, slice(None))
-    benchmark(lambda: fold_block(case.logic, block))
+    benchmark(lambda: fold_block(case.logic, block, []))
 
 
 def test_windows(benchmark: Benchmark, case: Case) -> None:

@@ -31,6 +31,7 @@ from shelf import Groups, Shelf
 from headrace.model.epoch import NEVER_US
 from headrace.model.state import SegmentFile
 from headrace.model.tables import joined_column
+from headrace.operators.common import cells
 from headrace.operators.common.placing import Portion
 from headrace.operators.join import keys as join_keys
 from headrace.operators.join import partners, windows
@@ -115,7 +116,7 @@ class Case:
         for stream, batch in batches:
             reading = (i for i in enumerate(logic.operator.inputs) if i[1].stream == f"s{stream}")
             for number, input_ in reading:
-                tuples = prepare_join(logic, number, as_columns(batch, input_.scanned), self.closed)
+                tuples = prepare_join(logic, number, as_columns(batch, input_.scanned), self.closed, [])
                 for shipment in [] if tuples is None else ship_join(logic, tuples, shelf.partitioning):
                     blobs[shipment.partition].append(shipment.blob)
         stored, counts = self._reduce(shelf, logic, blobs, epoch, watermark)
@@ -251,6 +252,7 @@ def test_blocks_searches_and_windows_pair_by_pair_change_nothing(
     monkeypatch.setattr(partners, "BLOCK_ROWS", 3)
     monkeypatch.setattr(partners, "SCAN_ROWS", 0)
     monkeypatch.setattr(windows, "TABLE_ELEMENTS", 0)
+    monkeypatch.setattr(cells, "DENSE_CELLS", 0)  # query-sets are found by matches
     run_cases(range(1001, 1001 + SEEDS), keys)
 
 

@@ -15,12 +15,13 @@ from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.partitioning import even_partitioning
 from headrace.model.predicate import TRUE, Compare, Op
 from headrace.model.window import Window
+from headrace.operators.common.bitrows import count_bits
 from headrace.operators.common.bundle import pack_bundle, read_bundle
 from headrace.operators.join import partners
 from headrace.operators.join.block import JoinedBlock
 from headrace.operators.join.keys import KeyTable, encode_row_keys, match_keys, sort_keys
 from headrace.operators.join.logic import JoinLogic
-from headrace.operators.join.reduce import JoinReduced, Outlet, count_bits, reduce_join, resume_join
+from headrace.operators.join.reduce import JoinReduced, Outlet, reduce_join, resume_join
 from headrace.operators.join.state import JoinSegment, join_items
 from headrace.operators.join.tuples import prepare_join, receive_join, ship_join
 from headrace.operators.protocol import Shipment
@@ -56,7 +57,7 @@ def run(
 ) -> JoinReduced:
     blobs = []
     for number, columns in enumerate(batches):
-        tuples = prepare_join(logic, number, columns, NEVER_US)
+        tuples = prepare_join(logic, number, columns, NEVER_US, [])
         assert tuples is not None
         blobs += [shipment.blob for shipment in ship_join(logic, tuples, ALONE)]
     outlet = NOWHERE if consume is None else replace(NOWHERE, consume=consume)
@@ -120,7 +121,7 @@ def test_a_hot_key_costs_no_memory_on_the_way_to_another_key(monkeypatch: pytest
 
     def shipped(streams: set[str], columns: Any) -> list[bytes]:
         numbers = [n for n, input_ in enumerate(logic.operator.inputs) if input_.stream in streams]
-        found = [prepare_join(logic, number, columns, NEVER_US) for number in numbers]
+        found = [prepare_join(logic, number, columns, NEVER_US, []) for number in numbers]
         return [s.blob for tuples in found if tuples is not None for s in ship_join(logic, tuples, ALONE)]
 
     old = receive_join(logic, shipped({"s2"}, few))
@@ -224,7 +225,7 @@ def test_groups_of_a_part_that_two_plans_have_sliced() -> None:
     first, both = JoinLogic(plan_join(SCHEMA, [old])), JoinLogic(plan_join(SCHEMA, [old, young]))
 
     def right(logic: JoinLogic, moment: int, held: list[JoinSegment]) -> list[JoinSegment]:
-        tuples = prepare_join(logic, 1, batch(np.zeros(600, int), np.full(600, moment)), NEVER_US)
+        tuples = prepare_join(logic, 1, batch(np.zeros(600, int), np.full(600, moment)), NEVER_US, [])
         assert tuples is not None
         blobs = [shipment.blob for shipment in ship_join(logic, tuples, ALONE)]
         found = reduce_join(logic, receive_join(logic, blobs), held, [], NEVER_US, NEVER_US, NOWHERE)
@@ -232,7 +233,7 @@ def test_groups_of_a_part_that_two_plans_have_sliced() -> None:
         return [found.segment]
 
     held = right(both, 4, right(first, 7, []))
-    tuples = prepare_join(both, 0, batch(np.zeros(600, int), np.full(600, 8)), NEVER_US)
+    tuples = prepare_join(both, 0, batch(np.zeros(600, int), np.full(600, 8)), NEVER_US, [])
     assert tuples is not None
     blobs = [shipment.blob for shipment in ship_join(both, tuples, ALONE)]
     rows: dict[int, int] = {}

@@ -164,7 +164,7 @@ class Life:
         blobs = shelf.blobs()
         for number, input_ in enumerate(operator.inputs):
             columns = as_columns(arrived[input_.stream], input_.scanned)
-            tuples = prepare_join(logic, number, columns, self.closed)
+            tuples = prepare_join(logic, number, columns, self.closed, [])
             for one in [] if tuples is None else ship_join(logic, tuples, shelf.partitioning):
                 blobs[one.partition].append(one.blob)
         feeds = [Feed(logic, i, groupings[chain.feeds or ""]) for i, chain in enumerate(operator.chains)]

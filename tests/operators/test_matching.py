@@ -13,6 +13,7 @@ from test_aggregation import OPERANDS, STREAM, random_aggregate, random_predicat
 from headrace.model.plan import AggregationOperator, OperandIndex, SelectionOperator
 from headrace.model.predicate import And, Compare, Not, Op, Operand, Or, Predicate, operands_of
 from headrace.model.query import Aggregation, Projection, Query, QueryId, QueryPlan
+from headrace.model.ways import FamilyWay, Finding
 from headrace.model.window import Window
 from headrace.operators.common import cells
 from headrace.operators.common.bitrows import ordered_by_row, pack_words
@@ -22,11 +23,12 @@ from headrace.operators.common.regions import Truth, region_count
 from headrace.operators.compiled.matches import add_values, keep_extremes, merge_moments_of
 from headrace.operators.selection import SelectionLogic
 from headrace.operators.windows import folding
+from headrace.operators.windows.folds import Fold, fold_extremes
 from headrace.operators.windows.lanes import Parts
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.sums import SliceSums
 from headrace.operators.windows.tuples import prepare_tuples
-from headrace.optimizer.membership import Homes, Membership, is_worth_rehoming
+from headrace.optimizer.membership import Choice, Homes, Membership, is_worth_rehoming
 from headrace.planner.group import Member, plan_group
 from headrace.planner.predicates import index_operands
 from thorough import seeds
@@ -200,10 +202,16 @@ def test_cells_and_bit_rows_give_the_same_partials(seed: int, monkeypatch: pytes
     block = folding.KeyBlock(0, tuples.keys.count, tuples, tuples.keys.ids, slice(None))
     found = []
     for choice in Membership:
-        monkeypatch.setattr(folding, "decide_membership", lambda batch, choice=choice: choice)
+        made = Choice(choice, seed % 2 == 0, None, None)
+        monkeypatch.setattr(folding, "decide_membership", lambda batch, made=made: made)
+        monkeypatch.setattr(folding, "is_best", lambda *_: False)
         monkeypatch.setattr(folding, "is_sparse", lambda *_, choice=choice: choice is Membership.MATCHES)
-        folded = folding.fold_block(AggregationLogic(operator), block)
-        assert folded is not None
+        ways: list[FamilyWay] = []
+        folded = folding.fold_block(AggregationLogic(operator), block, ways)
+        assert folded is not None and {way.tuples for way in ways} == {400}
+        by_cells = {Finding.CELLS, Finding.SPARSE_CELLS}
+        others = [way.finding for way in ways if way.operands and way.finding not in by_cells]
+        assert bool(others) is (choice is Membership.MATCHES)
         found.append(folded.lanes)
     compare_lanes(operator, *found)
 
@@ -263,6 +271,23 @@ def test_rare_queries_are_candidates_and_frequent_ones_have_bit_rows() -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(4))
+def test_extremes_of_runs_and_of_other_cells_equal_loops(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    cells_, columns = int(rng.integers(1, 40)), 30
+    membership = rng.random((cells_, columns)) < 0.5
+    for column in range(20):  # runs anywhere, single cells and none
+        low, high = sorted(rng.integers(0, cells_ + 1, 2))
+        membership[:, column] = (np.arange(cells_) >= low) & (np.arange(cells_) < high)
+    parts = rng.integers(-100, 100, (cells_, 7))
+    for ufunc, nothing in ((np.minimum, 2**63 - 1), (np.maximum, -(2**63))):
+        found = fold_extremes(parts, Fold(membership), ufunc, nothing)
+        for column in range(columns):
+            mine = parts[membership[:, column]]
+            expected = ufunc.reduce(mine, axis=0) if len(mine) else np.full(7, nothing)
+            assert found[column].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("seed", seeds(4))
 def test_selections_by_cells_and_by_bit_rows_are_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -279,7 +304,7 @@ def test_selections_by_cells_and_by_bit_rows_are_the_same(seed: int, monkeypatch
     found = []
     for most in (2, 10**9):
         monkeypatch.setattr(cells, "DENSE_CELLS", most)
-        accepted, counts = SelectionLogic(operator).select(columns, 200, 7)
+        accepted, counts = SelectionLogic(operator).select(columns, 200, 7, [])
         found.append((accepted.to_pylist(), counts.tolist()))
     assert found[0] == found[1] and sum(found[0][1]) > 0
 

@@ -28,7 +28,7 @@ from headrace.model.query import Aggregate, AggregateFunction, Aggregation, Quer
 from headrace.model.state import SegmentFile
 from headrace.model.types import SqlType
 from headrace.model.window import SessionWindow
-from headrace.operators.common import cells
+from headrace.operators.common import boxes, cells
 from headrace.operators.common.placing import Portion
 from headrace.operators.sessions import micro
 from headrace.operators.sessions import reduce as sessions
@@ -109,8 +109,9 @@ def test_matches_slow_evaluator(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(1, 100))
 def test_matches_slow_evaluator_in_small_blocks(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What only large batches meet otherwise: cells that occur, blocks of rows and of keys."""
+    """What only large batches meet otherwise: matches, cells that occur, blocks of rows and of keys."""
     monkeypatch.setattr(cells, "DENSE_CELLS", 2)
+    monkeypatch.setattr(boxes, "MOST_BOXES", 16 if seed % 2 else 0)
     monkeypatch.setattr(cells, "MEMBER_ELEMENTS", 50)
     monkeypatch.setattr(sessions, "BLOCK_ELEMENTS", 20)
     monkeypatch.setattr(micro, "WORTH_MERGING", 1.0)

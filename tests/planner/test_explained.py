@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from plan_cases import CASES
+from plan_cases import CASES, PlanCase
 from test_plan_goldens import BY_NAME, queries_of, strategies_of
 from test_strategies import HOT, SPARSE, statistics_of
 
 from headrace.model.strategy import DEFAULTS
+from headrace.model.ways import FamilyWay, Finding
 from headrace.optimizer.strategies import decide_strategies
 from headrace.planner.explain import explain_plan, explain_query
 from headrace.planner.group import Member, plan_group
@@ -39,6 +41,26 @@ def test_golden(name: str) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
     assert path.read_text() == text
+
+
+def test_what_tasks_did_is_shown_under_its_family() -> None:
+    text = "SELECT COUNT(*) AS n FROM purchases WHERE price > 3 GROUP BY window(ts, '1 minute')"
+    (query,) = queries_of(PlanCase((text,)))
+    plan = plan_group([Member(query, 0)], BY_NAME)
+    (operator,) = plan.operators
+    mine = FamilyWay(operator.id, ("price",), 1, Finding.CANDIDATES, True, 10, 0, 20, 5)
+    others = (replace(mine, operator="another"), replace(mine, operands=("userID",)))
+    for text in (
+        explain_plan(plan, [mine, *others]),
+        explain_query(query, plan, choice_of(query, {}), [mine]),
+    ):
+        lines = text.splitlines()
+        (at,) = (i for i, line in enumerate(lines) if "found by" in line)
+        assert lines[at - 1].startswith("    family on price (1 constants): 1 filters")
+        assert (
+            "found by candidates, updated in place: of 10 tuples each met 0 words and 2 candidates"
+            in lines[at]
+        )
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from headrace.model.statistics import (
     add_join_counts,
 )
 from headrace.model.strategy import Choice, Strategies
+from headrace.model.ways import FamilyWay, add_ways
 from headrace.optimizer.measuring import measure_join
 from headrace.optimizer.strategies import decide_strategies
 from headrace.planner.strategies import possible_strategies
@@ -38,6 +39,7 @@ class Chooser:
         self._started: dict[QueryId, Choice] = {}
         self._fixed: set[QueryId] = set()
         self._open: dict[QueryId, Query] = {}
+        self._ways: dict[str, tuple[FamilyWay, ...]] = {}
 
     def measured(self, epoch: Epoch, keys: Sequence[KeyStatistics], joins: Sequence[JoinCount]) -> None:
         """Take in what an epoch has shown: keys that tasks sampled, and what they counted of joins."""
@@ -50,6 +52,17 @@ class Chooser:
         if keys or work:
             shown = Statistics(streams=_paces(epoch), keys=tuple(keys), joins=work)
             self._known = add_epoch(self._known, shown)
+
+    def found(self, ways: Iterable[FamilyWay]) -> None:
+        """Take in how the tuples of an epoch found their queries. What an operator did last is remembered."""
+        found: dict[str, list[FamilyWay]] = {}
+        for way in ways:
+            found.setdefault(way.operator, []).append(way)
+        self._ways |= {operator: add_ways(mine) for operator, mine in found.items()}
+
+    def ways(self, operators: Iterable[str]) -> tuple[FamilyWay, ...]:
+        """How tuples found their queries when these operators last had some."""
+        return tuple(way for operator in operators for way in self._ways.get(operator, ()))
 
     def decide(self, epoch: int, entries: Iterable[QueryEntry], current: Strategies) -> dict[QueryId, Choice]:
         """The running queries that should go on otherwise from an epoch on; and choices for those that start with it.

@@ -39,6 +39,7 @@ from headrace.model.plan import SharedPlan
 from headrace.model.query import QueryId
 from headrace.model.state import SegmentFile
 from headrace.model.strategy import Choice, Strategies
+from headrace.model.ways import FamilyWay
 from headrace.optimizer.place import EpochWork, Place, decide_place
 from headrace.storage import faults
 from headrace.storage.interrupts import uninterrupted
@@ -115,6 +116,10 @@ class Group:
         if planned is not None and planned[0] == self._key(following, entries):
             return planned[1]
         return self._runner.plan(following, entries)  # not kept: the epoch under way has a plan of its own
+
+    def ways(self) -> tuple[FamilyWay, ...]:
+        """How the tuples of the last epochs found their queries, as the tasks did it; nothing after a restart."""
+        return self._chooser.ways(operator.id for operator in self.plan_now().operators)
 
     def _plan_of(self, epoch: int, entries: Sequence[QueryEntry]) -> SharedPlan:
         planned, key = self._planned, self._key(epoch, entries)
@@ -233,6 +238,7 @@ class Group:
                 self._choose(int(epoch.id))
                 result, version, plan_seconds = self._deliver(epoch, attempt)
                 self._chooser.measured(epoch, result.keys, result.joins)
+                self._chooser.found(result.ways)
             spent = time.perf_counter() - started
             made = self._make_commit(epoch, version, result, spent, plan_seconds)
             commit = house.upkeep.compaction(self.name).rewrite(made)

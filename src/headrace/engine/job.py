@@ -45,6 +45,7 @@ from headrace.model.plan import Operator, Read, ScanPath, SharedPlan
 from headrace.model.query import Stream
 from headrace.model.state import SegmentFile
 from headrace.model.statistics import JoinCount, KeyStatistics
+from headrace.model.ways import FamilyWay
 from headrace.operators.kinds import operator_kind
 from headrace.optimizer.place import EpochWork, Place
 
@@ -99,6 +100,7 @@ class JobResult:
     operators: dict[str, OperatorMetrics] = field(default_factory=dict)
     keys: list[KeyStatistics] = field(default_factory=list)
     joins: list[JoinCount] = field(default_factory=list)
+    ways: list[FamilyWay] = field(default_factory=list)
 
     def add(self, report: Report) -> None:
         if report.error is not None:
@@ -107,6 +109,7 @@ class JobResult:
         self.results += report.results
         self.keys += report.keys
         self.joins += report.joins
+        self.ways += report.ways
         self.failures.update({int(query): reason for query, reason in report.failures.items()})
         for name, value in asdict(report.metrics).items():
             self.metrics[name] = self.metrics.get(name, 0) + value

@@ -20,6 +20,7 @@ from headrace.model.partitioning import Partitioning
 from headrace.model.plan import Operator
 from headrace.model.state import SegmentFile
 from headrace.model.statistics import JoinCount, KeyStatistics, SideCount
+from headrace.model.ways import FamilyWay, Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +131,8 @@ class TaskError:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a task did: files it wrote, queries that failed with the reason, what it cost, keys that it sampled, and
-    what it counted of joins.
+    """What a task did: files it wrote, queries that failed with the reason, what it cost, keys that it sampled, what it
+    counted of joins, and how tuples found their queries.
 
     The keys of `failures` are query ids as text, those of `operators` ids of operators and products.
     """
@@ -143,6 +144,7 @@ class Report:
     operators: dict[str, OperatorMetrics] = field(default_factory=dict)
     keys: tuple[KeyStatistics, ...] = ()
     joins: tuple[JoinCount, ...] = ()
+    ways: tuple[FamilyWay, ...] = ()
     error: TaskError | None = None
 
 
@@ -150,6 +152,8 @@ codec.register(
     KeyStatistics,
     JoinCount,
     SideCount,
+    FamilyWay,
+    Finding,
     EpochTask,
     Piece,
     Scan,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from headrace.model.plan import Operator, ProductOperator
 from headrace.model.query import QueryId
 from headrace.model.state import SegmentFile
 from headrace.model.statistics import JoinCount, add_join_counts
+from headrace.model.ways import FamilyWay, add_ways
 from headrace.operators.common.bundle import Blob, read_bundle, write_bundle
 from headrace.operators.join.products import Factors, multiply
 from headrace.operators.kinds import operator_kind
@@ -104,6 +106,7 @@ class Partition:
         self._failures: dict[str, str] = {}
         self._operators: dict[str, OperatorMetrics] = {}
         self._joins: list[JoinCount] = []
+        self._ways: list[FamilyWay] = []
         self.sent: list[Shipped] = []
         self.bytes_sent = 0
 
@@ -133,6 +136,7 @@ class Partition:
                 self._segments.append(self._write(operator, reduced.state, level))
         rows = {} if factor else reduced.rows
         self._joins += reduced.joins
+        self._ways += [replace(way, operator=operator.id) for way in reduced.ways]
         spent = OperatorMetrics(
             reduce_seconds=time.process_time() - began,
             shuffled_bytes=self.bytes_sent - sent,
@@ -173,8 +177,10 @@ class Partition:
         results = self._writer.finish()
         spent = TaskMetrics(reduce_seconds=time.perf_counter() - started, bytes_shuffled=self.bytes_sent)
         faults.reach_task("task.reduce")
-        joins = tuple(add_join_counts(self._joins))
-        return Report(tuple(self._segments), results, self._failures, spent, self._operators, joins=joins)
+        joins, ways = tuple(add_join_counts(self._joins)), add_ways(self._ways)
+        return Report(
+            tuple(self._segments), results, self._failures, spent, self._operators, joins=joins, ways=ways
+        )
 
     def _step(self, id_: str) -> int:
         """Which of an operator's own stages this is, counted from 0."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import assert_never
@@ -40,6 +40,7 @@ from headrace.model.metrics import OperatorMetrics
 from headrace.model.plan import Operator, ScanPath, SharedPlan
 from headrace.model.predicate import Operand
 from headrace.model.statistics import KeyStatistics
+from headrace.model.ways import FamilyWay, add_ways
 from headrace.operators.kinds import operator_kind
 from headrace.operators.protocol import Batch, MapOutlet, OperatorLogic
 from headrace.planner import shared as _registers_plan_classes  # noqa: F401
@@ -112,6 +113,7 @@ class MapTask:
         self._results: list[ResultFile] = []
         self._operators: dict[str, OperatorMetrics] = {}
         self._keys: list[KeyStatistics] = []
+        self._ways: list[FamilyWay] = []
 
     def operands(self, stream: str, path: ScanPath) -> list[Operand]:
         """What must be read of a stream for the operators that get it by this path."""
@@ -137,6 +139,7 @@ class MapTask:
             )
             self._results += writer.finish()
             self._keys += [] if mapped.keys is None else [mapped.keys]
+            self._ways += [replace(way, operator=operator.id) for way in mapped.ways]
             to, large = self._task.handing, self._task.large_bytes
             shipped = [hand_over(to, large, s.partition, operator.id, s.blob) for s in mapped.shipments]
             spent = OperatorMetrics(
@@ -161,6 +164,7 @@ class MapTask:
                 metrics=metrics,
                 operators=self._operators,
                 keys=tuple(self._keys),
+                ways=add_ways(self._ways),
             )
         )
 

@@ -26,6 +26,7 @@ from headrace.model.grouping import MAIN
 from headrace.model.plan import SharedPlan
 from headrace.model.query import Fallback, Query, QueryId, StreamName
 from headrace.model.statistics import Statistics
+from headrace.model.ways import FamilyWay
 from headrace.planner.explain import explain_plan, explain_query
 from headrace.planner.group import Member, plan_group
 from headrace.planner.strategies import choice_of, default_choice
@@ -73,12 +74,17 @@ def plan_of(session: Session, group: str) -> SharedPlan:
     return plan_group(members, streams, Statistics.of_arrivals(arrived), strategies)
 
 
+def ways_of(session: Session, group: str) -> tuple[FamilyWay, ...]:
+    """How tuples found their queries in the last epochs of a group. A reader, who has no groups, does not know."""
+    return () if session._running is None else session._running.groups.get(group).ways()
+
+
 def explain_entry(session: Session, entry: QueryEntry, *, verbose: bool) -> Text:
     """How one query runs; lanes, families and cells only when `verbose`."""
     plan = plan_of(session, entry.group)
     choice = choice_of(entry.query, session._delivered.commit_of(entry.group).strategies.by_query())
     if verbose:
-        return Text(explain_query(entry.query, plan, choice))
+        return Text(explain_query(entry.query, plan, choice, ways_of(session, entry.group)))
     facts = facts_in(session, entry)
     delays = {str(stream.name): stream.watermark_us for stream in session._streams_by_name(entry).values()}
     lines = query_lines(facts, sharing_in(session, entry), session._delivered.commit_of(entry.group), delays)
@@ -106,7 +112,11 @@ def explain_session(session: Session, *, verbose: bool) -> Text:
     texts = []
     for group in groups:
         plan, commit = plan_of(session, group), session._delivered.commit_of(group)
-        text = explain_plan(plan) if verbose else summarize_plan(plan, names, cost_lines(None, commit))
+        text = (
+            explain_plan(plan, ways_of(session, group))
+            if verbose
+            else summarize_plan(plan, names, cost_lines(None, commit))
+        )
         texts.append(text if groups == [MAIN] else f"group {group}, {text}")
     return Text("\n\n".join(texts))
 

@@ -15,6 +15,7 @@ from headrace.model.partitioning import Partitioning
 from headrace.model.plan import SharedPlan
 from headrace.model.predicate import Operand
 from headrace.model.statistics import JoinCount, KeyStatistics
+from headrace.model.ways import FamilyWay
 from headrace.operators.common.bundle import Blob, Item
 from headrace.operators.common.placing import Portion
 
@@ -59,13 +60,14 @@ class MapOutlet:
 class Mapped:
     """What became of a batch: blobs for reduce tasks, and for each query its rows and the tuples it accepted.
 
-    `keys` says how often tuples share a key, where somebody decides by it.
+    `keys` says how often tuples share a key, where somebody decides by it. `ways` says how tuples found their queries.
     """
 
     shipments: Sequence[Shipment] = ()
     rows: dict[int, int] = field(default_factory=dict)
     matched: dict[int, int] = field(default_factory=dict)
     keys: KeyStatistics | None = None
+    ways: Sequence[FamilyWay] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ class Reduced:
     accepted, and the queries that failed with the reason.
 
     A join says how many rows it `joined` for each query, whether they are results or go on. `joins` is what was counted
-    for queries whose strategy is decided by it.
+    for queries whose strategy is decided by it. `ways` says how tuples found their queries.
     """
 
     state: Saved | None = None
@@ -118,6 +120,7 @@ class Reduced:
     matched: dict[int, int] = field(default_factory=dict)
     joined: dict[int, int] = field(default_factory=dict)
     joins: Sequence[JoinCount] = ()
+    ways: Sequence[FamilyWay] = ()
 
 
 class OperatorLogic(Protocol):

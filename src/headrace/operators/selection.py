@@ -7,9 +7,10 @@ import pyarrow as pa
 
 from headrace.model.plan import SelectionOperator, SharedPlan
 from headrace.model.tables import WORD, TupleTable, output_column
+from headrace.model.ways import FamilyWay
 from headrace.operators.common.bitrows import count_bits
-from headrace.operators.common.cells import family_indexes
 from headrace.operators.common.placing import Portion
+from headrace.operators.common.query_sets import QuerySets
 from headrace.operators.common.regions import regions_of
 from headrace.operators.protocol import (
     Batch,
@@ -29,48 +30,27 @@ class SelectionLogic:
 
     def __init__(self, operator: SelectionOperator) -> None:
         self.operator = operator
-        slots = np.array(operator.slots, np.int64)
-        ready = family_indexes(operator.families, operator.operands, operator.predicates, slots)
-        self._columns = [np.array(family.columns) for family, _ in ready]
-        self._slots = [slots[columns] for columns in self._columns]
-        self._families = [index for _, index in ready]
+        self._slots = np.array(operator.slots, np.int64)
         self._words = max(operator.slots, default=0) // WORD + 1
+        self._sets = QuerySets(
+            operator.families, operator.operands, operator.predicates, self._slots, self._words
+        )
         self._table = TupleTable(operator.outputs, tuple(range(self._words)))
-        self._nobody = np.zeros((self._words, 1), np.uint64)
 
-    def select(self, columns: Columns, rows: int, epoch: int) -> tuple[pa.Table, np.ndarray]:
+    def select(
+        self, columns: Columns, rows: int, epoch: int, ways: list[FamilyWay]
+    ) -> tuple[pa.Table, np.ndarray]:
         """(accepted tuples with their query-set words `qs0..`, accepted tuples per query of the operator)."""
         operator = self.operator
         regions = [regions_of(columns[index.operand], index) for index in operator.operands]
-        sets = np.zeros((self._words, rows), np.uint64)
-        counts = np.zeros(len(operator.queries), np.int64)
-        for queries, index, slots in zip(self._columns, self._families, self._slots, strict=True):
-            if not index.static and index.boxes is not None and rows:
-                found = np.zeros_like(sets)
-                mine = [regions[operand] for operand in index.operands]
-                index.matcher(regions).put_words(mine, slots, found)
-                sets |= found
-                counts[queries] += count_bits(found.T)[slots]
-                continue
-            for block, cells in index.blocks(regions, rows):
-                words = np.append(pack_sets(cells.membership, slots, self._words), self._nobody, axis=1)
-                sets[:, block] |= words[:, cells.ids]
-                sizes = np.bincount(cells.ids[cells.ids >= 0], minlength=cells.count)
-                counts[queries] += sizes @ cells.membership
+        sets = self._sets.of(regions, rows, ways)
+        counts = count_bits(sets)[self._slots]
         accepted = np.flatnonzero(sets.any(axis=0))
         taken = pa.array(accepted)
         outputs = {output_column(o): columns[o].take(taken) for o in operator.outputs}
         epochs = pa.array(np.full(len(accepted), epoch, np.int64))
         packed = (pa.array(word[accepted].view(np.int64)) for word in sets)
         return self._table.rows([*outputs.values(), epochs, *packed]), counts
-
-
-def pack_sets(membership: np.ndarray, slots: np.ndarray, words: int) -> np.ndarray:
-    """Query-set words [word, cell] from membership [cell, column]."""
-    packed = np.zeros((words, len(membership)), np.uint64)
-    for column, slot in enumerate(slots.tolist()):
-        packed[slot // WORD] |= membership[:, column].astype(np.uint64) << np.uint64(slot % WORD)
-    return packed
 
 
 class Selections:
@@ -82,12 +62,13 @@ class Selections:
 
     def map(self, batch: Batch, outlet: MapOutlet) -> Mapped:
         operator = self._operator
-        table, counts = self._logic.select(batch.columns, batch.rows, batch.epoch)
+        ways: list[FamilyWay] = []
+        table, counts = self._logic.select(batch.columns, batch.rows, batch.epoch, ways)
         if table.num_rows == 0:
-            return Mapped()
+            return Mapped(ways=ways)
         outlet.emit(operator.signature, table, operator.queries, batch.watermark_us)
         found = {int(q): int(count) for q, count in zip(operator.queries, counts, strict=True) if count}
-        return Mapped(rows=found, matched=found)
+        return Mapped(rows=found, matched=found, ways=ways)
 
     def reduce(self, received: Received, outlet: ReduceOutlet) -> Reduced:
         raise AssertionError("a selection has no reduce stage")

@@ -25,10 +25,18 @@ class Membership(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CellWork:
-    """What cells would cost: how many there are, and how many query columns are no run of neighbouring cells."""
+    """What cells would cost: how many there are, and how many `passes` group and fold them.
+
+    `scattered` columns are no run of neighbouring cells. So many columns are folded one by one, `alone`, over so many
+    cells in all (`alone_cells`). Extremes of runs are worked out by doubling, in so many passes (`doubled`).
+    """
 
     cells: int
+    passes: int
     scattered: int
+    alone: int = 0
+    alone_cells: int = 0
+    doubled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +67,24 @@ GRID_ELEMENTS = 1 << 26
 GRID_PER_TUPLE = 8
 """Or this many for each tuple."""
 
-GROUP_NS, RUN_NS, SCATTERED_NS = 5.0, 2.0, 1.5
+GROUP_NS, RUN_NS, SCATTERED_NS = 5.0, 2.0, 0.1
 """To group a tuple; to total a cell's row; to add a cell's row to a query whose cells are no neighbours."""
 
-VISIT_NS, WORD_NS, LIST_NS, CANDIDATE_NS = 15.0, 1.0, 3.0, 5.0
-"""To visit a tuple; to AND one word of one operand; to look up one operand's list; to compare one candidate."""
+ALONE_NS, ALONE_CELL_NS, DOUBLED_NS = 8_000.0, 1.0, 1.5
+"""To fold a column by itself; a cell's row of it; a cell's row in each step of doubling."""
 
-UPDATE_NS, FLUSH_NS, MISS_NS = 2.0, 1.0, 6.0
-"""To update one partial in a tile; to add one partial of a tile to all others; to update one that is somewhere."""
+VISIT_NS, WORD_NS, LIST_NS, CANDIDATE_NS, COMPARE_NS = 10.0, 0.9, 3.5, 2.5, 6.0
+"""To visit a tuple; to AND one word of one operand; to look up one operand's list; to meet one candidate; to compare it
+with other operands.
+"""
+
+UPDATE_NS, FAR_UPDATE_NS, FLUSH_NS, PLACE_NS, FAR_PLACE_NS = 0.8, 3.0, 2.0, 1.3, 10.0
+"""To update one partial in a tile; in a tile that no near cache holds; to add one partial of a tile to all others; to
+update one where it is; where it is on a page that the processor has to look up.
+"""
+
+NEAR_BOXES, NEAR_PAGES, PAGE = 2_048, 1_024, 512
+"""A tile of so many boxes is near. So are partials on so many pages, of which each has so many partials."""
 
 WORD = 64
 
@@ -96,10 +114,10 @@ def decide_homes(hits: Ints, lengths: Ints, regions: Ints, sampled: int, most: i
     it. A word of bit rows costs the same however many boxes it has, so the boxes that are met least often are listed,
     as many as it takes to save words.
 
-    >>> hits = np.array([[1, 90]] * 640 + [[60, 80]] * 10)
-    >>> homes = decide_homes(hits, np.full((650, 2), 3), np.array([2_000, 900]), 1_000, 10**6)
+    >>> hits = np.array([[1, 90]] * 6_400 + [[60, 80]] * 64)
+    >>> homes = decide_homes(hits, np.full((6_464, 2), 1), np.array([9_000, 900]), 10_000, 10**6)
     >>> homes.listed.sum(), homes.home[:3].tolist()
-    (np.int64(640), [0, 0, 0])
+    (np.int64(6400), [0, 0, 0])
     """
     shares = (hits + lengths / regions) / (sampled + 1)
     boxes, operands = shares.shape
@@ -127,28 +145,56 @@ def is_worth_rehoming(now: Homes, other: Homes) -> bool:
 
 def _finding_ns(operands: int, words: Any, candidates: Any, listed: Any) -> Any:
     """To find the boxes of one tuple once."""
-    return operands * WORD_NS * words + listed * (VISIT_NS + operands * LIST_NS + CANDIDATE_NS * candidates)
+    candidate = CANDIDATE_NS + (COMPARE_NS if operands > 1 else 0.0)
+    return operands * WORD_NS * words + listed * (VISIT_NS + operands * LIST_NS + candidate * candidates)
 
 
-def decide_membership(batch: FamilyBatch) -> Membership:
-    """Whichever is estimated to take less time; `cells` is None where they are too many to be enumerated.
+def is_best(work: CellWork, rows: int, tuples: int) -> bool:
+    """Whether cells take less time than visiting the tuples, so that nothing else need be looked at."""
+    least = work.passes * tuples * VISIT_NS
+    return not is_sparse(work.cells, rows, tuples) and estimate_cells_ns(work, rows, tuples) < least
 
-    >>> few, many = CellWork(147, 0), CellWork(2_851, 170)
-    >>> decide_membership(FamilyBatch(200_000, 800, 3, 3, 1, 0.0, False, 150.0, 50, few))
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How a family's tuples find their queries, and what each way was estimated to take (None: not possible).
+
+    `sparse` says that matches update partials where they are, not in tiles: they are few beside all partials.
+    """
+
+    membership: Membership
+    sparse: bool
+    cells_ns: float | None
+    matches_ns: float | None
+
+
+def decide_membership(batch: FamilyBatch) -> Choice:
+    """Whichever is estimated to take less time. Where cells are too many to be enumerated, there is no choice.
+
+    >>> few, many = CellWork(147, 3, 0), CellWork(2_851, 3, 170)
+    >>> decide_membership(FamilyBatch(200_000, 800, 3, 3, 1, 0.0, False, 150.0, 50, few)).membership
     <Membership.CELLS: 'cells'>
-    >>> decide_membership(FamilyBatch(200_000, 800, 3, 4, 1, 0.0, False, 21.0, 180, many))
+    >>> decide_membership(FamilyBatch(200_000, 800, 3, 4, 1, 0.0, False, 21.0, 180, many)).membership
     <Membership.MATCHES: 'matches'>
     """
+    sparse = estimate_places_ns(batch) < estimate_tile_ns(batch)
+    matches_ns = estimate_matches_ns(batch)
     if batch.cells is None or is_sparse(batch.cells.cells, batch.rows, batch.tuples):
-        return Membership.MATCHES
-    return Membership.CELLS if estimate_cells_ns(batch) <= estimate_matches_ns(batch) else Membership.MATCHES
+        return Choice(Membership.MATCHES, sparse, None, matches_ns)
+    cells_ns = estimate_cells_ns(batch.cells, batch.rows, batch.tuples)
+    way = Membership.CELLS if cells_ns <= matches_ns else Membership.MATCHES
+    return Choice(way, sparse, cells_ns, matches_ns)
 
 
-def estimate_cells_ns(batch: FamilyBatch) -> float:
-    assert batch.cells is not None
-    grid = batch.cells.cells * batch.rows
+def estimate_cells_ns(work: CellWork, rows: int, tuples: int) -> float:
+    grid = work.cells * rows
+    steps = max(work.cells, 1).bit_length()
     return (
-        batch.passes * (GROUP_NS * batch.tuples + RUN_NS * grid) + SCATTERED_NS * grid * batch.cells.scattered
+        work.passes * (GROUP_NS * tuples + RUN_NS * grid)
+        + SCATTERED_NS * grid * work.scattered
+        + ALONE_NS * work.alone
+        + ALONE_CELL_NS * work.alone_cells * rows
+        + DOUBLED_NS * work.doubled * steps * grid
     )
 
 
@@ -157,17 +203,16 @@ def estimate_matches_ns(batch: FamilyBatch) -> float:
     return batch.tuples * batch.passes * finding + min(estimate_tile_ns(batch), estimate_places_ns(batch))
 
 
-def is_sparse_update(batch: FamilyBatch) -> bool:
-    """Whether matches update partials where they are, not in tiles: they are few beside all partials."""
-    return estimate_places_ns(batch) < estimate_tile_ns(batch)
-
-
 def estimate_tile_ns(batch: FamilyBatch) -> float:
-    return UPDATE_NS * batch.updates * batch.tuples + FLUSH_NS * batch.entries * batch.rows
+    near = batch.entries <= NEAR_BOXES * batch.passes
+    update = UPDATE_NS if near else FAR_UPDATE_NS
+    return update * batch.updates * batch.tuples + FLUSH_NS * batch.entries * batch.rows
 
 
 def estimate_places_ns(batch: FamilyBatch) -> float:
-    return MISS_NS * batch.updates * batch.tuples
+    pages = batch.entries * min(1.0, batch.rows / PAGE)
+    update = PLACE_NS if pages <= NEAR_PAGES * batch.passes else FAR_PLACE_NS
+    return update * batch.updates * batch.tuples
 
 
 def is_sparse(cells: int, rows: int, tuples: int) -> bool:

@@ -23,18 +23,22 @@ from headrace.model.plan import (
 from headrace.model.predicate import And, Compare, Const, IsNull, Not, Or, Predicate
 from headrace.model.query import Aggregation, Fallback, Join, Projection, Query
 from headrace.model.strategy import Choice, Strategy
+from headrace.model.ways import FamilyWay
 from headrace.model.window import AnyWindow, SessionWindow, Window
 
 SHOWN = 8
 
 
-def explain_plan(plan: SharedPlan) -> str:
-    """What a group shares: operators, families, windows, lanes, and what is not shared and why."""
+def explain_plan(plan: SharedPlan, ways: Sequence[FamilyWay] = ()) -> str:
+    """What a group shares: operators, families, windows, lanes, and what is not shared and why.
+
+    `ways` says how running tasks found the queries of tuples.
+    """
     lines = [
         f"shared plan {plan.version}: {len(plan.operators)} operators, {len(plan.fallbacks)} on their own"
     ]
     for operator in plan.operators:
-        lines += _operator_lines(operator)
+        lines += _operator_lines(operator, ways)
     for fallback in plan.fallbacks:
         lines.append(
             f"  plain Spark: query {fallback.query} on {', '.join(fallback.streams)}: {fallback.reason}"
@@ -42,10 +46,13 @@ def explain_plan(plan: SharedPlan) -> str:
     return "\n".join(lines)
 
 
-def explain_query(query: Query, plan: SharedPlan | None, choice: Choice) -> str:
+def explain_query(
+    query: Query, plan: SharedPlan | None, choice: Choice, ways: Sequence[FamilyWay] = ()
+) -> str:
     """How one query is run and why, what else was considered, with whom it shares, and the plain Spark SQL it equals.
 
-    `plan` and `choice` are those that its group runs; without a plan, the query runs in no group.
+    `plan` and `choice` are those that its group runs; without a plan, the query runs in no group. `ways` says how
+    running tasks found the queries of tuples.
     """
     word = "stream" if len(query.plan.streams) == 1 else "streams"
     lines = [f"query {query.name} on {word} {', '.join(query.plan.streams)}"]
@@ -72,7 +79,7 @@ def explain_query(query: Query, plan: SharedPlan | None, choice: Choice) -> str:
     for operator in mine:
         others = len(queries_of(operator)) - 1
         lines.append(f"runs in operator {operator.id} with {others} other queries:")
-        lines += _operator_lines(operator)[1:]
+        lines += _operator_lines(operator, ways)[1:]
     if plan is not None and not mine and not isinstance(query.plan.body, Fallback):
         lines.append("not active in the current epoch")
     return "\n".join(lines)
@@ -155,17 +162,18 @@ _KINDS: dict[type[Operator], str] = {
 }
 
 
-def _operator_lines(operator: Operator) -> list[str]:
+def _operator_lines(operator: Operator, every: Sequence[FamilyWay]) -> list[str]:
+    ways = [way for way in every if way.operator == operator.id]
     if isinstance(operator, JoinOperator):
-        return _join_lines(operator)
+        return _join_lines(operator, ways)
     kind = _KINDS[type(operator)]
     lines = [f"  {operator.id}: shared {kind} of {operator.stream} for {len(queries_of(operator))} queries"]
     if isinstance(operator, GroupingOperator):
-        every = _some(dict.fromkeys(_seconds(window.slide_us) for window in operator.windows))
+        slides = _some(dict.fromkeys(_seconds(window.slide_us) for window in operator.windows))
         lines.append(f"    fed by {operator.join}, once per query and window that holds a row")
         lines.append(f"    keys: {len(operator.keys) or 'none'}")
-        lines.append(f"    windows end every: {every}")
-        return [*lines, _lane_line(operator), *_family_lines(operator.families, operator.operands)]
+        lines.append(f"    windows end every: {slides}")
+        return [*lines, _lane_line(operator), *_family_lines(operator.families, operator.operands, ways)]
     lines.append(f"    scan: {_SCANS[operator.path]}, columns {_some(o.sql for o in operator.scanned)}")
     if isinstance(operator, AggregationOperator) and operator.product is not None:
         lines.append(f"    its rows are factors of {operator.product}")
@@ -178,14 +186,14 @@ def _operator_lines(operator: Operator) -> list[str]:
         )
         lines.append(f"    {word}: {len(found)}: {_some(map(render_window, found))}")
         lines.append(_lane_line(operator))
-    return lines + _family_lines(operator.families, operator.operands)
+    return lines + _family_lines(operator.families, operator.operands, ways)
 
 
 def _lane_line(operator: AggregatingOperator) -> str:
     return f"    lanes: {_some(f'{lane.name} with {len(lane.columns)} entries' for lane in operator.lanes)}"
 
 
-def _join_lines(operator: JoinOperator) -> list[str]:
+def _join_lines(operator: JoinOperator, ways: Sequence[FamilyWay]) -> list[str]:
     streams = ", ".join(operator.clock)
     lines = [f"  {operator.id}: shared join of {streams} for {len(operator.queries)} queries"]
     for number, input_ in enumerate(operator.inputs):
@@ -194,7 +202,7 @@ def _join_lines(operator: JoinOperator) -> list[str]:
             f"each tuple routed and kept once for {len(input_.filters)} filters"
         )
         lines.append(f"    scan: {_SCANS[input_.path]}, columns {_some(o.sql for o in input_.scanned)}")
-        lines += _family_lines(input_.families, input_.operands)
+        lines += _family_lines(input_.families, input_.operands, ways)
     for chain in operator.chains[:SHOWN]:
         names = ", ".join(" >< ".join(map(_input_role, hub.inputs)) for hub in chain.hubs)
         windows = {query.windows for query in chain.queries}
@@ -220,12 +228,17 @@ def _input_role(met: InputRole) -> str:
     return f"{met.input}" + (f" (role {met.role})" if met.role else "")
 
 
-def _family_lines(families: Sequence[Family], operands: Sequence[OperandIndex]) -> list[str]:
+def _family_lines(
+    families: Sequence[Family], operands: Sequence[OperandIndex], ways: Sequence[FamilyWay]
+) -> list[str]:
     lines = []
     for family in families[:SHOWN]:
         names = [operands[i] for i in family.operands]
         index = ", ".join(f"{i.operand.sql} ({len(i.constants)} constants)" for i in names) or "no predicate"
         lines.append(f"    family on {index}: {len(family.columns)} filters")
+        reads = tuple(i.operand.sql for i in names)
+        mine = [way for way in ways if way.operands == reads and way.filters <= len(family.columns)]
+        lines += [f"      found by {way}" for way in mine]
     if len(families) > SHOWN:
         lines.append(f"    and {len(families) - SHOWN} more families")
     return lines

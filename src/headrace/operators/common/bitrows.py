@@ -8,9 +8,6 @@ from headrace.model.tables import WORD
 from headrace.operators.common.encode import Array, Bools, Ints
 from headrace.operators.compiled.matches import order_by_row
 
-COUNTED_ROWS = 1 << 14
-"""Bits become bytes to be counted: of so many rows at a time."""
-
 
 def pack_words(membership: Bools) -> Ints:
     """[row, query] bits as [row, word], query q in bit q % 64 of word q // 64.
@@ -24,19 +21,6 @@ def pack_words(membership: Bools) -> Ints:
     return words.view("<u8").astype(np.uint64)
 
 
-def count_bits(words: Ints) -> Ints:
-    """How many rows of [row, word] have each bit.
-
-    >>> count_bits(np.array([[5], [4]], np.uint64))[:4].tolist()
-    [1, 0, 2, 0]
-    """
-    counts = np.zeros(words.shape[1] * WORD, np.int64)
-    for low in range(0, len(words), COUNTED_ROWS):
-        some = np.ascontiguousarray(words[low : low + COUNTED_ROWS]).astype("<u8").view(np.uint8)
-        counts += np.unpackbits(some, axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
-    return counts
-
-
 def as_given(values: Array) -> Array:
     """The values as kernels take them: contiguous and aligned, which a view of a message need not be."""
     return np.require(values, requirements=["C_CONTIGUOUS", "ALIGNED"])
@@ -47,3 +31,30 @@ def ordered_by_row(row: Ints, rows: int) -> tuple[Ints, Ints]:
     order, bounds = np.empty(len(row), np.int64), np.zeros(rows + 1, np.int64)
     order_by_row(as_given(row.astype(np.int64, copy=False)), order, bounds)
     return order, bounds
+
+
+def count_bits(sets: Array) -> Ints:
+    """How often each bit of the words [word, row] is set: full adders over whole arrays, so a few passes for all bits.
+
+    >>> count_bits(np.array([[5, 4]], np.uint64))[:4].tolist()
+    [1, 0, 2, 0]
+    """
+    return np.concatenate([_count_word(words) for words in sets])
+
+
+def _count_word(words: Array) -> Ints:
+    counts = np.zeros(WORD, np.int64)
+    weight = 1
+    while len(words):
+        carries = [words[:0]]
+        while len(words) > 3 * WORD:
+            third = len(words) // 3
+            a, b, c = words[: 3 * third].reshape(3, third)
+            half = a ^ b
+            carries.append((a & b) | (half & c))
+            words = np.concatenate([half ^ c, words[3 * third :]])
+        bits = np.unpackbits(words.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
+        counts += weight * bits.sum(axis=0, dtype=np.int64)
+        words = np.concatenate(carries)
+        weight *= 2
+    return counts

@@ -190,9 +190,10 @@ class BoxTable:
     """The boxes of a family as arrays. Box b has `counts[b, o]` ranges of operand o, from `bounds[b, o]` on.
 
     Ranges are in codes: the regions of all operands one after the other, operand o's from `offsets[o]` on. `column[b]`
-    is the position in the family of the query that the box is of.
+    is the position in the family of the query that the box is of; there are so many `queries`.
     """
 
+    queries: int
     offsets: Ints
     column: Ints
     bounds: Ints
@@ -225,6 +226,7 @@ class BoxTable:
         sizes = np.array(counts, np.int64).reshape(len(column), len(indexes))
         ends = np.cumsum(sizes.ravel()).reshape(sizes.shape)
         return BoxTable(
+            len(found),
             offsets,
             np.array(column, np.int64),
             ends - sizes,

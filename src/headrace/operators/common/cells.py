@@ -12,6 +12,7 @@ import numpy as np
 from headrace.model.plan import Family, OperandIndex
 from headrace.model.predicate import Predicate
 from headrace.model.tables import WORD
+from headrace.model.ways import FamilyWay, Finding
 from headrace.operators.common.boxes import Box, BoxMaker, BoxTable
 from headrace.operators.common.encode import Bools, Ints
 from headrace.operators.common.matching import HOMES_SAMPLE, Matcher, codes_of, homes_for, some_of
@@ -98,6 +99,23 @@ class FamilyIndex:
         """Whether the membership is the same for every batch."""
         return self._size <= DENSE_CELLS and self._size * len(self._predicates) <= MEMBER_ELEMENTS
 
+    @property
+    def matched(self) -> bool:
+        """Whether queries are better found by matches, where no partials are to be updated: cells are too many."""
+        return not self.static and self.boxes is not None
+
+    def way(
+        self, tuples: int, matches: float, matcher: Matcher | None, codes: Ints | None = None
+    ) -> FamilyWay:
+        """What was done for so many tuples; `codes` are those of some of them, for what they met."""
+        names = tuple(index.operand.sql for index in self._indexes)
+        filters = len(self._predicates)
+        if matcher is None or codes is None:
+            finding = Finding.CELLS if self.static else Finding.SPARSE_CELLS
+            return FamilyWay("", names, filters, finding, None, tuples)
+        words, met = tuples * matcher.words, tuples * matcher.candidates_of(codes)
+        return FamilyWay("", names, filters, matcher.finding, None, tuples, words, met, matches)
+
     def blocks(self, regions: Sequence[Regions], rows: int) -> Iterator[tuple[slice, Cells]]:
         """The tuples in as many blocks as memory asks for, each with its cells: one where these are few."""
         step = max(rows, 1)
@@ -118,8 +136,19 @@ class FamilyIndex:
             lookup, membership = self._static
             return Cells(lookup[codes], membership, static=True)
         _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-        lookup, membership = self._membership([part[first] for part in mine], len(first))
+        if self.boxes is None or rows == 0:
+            lookup, membership = self._membership([part[first] for part in mine], len(first))
+        else:
+            lookup, membership = merge_cells(self._accepted(self.matcher(regions), [r[first] for r in mine]))
         return Cells(lookup[inverse], membership, static=False)
+
+    def _accepted(self, matcher: Matcher, regions: Sequence[Regions]) -> Bools:
+        """[cell, query] by what finds matches: the queries of each cell, not each query's cells."""
+        places = np.arange(len(self._predicates)) if self._places is None else self._places
+        words = np.zeros((int(places.max()) // WORD + 1, len(regions[0])), np.uint64)
+        matcher.put_words(regions, places, words)
+        bits = np.ascontiguousarray(words.T).astype("<u8").view(np.uint8)
+        return np.unpackbits(bits, axis=1, bitorder="little")[:, places].astype(bool)
 
     def _membership(self, regions: Sequence[Regions], count: int) -> tuple[Ints, Bools]:
         """Drop cells nobody wants and merge neighbours that the same columns want."""

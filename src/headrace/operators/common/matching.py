@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.model.tables import WORD
+from headrace.model.ways import Finding
 from headrace.operators.common.bitrows import ordered_by_row, pack_words
 from headrace.operators.common.boxes import BoxTable
 from headrace.operators.common.encode import Ints, ranges
 from headrace.operators.common.regions import Regions
-from headrace.operators.compiled.matches import count_matches, put_words
+from headrace.operators.compiled.matches import count_matches, put_pairs, put_words
 from headrace.optimizer.membership import Homes, decide_homes
 
 LISTED_REGIONS = 16
@@ -129,12 +130,22 @@ class Matcher:
         return pack_words(flags[None, :])[0], entries
 
     def matching(self, codes: Ints) -> Ints:
-        """How many of these tuples each query accepts."""
+        """How many of these tuples each query accepts, by its position in the family."""
         counts = np.zeros(len(self.column), np.int64)
         count_matches(self._every(codes, np.arange(len(self.column))).found, counts)
         known = self.column >= 0
-        columns = int(self.table.column.max(initial=-1)) + 1
-        return np.bincount(self.column[known], counts[known], columns).astype(np.int64)
+        return np.bincount(self.column[known], counts[known], self.table.queries).astype(np.int64)
+
+    def pairs(self, codes: Ints) -> tuple[Ints, Ints]:
+        """(tuples that match a query, query by query and ascending; how many of them each query has)."""
+        counts = self.matching(codes)
+        ends = np.cumsum(counts)
+        tuples = np.empty(int(ends[-1]) if len(ends) else 0, np.int64)
+        put_pairs(self._every(codes, self.column).found, tuples, ends - counts)
+        if self.candidates and self.words and len(np.unique(self.table.column)) < self.table.boxes:
+            query = np.repeat(np.arange(len(counts)), counts)  # a query may have boxes of both kinds
+            tuples = tuples[np.lexsort((tuples, query))]
+        return tuples, counts
 
     def put_words(self, regions: Sequence[Regions], places: Ints, words: Ints) -> None:
         """Set the bit `places[query]` of [word, tuple] for every query that accepts a tuple."""
@@ -146,6 +157,16 @@ class Matcher:
         flags = self.column[: self.words * WORD] >= 0
         order, bounds = np.arange(len(codes)), np.array([0, len(codes)])
         return Matches(self, codes, pack_words(flags[None, :])[0], entries, order, bounds)
+
+    @property
+    def finding(self) -> Finding:
+        if not self.candidates:
+            return Finding.BIT_ROWS
+        return Finding.BOTH if self.words else Finding.CANDIDATES
+
+    def sampled(self, regions: Sequence[Regions]) -> Ints:
+        """The codes of some of these tuples."""
+        return self.codes([part[some_of(len(part), SAMPLE)] for part in regions])
 
     def candidates_of(self, codes: Ints) -> float:
         """How many candidates these tuples have on average."""

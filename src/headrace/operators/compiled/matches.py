@@ -287,6 +287,24 @@ def count_matches(matches: Found, counts: Ints) -> None:
 
 
 @called
+def put_pair(box: int, tuple_: int, row: int, state: Any) -> None:
+    tuples, next_, entries = state
+    column = entries[box]
+    tuples[next_[column]] = tuple_
+    next_[column] += 1
+
+
+@compiled((_FOUND, made(int64), made(int64)))
+def put_pairs(matches: Found, tuples: Ints, next_: Ints) -> None:
+    """tuples[next_[c]], and what follows it, become the tuples that match column c: that of box b is `entries[b]`."""
+    _, _, mask, _, listed, _, _, _, _, entries, _, bounds = matches
+    if len(mask):
+        walk_bits(matches, 0, len(bounds) - 1, put_pair, (tuples, next_, entries))
+    if len(listed):
+        walk_lists(matches, 0, len(bounds) - 1, put_pair, (tuples, next_, entries))
+
+
+@called
 def put_bit(box: int, tuple_: int, row: int, state: Any) -> None:
     words, entries, _ = state
     words[entries[box] >> 6, tuple_] |= np.uint64(1) << np.uint64(entries[box] & 63)

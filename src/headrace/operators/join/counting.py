@@ -9,7 +9,8 @@ import numpy as np
 from headrace.model.plan import InputRole
 from headrace.model.statistics import JoinCount, SideCount
 from headrace.model.tables import WORD
-from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.bitrows import count_bits
+from headrace.operators.common.encode import Ints
 from headrace.operators.join.logic import JoinLogic, place_of
 from headrace.operators.join.rows import KeyedRows
 
@@ -57,30 +58,3 @@ def _tuples_and_keys(logic: JoinLogic, rows: KeyedRows | None, role: int) -> tup
         return nothing, nothing
     sets = rows.content.sets[role]
     return count_bits(sets), count_bits(np.bitwise_or.reduceat(sets, rows.keys.offsets[:-1], axis=1))
-
-
-def count_bits(sets: Array) -> Ints:
-    """How often each bit of the words [word, row] is set: full adders over whole arrays, so a few passes for all bits.
-
-    >>> count_bits(np.array([[5, 4]], np.uint64))[:4].tolist()
-    [1, 0, 2, 0]
-    """
-    return np.concatenate([_count_word(words) for words in sets])
-
-
-def _count_word(words: Array) -> Ints:
-    counts = np.zeros(WORD, np.int64)
-    weight = 1
-    while len(words):
-        carries = [words[:0]]
-        while len(words) > 3 * WORD:
-            third = len(words) // 3
-            a, b, c = words[: 3 * third].reshape(3, third)
-            half = a ^ b
-            carries.append((a & b) | (half & c))
-            words = np.concatenate([half ^ c, words[3 * third :]])
-        bits = np.unpackbits(words.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
-        counts += weight * bits.sum(axis=0, dtype=np.int64)
-        words = np.concatenate(carries)
-        weight *= 2
-    return counts

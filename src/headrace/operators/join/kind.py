@@ -10,6 +10,7 @@ import numpy as np
 from headrace.model.plan import GroupingOperator, JoinOperator, SharedPlan
 from headrace.model.query import QueryId
 from headrace.model.statistics import JoinCount
+from headrace.model.ways import FamilyWay
 from headrace.operators.common.placing import Portion
 from headrace.operators.common.sampling import sample_keys
 from headrace.operators.join.block import JoinedBlock, stored_rows
@@ -52,13 +53,15 @@ class Joins:
         )
 
     def map(self, batch: Batch, outlet: MapOutlet) -> Mapped:
-        tuples = prepare_join(self._logic, batch.read, batch.columns, batch.closed_us)
+        ways: list[FamilyWay] = []
+        tuples = prepare_join(self._logic, batch.read, batch.columns, batch.closed_us, ways)
         if tuples is None:
-            return Mapped()
+            return Mapped(ways=ways)
         shipments = ship_join(self._logic, tuples, outlet.partitioning)
         if not self._feeds:
-            return Mapped(shipments)
-        return Mapped(shipments, keys=sample_keys(self._operator.inputs[batch.read].id, tuples.keys.values))
+            return Mapped(shipments, ways=ways)
+        keys = sample_keys(self._operator.inputs[batch.read].id, tuples.keys.values)
+        return Mapped(shipments, keys=keys, ways=ways)
 
     def reduce(self, received: Received, outlet: ReduceOutlet) -> Reduced:
         """A rebuild joins for the chains that feed an aggregation alone."""

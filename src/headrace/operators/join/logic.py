@@ -11,14 +11,14 @@ from headrace.model.plan import AcrossPositions, InputRole, JoinedQuery, JoinOpe
 from headrace.model.predicate import Operand
 from headrace.model.tables import WORD
 from headrace.model.types import Kind
+from headrace.model.ways import FamilyWay
 from headrace.model.window import Window
-from headrace.operators.common.cells import Cells, FamilyIndex
 from headrace.operators.common.encode import Array
+from headrace.operators.common.query_sets import QuerySets
 from headrace.operators.common.regions import regions_of
 from headrace.operators.join.keys import keys_are_exact
 from headrace.operators.join.windows import PairWindows
 from headrace.operators.protocol import Columns
-from headrace.operators.selection import pack_sets
 
 
 def carried_name(operand: Operand) -> str:
@@ -79,36 +79,19 @@ class InputLogic:
             {f.slot: int(f.query) for f in filters if f.role == role} for role in range(self.roles)
         ]
         predicates = [f.predicate for f in filters]
-        self._families = [FamilyIndex(f, self.input.operands, predicates) for f in self.input.families]
-        self._bits = [
-            np.array(
-                [filters[c].role * len(words) * WORD + place_of(filters[c].slot, words) for c in f.columns]
-            )
-            for f in self.input.families
-        ]
-        self._packed: dict[int, Array] = {}
+        bits = [f.role * len(words) * WORD + place_of(f.slot, words) for f in filters]
+        self._sets = QuerySets(
+            self.input.families,
+            self.input.operands,
+            predicates,
+            np.array(bits, np.int64),
+            self.roles * len(words),
+        )
 
-    def select(self, columns: Columns, rows: int) -> Array:
-        """The query-sets [role, word, row] of a batch of tuples."""
+    def select(self, columns: Columns, rows: int, ways: list[FamilyWay]) -> Array:
+        """The query-sets [role, word, row] of a batch of tuples; how they were found is added to `ways`."""
         regions = [regions_of(columns[index.operand], index) for index in self.input.operands]
-        sets = np.zeros((self.roles * len(self.words), rows), np.uint64)
-        for number, family in enumerate(self._families):
-            for block, cells in family.blocks(regions, rows):
-                packed = self._pack(number, cells)
-                for part, table in zip(sets, packed, strict=True):
-                    if table.any():
-                        part[block] |= table[cells.ids]
-        return sets.reshape(self.roles, len(self.words), rows)
-
-    def _pack(self, family: int, cells: Cells) -> Array:
-        """Words [role and word, cell]; the last cell is nobody's."""
-        if cells.static and family in self._packed:
-            return self._packed[family]
-        packed = pack_sets(cells.membership, self._bits[family], self.roles * len(self.words))
-        packed = np.append(packed, np.zeros((len(packed), 1), np.uint64), axis=1)
-        if cells.static:
-            self._packed[family] = packed
-        return packed
+        return self._sets.of(regions, rows, ways).reshape(self.roles, len(self.words), rows)
 
 
 @dataclass(slots=True)

@@ -17,10 +17,11 @@ from headrace.model.partitioning import Partitioning
 from headrace.model.plan import InputRole
 from headrace.model.statistics import JoinCount
 from headrace.model.tables import WORD
+from headrace.operators.common.bitrows import count_bits
 from headrace.operators.common.bundle import Blob, Item, read_bundle
 from headrace.operators.common.encode import Ints
 from headrace.operators.join.block import JoinedBlock, holds_across
-from headrace.operators.join.counting import accepted_tuples, count_bits, count_sides
+from headrace.operators.join.counting import accepted_tuples, count_sides
 from headrace.operators.join.hops import Arrivals, Outbox, Send
 from headrace.operators.join.logic import JoinLogic, Step, place_of, slot_mask
 from headrace.operators.join.partners import Meeting, has_bits

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headrace.model.epoch import NEVER_US
 from headrace.model.partitioning import Partitioning
+from headrace.model.ways import FamilyWay
 from headrace.operators.common.bundle import Blob, Item, pack_bundle, read_bundle
 from headrace.operators.common.encode import Bools, Ints, narrow, one_chunk, to_physical
 from headrace.operators.join.keys import RowKeys, concat_keys, encode_row_keys, partition_rows
@@ -27,14 +28,19 @@ from headrace.operators.protocol import Columns, Shipment
 from headrace.operators.windows.slices import fine_slices
 
 
-def prepare_join(logic: JoinLogic, input: int, columns: Columns, closed_us: int) -> JoinTuples | None:
-    """Index a batch of one input. Dropped: tuples without time or key, that nobody wants, or too late for all."""
+def prepare_join(
+    logic: JoinLogic, input: int, columns: Columns, closed_us: int, ways: list[FamilyWay]
+) -> JoinTuples | None:
+    """Index a batch of one input. Dropped: tuples without time or key, that nobody wants, or too late for all.
+
+    How tuples found their queries is added to `ways`.
+    """
     spec = logic.inputs[input]
     event_time = to_physical(columns[spec.input.event_time], spec.input.event_time.type)
     rows = len(event_time.values)
     if rows == 0 or not spec.windows:
         return None
-    sets = spec.select(columns, rows)
+    sets = spec.select(columns, rows, ways)
     wanted = sets.any(axis=(0, 1))
     if event_time.valid is not None:
         wanted &= event_time.valid

@@ -55,7 +55,7 @@ class Sessions:
             if segment is None
             else Saved(session_segment_items(segment, self._operator.id), segment.last_end_us)
         )
-        return Reduced(state, reduced.rows, reduced.failures, reduced.matched)
+        return Reduced(state, reduced.rows, reduced.failures, reduced.matched, ways=reduced.ways)
 
 
 def load_sessions(items: Items, operator: str, portion: Portion) -> SessionSegment | None:

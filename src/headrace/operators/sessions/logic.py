@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.model.plan import LaneKind, Measure, Output, SessionOperator
-from headrace.operators.common.cells import FamilyIndex
+from headrace.operators.common.cells import family_indexes
 from headrace.operators.common.encode import Ints, positions
 from headrace.operators.windows.bags import BagLogic
 from headrace.operators.windows.lanes import LaneLogic
@@ -81,8 +81,9 @@ class SessionLogic:
         ]
         self.bags = [BagLogic(lane, ()) for lane in operator.bags]
         predicates = [column.predicate for column in operator.columns]
-        self.families = [FamilyIndex(f, operator.operands, predicates) for f in operator.families]
-        self.family_columns = [np.array(f.columns, np.int64) for f in operator.families]
+        ready = family_indexes(operator.families, operator.operands, predicates)
+        self.families = [index for _, index in ready]
+        self.family_columns = [np.array(family.columns, np.int64) for family, _ in ready]
         self.family_gaps = [int(gap_of[columns].min()) for columns in self.family_columns]
         self.base = np.array([column for output in operator.outputs for column in output.base], np.int64)
         self.outputs = [self._ready(output) for output in operator.outputs]

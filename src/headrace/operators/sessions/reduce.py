@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.model.ways import FamilyWay
 from headrace.operators.common.encode import Bools, Ints, positions, ranges
 from headrace.operators.common.keys import empty_key, unify_keys
+from headrace.operators.common.matching import Matcher
 from headrace.operators.protocol import Emit
 from headrace.operators.sessions.logic import ReadySessions, SessionLogic
 from headrace.operators.sessions.micro import MicroSessions, late_limits, lateness, merge_runs, ordered
@@ -48,14 +51,16 @@ def reduce_sessions(
     """
     words = common_words(logic.operator, micros, segments)
     keys, micro_keys, stored_keys = _unify(micros, segments)
-    families = [] if micros is None else list(_family_micros(logic, micros, micro_keys, closed_us))
+    reduced: Reduced[SessionSegment] = Reduced()
+    families = []
+    if micros is not None and micros.rows:
+        families = list(_family_micros(logic, micros, micro_keys, closed_us, reduced.ways))
     stored = [
         _Stored(logic, block, ids[block.keys], closed_us)
         for segment, ids in zip(segments, stored_keys, strict=True)
         for block in segment.blocks
     ]
     bags = gather_bags(logic, micros, micro_keys, list(zip(segments, stored_keys, strict=True)), closed_us)
-    reduced: Reduced[SessionSegment] = Reduced()
     accepted = np.zeros(len(logic.query_of), np.int64)
     blocks, later = [], KeptBags(logic.bags)
     for low, high in _key_blocks(keys.num_rows, families):
@@ -120,16 +125,52 @@ def _unify(
     return keys, mine, ids[: len(segments)]
 
 
+class _Wanted(Protocol):
+    """Which micro-sessions of a family its columns want."""
+
+    def pairs(self, rows: Ints) -> tuple[Ints, Ints]:
+        """(positions among these rows, column by column and ascending; how many of them each column wants)."""
+
+    def each(self) -> float:
+        """How much work a row is."""
+
+
 @dataclass(frozen=True, slots=True)
-class _FamilyMicros:
-    """Micro-sessions of a family's cells: `membership[cells[i], c]` says whether column `columns[c]` wants row i.
+class _ByCells:
+    """`membership[cells[i], c]` says whether column c wants row i."""
 
-    They are ordered by key and start, and so are those that a column wants.
-    """
-
-    columns: Ints
     membership: Bools
     cells: Ints
+
+    def pairs(self, rows: Ints) -> tuple[Ints, Ints]:
+        wanted = self.membership[self.cells[rows]].T
+        return np.nonzero(wanted)[1], wanted.sum(axis=1)
+
+    def each(self) -> float:
+        return float(self.membership.shape[1])
+
+
+@dataclass(frozen=True, slots=True)
+class _ByMatches:
+    """Rows by their codes; those that columns want are listed without a look at the others."""
+
+    matcher: Matcher
+    codes: Ints
+    matches: float
+
+    def pairs(self, rows: Ints) -> tuple[Ints, Ints]:
+        return self.matcher.pairs(self.codes[rows])
+
+    def each(self) -> float:
+        return 1.0 + self.matches
+
+
+@dataclass(frozen=True, slots=True)
+class _FamilyMicros:
+    """Micro-sessions of a family, ordered by key and start, and which of them the columns `columns` want."""
+
+    columns: Ints
+    wanted: _Wanted
     keys: Ints
     starts: Ints
     lasts: Ints
@@ -137,12 +178,21 @@ class _FamilyMicros:
 
 
 def _family_micros(
-    logic: SessionLogic, micros: MicroSessions, keys: Ints, closed_us: int
+    logic: SessionLogic, micros: MicroSessions, keys: Ints, closed_us: int, ways: list[FamilyWay]
 ) -> Iterator[_FamilyMicros]:
-    """Each family's rows, merged per cell and key within the family's smallest gap: one pass for all its queries."""
+    """Each family's rows, merged per cell and key within the family's smallest gap: one pass for all its queries.
+
+    Where nearly every row has a cell of its own, nothing is merged, and rows find their queries by matches.
+    """
     late = lateness(late_limits(logic.operator, closed_us), micros.starts)
     ages = len(logic.operator.gaps) + 1
+    by_key: Ints | None = None
     for f, family in enumerate(logic.families):
+        if family.matched:
+            by_key = ordered(keys, micros.starts) if by_key is None else by_key
+            yield _matched_micros(logic, f, micros, keys, by_key, ways)
+            continue
+        ways.append(family.way(micros.rows, 0, None))
         for block, cells in family.blocks(micros.regions, micros.rows):
             wanted = np.flatnonzero(cells.ids >= 0)
             if len(wanted) == 0:
@@ -151,20 +201,43 @@ def _family_micros(
             groups = (cells.ids[wanted] * (int(keys.max()) + 1) + keys[rows]) * ages + late[rows]
             merged = merge_runs(groups, micros.starts[rows], micros.lasts[rows], logic.family_gaps[f])
             heads = merged.order[merged.first]
-            by_key = ordered(keys[rows[heads]], micros.starts[rows[heads]])
-            heads, order = heads[by_key], rows[merged.order]
+            in_order = ordered(keys[rows[heads]], micros.starts[rows[heads]])
+            heads, order = heads[in_order], rows[merged.order]
             yield _FamilyMicros(
                 logic.family_columns[f],
-                cells.membership,
-                cells.ids[wanted[heads]],
+                _ByCells(cells.membership, cells.ids[wanted[heads]]),
                 keys[rows[heads]],
                 micros.starts[rows[heads]],
-                merged.lasts[by_key],
+                merged.lasts[in_order],
                 {
-                    m: _runs(logic, micros, m, order, merged.first, by_key)
+                    m: _runs(logic, micros, m, order, merged.first, in_order)
                     for m in logic.family_measures(f).tolist()
                 },
             )
+
+
+def _matched_micros(
+    logic: SessionLogic, f: int, micros: MicroSessions, keys: Ints, by_key: Ints, ways: list[FamilyWay]
+) -> _FamilyMicros:
+    """All rows of a family as they are."""
+    family = logic.families[f]
+    matcher = family.matcher(micros.regions)
+    mine = [micros.regions[operand] for operand in family.operands]
+    some = matcher.sampled(mine)
+    matches = float(matcher.matching(some).sum()) / len(some)
+    ways.append(family.way(micros.rows, matches * micros.rows, matcher, some))
+    measures = {
+        m: {name: part[by_key] for name, part in micros.measures[m].items()}
+        for m in logic.family_measures(f).tolist()
+    }
+    return _FamilyMicros(
+        logic.family_columns[f],
+        _ByMatches(matcher, matcher.codes([part[by_key] for part in mine]), matches),
+        keys[by_key],
+        micros.starts[by_key],
+        micros.lasts[by_key],
+        measures,
+    )
 
 
 def _runs(
@@ -190,7 +263,7 @@ def _key_blocks(keys: int, families: Sequence[_FamilyMicros]) -> Iterator[tuple[
     """All keys as ranges, each with few enough micro-sessions."""
     work = np.zeros(keys, np.int64)
     for family in families:
-        work += np.bincount(family.keys, minlength=keys) * len(family.columns)
+        work += (np.bincount(family.keys, minlength=keys) * family.wanted.each()).astype(np.int64)
     home = np.cumsum(work) // BLOCK_ELEMENTS
     edges = np.flatnonzero(np.diff(home, prepend=-1, append=-1)) if keys else np.empty(0, np.int64)
     yield from zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
@@ -256,10 +329,12 @@ def _joined(fresh: list[Ints], stored: list[Ints]) -> Ints:
 
 def _pairs(family: _FamilyMicros, limits: Ints, low: int, high: int) -> _Pairs:
     mine = np.flatnonzero((family.keys >= low) & (family.keys < high))
-    wanted = family.membership[family.cells[mine]].T & (family.starts[mine] > limits[:, None])
-    _, rows = np.nonzero(wanted)
-    counts = wanted.sum(axis=1)
-    return _Pairs(family, mine[rows], np.append(0, np.cumsum(counts))[:-1], counts)
+    at, counts = family.wanted.pairs(mine)
+    rows, column = mine[at], np.repeat(np.arange(len(counts)), counts)
+    in_time = family.starts[rows] > limits[column]
+    if not in_time.all():
+        rows, counts = rows[in_time], np.bincount(column[in_time], minlength=len(counts))
+    return _Pairs(family, rows, np.append(0, np.cumsum(counts))[:-1], counts)
 
 
 def _fill_lanes(

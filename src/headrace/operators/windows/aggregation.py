@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.lanes import has_words
+from headrace.model.ways import FamilyWay
 from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.encode import Ints, translate_ranks
 from headrace.operators.common.keys import empty_key, unify_keys
@@ -38,13 +39,14 @@ State = TypeVar("State")
 @dataclass(slots=True)
 class Reduced(Generic[State]):
     """What a partition of an operator produced besides rows: its new segment (None: no state), rows per query, the
-    queries that failed with the reason, and how many tuples queries accepted, where the kernel knows.
+    queries that failed with the reason, how many tuples queries accepted, and how tuples found their queries.
     """
 
     segment: State | None = None
     failures: dict[int, str] = field(default_factory=dict)
     rows: dict[int, int] = field(default_factory=dict)
     matched: dict[int, int] = field(default_factory=dict)
+    ways: list[FamilyWay] = field(default_factory=list)
 
     def note(self, lowered: Lowered) -> None:
         self.failures.update(lowered.failures)
@@ -73,7 +75,7 @@ def reduce_aggregation(
     gathered: dict[int, list[WindowBlock]] = {}
     matched = np.zeros(len(logic.ids[0]), np.int64)
     for block in _key_blocks(logic, tuples, tuple_keys, keys.num_rows, sources):
-        folded = None if block.tuples is None else fold_block(logic, block)
+        folded = None if block.tuples is None else fold_block(logic, block, reduced.ways)
         if folded is not None:
             matched += _accepted(folded, len(matched))
         key_rows = keys.slice(block.first, block.count)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from headrace.model.plan import LaneKind
+from headrace.model.ways import FamilyWay
 from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.cells import Cells
 from headrace.operators.common.encode import Array, Ints
-from headrace.operators.common.matching import SAMPLE, Matcher, Matches, some_of
+from headrace.operators.common.matching import Matcher, Matches
 from headrace.operators.common.regions import Regions
 from headrace.operators.windows.bags import Bag, BagBuilder
 from headrace.operators.windows.lanes import CountLogic, IntSumLogic, LaneLogic, Parts
@@ -23,8 +24,8 @@ from headrace.optimizer.membership import (
     FamilyBatch,
     Membership,
     decide_membership,
+    is_best,
     is_sparse,
-    is_sparse_update,
 )
 
 BLOCK_ELEMENTS = 1 << 24
@@ -66,7 +67,8 @@ class Folded:
     dense: bool
 
 
-def fold_block(logic: AggregationLogic, block: KeyBlock) -> Folded | None:
+def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) -> Folded | None:
+    """What the tuples of some keys add; how they found their queries is added to `ways`."""
     tuples, rows = block.tuples, block.rows
     assert tuples is not None
     slices = tuples.slice[rows]
@@ -88,7 +90,7 @@ def fold_block(logic: AggregationLogic, block: KeyBlock) -> Folded | None:
     ]
     nobody = [r[:0] for r in regions]
     members = [family.locate(nobody, 0) if family.static else None for family in logic.families]
-    matching = [_choose(logic, f, cells, regions, len(present)) for f, cells in enumerate(members)]
+    matching = [_choose(logic, f, cells, regions, len(present), ways) for f, cells in enumerate(members)]
     lanes: list[Parts | SliceSums | None] = []
     for i, one in enumerate(logic.lanes):
         mine = [parts for m in set(logic.operator.lanes[i].measures) if (parts := inputs[m]) is not None]
@@ -135,7 +137,12 @@ def fold_bags(logic: AggregationLogic, tuples: Tuples, keys: Ints) -> list[list[
 
 
 def _choose(
-    logic: AggregationLogic, family: int, members: Cells | None, regions: Sequence[Regions], rows: int
+    logic: AggregationLogic,
+    family: int,
+    members: Cells | None,
+    regions: Sequence[Regions],
+    rows: int,
+    ways: list[FamilyWay],
 ) -> _Matching | None:
     """How the tuples of a family find their queries; None for cells. Where these cannot be enumerated, `members` is
     None.
@@ -143,18 +150,14 @@ def _choose(
     index, tuples, work = logic.families[family], len(regions[0]) if regions else 0, None
     if members is not None:
         shares = range(len(logic.shares)) if members.count else ()
-        folds = [logic.fold_for(family, share, members) for share in shares]
-        scattered = sum(len(fold.scattered) for shared in folds for *_, fold in shared.folds)
-        work = CellWork(max((shared.count for shared in folds), default=0), scattered)
-        if len(index.operands) < 2 and not is_sparse(work.cells, rows, tuples):
-            return None  # regions of one operand are in order, so cells are runs, and nothing beats them
-    if tuples == 0 or index.boxes is None:
+        work = _cell_work(logic, [logic.fold_for(family, share, members) for share in shares])
+    if tuples == 0 or index.boxes is None or (work is not None and is_best(work, rows, tuples)):
+        ways.append(index.way(tuples, 0, None))
         return None
     matcher = index.matcher(regions)
     kept = logic.keepers_of(family, matcher)
-    some = matcher.codes([regions[operand][some_of(tuples, SAMPLE)] for operand in index.operands])
-    matching = matcher.matching(some)
-    updates = sum(float(matching[np.unique(matcher.column[k.entries >= 0])].sum()) for k in kept) / len(some)
+    some = matcher.sampled([regions[operand] for operand in index.operands])
+    matching = matcher.matching(some) / len(some)
     batch = FamilyBatch(
         tuples,
         rows,
@@ -163,13 +166,38 @@ def _choose(
         matcher.words,
         matcher.candidates_of(some),
         matcher.candidates > 0,
-        updates,
+        sum(float(matching[np.unique(matcher.column[k.entries >= 0])].sum()) for k in kept),
         sum(int((k.entries >= 0).sum()) for k in kept),
         work,
     )
-    if decide_membership(batch) is Membership.CELLS:
-        return None
-    return _Matching(matcher, is_sparse_update(batch))
+    choice = decide_membership(batch)
+    by_cells = choice.membership is Membership.CELLS
+    way = index.way(tuples, float(matching.sum()) * tuples, None if by_cells else matcher, some)
+    ways.append(
+        replace(
+            way,
+            sparse=None if by_cells else choice.sparse,
+            cells_ms=None if choice.cells_ns is None else choice.cells_ns / 1e6,
+            matches_ms=None if choice.matches_ns is None else choice.matches_ns / 1e6,
+        )
+    )
+    return None if by_cells else _Matching(matcher, choice.sparse)
+
+
+def _cell_work(logic: AggregationLogic, folds: Sequence[SharedFold]) -> CellWork:
+    """What folding a family's cells takes."""
+    every = [(logic.operator.measures[m].kind, fold) for shared in folds for m, _, _, fold in shared.folds]
+    slow = [fold for kind, fold in every if kind in (LaneKind.MIN, LaneKind.MAX)]
+    moments = [fold for kind, fold in every if kind is LaneKind.MOMENTS]
+    return CellWork(
+        max((shared.count for shared in folds), default=0),
+        len(every),
+        sum(len(fold.scattered) for _, fold in every),
+        sum(len(fold.scattered) for fold in slow) + sum(fold.columns for fold in moments),
+        sum(int(fold.membership[:, fold.scattered].sum()) for fold in slow)
+        + 4 * sum(int(fold.membership.sum()) for fold in moments),
+        len(slow),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,9 +101,26 @@ def fold_extremes(parts: Ints, fold: Fold, ufunc: np.ufunc, nothing: int) -> Int
         folded[left] = _running(ufunc, parts[: fold.high[left].max()])[fold.high[left] - 1]
     if right.any():
         folded[right] = _running(ufunc, parts[::-1])[fold.cells - 1 - fold.low[right]]
-    for column in np.flatnonzero(fold.membership.any(axis=0) & ~left & ~right):
+    _fold_runs(parts, fold, np.flatnonzero(fold.run & ~left & ~right), ufunc, folded)
+    for column in fold.scattered:
         folded[column] = ufunc.reduce(parts[fold.wanted(column)], axis=0)
     return folded
+
+
+def _fold_runs(parts: Ints, fold: Fold, columns: Ints, ufunc: np.ufunc, folded: Ints) -> None:
+    """Extremes of runs anywhere: two overlapping runs of 1, 2, 4, ... cells make up any, and those of twice the length
+    are made of them.
+    """
+    sizes = fold.high[columns] - fold.low[columns]
+    length, runs = 1, parts
+    while len(columns):
+        mine = sizes < 2 * length
+        some = columns[mine]
+        folded[some] = ufunc(runs[fold.low[some]], runs[fold.high[some] - length])
+        columns, sizes = columns[~mine], sizes[~mine]
+        if len(columns):
+            runs = ufunc(runs[:-length], runs[length:])
+            length *= 2
 
 
 Moments = tuple[Ints, Floats, Floats]

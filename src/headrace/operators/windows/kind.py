@@ -54,7 +54,7 @@ class Windows:
         state = (
             None if segment is None else Saved(segment_items(segment, self._operator.id), segment.last_end_us)
         )
-        return Reduced(state, reduced.rows, reduced.failures, reduced.matched)
+        return Reduced(state, reduced.rows, reduced.failures, reduced.matched, ways=reduced.ways)
 
 
 def load_windows(items: Items, operator: str, portion: Portion) -> Segment | None:

@@ -1,0 +1,305 @@
+"""How tuples find their queries: every way that a family can go, timed by itself, beside the way that is chosen.
+
+No Spark. The grid goes over queries, columns, constants per column, keys, and how much a condition accepts. CPU time of
+one epoch of one partition, without closing windows: the best of a few runs.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+from unittest.mock import patch
+
+import click
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+from headrace.model.epoch import NEVER_US
+from headrace.model.plan import AggregationOperator
+from headrace.model.predicate import TRUE, Compare, Op, Operand, Predicate, conjunction
+from headrace.model.query import (
+    Aggregate,
+    AggregateFunction,
+    Aggregation,
+    Query,
+    QueryId,
+    QueryPlan,
+    Stream,
+    StreamName,
+)
+from headrace.model.types import BIGINT, Column, SqlType
+from headrace.model.window import Window
+from headrace.operators.common.boxes import BoxTable
+from headrace.operators.common.encode import Ints
+from headrace.operators.common.matching import homes_for
+from headrace.operators.windows.aggregation import reduce_aggregation
+from headrace.operators.windows.prepared import AggregationLogic
+from headrace.operators.windows.tuples import Tuples, prepare_tuples
+from headrace.optimizer.membership import Choice, FamilyBatch, Homes, Membership, decide_membership
+from headrace.planner.group import Member, plan_group
+
+QUERIES, COLUMNS, CONSTANTS, KEYS = (100, 1_000, 10_000), (1, 2, 3), (20, 200, 10_000), (10, 1_000)
+ACCEPTS = ("equality", "1 %", "40 %")
+MOST_COLUMNS = max(COLUMNS)
+SLOW = 4.0
+"""A way that took so many times as long as the best is not timed again."""
+
+ENOUGH_MS = 10.0
+"""A repeat is so much CPU time of the chosen way."""
+
+MOST_LISTED = 1 << 24
+STREAM = Stream(
+    StreamName("s"),
+    (
+        *(Column(f"c{i}", BIGINT) for i in range(MOST_COLUMNS)),
+        Column("key", BIGINT),
+        Column("v", BIGINT),
+        Column("ts", SqlType("timestamp")),
+    ),
+    "ts",
+    0,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A point of the grid. Columns have `constants` values each, equally often."""
+
+    queries: int
+    columns: int
+    constants: int
+    keys: int
+    accepts: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.queries:,} queries, {self.columns} columns of {self.constants:,} constants, "
+            f"{self.keys:,} keys, {self.accepts}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """CPU milliseconds of a case: as chosen, and of every way by itself. `batch` is what the choice was made of."""
+
+    case: Case
+    chosen: str
+    chosen_ms: float
+    ways: dict[str, float]
+    batch: dict[str, Any]
+
+    @property
+    def best(self) -> str:
+        return min(self.ways, key=self.ways.__getitem__)
+
+    @property
+    def ratio(self) -> float:
+        """The chosen way beside the best. Both were timed alike, so a way is compared with itself where it is best."""
+        return self.ways[self.chosen] / self.ways[self.best]
+
+
+def grid(queries: Sequence[int]) -> Iterator[Case]:
+    for case in product(queries, COLUMNS, CONSTANTS, KEYS, ACCEPTS):
+        yield Case(*case)
+
+
+def make_operator(case: Case, rng: np.random.Generator) -> AggregationOperator:
+    members = []
+    for number in range(case.queries):
+        function = (AggregateFunction.SUM, AggregateFunction.MAX, AggregateFunction.COUNT)[number % 3]
+        aggregate = Aggregate(function, Operand("v", BIGINT), TRUE, BIGINT)
+        where = conjunction(*(_condition(case, f"c{i}", rng) for i in range(case.columns)))
+        body = Aggregation(
+            Window(10_000_000, 10_000_000), where, (Operand("key", BIGINT),), (aggregate,), (), None
+        )
+        query = Query(QueryId(number + 1), f"q{number}", QueryPlan("", (STREAM.name,), body, (), "", ""))
+        members.append(Member(query, number))
+    (operator,) = plan_group(members, {STREAM.name: STREAM}).operators
+    assert isinstance(operator, AggregationOperator)
+    return operator
+
+
+def _condition(case: Case, column: str, rng: np.random.Generator) -> Predicate:
+    operand = Operand(column, BIGINT)
+    if case.accepts == "equality":
+        return Compare(operand, Op.EQ, int(rng.integers(case.constants)))
+    width = max(1, int(case.constants * (0.01 if case.accepts == "1 %" else 0.4)))
+    low = int(rng.integers(case.constants - width + 1))
+    return conjunction(Compare(operand, Op.GE, low), Compare(operand, Op.LT, low + width))
+
+
+def make_tuples(case: Case, operator: AggregationOperator, count: int, rng: np.random.Generator) -> Tuples:
+    columns = {f"c{i}": rng.integers(0, case.constants, count) for i in range(MOST_COLUMNS)}
+    columns |= {"key": rng.integers(0, case.keys, count), "v": rng.integers(0, 1_000, count)}
+    moments = pa.array(np.full(count, 5_000_000)).cast(pa.timestamp("us", tz="UTC"))
+    table = pa.table({**columns, "ts": moments})
+    found = prepare_tuples(operator, {o: table.column(o.sql) for o in operator.scanned}, NEVER_US)
+    assert found is not None
+    return found
+
+
+Decide = Callable[[FamilyBatch], Choice]
+
+
+def _all_homes(listed: bool) -> Callable[[BoxTable, Ints], Homes]:
+    def homes(table: BoxTable, codes: Ints) -> Homes:
+        found = homes_for(table, codes)
+        return Homes(np.full(table.boxes, listed), found.home, found.shares, found.cost_ns)
+
+    return homes
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to go, whatever would be chosen."""
+
+    membership: Membership
+    sparse: bool
+    homes: Callable[[BoxTable, Ints], Homes]
+
+
+WAYS: Mapping[str, Way] = {
+    "cells": Way(Membership.CELLS, False, homes_for),
+    **{
+        f"{name}, {'in place' if sparse else 'in tiles'}": Way(Membership.MATCHES, sparse, homes)
+        for name, homes in (
+            ("bit rows", _all_homes(False)),
+            ("candidates", _all_homes(True)),
+            ("both", homes_for),
+        )
+        for sparse in (False, True)
+    },
+}
+
+
+class Bench:
+    """One case, ready to be run in any way."""
+
+    def __init__(self, case: Case, tuples: int, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        self._operator = make_operator(case, rng)
+        self._tuples = make_tuples(case, self._operator, tuples, rng)
+        (self._family,) = AggregationLogic(self._operator).families
+        self.batch: FamilyBatch | None = None
+        self.choice: Choice | None = None
+
+    def ways(self) -> list[str]:
+        """Those that are possible. Lists of ranges over many constants would not fit the memory."""
+        boxes = self._family.boxes
+        assert boxes is not None
+        regions = np.ones(int(boxes.offsets[-1]), np.int64)
+        lists = int(boxes.weights(regions).min(axis=1).sum()) <= MOST_LISTED
+        return [
+            name
+            for name in WAYS
+            if (name != "cells" or self._family.static) and (not name.startswith("candidates") or lists)
+        ]
+
+    def prepared(self, way: Way | None) -> Callable[[], float]:
+        """Runs a way once, after everything was made ready, and tells its CPU milliseconds; None: as chosen."""
+        logic = AggregationLogic(self._operator)
+
+        def once() -> float:
+            with ExitStack() as patches:
+                decide = self._watched if way is None else self._forced(way)
+                patches.enter_context(patch("headrace.operators.windows.folding.decide_membership", decide))
+                if way is not None:
+                    patches.enter_context(
+                        patch("headrace.operators.windows.folding.is_best", lambda *_: False)
+                    )
+                    patches.enter_context(patch("headrace.operators.common.cells.homes_for", way.homes))
+                start = time.process_time()
+                reduce_aggregation(logic, self._tuples, [], [], NEVER_US, NEVER_US, lambda *_: None)
+                return 1_000 * (time.process_time() - start)
+
+        once()
+        return once
+
+    def _watched(self, batch: FamilyBatch) -> Choice:
+        self.choice = decide_membership(batch)
+        return self.choice
+
+    def _forced(self, way: Way) -> Decide:
+        def decide(batch: FamilyBatch) -> Choice:
+            self.batch = batch
+            return Choice(way.membership, way.sparse, None, None)
+
+        return decide
+
+
+def measure(case: Case, tuples: int, repeats: int, seed: int) -> Measured:
+    bench = Bench(case, tuples, seed)
+    as_chosen, choice = bench.prepared(None), bench.choice
+    bench.prepared(WAYS["both, in tiles"])
+    batch = bench.batch
+    assert batch is not None
+    split = "both" if batch.words and batch.listed else "candidates" if batch.listed else "bit rows"
+    chosen = "cells"
+    if choice is not None and choice.membership is Membership.MATCHES:
+        chosen = f"{split}, {'in place' if choice.sparse else 'in tiles'}"
+    names = [name for name in bench.ways() if split == "both" or not name.startswith("both")]
+    runs = {name: bench.prepared(WAYS[name]) for name in dict.fromkeys([chosen, *names])}
+    ways = {name: float("inf") for name in runs}
+    chosen_ms, spent = float("inf"), 0.0
+    while spent < repeats * ENOUGH_MS:  # in turns, so that what disturbs the machine disturbs all alike
+        for name, run in runs.items():
+            if ways[name] == float("inf") or ways[name] < SLOW * min(ways.values()):
+                ways[name] = min(ways[name], run())
+        chosen_ms = min(chosen_ms, as_chosen())
+        spent += max(1.0, ways[chosen])
+    return Measured(case, chosen, chosen_ms, ways, asdict(batch))
+
+
+@click.command("membership")
+@click.option(
+    "--tuples", type=click.IntRange(min=1), default=50_000, show_default=True, help="Tuples per run."
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Runs, of which the best counts.",
+)
+@click.option(
+    "--queries", default=",".join(map(str, QUERIES)), show_default=True, help="How many queries, as a list."
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Same seed, same tuples and queries.")
+@click.option("--json", "out", type=click.File("w"), help="Write all figures to a file.")
+def membership(tuples: int, repeats: int, queries: str, seed: int, out: Any) -> None:
+    """Time every way in which tuples can find their queries, and say how good the chosen ones are."""
+    console = Console()
+    found: list[Measured] = []
+    for case in grid([int(part) for part in queries.split(",")]):
+        one = measure(case, tuples, repeats, seed)
+        found.append(one)
+        console.print(
+            f"{one.ratio:5.2f}  {case}: {one.chosen} {one.ways[one.chosen]:.1f} ms, "
+            f"best {one.best} {one.ways[one.best]:.1f} ms"
+        )
+        if out is not None:
+            out.write(json.dumps(asdict(one)) + "\n")
+            out.flush()
+    console.print(_summary(found))
+
+
+def _summary(found: Sequence[Measured]) -> Table:
+    ratios = sorted(one.ratio for one in found)
+    table = Table("cases", "median", "90 of 100", "worst", "within 10 %")
+    within = sum(ratio <= 1.1 for ratio in ratios)
+    table.add_row(
+        str(len(found)),
+        f"{statistics.median(ratios):.2f}",
+        f"{ratios[int(0.9 * (len(ratios) - 1))]:.2f}",
+        f"{ratios[-1]:.2f}",
+        f"{within} of {len(found)}",
+    )
+    return table
