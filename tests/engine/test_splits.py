@@ -30,6 +30,7 @@ from headrace.engine.splits import tasks
 from headrace.engine.splits.commits import KEEP_COMMITS
 from headrace.model.epoch import FOREVER_US
 from headrace.model.errors import CatalogError
+from headrace.optimizer.splitting.adapting import Adapting, SplitPlan
 from headrace.storage import faults
 
 
@@ -54,9 +55,10 @@ def test_rows_are_those_of_a_plain_loop(tmp_path: Path, seed: int, monkeypatch: 
     q, order = rng.choice([1, 3, 4]), rng.choice([(), ("rank",)])
     operator = rng.choice([Summing, Incremental, Tabular])
     deadly = rng.choice([0.0, 0.05])
+    plan = (rng.choice([1, 2, 5]), rng.choice([1, 5, 1000]))
     monkeypatch.setattr("headrace.engine.splits.instances.BATCH_ROWS", rng.choice([1, 5, 1000]))
-    monkeypatch.setattr("headrace.engine.splits.runner.FIRST_WINDOW", rng.choice([1, 5, 1000]))
-    print(f"seed {seed}: q {q}, order {order}, {operator.__name__}, deadly {deadly}")
+    monkeypatch.setattr(Adapting, "plan", lambda self, q, cores: SplitPlan(*plan))
+    print(f"seed {seed}: plan {plan}, q {q}, order {order}, {operator.__name__}, deadly {deadly}")
     split, code = split_of(q, order), code_of(operator, q)
     lives, step, steps = 0, 0, 8
     while True:

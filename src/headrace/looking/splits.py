@@ -78,8 +78,11 @@ class SplitInfo:
 
 @dataclass(frozen=True, slots=True)
 class SplitMetrics:
-    """What a split has done and cost. `splitters` and `window_rows` are p and W of the last epoch; rates are tuples per
-    CPU second of one splitter and of one processor in that epoch, None before there is one.
+    """What a split has done and cost. `splitters` and `window_rows` are p and W of the last epoch.
+
+    Rates are tuples per second. Those of one splitter and one processor are of CPU time. `desired_rate` is what the
+    splitters are planned for, `predicted_rate` what they should reach together by equation 6 of the paper, and
+    `measured_rate` what they reached in the last epoch. They are None before there is one.
     """
 
     epoch: int
@@ -89,6 +92,9 @@ class SplitMetrics:
     window_rows: int
     splitter_rate: float | None
     processor_rate: float | None
+    desired_rate: float | None
+    predicted_rate: float | None
+    measured_rate: float | None
     seconds: float
     reopened: int
     state_bytes: int
@@ -147,6 +153,9 @@ def split_metrics(session: Session, split: Split) -> SplitMetrics:
         cost.window_rows,
         cost.counts.read / cost.split_seconds if cost.split_seconds and cost.counts.read else None,
         handed / cost.process_seconds if cost.process_seconds and handed else None,
+        cost.desired_rate,
+        cost.predicted_rate,
+        cost.counts.read / cost.split_wall if cost.split_wall and cost.counts.read else None,
         cost.seconds,
         cost.reopened,
         sum(found.state_bytes for found in commit.sub_streams.values()),
@@ -172,6 +181,11 @@ def explain_split(session: Session, split: Split) -> Text:
     lines += [f"  order:     {order}", f"  reading:   {how}"]
     if commit.cost.splitters:
         lines.append(f"  splitters: {commit.cost.splitters}, windows of {commit.cost.window_rows:,} rows")
+        if commit.cost.desired_rate is not None and commit.cost.predicted_rate is not None:
+            lines.append(
+                f"             planned for {commit.cost.desired_rate:,.0f} tuples per second, "
+                f"good for {commit.cost.predicted_rate:,.0f}"
+            )
     if commit.watermark_us != NEVER_US:
         waiting = sum(file.rows for file in commit.waiting)
         lines.append(

@@ -133,6 +133,10 @@ class SplitCost:
     seconds: float = 0.0
     reopened: int = 0
     """Instances that had to be made anew from their state."""
+    split_wall: float = 0.0
+    """How long the splitters took, in seconds of the clock."""
+    desired_rate: float | None = None
+    predicted_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,15 +48,13 @@ from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch, StreamEpoch
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.query import Stream
 from headrace.model.splits import Split, SplitCommit, SplitTrouble
+from headrace.optimizer.splitting.adapting import Adapting, Seen, SplitPlan
 from headrace.storage import faults
 from headrace.storage.interrupts import uninterrupted
 from headrace.storage.warehouse import Warehouse
 
 IDLE_EPOCHS = 64
 """A split that has nothing to do says so in a commit after so many epochs, since the log is kept for it."""
-
-FIRST_WINDOW = 1 << 15
-"""Rows of a physical window, before anything was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +79,8 @@ class SplitRunner:
         self._jobs: SplitJobs | None = None
         self._code: Packed | None = None
         self.dropped = False
+        self._adapting = Adapting()
+        self._sealed_at: float | None = None
         self.commit = last_split_commit(house.warehouse, split)
         self._cursor = self.commit.epoch
         path = trouble_path(split)
@@ -176,9 +176,9 @@ class SplitRunner:
         part = epoch.of(self.stream.name)
         assert part is not None
         attempt = uuid.uuid4().hex[:8]
-        told = self._epoch(int(epoch.id), part, attempt)
+        told, plan = self._epoch(int(epoch.id), part, attempt), self.plan
         try:
-            routed, processed = self._jobs_run(told, part)
+            routed, wall, processed = self._jobs_run(told, part, plan.splitters)
         except HeadraceError:
             sweep_rows(self._house.warehouse, self.split, self.commit)
             raise
@@ -189,10 +189,18 @@ class SplitRunner:
             shutil.rmtree(self._house.warehouse.path(told.folder), ignore_errors=True)
         version = f"{epoch.id}:{attempt}"
         commit = next_commit(self.commit, int(epoch.id), version, part.watermark_us, routed, processed)
-        cost = replace(commit.cost, window_rows=told.window_rows, seconds=time.perf_counter() - started)
+        cost = replace(
+            commit.cost,
+            window_rows=told.window_rows,
+            seconds=time.perf_counter() - started,
+            split_wall=wall,
+            desired_rate=plan.desired,
+            predicted_rate=plan.predicted,
+        )
         commit = replace(commit, cost=cost, committed_at=self._house.clock())
         self._put(commit)
         self._arrive(commit)
+        self._learn(epoch, commit)
         return commit
 
     def _epoch(self, epoch: int, part: StreamEpoch, attempt: str) -> SplitEpoch:
@@ -207,17 +215,35 @@ class SplitRunner:
             watermark_us=part.watermark_us,
             folder=f"{home}/work/{attempt}",
             home=home,
-            window_rows=FIRST_WINDOW,
+            window_rows=self.plan.window_rows,
         )
 
-    def _jobs_run(self, told: SplitEpoch, part: StreamEpoch) -> tuple[list[SplitReport], list[ProcessReport]]:
+    @property
+    def plan(self) -> SplitPlan:
+        """With what the next epoch runs."""
+        return self._adapting.plan(self.split.sub_streams, self.spark.sparkContext.defaultParallelism)
+
+    def _learn(self, epoch: Epoch, commit: SplitCommit) -> None:
+        """Let later epochs run with what this one measured."""
+        counts, before = commit.cost.counts, self._sealed_at
+        self._sealed_at = epoch.sealed_at
+        sent = counts.routed + counts.broadcast
+        share = counts.broadcast / sent if sent else 0.0
+        every = 0.0 if before is None else epoch.sealed_at - before
+        self._adapting = self._adapting.after(Seen(counts.read, commit.cost.split_seconds, share, every))
+
+    def _jobs_run(
+        self, told: SplitEpoch, part: StreamEpoch, splitters: int
+    ) -> tuple[list[SplitReport], float, list[ProcessReport]]:
+        """What splitters and processors report, and how long the splitters took."""
         jobs = self._jobs
         assert jobs is not None
-        cores = self.spark.sparkContext.defaultParallelism
-        routed = jobs.split(told, part.chunks, cores)
+        cores, started = self.spark.sparkContext.defaultParallelism, time.perf_counter()
+        routed = jobs.split(told, part.chunks, splitters)
+        wall = time.perf_counter() - started
         faults.reach("split.routed")
         if told.watermark_us <= told.closed_us:
-            return routed, []
+            return routed, wall, []
         work = ProcessWork(
             told,
             self.commit.version,
@@ -233,7 +259,7 @@ class SplitRunner:
         done = {sub_stream for report in processed for sub_stream in report.saved}
         if len(done) != self.split.sub_streams:
             raise epoch_failed(told.epoch, "a worker that had taken sub-streams was lost")
-        return routed, processed
+        return routed, wall, processed
 
     def _explained(self, epoch: int, error: Exception) -> EngineError:
         if is_gone(self.spark):
