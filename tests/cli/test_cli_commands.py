@@ -12,7 +12,7 @@ from cli_fakes import Info, Report, group_line
 from headrace.catalog.queries import QueryState
 from headrace.cli import tables
 from headrace.cli.main import COMMANDS, cli
-from headrace.health import SourceHealth, SourceState
+from headrace.health import Health, Problem, RunState, SourceHealth, SourceState
 from headrace.model.errors import HeadraceWarning, SqlError
 from headrace.model.grouping import GroupState
 from headrace.notes import with_note
@@ -23,7 +23,7 @@ ROWS = pa.table({"country": ["US", None], "spend": [1.5, 20.0]})
 def test_help_lists_exactly_the_commands_there_are():
     result = CliRunner().invoke(cli, ["--help"])
     assert result.exit_code == 0
-    looking = ["queries", "groups", "explain", "audit"]
+    looking = ["queries", "groups", "health", "explain", "audit"]
     assert list(COMMANDS) == ["demo", "run", "serve", "sql", "watch", *looking, "bench"]
     assert all(f"\n  {name} " in result.output for name in COMMANDS)
 
@@ -219,7 +219,9 @@ def test_an_unexpected_error_is_one_line_unless_debug(session, warehouse):
     assert isinstance(result.exception, RuntimeError)
 
 
-@pytest.mark.parametrize("arguments", [("queries",), ("groups",), ("explain", "--all"), ("audit", "--all")])
+@pytest.mark.parametrize(
+    "arguments", [("queries",), ("groups",), ("health",), ("explain", "--all"), ("audit", "--all")]
+)
 def test_commands_that_read_need_a_warehouse(run, session, tmp_path, arguments):
     result = run(*arguments, "--warehouse", str(tmp_path / "typo"))
     assert result.exit_code == 2
@@ -276,6 +278,25 @@ def test_queries_by_group(run, session):
     assert "alerts" in shown and "backfill-7, then main" in shown
     result = run("queries", "--group", "Alerts")
     assert "loud" in result.stdout and "calm" not in result.stdout
+
+
+def test_health_shows_inputs_and_problems_and_exits_with_1(run, session):
+    result = run("health")
+    assert result.exit_code == 0 and "ok; the run is" in result.stdout
+    source = SourceHealth("s", SourceState.READING, files_taken=2, rows_taken=1200, files_waiting=None)
+    trouble = Problem("stream `s`", "1 file set aside", "put it under another name", 0.0)
+    session.found_health = Health(False, RunState.RUNNING, None, (trouble,), (source,), ())
+    result = run("health", env={"COLUMNS": "160"})
+    assert result.exit_code == 1
+    for part in (
+        "1,200",
+        "?",
+        "1 problem; the run is running",
+        "- stream `s`: 1 file set aside",
+        "another name",
+    ):
+        assert part in result.stdout, part
+    assert session.read_only
 
 
 def test_groups_say_who_lives_where_and_who_lags(run, session):

@@ -1,4 +1,4 @@
-"""The commands that look: `headrace queries | groups | explain | audit`."""
+"""The commands that look: `headrace queries | groups | health | explain | audit`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import click
 
 from headrace.cli import console, tables
 from headrace.cli.face import AuditReport, Opener
+from headrace.cli.live import render_sources
 from headrace.cli.opening import reached
 from headrace.cli.options import known_query, need_names, warehouse_option
 
-DIFFERS = 1
+DIFFERS = UNWELL = 1
 
 
 @click.command()
@@ -43,6 +44,20 @@ def groups(opener: Opener, warehouse: str) -> None:
     with reached(opener, warehouse, read_only=True) as session:
         infos = session.groups()
     console.out().print(tables.render_groups(infos))
+
+
+@click.command()
+@warehouse_option()
+@click.pass_obj
+def health(opener: Opener, warehouse: str) -> None:
+    """Show the input of every stream, and every problem with a hint. Exits with 1 when there is a problem."""
+    with reached(opener, warehouse, read_only=True) as session:
+        found = session.health()
+    if found.sources:
+        console.out().print(render_sources(found.sources))
+    click.echo(found)
+    if not found.ok:
+        sys.exit(UNWELL)
 
 
 @click.command()

@@ -1,7 +1,7 @@
 """The command `headrace`: which commands there are, and how each of them ends.
 
-Exit codes: 0 all well, 1 an audit found a difference, 2 bad usage or an error, 130 stopped with Ctrl-C, 141 the reader
-of the output went away.
+Exit codes: 0 all well, 1 an audit found a difference or health found a problem, 2 bad usage or an error, 130 stopped
+with Ctrl-C, 141 the reader of the output went away.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ COMMANDS = {
     "watch": ("headrace.cli.watching", "Show the newest rows of a query, or all queries, as they come."),
     "queries": ("headrace.cli.looking", "List the queries with their state, rows and errors."),
     "groups": ("headrace.cli.looking", "List the sharing groups with their members, lag and cost."),
+    "health": ("headrace.cli.looking", "Show every stream's input, and what is broken."),
     "explain": ("headrace.cli.looking", "Show how queries run and what they share."),
     "audit": ("headrace.cli.looking", "Compare delivered rows with plain Spark's."),
     "bench": ("headrace.cli.bench_command", "Measure Headrace and what people would use instead."),
