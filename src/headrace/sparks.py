@@ -10,7 +10,16 @@ from pyspark.sql import SparkSession
 
 from headrace import sql
 from headrace.engine.analyzer import SparkAnalyzer
-from headrace.engine.spark import AUDITING, EPOCH_JOBS, READING, child_session, running_session, start_session
+from headrace.engine.errors import given_spark_gone
+from headrace.engine.spark import (
+    AUDITING,
+    EPOCH_JOBS,
+    READING,
+    child_session,
+    is_gone,
+    running_session,
+    start_session,
+)
 from headrace.engine.workers import refuse_connect
 from headrace.model.grouping import MAIN
 
@@ -31,6 +40,8 @@ class SparkSessions:
         with self.lock:
             found = self._given or running_session()
             refuse_connect(found)
+            if self._given is not None and is_gone(self._given):
+                raise given_spark_gone()
             self._ours = found is None
             return found or start_session(self._master, self._config)
 

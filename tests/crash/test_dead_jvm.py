@@ -33,7 +33,12 @@ try:
     hr.run_available()
 except HeadraceError as error:
     found["code"], found["hint"] = error.code, error.hint
+dead = hr.spark
 hr.close()
+try:
+    headrace.open(root, spark=dead)
+except HeadraceError as error:
+    found["given"] = error.code
 hr = open_session()
 hr.append("sales", [sale(30, 9)])
 hr.run_available()
@@ -73,8 +78,10 @@ import headrace
 from headrace.model.errors import HeadraceError
 from session_samples import rows, sale, with_sales
 
+root = {root!r}
+
 def open_session():
-    return headrace.open({root!r}, master="local[1]", config={config!r}, progress=False)
+    return headrace.open(root, master="local[1]", config={config!r}, progress=False)
 
 found = {{}}
 {body}
@@ -95,6 +102,7 @@ def play(body: str, root: Path, config: dict[str, str]) -> dict[str, Any]:
 
 def test_after_a_kill_the_same_process_opens_the_warehouse_again(tmp_path: Path) -> None:
     found = play(KILLED, tmp_path / "w", {})
+    assert found["given"] == "SPARK_GONE"
     assert found["code"] == "SPARK_GONE" and "open the warehouse again" in found["hint"]
     assert found["levels"] == [[7], [8], [9]] and found["total"] == [[2]], (
         "nothing is lost, nothing comes twice"

@@ -91,6 +91,13 @@ def test_what_workers_lack_is_told(tmp_path: Path, answer: tuple[Any, ...], lack
     assert "docs/clusters.md" in (caught.value.hint or "")
 
 
+def test_a_given_session_that_is_gone_is_refused_in_our_words() -> None:
+    stopped: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=None))
+    with pytest.raises(EngineError) as caught:
+        SparkSessions(stopped, "local[1]", None).main  # noqa: B018
+    assert caught.value.code == "SPARK_GONE" and "without spark=" in (caught.value.hint or "")
+
+
 def test_spark_connect_is_refused_in_our_words() -> None:
     connect: Any = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
     with pytest.raises(EngineError) as caught:

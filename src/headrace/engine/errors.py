@@ -102,6 +102,14 @@ def spark_stuck(epoch: int) -> EngineError:
     )
 
 
+def given_spark_gone() -> EngineError:
+    return EngineError(
+        "SPARK_GONE",
+        "the Spark session that was given is gone: its process has ended, or it was stopped",
+        hint="give one that runs, or open the warehouse without spark=, and one is started",
+    )
+
+
 def spark_gone() -> EngineError:
     return EngineError(
         "SPARK_GONE",
