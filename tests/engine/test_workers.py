@@ -10,9 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 import headrace
-from headrace.engine.spark import private_settings
+from headrace.engine.spark import private_settings, running_session
 from headrace.engine.workers import equip_workers, package_zip
 from headrace.model.errors import EngineError
 from headrace.sparks import SparkSessions
@@ -89,6 +91,39 @@ def test_what_workers_lack_is_told(tmp_path: Path, answer: tuple[Any, ...], lack
         equip_workers(spark(context), tmp_path)
     assert caught.value.code == "WORKERS_LACK" and lacking in caught.value.message
     assert "docs/clusters.md" in (caught.value.hint or "")
+
+
+class DeadGateway:
+    """The connection to a JVM that nobody answers on."""
+
+    closed = False
+
+    @property
+    def jvm(self) -> Any:
+        raise ConnectionRefusedError("connection refused")
+
+    def shutdown(self) -> None:
+        self.closed = True
+
+
+def test_a_jvm_that_has_died_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark would go on asking it, and opening a warehouse again would fail for ever in this process."""
+    gateway, stopped = DeadGateway(), list[Any]()
+    context: Any = SimpleNamespace(_jsc="of the dead", stop=lambda: stopped.append(context._jsc))
+    monkeypatch.setattr(SparkContext, "_gateway", gateway)
+    monkeypatch.setattr(SparkContext, "_jvm", "of the dead")
+    monkeypatch.setattr(SparkContext, "_active_spark_context", context)
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", "of the dead")
+    assert running_session() is None
+    assert (stopped, gateway.closed) == ([None], True), (
+        "what it has in this process is stopped, without asking the JVM"
+    )
+    assert (SparkContext._gateway, SparkContext._jvm, SparkContext._active_spark_context) == (
+        None,
+        None,
+        None,
+    )
+    assert SparkSession._instantiatedSession is None
 
 
 def test_a_given_session_that_is_gone_is_refused_in_our_words() -> None:
