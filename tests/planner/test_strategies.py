@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from plan_cases import BY_KEY, CASES, JOINED, PlanCase
 
+from headrace.engine.records import no_commit
 from headrace.model import codec
 from headrace.model.grouping import Regrouping, Relocation
 from headrace.model.query import Join, Query, QueryId, StreamName
@@ -149,7 +152,9 @@ def statistics_of(
     return Statistics(
         (),
         tuple(StreamStatistics(stream, counts.total(), span_us) for stream, _ in inputs),
-        tuple(KeyStatistics.of_counts(name, list(counts.values())) for _, name in inputs),
+        tuple(
+            KeyStatistics.of_counts(name, list(counts.values()), sum(counts.values())) for _, name in inputs
+        ),
         joins,
     )
 
@@ -240,7 +245,7 @@ def test_estimates_are_near_what_random_streams_do(seed: int) -> None:
     for (stream, name), tuples in zip(inputs_of(PRODUCT), sides, strict=True):
         streams.append(StreamStatistics(stream, window, 10 * SECOND))
         for at in range(0, window, 2_000):
-            batch = KeyStatistics.of_counts(name, list(Counter(tuples[at : at + 2_000]).values()))
+            batch = KeyStatistics.of_counts(name, list(Counter(tuples[at : at + 2_000]).values()), 2_000)
             keys[name, at] = batch
     known = NOTHING_KNOWN
     for at in range(0, window, 2_000):
@@ -255,3 +260,33 @@ def test_estimates_are_near_what_random_streams_do(seed: int) -> None:
     assert estimate is not None
     assert 0.7 < estimate.rows / rows < 1.5
     assert 0.5 < estimate.keys / sum(map(len, counts)) < 1.5
+
+
+def test_tuples_that_no_query_wants_are_not_multiplied() -> None:
+    """One tuple in a hundred is wanted, far fewer than the predicate looks like: the estimate follows what was read."""
+    rng = random.Random(7)
+    window, share = 100_000, 0.01
+    wanted = [[rng.randrange(2_000) for _ in range(int(window * share))] for _ in range(2)]
+    inputs = inputs_of(PRODUCT)
+    known = Statistics(
+        streams=tuple(StreamStatistics(stream, window, 10 * SECOND) for stream, _ in inputs),
+        keys=tuple(
+            KeyStatistics.of_counts(name, list(Counter(tuples).values()), window)
+            for (_, name), tuples in zip(inputs, wanted, strict=True)
+        ),
+    )
+    counts = [Counter(tuples) for tuples in wanted]
+    rows = sum(count * counts[1][key] for key, count in counts[0].items())
+    estimate = estimate_join(PRODUCT, known)
+    assert estimate is not None and 0.7 < estimate.rows / rows < 1.5
+    assert 0.8 < estimate.keys / sum(map(len, counts)) < 1.2
+
+
+def test_statistics_are_kept_in_a_commit_as_they_are() -> None:
+    known = statistics_of(SPARSE, joins=(JoinWork(PRODUCT.id, 2.5, 10.0, 4.0),))
+    commit = replace(no_commit("main"), statistics=known)
+    again = codec.loads(codec.dumps(commit))
+    assert again == commit and decided(again.statistics, running=False) == decided(known, running=False)
+    older = json.loads(codec.dumps(commit))
+    del older["statistics"]
+    assert codec.loads(json.dumps(older).encode()).statistics == NOTHING_KNOWN

@@ -69,3 +69,8 @@ def test_sparse_keys_are_joined_and_hot_ones_multiplied(
     assert runs_as(early) == runs_as(late) == Strategy.PRODUCT
     assert early.audit().ok and late.audit().ok
     assert len(early.to_pandas()) > 100
+    known = hr._delivered.main.statistics
+    assert known.joins and known.keys and known.streams
+    hr.close()
+    again = open_session(partitions=2)
+    assert again._running.groups.main._chooser.known == known, "what was measured outlives the process"

@@ -1,6 +1,7 @@
 """Strategies while a group runs: what its epochs measured, and what is decided by that.
 
-Statistics are kept in memory only. What was decided is in the commits, so a replay does not need them.
+What was measured is in the commits, so that a warehouse which is opened again need not learn it anew. What was decided
+is there too, so a replay decides nothing.
 """
 
 from __future__ import annotations
@@ -31,15 +32,20 @@ EVERY_EPOCHS = 8
 
 
 class Chooser:
-    """The statistics of one group, and the choices for its next epoch."""
+    """The statistics of one group, and the choices for its next epoch. `known` is what its last commit knew."""
 
-    def __init__(self) -> None:
-        self._known = NOTHING_KNOWN
+    def __init__(self, known: Statistics = NOTHING_KNOWN) -> None:
+        self._known = known
         self._epoch = -1
         self._started: dict[QueryId, Choice] = {}
         self._fixed: set[QueryId] = set()
         self._open: dict[QueryId, Query] = {}
         self._ways: dict[str, tuple[FamilyWay, ...]] = {}
+
+    @property
+    def known(self) -> Statistics:
+        """What was measured so far."""
+        return self._known
 
     def measured(self, epoch: Epoch, keys: Sequence[KeyStatistics], joins: Sequence[JoinCount]) -> None:
         """Take in what an epoch has shown: keys that tasks sampled, and what they counted of joins."""

@@ -71,7 +71,7 @@ class Group:
         self._planned: tuple[tuple[object, ...], SharedPlan] | None = None
         self._ran: SharedPlan | None = None
         self._before: tuple[float, int] | None = None
-        self._chooser = Chooser()
+        self._chooser = Chooser(self.commit.statistics)
         self._runner = EpochRunner(
             self,
             house.warehouse,
@@ -385,6 +385,7 @@ class Group:
             lost=before.lost,
             operators=result.operators,
             strategies=self.strategies(int(epoch.id)).only(entry.query.id for entry in members),
+            statistics=self._chooser.known,
         )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from headrace.model import codec
 from headrace.model.metrics import OperatorMetrics
 from headrace.model.state import SegmentFile
+from headrace.model.statistics import NOTHING_KNOWN, Statistics
 from headrace.model.strategy import DEFAULTS, Strategies
 
 
@@ -75,7 +76,7 @@ class Commit:
     regrouping that the group has taken in. Results of epochs up to `expired` may be gone. `lost` holds, for tables of
     joined rows, (epoch, end): windows that end by then may have lost rows of that epoch or before. `operators` says
     what each operator cost in this epoch, by its id. `strategies` are those that the segments were made with: the next
-    epoch goes on with them.
+    epoch goes on with them. `statistics` are what was measured so far, for those who decide later.
     """
 
     group: str
@@ -92,6 +93,7 @@ class Commit:
     lost: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     operators: dict[str, OperatorMetrics] = field(default_factory=dict)
     strategies: Strategies = DEFAULTS
+    statistics: Statistics = NOTHING_KNOWN
 
     def files(self) -> Iterator[str]:
         """Every file that this commit makes count."""

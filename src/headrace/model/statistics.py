@@ -32,9 +32,10 @@ class KeyStatistics:
 
     `input` names the stream and the key (`planner.joins.input_id`). `keys` are the distinct keys of each batch, added
     up. `pairs` are the ordered pairs of tuples that a batch can make, and `equal` those of them that share a key.
+    `read` tuples of the stream had to be read for these; the others are wanted by no query (0: not known).
 
-    >>> KeyStatistics.of_counts("orders by user", [2, 1, 1])
-    KeyStatistics(input='orders by user', batches=1, tuples=4, keys=3, pairs=12, equal=2)
+    >>> KeyStatistics.of_counts("orders by user", [2, 1, 1], 10)
+    KeyStatistics(input='orders by user', batches=1, tuples=4, keys=3, pairs=12, equal=2, read=10)
     """
 
     input: str
@@ -43,13 +44,19 @@ class KeyStatistics:
     keys: float
     pairs: float
     equal: float
+    read: float = 0
 
     @classmethod
-    def of_counts(cls, input_: str, counts: list[int]) -> KeyStatistics:
-        """Of one batch, in which each key has this many tuples."""
+    def of_counts(cls, input_: str, counts: list[int], read: float) -> KeyStatistics:
+        """Of one batch of `read` tuples, in which each key has this many that are wanted."""
         tuples = sum(counts)
         equal = sum(count * (count - 1) for count in counts)
-        return cls(input_, 1, tuples, len(counts), tuples * (tuples - 1), equal)
+        return cls(input_, 1 if tuples else 0, tuples, len(counts), tuples * (tuples - 1), equal, read)
+
+    @property
+    def wanted(self) -> float:
+        """The share of the stream's tuples that some query wants; no query wants more."""
+        return min(1.0, self.tuples / self.read) if self.read > 0 else 1.0
 
     @property
     def meeting(self) -> float:
@@ -59,7 +66,7 @@ class KeyStatistics:
     def keys_in(self, tuples: float) -> float:
         """About how many distinct keys so many tuples have, if all keys there are were equally frequent.
 
-        >>> one = KeyStatistics.of_counts("a", [1] * 900 + [2] * 50)
+        >>> one = KeyStatistics.of_counts("a", [1] * 900 + [2] * 50, 1000)
         >>> round(one.keys_in(1000)), 8000 < one.keys_in(20_000) < 9000
         (950, True)
         """

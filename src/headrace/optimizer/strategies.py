@@ -55,7 +55,7 @@ def estimate_join(query: Query, statistics: Statistics) -> JoinEstimate | None:
         count = None if stream is None else stream.tuples_in(side.window.range_us)
         if known is None or count is None or known.tuples < MIN_TUPLES:
             return None
-        accepted = count * guess_selectivity(side.where)
+        accepted = count * min(known.wanted, guess_selectivity(side.where))
         tuples.append(accepted)
         keys.append(known.keys_in(accepted))
         meeting.append(known.meeting)

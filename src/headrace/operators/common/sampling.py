@@ -11,11 +11,18 @@ SAMPLED = 1 << 14
 """So many tuples of a batch are looked at: about a millisecond."""
 
 
-def sample_keys(input_: str, codes: Ints, most: int = SAMPLED) -> KeyStatistics:
-    """How often the first tuples of a batch have the same key. Equal keys have equal codes: hashes or numbers.
+def sample_keys(input_: str, codes: Ints, read: int, most: int = SAMPLED) -> KeyStatistics:
+    """How often the first of a batch's tuples have the same key. Equal keys have equal codes: hashes or numbers.
 
-    >>> sample_keys("orders by user", np.array([7, 7, 3, 9]))
-    KeyStatistics(input='orders by user', batches=1, tuples=4, keys=3, pairs=12, equal=2)
+    `codes` are those of the tuples that some query wants, of `read` that were read.
+
+    >>> sample_keys("orders by user", np.array([7, 7, 3, 9]), 8)
+    KeyStatistics(input='orders by user', batches=1, tuples=4, keys=3, pairs=12, equal=2, read=8.0)
+    >>> sample_keys("orders by user", np.array([7, 7, 3, 9]), 8, most=2).read
+    4.0
     """
-    counts = np.unique(codes[:most], return_counts=True)[1]
-    return KeyStatistics.of_counts(input_, counts.tolist())
+    if len(codes) == 0:
+        return KeyStatistics.of_counts(input_, [], read)
+    sampled = codes[:most]
+    counts = np.unique(sampled, return_counts=True)[1]
+    return KeyStatistics.of_counts(input_, counts.tolist(), read * len(sampled) / len(codes))

@@ -55,12 +55,11 @@ class Joins:
     def map(self, batch: Batch, outlet: MapOutlet) -> Mapped:
         ways: list[FamilyWay] = []
         tuples = prepare_join(self._logic, batch.read, batch.columns, batch.closed_us, ways)
-        if tuples is None:
-            return Mapped(ways=ways)
-        shipments = ship_join(self._logic, tuples, outlet.partitioning)
+        shipments = () if tuples is None else ship_join(self._logic, tuples, outlet.partitioning)
         if not self._feeds:
             return Mapped(shipments, ways=ways)
-        keys = sample_keys(self._operator.inputs[batch.read].id, tuples.keys.values)
+        codes = np.empty(0, np.int64) if tuples is None else tuples.keys.values
+        keys = sample_keys(self._operator.inputs[batch.read].id, codes, batch.rows)
         return Mapped(shipments, keys=keys, ways=ways)
 
     def reduce(self, received: Received, outlet: ReduceOutlet) -> Reduced:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from headrace.model.plan import AggregationOperator, SharedPlan
 from headrace.operators.common.placing import Portion
 from headrace.operators.common.sampling import sample_keys
@@ -34,9 +36,10 @@ class Windows:
 
     def map(self, batch: Batch, outlet: MapOutlet) -> Mapped:
         tuples = prepare_tuples(self._operator, batch.columns, batch.closed_us)
+        codes = np.empty(0, np.int64) if tuples is None else tuples.keys.ids
+        keys = None if self._sampled is None else sample_keys(self._sampled, codes, batch.rows)
         if tuples is None:
-            return Mapped()
-        keys = None if self._sampled is None else sample_keys(self._sampled, tuples.keys.ids)
+            return Mapped(keys=keys)
         combined = combine_tuples(self._operator, tuples)
         return Mapped(ship_tuples(self._operator, combined, outlet.partitioning), keys=keys)
 
