@@ -7,16 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from headrace.engine.delivered import Delivered
 from headrace.engine.options import UpkeepOptions
 from headrace.engine.paths import commits_dir, segments_dir
 from headrace.engine.records import Commit, ResultFile
+from headrace.engine.result_files import write_results
 from headrace.engine.upkeep import Upkeep
 from headrace.model.grouping import MAIN, Regrouping, Relocation
 from headrace.model.query import QueryId
 from headrace.model.state import SegmentFile
+from headrace.storage.checksums import written
 from log_samples import PLAN, PURCHASES, FakeClock, Opened, open_log
 
 DAY = 86_400.0
@@ -62,6 +65,17 @@ class House:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"rows")
         return ResultFile("t", rel, 1, 4, epoch, epoch, query, query, None, written_at=self.clock.time)
+
+    def rows(self, group: str, number: int, query: int) -> ResultFile:
+        """A result file with one row that can be read."""
+        rel = f"results/t/{group}-{number}.parquet"
+        path = self.log.warehouse.path(rel)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_results(pa.table({"query": [query], "a0": [number]}), path)
+        size, crc = written(path)
+        return ResultFile(
+            "t", rel, 1, size, 0, 0, query, query, None, written_at=self.clock.time, checksum=crc
+        )
 
     def commit(self, group: str, epoch: int, **values: Any) -> Commit:
         before = self.delivered.commit_of(group)
@@ -122,3 +136,23 @@ def test_results_of_a_group_outlive_the_log_and_expire_when_their_time_has_come(
         house.commit(MAIN, house.seal(day + 2))
     assert not house.exists(rows.path)
     assert "alerts" not in house.delivered.commits and not house.exists("groups/alerts")
+
+
+def test_what_was_merged_for_a_group_counts_when_the_group_has_ended(house: House) -> None:
+    """Its last commit began a merge, and no later one takes it in."""
+    house.log.catalog.request_create("a", PLAN, group="alerts")
+    house.seal(1)
+    files = tuple(house.rows("alerts", number, 1) for number in range(house.upkeep.options.fan_in))
+    compaction = house.upkeep.compaction("alerts")
+    rewritten = compaction.rewrite(replace(house.delivered.commit_of("alerts"), epoch=0, results=files))
+    assert rewritten.results == files, "merged files come with the next commit"
+    house.commit("alerts", 0, results=rewritten.results)
+    house.upkeep._beside.submit(int).result()  # the merge before it is done
+    house.commit(MAIN, 0)
+    house.log.catalog.request_drop("a")
+    house.commit(MAIN, house.seal(2))
+    (merged,) = house.delivered.commit_of("alerts").results
+    assert merged.rows == len(files) and merged.level == 1 and house.exists(merged.path)
+    house.commit(MAIN, house.seal(3))
+    assert house.delivered.commit_of("alerts").results == (merged,) and house.exists(merged.path)
+    assert not any(house.exists(file.path) for file in files)

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from headrace.log.append import append
 from headrace.log.arrivals import ARRIVALS, Batch
-from headrace.log.epochs import EPOCHS
+from headrace.log.epochs import EPOCHS, EpochLog
 from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk, Epoch, Oddities, StreamEpoch
 from headrace.model.errors import LogError, StorageError
 from headrace.model.query import StreamName
@@ -215,6 +216,25 @@ def test_old_records_are_packed(log: Opened) -> None:
     ]  # fmt: skip
     assert list(log.sealer.epochs()) == epochs
     assert list(reopened(log).sealer.epochs(4, 11)) == epochs[4:11]
+
+
+def test_two_who_read_in_different_packs_read_each_pack_once(
+    log: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for half in (0, 1):
+        many_epochs(log, 6)
+        log.sealer._log.pack(6 * (half + 1), more_than=3)
+    epochs, parsed = EpochLog(log.warehouse), list[str]()
+    read = log.warehouse.read_value
+
+    def counted(name: str, kind: str) -> Any:
+        parsed.append(name)
+        return read(name, kind)
+
+    monkeypatch.setattr(log.warehouse, "read_value", counted)
+    for number in range(6):
+        assert (epochs.read(number).id, epochs.read(number + 6).id) == (number, number + 6)
+    assert len(parsed) == 2, parsed
 
 
 def test_a_log_that_is_all_packed_recovers(log: Opened) -> None:

@@ -93,6 +93,15 @@ class Compaction:
                     )
         return dataclasses.replace(commit, results=results, expired=expired, lost=lost)
 
+    def finish(self, results: tuple[ResultFile, ...]) -> tuple[ResultFile, ...]:
+        """The result files of a group that commits no more, with what was merged for a commit that never came.
+
+        Nothing changes while a merge is still under way.
+        """
+        if not all(future.done() for *_, future in self._merging):
+            return results
+        return self._put_merged(results)
+
     def under_way(self) -> Iterator[str]:
         """The files that are being written, and those that a commit is about to name."""
         return iter([*self._placed, *(path for _, path, _ in self._merging)])

@@ -169,8 +169,11 @@ class Upkeep:
         if group == MAIN or homes.next_epoch(group, commit.epoch) is not None:
             return
         taken = last if homes.regroupings(group, commit.regrouping, ANY_EPOCH) else commit.regrouping
-        left = self.compaction(group).expire(commit, ended=True)
-        left = dataclasses.replace(left, segments=(), regrouping=taken)
+        compaction = self.compaction(group)
+        left = compaction.expire(commit, ended=True)
+        left = dataclasses.replace(
+            left, results=compaction.finish(left.results), segments=(), regrouping=taken
+        )
         if left != commit:
             if not self._delivered.swap(commit, left):
                 return

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 
 from headrace.model.epoch import Epoch
@@ -23,16 +24,21 @@ from headrace.storage.warehouse import Warehouse, record_name
 EPOCHS = "epochs"
 EXPIRED = "epochs/expired.json"
 
+PACKS = 4
+"""So many packs are kept in memory: as many as groups run side by side."""
+
 _PACK = re.compile(r"pack-(\d{12})-(\d{12})\.json")
 
 
 class EpochLog:
-    """The sealed epochs of a warehouse. Reads what it needs when it needs it; keeps one pack in memory."""
+    """The sealed epochs of a warehouse. Reads what it needs when it needs it; keeps the packs that were read last in
+    memory, for several groups may catch up at once, each in another pack.
+    """
 
     def __init__(self, warehouse: Warehouse) -> None:
         self._warehouse = warehouse
         self._lock = threading.RLock()
-        self._cached: tuple[tuple[int, int], tuple[Epoch, ...]] | None = None
+        self._cached: OrderedDict[tuple[int, int], tuple[Epoch, ...]] = OrderedDict()
         self._first = self._read_first()
 
     def _read_first(self) -> int:
@@ -79,8 +85,10 @@ class EpochLog:
     def read(self, number: int) -> Epoch:
         """A sealed epoch, wherever its record is by now; StorageError when it is expired or missing."""
         with self._lock:
-            if self._cached is not None and self._cached[0][0] <= number <= self._cached[0][1]:
-                return self._cached[1][number - self._cached[0][0]]
+            for (first, last), epochs in reversed(self._cached.items()):
+                if first <= number <= last:
+                    self._cached.move_to_end((first, last))
+                    return epochs[number - first]
         # A writer may pack or expire while we read: a record that is gone is looked for once more.
         return self._find(number) or self._find(number) or self._missing(number)
 
@@ -114,7 +122,9 @@ class EpochLog:
             if first <= number <= last:
                 epochs = self._warehouse.read_value(_pack_name(first, last), "epoch-pack")
                 with self._lock:
-                    self._cached = ((first, last), epochs)
+                    self._cached[first, last] = epochs
+                    if len(self._cached) > PACKS:
+                        self._cached.popitem(last=False)
                 found: Epoch = epochs[number - first]
                 return found
         return None
@@ -154,7 +164,7 @@ class EpochLog:
     def tidy(self) -> None:
         """Remove what packs or expiry made superfluous: records, and the chunks of expired epochs."""
         with self._lock:
-            self._cached = None
+            self._cached.clear()
         packs = self._packs()
         for first, last in packs:
             if first >= self._first:
