@@ -30,6 +30,10 @@ COMMANDS = {
         "headrace_bench.membership",
         "How tuples find their queries: every way by itself, beside the chosen one. No Spark.",
     ),
+    "linear-road": (
+        "headrace_bench.road_rating",
+        "Linear Road at its real rate: response times, and the largest number of expressways that keeps the limits.",
+    ),
     "groups": (
         "headrace_bench.groups.command",
         "What groups, moves, backfill and partitionings cost, against the aims.",
@@ -47,7 +51,7 @@ class Benchmarks(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        found = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
+        found = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name.replace("-", "_"))
         assert isinstance(found, click.Command)
         return found
 

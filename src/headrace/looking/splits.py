@@ -86,6 +86,9 @@ class SplitMetrics:
     """
 
     epoch: int
+    committed_at: float
+    watermark_us: int
+    """Tuples before this time were handed to the operator; all rows that came of them were delivered."""
     tuples: Counts
     rows: int
     splitters: int
@@ -147,6 +150,8 @@ def split_metrics(session: Session, split: Split) -> SplitMetrics:
     handed = cost.counts.routed + cost.counts.broadcast * split.sub_streams
     return SplitMetrics(
         commit.epoch,
+        commit.committed_at,
+        commit.watermark_us,
         commit.counts,
         commit.rows,
         cost.splitters,
