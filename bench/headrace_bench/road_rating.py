@@ -1,9 +1,9 @@
 """Linear Road's L-rating: how many expressways are answered rightly and in time, at the rate at which cars report.
 
 The state is warmed by traffic that is played as fast as it goes. Then every second the tuples of that second are
-appended, and the session runs in the background. An answer is delivered when the commit that names it counts; the response time
-of a tuple is from the end of its second until then. The validator reads all of it, with these times, and 5 seconds as
-the limit (10 for expenditures).
+appended, and the session runs in the background. An answer is delivered when the commit that names it counts. The
+response time of a tuple is from the end of its second until then. The validator reads all of it, with these times, and
+5 seconds as the limit (10 for expenditures).
 """
 
 from __future__ import annotations

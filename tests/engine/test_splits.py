@@ -157,7 +157,10 @@ ROUTES = {
     "draws": (Drawing(), "SPLIT_ROUTE_CHANGES", "other answers for the same tuples"),
 }
 OPERATORS = {
-    Raises: ("SPLIT_OPERATOR", "sub-stream 3"),
+    Raises: (
+        "SPLIT_OPERATOR",
+        "process() of sub-stream 3, with tuple 1 of its epoch (event times 1970-01-01 00:00:27",
+    ),
     Forever: ("SPLIT_TIMEOUT", "did not return within 0.2 seconds"),
     Misnamed: ("SPLIT_OUTPUT", "without column `total`"),
     Mistyped: ("SPLIT_OUTPUT", "do not fit its schema"),

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.delivered import Delivered
+from headrace.engine.splits.runner import SPLIT_PREFIX
 from headrace.health import Health, Problem, RunState, SetAside, SourceHealth, SourceState
 from headrace.log.arrivals import Arrivals
 from headrace.log.report import InputReport
@@ -112,7 +113,10 @@ class Checkup:
             if (error := retry.error) is not None:
                 whose = not group or (alone and group == MAIN)
                 about, text = RUN if whose else f"group `{group}`", in_a_line(error)
-                text = text if whose else f"{text}; {_queries_of(members.get(group, ()))}"
+                if group.startswith(SPLIT_PREFIX):
+                    about = f"split `{group.removeprefix(SPLIT_PREFIX)}`"
+                elif not whose:
+                    text = f"{text}; {_queries_of(members.get(group, ()))}"
                 found[group] = [Problem(about, text, error.hint, retry.since)]
         if self.running.state in (RunState.RUNNING, RunState.RETRYING):
             for group in {MAIN, *members} - found.keys():
@@ -226,7 +230,7 @@ class Checkup:
         for _, found in sorted(self.of_groups().items()):
             yield from found
         if self.running is not None:
-            yield from split_problems(self.running.splits.runners())
+            yield from split_problems(self.running.splits.runners(), time.time())
         for stream in self.catalog.streams():
             yield from self._of_source(stream, reports[stream.name])
             for text in self._odd(stream, self.opened.get(stream.name, Oddities())):

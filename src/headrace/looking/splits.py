@@ -233,10 +233,14 @@ def _shown(text: str | None) -> str:
     return "none" if text is None else "a function of yours" if text == FUNCTION else text
 
 
-def split_problems(session_splits: list[SplitRunner]) -> list[Problem]:
+LAG_SECONDS = 30.0
+"""A split whose oldest waiting epoch was sealed longer ago than this is worth a word."""
+
+
+def split_problems(runners: list[SplitRunner], now: float) -> list[Problem]:
     """What keeps splits from their epochs, but for errors that are tried again."""
     found = []
-    for runner in session_splits:
+    for runner in runners:
         about = f"split `{runner.split.name}`"
         if runner.trouble is not None:
             text = f"it is quarantined: {trouble_text(runner.trouble)}"
@@ -245,6 +249,10 @@ def split_problems(session_splits: list[SplitRunner]) -> list[Problem]:
         elif not runner.attached:
             text = f"it waits for its operator, and the log is kept for it since epoch {runner.needs}"
             found.append(Problem(about, text, "call create_split with the same definition", 0.0))
+        elif runner.behind > 1 and (lag := runner.lag_seconds(now)) > LAG_SECONDS:
+            text = f"it is more than {LAG_SECONDS:.0f} seconds behind"
+            hint = "nobody else waits for it; metrics() says where its time goes"
+            found.append(Problem(about, text, hint, now - lag))
     return found
 
 

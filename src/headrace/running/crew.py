@@ -16,7 +16,7 @@ from headrace.engine.groups import Groups
 from headrace.engine.records import Commit
 from headrace.engine.spark import active, is_gone
 from headrace.engine.splits.house import Splits
-from headrace.engine.splits.runner import SplitRunner
+from headrace.engine.splits.runner import SPLIT_PREFIX, SplitRunner
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.grouping import MAIN
 from headrace.running.retries import Retry, in_our_words
@@ -52,7 +52,12 @@ class Crew:
     def troubles(self) -> dict[str, Retry]:
         """The groups whose last try of an epoch failed, with what is known about it."""
         with self._changed:
-            return {name: retry for name, retry in self._retries.items() if retry.error is not None}
+            failing = {name: retry for name, retry in self._retries.items() if retry.error is not None}
+        return {name: retry for name, retry in failing.items() if not self._gone(name)}
+
+    def _gone(self, name: str) -> bool:
+        """Whether it was a split that somebody dropped."""
+        return self._splits is not None and name.startswith(SPLIT_PREFIX) and not self._splits.has(name)
 
     @property
     def busy(self) -> bool:

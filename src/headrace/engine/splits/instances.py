@@ -7,15 +7,16 @@ cache, and a kill at any point costs only the time to fill it again.
 
 from __future__ import annotations
 
+import hashlib
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from types import FrameType
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +53,11 @@ def dump_state(state: State) -> bytes:
     raise TypeError(f"a state is bytes, a RecordBatch or a Table, not {type(state).__name__}")
 
 
+def digest(blob: bytes | memoryview) -> bytes:
+    """What tells two snapshots apart."""
+    return hashlib.blake2b(blob, digest_size=16).digest()
+
+
 def load_state(blob: memoryview) -> State:
     """The inverse of `dump_state`."""
     kind, rest = bytes(blob[:1]), blob[1:]
@@ -71,8 +77,8 @@ class Instance:
 
     operator: SplitOperator
     version: str
-    saved: int = 0
-    """The checksum of the last snapshot."""
+    saved: bytes = b""
+    """A digest of the last snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,22 +130,30 @@ class Handler:
     schemas: Mapping[str, pa.Schema]
     instance: Instance
     done: Processed = field(default_factory=Processed)
+    rows: tuple[int, int] | None = None
+    """The rows that the operator has at the moment."""
 
     @property
     def _limit(self) -> float | None:
         return None if self.split.call_us is None else self.split.call_us / 1e6
 
-    def run(self, tuples: pa.Table, times: Times, watermark_us: int | None) -> Processed:
-        """Hand over tuples in order, then the watermark if it has moved."""
+    def run(
+        self, tuples: pa.Table, times: Times, watermark_us: int | None, cuts: Sequence[int] = ()
+    ) -> Processed:
+        """Hand over tuples in order, cut into batches there or as usual, then the watermark if it has moved."""
         before = time.process_time()
-        start = 0
-        for batch in tuples.combine_chunks().to_batches(max_chunksize=BATCH_ROWS):
-            end = start + batch.num_rows
-            what = f"{batch.num_rows} tuples of sub-stream {self.sub_stream} (number {start} to {end - 1} of its epoch"
-            what = f"process() with {what}, event times {_moment(int(times[start]))} to {_moment(int(times[end - 1]))})"
+        whole = tuples.combine_chunks()
+        for start, end in pairwise(cuts or usual_cuts(tuples.num_rows)):
+            self.rows = (start, end)
+            batch = whole.slice(start, end - start).to_batches()[0]
+            which = f"tuple {start}" if end - start == 1 else f"tuples {start} to {end - 1}"
+            when = f"{_moment(int(times[start]))} to {_moment(int(times[end - 1]))}"
+            what = (
+                f"process() of sub-stream {self.sub_stream}, with {which} of its epoch (event times {when}),"
+            )
             self._keep(self._call(what, self.instance.operator.process, batch))
-            start = end
-        self.done.tuples += start
+        self.rows = None
+        self.done.tuples += tuples.num_rows
         if watermark_us is not None:
             what = f"on_watermark({watermark_us}) of sub-stream {self.sub_stream}"
             self._keep(self._call(what, self.instance.operator.on_watermark, watermark_us))
@@ -159,7 +173,7 @@ class Handler:
             what = f"changes() of sub-stream {self.sub_stream}"
             return Saved(self._dumped(what, operator.changes), snapshot=False)
         blob = self._dumped(f"snapshot() of sub-stream {self.sub_stream}", operator.snapshot)
-        mark = crc32(blob)
+        mark = digest(blob)
         if chain and not changes and mark == self.instance.saved:
             return Saved(None)
         self.instance.saved = mark
@@ -216,6 +230,26 @@ class Handler:
             raise bad_output(name, number, why) from error
 
 
+def usual_cuts(rows: int) -> list[int]:
+    """Where batches begin, and where the last one ends.
+
+    >>> usual_cuts(3), usual_cuts(0)
+    ([0, 3], [0])
+    """
+    return [*range(0, rows, BATCH_ROWS), rows] if rows else [0]
+
+
+def finer_cuts(rows: tuple[int, int], before: Sequence[int]) -> list[int]:
+    """The same batches up to rows that made an operator fail, and these in sixteen parts.
+
+    >>> finer_cuts((100, 132), [0, 100, 132, 500])
+    [0, 100, 102, 104, 106, 108, 110, 112, 114, 116, 118, 120, 122, 124, 126, 128, 130, 132]
+    """
+    start, end = rows
+    step = max(1, (end - start + 15) // 16)
+    return [*(cut for cut in before if cut < start), *range(start, end, step), end]
+
+
 def open_instance(
     split: Split,
     sub_stream: int,
@@ -235,7 +269,7 @@ def open_instance(
         raise too_slow(split.name, what, (split.call_us or 0) / 1e6) from None
     except Exception as error:
         raise raised(split.name, what, error) from error
-    return Instance(operator, version, crc32(chain[0]) if chain else 0)
+    return Instance(operator, version, digest(chain[0]) if chain else b"")
 
 
 def _moment(us: int) -> str:

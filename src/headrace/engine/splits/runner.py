@@ -53,6 +53,7 @@ from headrace.storage import faults
 from headrace.storage.interrupts import uninterrupted
 from headrace.storage.warehouse import Warehouse
 
+SPLIT_PREFIX = "split:"
 IDLE_EPOCHS = 64
 """A split that has nothing to do says so in a commit after so many epochs, since the log is kept for it."""
 
@@ -124,6 +125,13 @@ class SplitRunner:
         """How many sealed epochs it has not run."""
         latest = self._house.sealer.latest
         return 0 if latest is None else max(0, int(latest.id) - self._cursor)
+
+    def lag_seconds(self, now: float) -> float:
+        """How long the oldest sealed epoch that it has not run has waited."""
+        if not self.behind:
+            return 0.0
+        first = max(self._cursor + 1, self._house.sealer.first)
+        return max(0.0, now - self._house.sealer.epoch(first).sealed_at)
 
     @property
     def runs(self) -> bool:
@@ -335,7 +343,7 @@ class SplitRunner:
 
 def runner_name(split: str) -> str:
     """The name of a split among everything that runs epochs; no group has such a name."""
-    return f"split:{split}"
+    return f"{SPLIT_PREFIX}{split}"
 
 
 def batch_source(split: Split) -> str:

@@ -22,7 +22,8 @@ from headrace.engine.files import check_chunk
 from headrace.engine.messages import TaskError
 from headrace.engine.splits.bundles import Bundle, from_stream, open_bundle, to_stream, write_bundle
 from headrace.engine.splits.code import Packed, SplitCode, unpack
-from headrace.engine.splits.instances import Handler, Instance, open_instance
+from headrace.engine.splits.faults import OPERATOR
+from headrace.engine.splits.instances import Handler, Instance, finer_cuts, open_instance, usual_cuts
 from headrace.engine.splits.messages import (
     ProcessReport,
     ProcessWork,
@@ -33,6 +34,7 @@ from headrace.engine.splits.messages import (
 )
 from headrace.engine.splits.routing import (
     POSITION,
+    Ints,
     Ranges,
     Router,
     Splitter,
@@ -45,7 +47,7 @@ from headrace.engine.tasks import read_piece
 from headrace.log.chunks import DEFAULT_MAX_CHUNK_ROWS, arrow_schema, cut, write_chunk
 from headrace.model import codec
 from headrace.model.epoch import Chunk
-from headrace.model.errors import HeadraceError
+from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.splits import ALL, FUNCTION, BundleFile, SubStreamCost
 from headrace.storage import faults
 from headrace.storage.private import make_directory, open_new
@@ -158,7 +160,7 @@ class Sources:
         table = from_stream(part)
         self.tables.append((file.epoch, table, ranges_of(table)))
 
-    def tuples(self, sub_stream: int) -> tuple[pa.Table, np.ndarray]:
+    def tuples(self, sub_stream: int) -> tuple[pa.Table, Ints]:
         """The tuples of a sub-stream that the watermark has passed since the last epoch, in order; and their times."""
         epoch = self.work.epoch
         parts, times, epochs = [], [], []
@@ -208,12 +210,14 @@ class Processor:
         chain = work.chains.get(str(sub_stream), ())
         instance = self.kept.pop(sub_stream, None)
         if instance is None or instance.version != work.version:
-            parts = [self._state(number, sub_stream) for number, _ in chain]
-            instance = open_instance(split, sub_stream, self.code.operator, parts, work.version)
+            instance = self._open(sub_stream)
             self.reopened += 1
         schemas = {kind: arrow_schema(output) for kind, output in split.outputs.items()}
         handler = Handler(split, sub_stream, schemas, instance)
-        done = handler.run(tuples, times, work.epoch.watermark_us if work.ticks else None)
+        try:
+            done = handler.run(tuples, times, work.epoch.watermark_us if work.ticks else None)
+        except EngineError as error:
+            raise self._narrowed(handler, tuples, times, error) from error
         saved = handler.save([size for _, size in chain])
         for kind, tables in done.rows.items():
             self.rows.setdefault(kind, []).extend(tables)
@@ -226,6 +230,28 @@ class Processor:
         self.costs[str(sub_stream)] = SubStreamCost(done.tuples, rows, done.seconds, held + size)
         instance.version = work.next_version
         self.kept[sub_stream] = instance
+
+    def _open(self, sub_stream: int) -> Instance:
+        work = self.work
+        parts = [self._state(number, sub_stream) for number, _ in work.chains.get(str(sub_stream), ())]
+        return open_instance(work.epoch.split, sub_stream, self.code.operator, parts, work.version)
+
+    def _narrowed(self, failed: Handler, tuples: pa.Table, times: Ints, error: EngineError) -> EngineError:
+        """The error of the fewest rows: a new instance gets those that made one fail again, in smaller batches.
+
+        An operator that fails only with large batches is told of as it failed.
+        """
+        cuts = usual_cuts(tuples.num_rows)
+        while error.code == OPERATOR and failed.rows is not None and failed.rows[1] - failed.rows[0] > 1:
+            cuts = finer_cuts(failed.rows, cuts)
+            again = Handler(failed.split, failed.sub_stream, failed.schemas, self._open(failed.sub_stream))
+            try:
+                again.run(tuples, times, None, cuts)
+            except EngineError as narrower:
+                error, failed = narrower, again
+            else:
+                break
+        return error
 
     def _state(self, number: int, sub_stream: int) -> memoryview:
         if number not in self._states:
@@ -260,7 +286,7 @@ def process(work: ProcessWork, packed: Packed, number: int) -> ProcessReport:
     before = time.process_time()
     epoch = work.epoch
     kept = _KEPT.setdefault((epoch.root, epoch.home, packed.key), {})
-    for other in [key for key in _KEPT if key[:2] == (epoch.root, epoch.home) and key[2] != packed.key]:
+    for other in [key for key in _KEPT if _useless(key, epoch, packed)]:
         del _KEPT[other]
     for sub_stream in [s for s, i in kept.items() if i.version not in (work.version, work.next_version)]:
         del kept[sub_stream]
@@ -273,6 +299,14 @@ def process(work: ProcessWork, packed: Packed, number: int) -> ProcessReport:
         kept.clear()  # some have gone on, and nobody will know of it
         raise
     return processor.report(number, time.process_time() - before)
+
+
+def _useless(key: tuple[str, str, str], epoch: SplitEpoch, packed: Packed) -> bool:
+    """Whether instances have other code than their split has now, or their split is gone."""
+    root, home, code = key
+    if (root, home) == (epoch.root, epoch.home):
+        return code != packed.key
+    return not Path(root, home).exists()
 
 
 def _order(sub_streams: int, kept: Iterable[int], number: int) -> list[int]:
