@@ -28,7 +28,7 @@ class CellWork:
     """What cells would cost: how many there are, and how many `passes` group and fold them.
 
     `scattered` columns are no run of neighbouring cells. So many columns are folded one by one, `alone`, over so many
-    cells in all (`alone_cells`). Extremes of runs are worked out by doubling, in so many passes (`doubled`).
+    cells in all (`alone_cells`). Extremes of runs are worked out in so many steps of doubling (`doubled`).
     """
 
     cells: int
@@ -67,24 +67,32 @@ GRID_ELEMENTS = 1 << 26
 GRID_PER_TUPLE = 8
 """Or this many for each tuple."""
 
-GROUP_NS, RUN_NS, SCATTERED_NS = 5.0, 2.0, 0.1
-"""To group a tuple; to total a cell's row; to add a cell's row to a query whose cells are no neighbours."""
-
-ALONE_NS, ALONE_CELL_NS, DOUBLED_NS = 8_000.0, 1.0, 1.5
-"""To fold a column by itself; a cell's row of it; a cell's row in each step of doubling."""
-
-VISIT_NS, WORD_NS, LIST_NS, CANDIDATE_NS, COMPARE_NS = 10.0, 0.9, 3.5, 2.5, 6.0
-"""To visit a tuple; to AND one word of one operand; to look up one operand's list; to meet one candidate; to compare it
-with other operands.
+GROUP_NS, RUN_NS, CELL_NS, SCATTERED_NS = 12.0, 1.0, 800.0, 0.05
+"""To group a tuple; to total a cell's row; to take up a cell, where rows are many; to add a cell's row to a query whose
+cells are no neighbours.
 """
 
-UPDATE_NS, FAR_UPDATE_NS, FLUSH_NS, PLACE_NS, FAR_PLACE_NS = 0.8, 3.0, 2.0, 1.3, 10.0
+ALONE_NS, ALONE_CELL_NS, DOUBLED_NS = 20_000.0, 1.5, 3.0
+"""To fold a column by itself; a cell's row of it; a cell's row in each step of doubling."""
+
+VISIT_NS, WORD_NS = 10.0, 0.75
+"""To visit a tuple; to AND one word of one operand."""
+
+LISTS_NS, LIST_NS, CANDIDATE_NS, COMPARE_NS, GUESS_NS = 6.0, 1.5, 1.7, 3.0, 8.0
+"""To look at lists at all; at one operand's; to meet one candidate; to compare it with other operands. Processors guess
+wrongly where a list ends and whether a candidate matches, so the first two cost more.
+"""
+
+UPDATE_NS, FAR_UPDATE_NS, FLUSH_NS, PLACE_NS, FAR_PLACE_NS = 0.9, 2.5, 2.3, 1.3, 8.0
 """To update one partial in a tile; in a tile that no near cache holds; to add one partial of a tile to all others; to
 update one where it is; where it is on a page that the processor has to look up.
 """
 
 NEAR_BOXES, NEAR_PAGES, PAGE = 2_048, 1_024, 512
 """A tile of so many boxes is near. So are partials on so many pages, of which each has so many partials."""
+
+FEW_ROWS = 128
+"""Up to so many rows, cells are taken up all at once."""
 
 WORD = 64
 
@@ -145,8 +153,10 @@ def is_worth_rehoming(now: Homes, other: Homes) -> bool:
 
 def _finding_ns(operands: int, words: Any, candidates: Any, listed: Any) -> Any:
     """To find the boxes of one tuple once."""
-    candidate = CANDIDATE_NS + (COMPARE_NS if operands > 1 else 0.0)
-    return operands * WORD_NS * words + listed * (VISIT_NS + operands * LIST_NS + candidate * candidates)
+    lists = LISTS_NS + operands * LIST_NS + CANDIDATE_NS * candidates
+    if operands > 1:
+        lists = lists + COMPARE_NS * candidates + GUESS_NS * np.minimum(candidates, 2.0)
+    return operands * WORD_NS * words + listed * lists
 
 
 def is_best(work: CellWork, rows: int, tuples: int) -> bool:
@@ -188,13 +198,13 @@ def decide_membership(batch: FamilyBatch) -> Choice:
 
 def estimate_cells_ns(work: CellWork, rows: int, tuples: int) -> float:
     grid = work.cells * rows
-    steps = max(work.cells, 1).bit_length()
+    taking_up = CELL_NS * work.cells if rows > FEW_ROWS else 0.0
     return (
-        work.passes * (GROUP_NS * tuples + RUN_NS * grid)
+        work.passes * (GROUP_NS * tuples + RUN_NS * grid + taking_up)
         + SCATTERED_NS * grid * work.scattered
         + ALONE_NS * work.alone
         + ALONE_CELL_NS * work.alone_cells * rows
-        + DOUBLED_NS * work.doubled * steps * grid
+        + DOUBLED_NS * work.doubled * grid
     )
 
 

@@ -196,7 +196,7 @@ def _cell_work(logic: AggregationLogic, folds: Sequence[SharedFold]) -> CellWork
         sum(len(fold.scattered) for fold in slow) + sum(fold.columns for fold in moments),
         sum(int(fold.membership[:, fold.scattered].sum()) for fold in slow)
         + 4 * sum(int(fold.membership.sum()) for fold in moments),
-        len(slow),
+        sum(fold.steps for fold in slow),
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from headrace.operators.common.encode import Ints
 from headrace.operators.compiled.windows import subtract_totals
-from headrace.operators.windows.folds import Fold, fold_scattered
+from headrace.operators.windows.folds import Fold, accumulate, fold_scattered
 
 
 class SliceSums:
@@ -30,16 +30,14 @@ class SliceSums:
     def add_cells(self, parts: Ints, fold: Fold, entries: Ints) -> None:
         """Take in the partials [cell, slice and key] that a fold sums into some entries."""
         first = self._take(fold.cells)
-        before = self._running[0]
-        for part, after in zip(parts, self._running[first:], strict=False):
-            np.add(before[1:], part.reshape(before[1:].shape), out=after[1:], casting="same_kind")
-            before = after
+        shape = (len(parts), *self._running[0, 1:].shape)
+        accumulate(np.add, parts.reshape(shape), self._running[first : first + fold.cells, 1:])
         self._low[entries] = np.where(fold.low > 0, first + fold.low - 1, 0)
         self._high[entries] = np.where(fold.high > 0, first + fold.high - 1, 0)
         if len(fold.scattered):
             apart = fold_scattered(parts, fold)
             first = self._take(len(apart))
-            self._running[first : first + len(apart), 1:] = apart.reshape(len(apart), *before[1:].shape)
+            self._running[first : first + len(apart), 1:] = apart.reshape(len(apart), *shape[1:])
             self._low[entries[fold.scattered]] = 0
             self._high[entries[fold.scattered]] = first + np.arange(len(apart))
 

@@ -177,7 +177,7 @@ def int_ranges(part: Ints, lows: Ints, highs: Ints) -> Ints:
         add_ranges(part, lows, highs, sums)
         return sums
     running = np.zeros((part.shape[1] + 1, part.shape[0], part.shape[2]), np.int64)
-    accumulate(np.add, part.swapaxes(0, 1), running[0], running[1:])
+    accumulate(np.add, part.swapaxes(0, 1), running[1:])
     return np.subtract(running[highs], running[lows]).swapaxes(0, 1)
 
 
