@@ -34,6 +34,7 @@ def judge(finished: Sequence[Finished]) -> list[Verdict]:
         *_live([*compared, *sections.get("sustainable", [])]),
         *_joins(finished),
         *_predicates(finished),
+        *_rare(sections.get(Workload.RARE, [])),
         *_growth("queries", sections.get("queries", [])),
         *_growth("keys", sections.get("keys", [])),
     ]
@@ -115,6 +116,20 @@ def _predicates(finished: Sequence[Finished]) -> Iterator[Verdict]:
     if 3 in ours:
         hand = [o for o in outcomes if o.trial.system == "fused" and (not o.failure or o.too_slow)]
         yield from _against(ours[3], hand, ("fused", "hand-fused Spark", (100,), 50))
+
+
+def _rare(outcomes: Sequence[Outcome]) -> Iterator[Verdict]:
+    """Of rare predicates: what a tuple costs with many of them against few."""
+    cost = {o.trial.queries: o.cpu_s / o.trial.fed for o in outcomes}
+    if {100, 10_000} <= cost.keys():
+        ratio = cost[10_000] / cost[100]
+        yield Verdict(
+            "CPU per event at 10,000 queries of a rare equality against 100, with the same number of matches",
+            "at most 1.5 times",
+            f"{ratio:.2f} times",
+            ratio <= 1.5,
+            f"{ratio / 1.5:.1f} times too much.",
+        )
 
 
 def _at_most(outcome: Outcome) -> float:

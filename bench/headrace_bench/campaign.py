@@ -44,9 +44,15 @@ again after so many seconds. With 3, a window of 1 to 10 s has one partner for a
 predicates. A complex query multiplies the partners of up to five streams: with 10, each has one or two.
 """
 CONJUNCTS, USUAL_CONJUNCTS = (1, 2, 3, 4, 5), 3
-PREDICATES = {"headrace": (1, 4, 10, 16, 100, 1_000, 10_000), "spark": (1, 4, 16), "fused": (16, 100)}
-"""The numbers of queries with the usual number of conjuncts. Flink's SQL is written for numbers alone."""
-PREDICATE_KEYS = 200
+PREDICATES = {
+    "headrace": (1, 4, 10, 16, 100, 1_000, 10_000),
+    "spark": (1, 4, 16),
+    "fused": (16, 100),
+    "flink": (1, 16, 100),
+}
+"""The numbers of queries with the usual number of conjuncts."""
+RARE = (10, 100, 1_000, 10_000)
+PREDICATE_KEYS, RARE_KEYS = 200, 10
 
 QUICK_HEADRACE, QUICK_BASELINES = (4, 1_000), {"spark": (4,), "fused": (4,), "flink": (4,)}
 
@@ -100,8 +106,8 @@ def predicates(base: Trial, systems: Sequence[str]) -> Section:
     """Every system at three conjuncts, and Headrace with 1,000 queries at each number of conjuncts.
 
     >>> section = predicates(Trial("headrace", 1), ("headrace", "fused", "flink"))
-    >>> [(t.system, t.queries, t.columns) for t in section.trials][-3:]
-    [('headrace', 1000, 5), ('fused', 16, 3), ('fused', 100, 3)]
+    >>> [(t.system, t.queries, t.columns) for t in section.trials][-4:]
+    [('fused', 100, 3), ('flink', 1, 3), ('flink', 16, 3), ('flink', 100, 3)]
     """
     sized = replace(
         base,
@@ -119,6 +125,23 @@ def predicates(base: Trial, systems: Sequence[str]) -> Section:
             many = replace(sized, system=name, queries=1_000)
             trials += [replace(many, columns=n) for n in CONJUNCTS if n != USUAL_CONJUNCTS]
     return Section(Workload.PREDICATES.value, tuple(trials))
+
+
+def rare(base: Trial) -> Section:
+    """Headrace alone with queries for one product each. Tuples are of as many products as there are queries.
+
+    >>> [(t.queries, t.products) for t in rare(Trial("headrace", 1)).trials]
+    [(10, 10), (100, 100), (1000, 1000), (10000, 10000)]
+    """
+    sized = replace(
+        base,
+        workload=Workload.RARE,
+        rows=max(1_000, base.rows * 2 // 5),
+        files=max(1, base.files // 2),
+        keys=RARE_KEYS,
+        sample=3,
+    )
+    return Section(Workload.RARE.value, tuple(replace(sized, queries=count) for count in RARE))
 
 
 def curve_section(base: Trial, curve: Curve) -> Section:
@@ -161,6 +184,8 @@ def campaign(
             yield joins(base, workload, systems)
     if Workload.PREDICATES in workloads:
         yield predicates(base, systems)
+        if "headrace" in systems:
+            yield rare(base)
     for curve in CURVES:
         if curve.name in curves and "headrace" in systems:
             yield curve_section(replace(base, queries=1_000, files=3, warm_up=1, sample=1), curve)

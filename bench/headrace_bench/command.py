@@ -146,8 +146,6 @@ def bench(
     if quick:
         probes, rows, files, wanted = min(probes, 1), min(rows, 200_000), min(files, 4), ()
     kinds = tuple(dict.fromkeys(workloads)) or (USUAL_WORKLOADS[:1] if quick else USUAL_WORKLOADS)
-    if "predicates" in kinds and "flink" in chosen:
-        raise click.UsageError("predicates are not measured with flink, whose tables here have numbers alone")
     options = BenchOptions(
         quick, tuple(dict.fromkeys(chosen)), wanted, probes, rows, files, seed, out, name, kinds
     )

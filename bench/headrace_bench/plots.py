@@ -30,7 +30,7 @@ def draw(folder: Path, name: str, finished: Sequence[Finished]) -> dict[str, str
             case "comparison" if len(good) > 1:
                 found["comparison"] = _draw_comparison(folder / f"{name}-comparison.png", good)
                 found["comparison-phases"] = _draw_phases(folder / f"{name}-phases.png", good)
-            case ("join" | "complex" | "predicates") as kind if len(good) > 1:
+            case ("join" | "complex" | "predicates" | "rare") as kind if len(good) > 1:
                 alike = [o for o in good if o.trial.columns == one.section.trials[0].columns]
                 found[kind] = _draw_comparison(folder / f"{name}-{kind}.png", alike)
             case "sustainable" if good:

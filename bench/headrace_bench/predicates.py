@@ -19,11 +19,22 @@ PRICES, AGES, AMOUNTS = 10_000, 100, 1_000
 COMPARED = ("country", "device", "product", "price", "age")
 MOST_CONJUNCTS = len(COMPARED)
 
-Condition = tuple[str, str]
-"""(column, text of a condition on it)."""
+EITHER = 0.15
+"""How often a conjunct is an OR of conditions on two columns."""
+
+Condition = tuple[tuple[str, ...], str]
+"""(columns, text of a condition on them)."""
 
 
-def tuples(n: int, start: datetime, rate: int, keys: int, seed: int = 0, first: int = 0) -> pa.Table:
+def tuples(
+    n: int,
+    start: datetime,
+    rate: int,
+    keys: int,
+    seed: int = 0,
+    first: int = 0,
+    products: int = PRODUCTS,
+) -> pa.Table:
     """Tuples number `first` to `first + n`: keys come in turn, everything else is drawn evenly, times are in order.
 
     >>> from datetime import UTC
@@ -41,7 +52,7 @@ def tuples(n: int, start: datetime, rate: int, keys: int, seed: int = 0, first: 
             "key": pa.array(number % keys),
             "country": texts([*COUNTRIES]),
             "device": texts([*DEVICES]),
-            "product": texts([f"p{product:04}" for product in range(PRODUCTS)]),
+            "product": texts([f"p{product:04}" for product in range(products)]),
             "price": pa.array(rng.integers(0, PRICES, n)),
             "age": pa.array(rng.integers(0, AGES, n)),
             "amount": pa.array(rng.integers(0, AMOUNTS, n)),
@@ -54,7 +65,7 @@ def tuples(n: int, start: datetime, rate: int, keys: int, seed: int = 0, first: 
 class PredicateQuery:
     """An aggregate of the amount per key and window, under a conjunction.
 
-    >>> PredicateQuery("SUM", (("age", "age < 20"), ("device", "device = 'tv'")), 4, 2).where
+    >>> PredicateQuery("SUM", ((("age",), "age < 20"), (("device",), "device = 'tv'")), 4, 2).where
     "age < 20 AND device = 'tv'"
     """
 
@@ -78,7 +89,7 @@ class PredicateQuery:
     @property
     def reads(self) -> frozenset[str]:
         """The columns it needs, apart from key and event time."""
-        return frozenset({self.argument, *(column for column, _ in self.conditions)})
+        return frozenset({self.argument, *(column for columns, _ in self.conditions for column in columns)})
 
     @property
     def where(self) -> str:
@@ -99,16 +110,33 @@ class PredicateQuery:
 
 
 def predicate_query(rng: Random, window_max_s: int = 10, *, conjuncts: int = 3) -> PredicateQuery:
-    """A random query with so many conjuncts, each on a column of its own."""
+    """A random query with so many conjuncts, each on a column of its own, and now and then on another one too."""
     range_s = rng.randint(1, window_max_s)
     slide_s = rng.randint(1, range_s)
     columns = sorted(rng.sample(COMPARED, conjuncts))
     return PredicateQuery(
-        rng.choice(AGGREGATES),
-        tuple((column, condition(rng, column)) for column in columns),
-        range_s,
-        slide_s,
+        rng.choice(AGGREGATES), tuple(conjunct(rng, column) for column in columns), range_s, slide_s
     )
+
+
+def rare_query(rng: Random, number: int, queries: int, window_max_s: int = 10) -> PredicateQuery:
+    """Query `number` of so many, each for a product of its own and half of the prices.
+
+    >>> rare_query(Random(1), 12, 100).where
+    "product = 'p0012' AND price < 5000"
+    """
+    range_s = rng.randint(1, window_max_s)
+    wanted: Condition = (("product",), equality("product", f"p{number % queries:04}"))
+    cheap: Condition = (("price",), f"price < {PRICES // 2}")
+    return PredicateQuery(rng.choice(AGGREGATES), (wanted, cheap), range_s, rng.randint(1, range_s))
+
+
+def conjunct(rng: Random, column: str) -> Condition:
+    """A random condition on a column, or on either of two."""
+    if rng.random() >= EITHER:
+        return (column,), condition(rng, column)
+    other = rng.choice([one for one in COMPARED if one != column])
+    return (column, other), f"({condition(rng, column)} OR {condition(rng, other)})"
 
 
 def condition(rng: Random, column: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace_bench.aims import judge
 from headrace_bench.campaign import Curve, Section
+from headrace_bench.limits import limits
 from headrace_bench.pages import VERDICTS, head, table, verdict_rows
 from headrace_bench.plots import NAMES, draw
 from headrace_bench.run import Finished
@@ -123,6 +124,8 @@ def _section(one: Finished, plots: dict[str, str]) -> Iterator[str]:
             yield from _joins(one)
         case Workload.PREDICATES:
             yield from _predicates(one)
+        case Workload.RARE:
+            yield from _rare(one)
         case _:
             yield from _curve(one)
     for text in one.differences:
@@ -194,6 +197,21 @@ def _predicates(one: Finished) -> Iterator[str]:
     yield ""
     yield from table(("conjuncts", *COMPARED), ((f"{o.trial.columns}", *_row(o)) for o in one.outcomes))
     yield from _ratios([o for o in one.outcomes if o.trial.columns == first.columns])
+    yield from limits([o for o in one.outcomes if o.trial.system == "headrace" and not o.failure])
+
+
+def _rare(one: Finished) -> Iterator[str]:
+    first = one.outcomes[0].trial
+    yield "## Rare predicates"
+    yield ""
+    yield (
+        "Each query is for one product and half of the prices, and there are as many products as queries: a tuple "
+        f"matches one query or none, whatever their number. {first.keys:,} keys, windows of 1 to {first.window_max_s} "
+        f"s. {first.warm_up} files of {first.rows:,} tuples warm the system up, then {first.files} are there at once."
+    )
+    yield ""
+    yield from table(COMPARED, (_row(outcome) for outcome in one.outcomes))
+    yield from limits([o for o in one.outcomes if not o.failure])
 
 
 def _row(outcome: Outcome) -> tuple[str, ...]:

@@ -67,6 +67,11 @@ class Trial:
         return _streams_of(self)
 
     @property
+    def products(self) -> int:
+        """How many products there are. For rare predicates, as many as queries: any number of these matches alike."""
+        return self.queries if self.workload is Workload.RARE else predicates.PRODUCTS
+
+    @property
     def fed(self) -> int:
         """Tuples of all streams that are fed while the clock runs."""
         return self.files * self.rows * len(self.streams)
@@ -89,8 +94,16 @@ class Trial:
     def drawn(self) -> list[Query]:
         rng = Random(self.seed)
         return [
-            draw(self.workload, rng, self.window_max_s, mixed=self.mixed, columns=self.columns)
-            for _ in range(self.queries)
+            draw(
+                self.workload,
+                rng,
+                self.window_max_s,
+                mixed=self.mixed,
+                columns=self.columns,
+                number=number,
+                queries=self.queries,
+            )
+            for number in range(self.queries)
         ]
 
     def sampled(self) -> list[int]:
@@ -105,8 +118,10 @@ class Trial:
     def table(self, number: int, stream: str = astream.STREAM) -> pa.Table:
         """File `number` of a stream. Streams have the same keys at the same times, and other fields."""
         seed, first = self.seed + 1_000 * STREAMS.index(stream), number * self.rows
-        if self.workload is Workload.PREDICATES:
-            return predicates.tuples(self.rows, START, self.rate, self.keys, seed=seed, first=first)
+        if self.workload.written:
+            return predicates.tuples(
+                self.rows, START, self.rate, self.keys, seed=seed, first=first, products=self.products
+            )
         return astream.tuples(self.rows, START, self.rate, self.keys, seed=seed, first=first, skew=self.skew)
 
     def write_files(self, place: Path) -> list[list[Path]]:
@@ -114,7 +129,7 @@ class Trial:
 
         A list has a file of each stream, in a folder of the stream's name.
         """
-        kind = "predicates" if self.workload is Workload.PREDICATES else "astream"
+        kind = f"predicates-{self.products}" if self.workload.written else "astream"
         folder = place / f"{kind}-{self.rows}-{self.rate}-{self.keys}-{self.skew}-{self.seed}"
         streams = self.streams
         return [
@@ -171,6 +186,7 @@ class Outcome:
     deploy_s: float = 0.0
     progress: list[tuple[float, int]] = field(default_factory=list)
     result_rows: int = 0
+    matches: int | None = None
     bytes_read: int | None = None
     bytes_shuffled: int | None = None
     bytes_written: int | None = None

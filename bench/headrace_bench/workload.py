@@ -16,27 +16,43 @@ Query = AggregationQuery | JoinQuery | ComplexQuery | PredicateQuery
 
 
 class Workload(StrEnum):
-    """AStream's figure 8, its figure 7, its section 4.7, and predicates as people write them."""
+    """AStream's figure 8, its figure 7, its section 4.7, predicates as people write them, and rare ones of them."""
 
     AGGREGATION = "aggregation"
     JOIN = "join"
     COMPLEX = "complex"
     PREDICATES = "predicates"
+    RARE = "rare"
 
     @property
     def ddl(self) -> str:
         """The columns of its streams."""
-        return predicates.DDL if self is Workload.PREDICATES else astream.DDL
+        return predicates.DDL if self.written else astream.DDL
+
+    @property
+    def written(self) -> bool:
+        """Whether its tuples have strings, and its predicates are such as people write."""
+        return self in (Workload.PREDICATES, Workload.RARE)
 
     @property
     def joins(self) -> bool:
         return self in (Workload.JOIN, Workload.COMPLEX)
 
 
-def draw(workload: Workload, rng: Random, window_max_s: int, *, mixed: bool, columns: int) -> Query:
-    """A random query. `columns` is how many columns a query of one stream compares; `mixed` is for aggregations alone.
+def draw(
+    workload: Workload,
+    rng: Random,
+    window_max_s: int,
+    *,
+    mixed: bool,
+    columns: int,
+    number: int,
+    queries: int,
+) -> Query:
+    """A random query, `number` of so many. `columns` is how many columns a query of one stream compares; `mixed` is for
+    aggregations alone.
 
-    >>> draw(Workload.JOIN, Random(1), 10, mixed=True, columns=1).streams
+    >>> draw(Workload.JOIN, Random(1), 10, mixed=True, columns=1, number=0, queries=1).streams
     ('a', 'b')
     """
     match workload:
@@ -48,5 +64,7 @@ def draw(workload: Workload, rng: Random, window_max_s: int, *, mixed: bool, col
             return astream_joins.complex_query(rng, window_max_s)
         case Workload.PREDICATES:
             return predicates.predicate_query(rng, window_max_s, conjuncts=columns)
+        case Workload.RARE:
+            return predicates.rare_query(rng, number, queries, window_max_s)
         case _:
             assert_never(workload)

@@ -89,7 +89,7 @@ def test_slices_keep_what_a_window_needs(aggregate: str, merged: str, partials: 
 
 
 def test_tables_are_files_and_the_watermark_is_behind_rows_of_the_same_millisecond(tmp_path: Path) -> None:
-    files = render_files("b", tmp_path, 15)
+    files = render_files("b", tmp_path, 15, Flink.ddl)
     assert files.startswith("CREATE TABLE files_b (`key` BIGINT, `field1` BIGINT, ")
     assert "WATERMARK FOR read_time AS read_time - INTERVAL '0.001' SECOND" in files
     assert (

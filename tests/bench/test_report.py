@@ -247,7 +247,7 @@ def test_a_system_that_did_not_finish_its_joins_counts_as_slow_as_its_time() -> 
 
 
 def test_predicates_are_judged_by_their_conjuncts_and_against_what_is_written_by_hand() -> None:
-    (section,) = campaign(BASE, ("headrace", "spark", "fused"), (), False, 0, (Workload.PREDICATES,))
+    section, rare = campaign(BASE, ("headrace", "spark", "fused"), (), False, 0, (Workload.PREDICATES,))
     shown = {(t.system, t.queries, t.columns) for t in section.trials}
     assert {("headrace", 10_000, 3), ("headrace", 1_000, 1), ("fused", 100, 3), ("spark", 16, 3)} <= shown
     seconds = {("headrace", 1_000, 1): 1.0, ("headrace", 1_000, 3): 5.0, ("fused", 100, 3): 2.0}
@@ -260,3 +260,7 @@ def test_predicates_are_judged_by_their_conjuncts_and_against_what_is_written_by
     page = render("x", FACTS, finished, {})
     assert "## Predicates as people write them" in page
     assert "| 5 | Headrace | 1,000 |" in page
+    costs = {10: 1.0, 100: 1.0, 1_000: 1.2, 10_000: 1.4}
+    known = [Outcome(t, 3.0, cpu_s=costs[t.queries], matches=9, bytes_written=9) for t in rare.trials]
+    assert [(v.seen, v.met) for v in judge([Finished(rare, known)])] == [("1.40 times", True)]
+    assert "## Rare predicates" in render("x", FACTS, [Finished(rare, known)], {})

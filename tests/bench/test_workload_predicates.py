@@ -31,7 +31,7 @@ def test_a_query_has_as_many_conjuncts_as_asked_for_each_on_a_column_of_its_own(
         parts = list(where.flatten()) if isinstance(where, exp.And) else [where]
         assert len(parts) == conjuncts
         columns = [{column.name for column in part.find_all(exp.Column)} for part in parts]
-        assert [{column} for column, _ in query.conditions] == columns
+        assert [set(names) for names, _ in query.conditions] == columns
         assert query.reads == {"amount"}.union(*columns)
         assert query.where in query.cql()
 
@@ -42,4 +42,6 @@ def test_every_kind_of_condition_comes() -> None:
     parts = (parse_one(text, dialect="spark") for query in queries for _, text in query.conditions)
     seen = Counter(type(part) for part in parts)
     assert set(seen) == set(KINDS)
+    either = [names for query in queries for names, _ in query.conditions if len(names) == 2]
+    assert len(either) > 50, "OR over two columns"
     assert min(seen.values()) > 20

@@ -105,10 +105,13 @@ class Flink:
             {
                 "settings": settings(sum(len(query.streams) for query in queries)),
                 "tables": [
-                    *(render_files(stream, self._work / "in" / stream, pause) for stream in self._streams),
+                    *(
+                        render_files(stream, self._work / "in" / stream, pause, self.ddl)
+                        for stream in self._streams
+                    ),
                     *(render_results(n, query, results / f"q{n}") for n, query in enumerate(queries)),
                 ],
-                "streams": {stream: render_stream(stream) for stream in self._streams},
+                "streams": {stream: render_stream(stream, self.ddl) for stream in self._streams},
                 "files": {stream: files_of(stream) for stream in self._streams},
                 "event_time": astream.EVENT_TIME,
                 "inserts": [f"INSERT INTO q{n} {render_query(query)}" for n, query in enumerate(queries)],

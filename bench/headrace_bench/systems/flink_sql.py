@@ -13,8 +13,6 @@ from headrace_bench.predicates import PredicateQuery
 from headrace_bench.systems.flink_joins_sql import render_complex, render_join, seconds
 from headrace_bench.workload import Query
 
-NUMBERS = ("key", *(f"field{i}" for i in range(1, astream.FIELDS + 1)))
-
 PARTIALS = {
     "SUM": ("SUM({}) AS part", "SUM(part)"),
     "COUNT": ("COUNT({}) AS part", "SUM(part)"),
@@ -30,9 +28,19 @@ def files_of(stream: str) -> str:
     return f"files_{stream}"
 
 
-def render_files(stream: str, folder: Path, pause_ms: int) -> str:
+def columns_of(ddl: str) -> dict[str, str]:
+    """Name and type of every column but the event time, in the words of both systems.
+
+    >>> columns_of("key BIGINT, country STRING, ts TIMESTAMP")
+    {'key': 'BIGINT', 'country': 'STRING'}
+    """
+    found = dict(part.split() for part in ddl.split(", "))
+    return {name: kind for name, kind in found.items() if name != astream.EVENT_TIME}
+
+
+def render_files(stream: str, folder: Path, pause_ms: int, ddl: str) -> str:
     """A stream's files as a table. `read_time` is the event time: one that Flink can tell the time by."""
-    columns = ", ".join(f"`{name}` BIGINT" for name in NUMBERS)
+    columns = ", ".join(f"`{name}` {kind}" for name, kind in columns_of(ddl).items())
     return (
         f"CREATE TABLE {files_of(stream)} ({columns}, ts TIMESTAMP(6), read_time AS CAST(ts AS TIMESTAMP(3)), "
         "WATERMARK FOR read_time AS read_time - INTERVAL '0.001' SECOND) "
@@ -41,13 +49,13 @@ def render_files(stream: str, folder: Path, pause_ms: int) -> str:
     )
 
 
-def render_stream(stream: str) -> str:
-    columns = ", ".join(f"`{name}`" for name in NUMBERS)
+def render_stream(stream: str, ddl: str) -> str:
+    columns = ", ".join(f"`{name}`" for name in columns_of(ddl))
     return f"SELECT {columns}, read_time AS {astream.EVENT_TIME} FROM {files_of(stream)}"
 
 
 def render_results(number: int, query: Query, folder: Path) -> str:
-    average = isinstance(query, AggregationQuery) and query.aggregate == "AVG"
+    average = isinstance(query, AggregationQuery | PredicateQuery) and query.aggregate == "AVG"
     kinds = {name: "DOUBLE" if average and name == "value" else "BIGINT" for name in query.columns}
     columns = ", ".join(f"`{name}` {kind}" for name, kind in kinds.items())
     return (
@@ -69,43 +77,41 @@ WHERE field2 > 7 GROUP BY window_start, window_end, `key`"
             return render_join(query)
         case ComplexQuery():
             return render_complex(query)
-        case AggregationQuery():
+        case AggregationQuery() | PredicateQuery():
             return render_slices(query) if query.range_s % query.slide_s else render_windows(query)
-        case PredicateQuery():
-            raise ValueError("tables of Flink have AStream's columns")
         case _:
             assert_never(query)
 
 
-def render_windows(query: AggregationQuery) -> str:
+def render_windows(query: AggregationQuery | PredicateQuery) -> str:
     """For a range that is a multiple of its slide: window table functions know these."""
     value = aggregate_of(query)
     if query.range_s == query.slide_s:
-        windows = f"TUMBLE(TABLE {query.stream}, DESCRIPTOR(ts), {seconds(query.range_s)})"
+        windows = f"TUMBLE(TABLE {query.streams[0]}, DESCRIPTOR(ts), {seconds(query.range_s)})"
     else:
         lengths = f"{seconds(query.slide_s)}, {seconds(query.range_s)}"
-        windows = f"HOP(TABLE {query.stream}, DESCRIPTOR(ts), {lengths})"
+        windows = f"HOP(TABLE {query.streams[0]}, DESCRIPTOR(ts), {lengths})"
     return (
         f"SELECT window_end, `key`, {value} FROM {windows} "
         f"WHERE {query.where} GROUP BY window_start, window_end, `key`"
     )
 
 
-def render_slices(query: AggregationQuery) -> str:
+def render_slices(query: AggregationQuery | PredicateQuery) -> str:
     """For a range that is no multiple of its slide: every window is whole slices, which TUMBLE aggregates."""
     partials, merged = PARTIALS[query.aggregate]
     hop = f"slice_time, {seconds(query.slide_s)}, {seconds(query.range_s)}"
     slice_s = gcd(query.range_s, query.slide_s)
     return (
         f"SELECT HOP_END({hop}), `key`, {merged} FROM ("
-        f"SELECT window_time AS slice_time, `key`, {partials.format(f'field{query.field}')} "
-        f"FROM TUMBLE(TABLE {query.stream}, DESCRIPTOR(ts), {seconds(slice_s)}) "
+        f"SELECT window_time AS slice_time, `key`, {partials.format(query.argument)} "
+        f"FROM TUMBLE(TABLE {query.streams[0]}, DESCRIPTOR(ts), {seconds(slice_s)}) "
         f"WHERE {query.where} GROUP BY window_start, window_end, window_time, `key`"
         f") GROUP BY `key`, HOP({hop})"
     )
 
 
-def aggregate_of(query: AggregationQuery) -> str:
+def aggregate_of(query: AggregationQuery | PredicateQuery) -> str:
     """AVG of whole numbers is a whole number in Flink, unlike in Spark."""
-    field = f"field{query.field}"
+    field = query.argument
     return f"AVG(CAST({field} AS DOUBLE))" if query.aggregate == "AVG" else f"{query.aggregate}({field})"

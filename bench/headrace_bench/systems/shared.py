@@ -16,6 +16,8 @@ from headrace_bench.astream_joins import text_of
 from headrace_bench.workload import Query
 
 INTERVAL = "100 milliseconds"
+COUNTED = 200
+"""So many queries are asked how many tuples they accepted."""
 
 
 class Shared:
@@ -78,6 +80,7 @@ class Shared:
         found = [epoch.cost for epoch in self._hr.recent_epochs()]
         return {
             "result_rows": self._hr.metrics().result_rows,
+            "matches": self._matches(),
             "bytes_read": sum(m.bytes_read for m in found),
             "bytes_shuffled": sum(m.bytes_shuffled for m in found),
             "bytes_written": sum(m.bytes_written for m in found),
@@ -87,6 +90,13 @@ class Shared:
             },
             "versions": {"headrace": headrace.__version__, "spark": pyspark.__version__},
         }
+
+    def _matches(self) -> int:
+        """How many tuples all queries accepted together, by those of some of them."""
+        asked = range(0, len(self._columns), max(1, len(self._columns) // COUNTED))
+        costs = [self._hr.query(f"q{number}").metrics().cost for number in asked]
+        found = [cost.matched for cost in costs if cost is not None]
+        return round(sum(found) * len(self._columns) / max(len(found), 1))
 
     def close(self) -> None:
         self._hr.close()

@@ -67,18 +67,18 @@ GRID_ELEMENTS = 1 << 26
 GRID_PER_TUPLE = 8
 """Or this many for each tuple."""
 
-GROUP_NS, RUN_NS, CELL_NS, SCATTERED_NS = 12.0, 1.0, 800.0, 0.05
+GROUP_NS, RUN_NS, CELL_NS, SCATTERED_NS = 6.0, 1.3, 800.0, 0.06
 """To group a tuple; to total a cell's row; to take up a cell, where rows are many; to add a cell's row to a query whose
 cells are no neighbours.
 """
 
-ALONE_NS, ALONE_CELL_NS, DOUBLED_NS = 20_000.0, 1.5, 3.0
+ALONE_NS, ALONE_CELL_NS, DOUBLED_NS = 20_000.0, 1.6, 1.0
 """To fold a column by itself; a cell's row of it; a cell's row in each step of doubling."""
 
-VISIT_NS, WORD_NS = 10.0, 0.75
+VISIT_NS, WORD_NS = 8.0, 0.75
 """To visit a tuple; to AND one word of one operand."""
 
-LISTS_NS, LIST_NS, CANDIDATE_NS, COMPARE_NS, GUESS_NS = 6.0, 1.5, 1.7, 3.0, 8.0
+LISTS_NS, LIST_NS, CANDIDATE_NS, COMPARE_NS, GUESS_NS = 2.0, 0.8, 1.7, 3.0, 10.0
 """To look at lists at all; at one operand's; to meet one candidate; to compare it with other operands. Processors guess
 wrongly where a list ends and whether a candidate matches, so the first two cost more.
 """

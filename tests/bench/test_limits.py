@@ -1,0 +1,62 @@
+"""What the report says about where the limit is: from figures that are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from headrace_bench.campaign import predicates, rare
+from headrace_bench.limits import fit_costs, limits
+from headrace_bench.systems.flink_sql import render_files, render_query, render_stream
+from headrace_bench.trial import Outcome, Trial
+from headrace_bench.workload import Workload
+
+
+def outcomes_of(unit: tuple[float, ...]) -> list[Outcome]:
+    """Trials whose CPU time is made of the given seconds per event, match, row and byte."""
+    rng = np.random.default_rng(1)
+    found = []
+    for queries in (1, 10, 100, 1_000, 4_000, 10_000):
+        trial = Trial("headrace", queries, rows=1_000, files=2, warm_up=0, workload=Workload.RARE)
+        matches, rows, written = (int(queries * rng.integers(100, 1_000)) for _ in range(3))
+        cpu_s = float(np.dot(unit, (trial.fed, matches, rows, written)))
+        found.append(
+            Outcome(trial, 1.0, result_rows=rows, matches=matches, bytes_written=written, cpu_s=cpu_s)
+        )
+    return found
+
+
+def test_the_parts_that_made_the_time_are_found_again() -> None:
+    unit = (1e-6, 2e-7, 3e-6, 0.0)
+    found = outcomes_of(unit)
+    amounts = np.array([[o.trial.fed, o.matches, o.result_rows, o.bytes_written] for o in found], float)
+    assert np.allclose(fit_costs(amounts, np.array([o.cpu_s for o in found])), unit, rtol=1e-6, atol=1e-12)
+    lines = list(limits(found))
+    assert any(line.startswith("| 10,000 |") and "result rows 9" in line for line in lines)
+    assert any(line.startswith("| 1 |") and "events" in line for line in lines)
+
+
+def test_few_trials_tell_no_limit() -> None:
+    lines = list(limits(outcomes_of((1e-6, 0, 0, 0))[:2]))
+    assert any("nothing can be said" in line for line in lines)
+    assert list(limits([])) == []
+
+
+def test_flink_gets_the_columns_and_predicates_of_the_workload() -> None:
+    trial = predicates(Trial("headrace", 1), ("flink",)).trials[-1]
+    tables = render_files("a", Path("/x"), 10, trial.workload.ddl)
+    assert "`country` STRING" in tables and "`price` BIGINT" in tables and tables.count("ts TIMESTAMP") == 1
+    assert "`product`" in render_stream("a", trial.workload.ddl)
+    for query in trial.drawn()[:20]:
+        text = render_query(query)
+        assert f"WHERE {query.where} GROUP BY" in text and "(amount" in text.replace("CAST(", "(")
+
+
+def test_rare_queries_ask_for_products_that_there_are() -> None:
+    for trial in rare(Trial("headrace", 1, rows=10_000)).trials[:2]:
+        table = trial.table(0)
+        products = set(table["product"].to_pylist())
+        assert products == {f"p{n:04}" for n in range(trial.queries)}
+        asked = {query.where.split("'")[1] for query in trial.drawn()}
+        assert asked == products
