@@ -13,6 +13,7 @@ import pytest
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.running import crew as crew_module
 from headrace.running.crew import Crew
+from waiting import until
 
 WAIT = 20.0
 
@@ -68,16 +69,6 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 def crew_of(groups: FakeGroups, threads: int = 4) -> tuple[Crew, list[str]]:
     done: list[str] = []
     return Crew(groups, lambda group, commit: done.append(group.name), threads), done  # type: ignore[arg-type]
-
-
-def until(condition: Any) -> None:
-    """Wait for a condition that other threads bring about."""
-    done = threading.Event()
-    for _ in range(int(WAIT * 100)):
-        if condition():
-            return
-        done.wait(0.01)
-    raise AssertionError("it did not come about")
 
 
 def test_a_slow_group_holds_nobody_up() -> None:

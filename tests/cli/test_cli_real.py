@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from headrace.cli.main import cli
 from tampering import rewrite, set_value
+from waiting import until
 
 pytestmark = pytest.mark.spark
 
@@ -182,13 +182,13 @@ def test_two_terminals_and_a_folder_of_json_files(tmp_path: Path) -> None:
     )
     watching = None
     try:
-        wait_until(lambda: (tmp_path / "w" / "service.json").exists(), running)
+        until(while_running(running, (tmp_path / "w" / "service.json").exists), 90)
         source = f"{CREATE_STREAM} WITH (path='{folder}', format='json')"
         made = invoke("sql", *where, "-e", source, "-e", CREATE_QUERY)
         assert made.exit_code == 0, made.output
         assert "Nobody runs" not in made.stderr
         put_json(folder, "1.json", range(15))
-        wait_until(lambda: rows_shown(where) >= 2, running)
+        until(while_running(running, lambda: rows_shown(where) >= 2), 90)
 
         watching = subprocess.Popen(
             [program, "watch", "per_country", *where, "--format", "json"], stdout=subprocess.PIPE, text=True
@@ -225,9 +225,11 @@ def rows_shown(where: tuple[str, str]) -> int:
     return sum(json.loads(line)["rows"] for line in listed.stdout.splitlines())
 
 
-def wait_until(condition: Callable[[], bool], running: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 90
-    while not condition():
+def while_running(running: subprocess.Popen[str], condition: Callable[[], bool]) -> Callable[[], bool]:
+    """The condition, as long as that process lives."""
+
+    def holds() -> bool:
         assert running.poll() is None, running.communicate()[0]
-        assert time.monotonic() < deadline, "it takes too long"
-        time.sleep(0.2)
+        return condition()
+
+    return holds

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from headrace.model.query import Stream, StreamName
 from headrace.model.types import TIMESTAMP, Column, SqlType
 from log_samples import PURCHASES, Opened, open_log, rows_at, run_script
 from thorough import THOROUGH
+from waiting import until
 
 pytestmark = pytest.mark.spark
 
@@ -259,8 +259,7 @@ def test_a_value_that_does_not_fit_surfaces(spark: Any, log: Opened, landing: Pa
     assert error.code == "APPEND_VALUE"
     ingest.start(0.1)
     for _ in range(3):  # it fails and is started again, and is not said to be well in between
-        while ingest.running:
-            time.sleep(0.01)
+        until(lambda: not ingest.running)
         with pytest.raises(LogError, match="APPEND_VALUE"):
             ingest.tick()
     ingest.stop()
