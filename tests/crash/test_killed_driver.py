@@ -60,7 +60,15 @@ def go_on(spark: Any, warehouse: Path, undisturbed: Any, audited: tuple[str, ...
         assert files_of(hr) == named_by(hr)
 
 
-@pytest.mark.parametrize("point", ["seal.after:3", "fallback.after:3", "commit.before:4", "commit.after:5"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("seal.after:3", marks=THOROUGH),
+        "fallback.after:3",
+        "commit.before:4",
+        pytest.param("commit.after:5", marks=THOROUGH),
+    ],
+)
 def test_killed(spark: Any, tmp_path: Path, undisturbed: Any, point: str) -> None:
     warehouse = tmp_path / "warehouse"
     died = drive(warehouse, **gateway_of(spark), **{faults.VARIABLE: point})

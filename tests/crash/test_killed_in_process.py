@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,7 +93,7 @@ def test_killed_in_upkeep(spark: Any, tmp_path: Path, undisturbed: Any, point: s
     check_equal(hr, undisturbed)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(6 if os.environ.get("HEADRACE_THOROUGH") else 1))
 def test_killed_at_random_points(spark: Any, tmp_path: Path, undisturbed: Any, seed: int) -> None:
     """Some deaths with long undisturbed stretches between them."""
     chance = random.Random(seed)

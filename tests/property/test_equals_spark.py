@@ -13,7 +13,7 @@ from harness import check
 pytestmark = pytest.mark.spark
 
 QUERIES = int(os.environ.get("HEADRACE_PROPERTY_QUERIES", "45"))
-ROUNDS = int(os.environ.get("HEADRACE_PROPERTY_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("HEADRACE_PROPERTY_ROUNDS", "2"))
 FIRST = int(os.environ.get("HEADRACE_PROPERTY_SEED", "1"))
 """HEADRACE_PROPERTY_SEED=n HEADRACE_PROPERTY_ROUNDS=1 runs one seed; more rounds run the seeds after it."""
 

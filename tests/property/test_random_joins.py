@@ -24,7 +24,7 @@ from headrace.results.compare import compare_rows
 pytestmark = pytest.mark.spark
 
 QUERIES = int(os.environ.get("HEADRACE_PROPERTY_QUERIES", "20"))
-ROUNDS = int(os.environ.get("HEADRACE_PROPERTY_ROUNDS", "2"))
+ROUNDS = int(os.environ.get("HEADRACE_PROPERTY_ROUNDS", "1"))
 FIRST = int(os.environ.get("HEADRACE_PROPERTY_SEED", "1"))
 
 

@@ -29,7 +29,7 @@ from headrace.results.compare import compare_rows
 pytestmark = pytest.mark.spark
 
 QUERIES = int(os.environ.get("HEADRACE_PROPERTY_QUERIES", "20"))
-ROUNDS = int(os.environ.get("HEADRACE_PROPERTY_ROUNDS", "2"))
+ROUNDS = int(os.environ.get("HEADRACE_PROPERTY_ROUNDS", "1"))
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("ts", pa.timestamp("us", "UTC"))])
 DDL = "k STRING, v BIGINT, ts TIMESTAMP"

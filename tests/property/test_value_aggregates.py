@@ -18,7 +18,7 @@ import pytest
 pytestmark = pytest.mark.spark
 
 FIRST = int(os.environ.get("HEADRACE_PROPERTY_SEED", "1"))
-ROUNDS = int(os.environ.get("HEADRACE_PROPERTY_ROUNDS", "2"))
+ROUNDS = int(os.environ.get("HEADRACE_PROPERTY_ROUNDS", "1"))
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 SCHEMA = "k INT, i BIGINT, x DOUBLE, f FLOAT, s STRING, d DATE, m DECIMAL(6,2), b BOOLEAN, ts TIMESTAMP"
 COLUMNS = ("k", "i", "x", "f", "s", "d", "m", "b")
