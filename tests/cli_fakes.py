@@ -179,6 +179,7 @@ class FakeSession:
     other_groups: list[GroupInfo] = field(default_factory=list)
     standing: tuple[str, ...] = ()
     width: tuple[int | None, int | None] = (None, None)
+    sharing: str = "functional"
 
     @contextmanager
     def open(
@@ -188,6 +189,7 @@ class FakeSession:
         read_only: bool = False,
         partitions: int | None = None,
         backfill_tasks: int | None = None,
+        sharing: str = "functional",
     ) -> Iterator[FakeSession]:
         """An `Opener`: the directory becomes a warehouse, as a real session would make it.
 
@@ -199,7 +201,7 @@ class FakeSession:
             yield self.warmed
             return
         self.opened += 1
-        self.read_only, self.width = read_only, (partitions, backfill_tasks)
+        self.read_only, self.width, self.sharing = read_only, (partitions, backfill_tasks), sharing
         try:
             yield self
         finally:

@@ -25,6 +25,7 @@ class FakeGroup:
         self.name, self.left, self.spark = name, epochs, None
         self.gate = threading.Event()
         self.error: EngineError | None = None
+        self.priority = 0
         self.gate.set()
 
     def run_next(self) -> Any:
@@ -54,6 +55,9 @@ class FakeGroups:
 
     def lived_in(self) -> list[str]:
         return list(self.groups)
+
+    def priority(self, name: str) -> int:
+        return self.groups[name].priority
 
 
 @pytest.fixture(autouse=True)
@@ -156,4 +160,16 @@ def test_no_more_epochs_at_a_time_than_threads() -> None:
         group.gate.set()
     crew.run_to_end(lambda: False)
     assert sorted(done) == sorted(group.name for group in groups)
+    crew.close()
+
+
+def test_higher_priority_is_first_and_nobody_starves() -> None:
+    groups = [FakeGroup(f"g{i}", 100) for i in range(4)]
+    groups[3].priority = 5
+    crew, done = crew_of(FakeGroups(*groups), threads=1)
+    until(lambda: crew.dispatch() or len(done) >= 60)  # type: ignore[func-returns-value]
+    counts = {group.name: done.count(group.name) for group in groups}
+    assert counts["g3"] >= 40, counts
+    assert min(counts.values()) >= 2, counts
+    crew.run_to_end(lambda: False)
     crew.close()

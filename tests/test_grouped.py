@@ -66,8 +66,9 @@ def checkup_of(
         troubles[group.replace("sealing", "")] = retry = Retry()
         retry.failed(error)
     feeds = SimpleNamespace(get=lambda name: None, all=dict)
+    splits, conducting = SimpleNamespace(runners=list), SimpleNamespace(trouble=Retry())
     running: Any = SimpleNamespace(
-        troubles=troubles, state=state, feeds=feeds, splits=SimpleNamespace(runners=list)
+        troubles=troubles, state=state, feeds=feeds, splits=splits, conducting=conducting
     )
     return Checkup(log.warehouse, log.catalog, log.arrivals, log.sealer, commits.delivered, running)
 

@@ -107,6 +107,7 @@ def test_every_example_of_the_page_is_a_statement() -> None:
             "ShowQueries",
             "ShowGroups",
             "ShowSplits",
+            "ShowEvents",
             "Explain",
             "Help",
             "Select",

@@ -30,6 +30,7 @@ def open(
     progress: bool | None = None,
     read_only: bool = False,
     rebuild: bool = False,
+    sharing: str = "functional",
     upkeep: UpkeepOptions | None = None,
 ) -> Session:
     """Open a warehouse for writing, creating it when absent. Use the session in a `with` block, or `close()` it.
@@ -58,6 +59,11 @@ def open(
         progress: Whether `run_available` shows a progress bar; None: on a terminal only.
         read_only: Read what is committed, beside any writer, and change nothing.
         rebuild: Derive all state anew from the log, when state was lost or damaged.
+        sharing: Who shares work with whom. "functional": queries share where that slows nobody, and are split off when
+            somebody would be faster alone. "isolated": each has a group of its own, as far as the driver can run them.
+            "full": all that read the same streams are one group. "overlap": those whose filters overlap. "selectivity":
+            those that select few tuples, and those that select many. "manual": all are in the main group but for those
+            that people put elsewhere.
         upkeep: How often upkeep looks at files; the defaults suit all but tests.
     """
     return Session(
@@ -78,6 +84,7 @@ def open(
             progress,
             read_only,
             rebuild,
+            sharing,
             upkeep or UpkeepOptions(),
         ),
     )

@@ -11,11 +11,22 @@ from headrace import sql
 from headrace.engine.options import GroupOptions, UpkeepOptions
 from headrace.log.seal import DEFAULT_MAX_EPOCH_ROWS
 from headrace.model.errors import EngineError
+from headrace.optimizer.grouping.policies import Policy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Duration = str | timedelta
+
+SHARING: dict[str, Policy | None] = {
+    "functional": Policy.FUNCTIONAL,
+    "isolated": Policy.ISOLATED,
+    "full": Policy.FULL,
+    "overlap": Policy.OVERLAP,
+    "selectivity": Policy.SELECTIVITY,
+    "manual": None,
+}
+"""The names of policies; with the last one, queries live where people put them, or in the main group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +48,7 @@ class Options:
     progress: bool | None = None
     read_only: bool = False
     rebuild: bool = False
+    sharing: str = "functional"
     upkeep: UpkeepOptions = field(default_factory=UpkeepOptions)
 
     def __post_init__(self) -> None:
@@ -61,8 +73,16 @@ class Options:
             )
         if self.spark is not None and not hasattr(self.spark, "sparkContext"):
             raise EngineError("BAD_OPTION", f"spark is {self.spark!r}", hint="give a SparkSession")
+        if self.sharing not in SHARING:
+            names = ", ".join(SHARING)
+            raise EngineError("BAD_OPTION", f"sharing is {self.sharing!r}", hint=f"give one of {names}")
         if self.read_only and self.rebuild:
             raise EngineError("BAD_OPTION", "rebuild=True writes", hint="open without read_only")
+
+    @property
+    def policy(self) -> Policy | None:
+        """Who shares with whom; None when only people decide that."""
+        return SHARING[self.sharing]
 
     @property
     def group(self) -> GroupOptions:

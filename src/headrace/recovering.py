@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.catalog.catalog import Catalog
+from headrace.catalog.events import EventBook
 from headrace.catalog.queries import QueryEntry
 from headrace.catalog.waiting import Batching
 from headrace.engine.delivered import Delivered
@@ -25,6 +26,7 @@ from headrace.looking.checkup import Checkup
 from headrace.model.query import Stream
 from headrace.options import Options
 from headrace.results.counting import RowCounts
+from headrace.running.conducting import Conducting
 from headrace.running.run import Running
 from headrace.sparks import SparkSessions
 from headrace.storage.warehouse import Warehouse
@@ -41,6 +43,7 @@ class Recovered:
     counts: RowCounts
     checkup: Checkup
     running: Running | None
+    events: EventBook
 
 
 def recover(warehouse: Warehouse, sparks: SparkSessions, options: Options) -> Recovered:
@@ -59,7 +62,7 @@ def recover(warehouse: Warehouse, sparks: SparkSessions, options: Options) -> Re
         lambda entry: streams_by_name(catalog, entry),
         lambda: sparks.reader,
     )
-    running = None
+    running, events = None, EventBook(warehouse)
     if not warehouse.read_only:
         equip_workers(sparks.jobs, warehouse.root)
         upkeep = Upkeep(warehouse, catalog, sealer, delivered, options.group.upkeep)
@@ -69,10 +72,20 @@ def recover(warehouse: Warehouse, sparks: SparkSessions, options: Options) -> Re
             groups.rebuild()
         splits = Splits(SplitHouse(warehouse, catalog, arrivals, sealer), sparks.jobs_of)
         upkeep.kept_for.append(lambda: splits.needs)
-        running = Running(groups, catalog, arrivals, sealer, options.max_epoch_rows, options.progress, splits)
+        conducting = Conducting.of(house, groups, arrivals, events, options.policy)
+        running = Running(
+            groups,
+            catalog,
+            arrivals,
+            sealer,
+            options.max_epoch_rows,
+            options.progress,
+            splits,
+            conducting,
+        )
         _attach_kept_sources(running, house, arrivals)
     checkup = Checkup(warehouse, catalog, arrivals, sealer, delivered, running)
-    return Recovered(catalog, arrivals, sealer, delivered, counts, checkup, running)
+    return Recovered(catalog, arrivals, sealer, delivered, counts, checkup, running, events)
 
 
 def _attach_kept_sources(running: Running, house: House, arrivals: Arrivals) -> None:

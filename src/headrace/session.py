@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace import sql
-from headrace.asking.creating import create_queries, create_query
+from headrace.asking.creating import create_queries, create_query, needs_of
 from headrace.asking.defining import DEFAULT_BOUND
 from headrace.asking.splits import Expression, Wanted, create_split, drop_split, restart_split
 from headrace.asking.starting import Start
@@ -24,6 +24,7 @@ from headrace.handles import QueryHandle
 from headrace.health import Health
 from headrace.log.append import append
 from headrace.looking.answers import explain_session, explain_text, select_in
+from headrace.looking.events import EventInfo, SharingInfo, event_infos, sharing_info
 from headrace.looking.group_info import GroupInfo
 from headrace.looking.grouped import check_group, group_infos
 from headrace.looking.infos import (
@@ -77,7 +78,7 @@ class Session:
             raise
         self._catalog, self._arrivals, self._sealer = found.catalog, found.arrivals, found.sealer
         self._delivered, self._counts, self._checkup = found.delivered, found.counts, found.checkup
-        self._running = found.running
+        self._running, self._events = found.running, found.events
 
     @property
     def spark(self) -> SparkSession:
@@ -161,20 +162,33 @@ class Session:
         if_not_exists: bool = False,
         group: str | None = None,
         start: Start | None = None,
+        min_rate: float | None = None,
+        max_latency: Duration | None = None,
+        priority: int = 0,
     ) -> QueryHandle:
         """Ask for a query; returns at once. It is active from the next epoch on.
 
         With `replace`, a live query of that name ends where the new one begins. With `if_not_exists`, it stays.
 
         It shares its work with the queries of `group`, which is made when there is none of that name. Queries of other
-        groups do not slow it down. Without a group it joins the main one, or gets one of its own if nothing can be
-        shared.
+        groups do not slow it down. Without a group it starts where it slows nobody, as far as that is known, and may be
+        moved when that changes (see `sharing` of `headrace.open`). If nothing can be shared, it has a group of its own.
 
         With `start`, the query lives from that moment on, as if it had been created then: 'earliest', a time (UTC), or
         '2 hours ago'. It catches up in a group of its own, and then joins the others.
+
+        `min_rate` asks for so many tuples per second, and `max_latency` for being no further behind the input. When it
+        does not get that, `events()` tells. A query of higher `priority` has its group run first when many wait.
         """
         query = create_query(
-            self, text, name, replace=replace, if_not_exists=if_not_exists, group=group, start=start
+            self,
+            text,
+            name,
+            replace=replace,
+            if_not_exists=if_not_exists,
+            group=group,
+            start=start,
+            needs=needs_of(min_rate, max_latency, priority),
         )
         return QueryHandle(self, query.name, query.id)
 
@@ -196,7 +210,16 @@ class Session:
     def groups(self) -> list[GroupInfo]:
         """Every sharing group: its members, how far it is, and what its epochs cost."""
         errors = self._checkup.errors()
-        return group_infos(self._catalog, self._delivered, self._sealer, self.recent_epochs(), errors)
+        events = self._events.all()
+        return group_infos(self._catalog, self._delivered, self._sealer, self.recent_epochs(), errors, events)
+
+    def sharing(self) -> SharingInfo:
+        """How queries come to share: the policy, how well the load was predicted, and how long changes took."""
+        return sharing_info(self._running)
+
+    def events(self) -> list[EventInfo]:
+        """What was decided about groups, and which query does not get what was asked for it; oldest first."""
+        return event_infos(self._events.all())
 
     def move_query(self, name: str, group: str) -> None:
         """Let a query live in another group, which is made when there is none of that name.

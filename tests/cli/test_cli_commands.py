@@ -23,7 +23,7 @@ ROWS = pa.table({"country": ["US", None], "spend": [1.5, 20.0]})
 def test_help_lists_exactly_the_commands_there_are():
     result = CliRunner().invoke(cli, ["--help"])
     assert result.exit_code == 0
-    looking = ["queries", "groups", "health", "explain", "audit"]
+    looking = ["queries", "groups", "health", "events", "explain", "audit"]
     assert list(COMMANDS) == ["demo", "run", "serve", "sql", "watch", *looking, "bench"]
     assert all(f"\n  {name} " in result.output for name in COMMANDS)
 

@@ -1,7 +1,8 @@
 """Random lives of several groups: queries move, start in the past, keys spread anew, processes die. Rows stay the same.
 
 Each life is played twice: once with every query in the main group from its first epoch on, and once with everything
-that a house with many groups can do to it. Both must deliver the same rows to every query.
+that a house with many groups can do to it: people move queries, and so does a conductor whose policy is chance. Both
+must deliver the same rows to every query.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import pytest
 from scenario import BUSY, files_of, named_by, outlive
 
 import headrace
+from chance import ChanceGrouper, let_decide
+from headrace.model.events import EventKind
 from headrace.model.grouping import GROUP_TRANSITIONS, GroupState
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
@@ -150,10 +153,24 @@ def rows_of(hr: Any) -> dict[str, Counter[tuple[Any, ...]]]:
     return found
 
 
-def opener(spark: Any, path: Path) -> Callable[[], Any]:
-    return lambda: headrace.open(
-        path, spark=spark, progress=False, upkeep=BUSY, log_retention=None, partitions=2
-    )
+def opener(spark: Any, path: Path, rng: random.Random | None = None) -> Callable[[], Any]:
+    """With a source of chance, queries are merged and split by it whenever the conductor looks."""
+
+    def opened() -> Any:
+        hr = headrace.open(
+            path,
+            spark=spark,
+            progress=False,
+            upkeep=BUSY,
+            log_retention=None,
+            partitions=2,
+            sharing="manual" if rng is None else "functional",
+        )
+        if rng is not None:
+            let_decide(hr, ChanceGrouper(rng))
+        return hr
+
+    return opened
 
 
 def never(point: str, epoch: int) -> bool:
@@ -172,8 +189,10 @@ def test_rows_do_not_depend_on_groups_moves_widths_and_deaths(spark: Any, tmp_pa
     def dies(point: str, epoch: int) -> bool:
         return rng.random() < (0.3 if point.startswith("regroup") else 0.02)
 
-    hr, lives = outlive(opener(spark, tmp_path / "busy"), lambda hr: play(hr, life), dies)
-    print(f"{lives} lives, groups {sorted(hr._delivered.commits)}")
+    hr, lives = outlive(opener(spark, tmp_path / "busy", rng), lambda hr: play(hr, life), dies)
+    print(f"{lives} lives, groups {sorted(hr._delivered.commits)}, {len(hr.events())} events")
+    assert hr._running.conducting.trouble.error is None
+    assert {event.kind for event in hr.events()} >= {EventKind.MERGED, EventKind.SPLIT}
     found = rows_of(hr)
     for name in TEXTS:
         missing, extra = expected[name] - found[name], found[name] - expected[name]

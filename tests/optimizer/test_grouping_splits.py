@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grouping_cases import RATE, Case, health_of, random_case
-from headrace.model.query import QueryId
+from headrace.model.query import Needs, QueryId
 from headrace.optimizer.grouping.monitor import GroupHealth
 from headrace.optimizer.grouping.settings import Scaling, Settings
 from headrace.optimizer.grouping.splitting import decide_splits
@@ -17,7 +17,6 @@ from headrace.optimizer.grouping.throughput import isolated_share, penalised_que
 from headrace.optimizer.grouping.values import (
     Decision,
     FunctionName,
-    Needs,
     QueryFacts,
     Resized,
     SplitCause,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from headrace import sql
 from headrace.asking.starting import Start, start_epoch
 from headrace.looking.grouped import check_group
-from headrace.model.errors import HeadraceError, SqlError
-from headrace.model.query import Query, QueryPlan
+from headrace.model.errors import EngineError, HeadraceError, SqlError
+from headrace.model.query import NO_NEEDS, Needs, Query, QueryPlan
+from headrace.options import Duration
 
 if TYPE_CHECKING:
     from headrace.session import Session
@@ -25,6 +26,7 @@ def create_query(
     if_not_exists: bool,
     group: str | None,
     start: Start | None,
+    needs: Needs = NO_NEEDS,
 ) -> Query:
     """Ask for one query, durably; the live one of that name when there is one and it is to stay."""
     session._runs()
@@ -34,9 +36,34 @@ def create_query(
     if if_not_exists and name is not None and session._catalog.has_live(name):
         return session._catalog.query(name)
     plan = parse(session, text)
+    if home is None and start is None:
+        home = place(session, [plan], needs)[0]
     with session._sealer.holding():  # the log keeps what the query starts with from here on
         first = None if start is None else _start_epoch(session, plan, start)
-        return session._catalog.request_create(name, plan, replace=replace, group=home, start=first)
+        return session._catalog.request_create(
+            name, plan, replace=replace, group=home, start=first, needs=needs
+        )
+
+
+def place(session: Session, plans: Sequence[QueryPlan], needs: Needs = NO_NEEDS) -> list[str | None]:
+    """The groups that new queries start in, as the conductor sees it; None for where they start by default."""
+    return session._runs().conducting.place([(plan, needs) for plan in plans])
+
+
+def needs_of(min_rate: float | None, max_latency: Duration | None, priority: int) -> Needs:
+    """What a person asks for a query; EngineError when it makes no sense."""
+    if min_rate is not None and (type(min_rate) not in (int, float) or not 0 < min_rate < float("inf")):
+        raise _bad_need("min_rate", min_rate, "give tuples per second, more than 0")
+    if type(priority) is not int:
+        raise _bad_need("priority", priority, "give an integer; 0 is usual")
+    latency = None if max_latency is None else sql.parse_duration(max_latency) / 1e6
+    if latency is not None and latency <= 0:
+        raise _bad_need("max_latency", max_latency, "say '10 seconds'")
+    return Needs(None if min_rate is None else float(min_rate), latency, priority)
+
+
+def _bad_need(name: str, value: object, hint: str) -> EngineError:
+    return EngineError("BAD_OPTION", f"{name} is {value!r}", hint=hint)
 
 
 def create_queries(
@@ -46,7 +73,8 @@ def create_queries(
     session._runs()
     home = None if group is None else check_group(group)
     wanted = read_many(queries, lambda text: parse(session, text))
-    return session._catalog.request_creations(wanted, replace=replace, group=home)
+    groups = [home] * len(wanted) if home is not None else place(session, [plan for _, plan in wanted])
+    return session._catalog.request_creations(wanted, replace=replace, groups=groups)
 
 
 def parse(session: Session, text: str) -> QueryPlan:

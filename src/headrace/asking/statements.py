@@ -34,6 +34,7 @@ from headrace.sql.statements import (
     MoveQuery,
     Repartition,
     Select,
+    ShowEvents,
     ShowGroups,
     ShowQueries,
     ShowSplits,
@@ -78,6 +79,8 @@ def execute(session: Session, text: str, *, allow_files: bool = False) -> str | 
             return show_groups(session)
         case ShowSplits():
             return show_splits(session)
+        case ShowEvents():
+            return show_events(session)
         case Explain(None, verbose):
             return session.explain(verbose=verbose)
         case Explain(target, verbose, is_text):
@@ -275,6 +278,23 @@ def show_groups(session: Session) -> pa.Table:
             **{name: pa.array(values, pa.float64()) for name, values in seconds.items()},
             "members": pa.array([i.members for i in infos], pa.list_(pa.string())),
             "error": pa.array([i.error for i in infos], pa.string()),
+            "reason": pa.array([i.reason for i in infos], pa.string()),
+        }
+    )
+
+
+def show_events(session: Session) -> pa.Table:
+    infos = session.events()
+    at = [int(info.at * 1e6) for info in infos]
+    return pa.table(
+        {
+            "at": pa.array(at, pa.timestamp("us", "UTC")),
+            "event": pa.array([info.kind.value for info in infos], pa.string()),
+            "group": pa.array([info.group for info in infos], pa.string()),
+            "queries": pa.array([info.count for info in infos], pa.int64()),
+            "names": pa.array([info.queries for info in infos], pa.list_(pa.string())),
+            "delay_seconds": pa.array([info.delay_seconds for info in infos], pa.float64()),
+            "reason": pa.array([info.reason for info in infos], pa.string()),
         }
     )
 

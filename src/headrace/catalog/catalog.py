@@ -25,7 +25,7 @@ from headrace.catalog.waiting import Batching, Waiting
 from headrace.model.epoch import NEVER_US, Change, Create, Drop, Epoch, Move
 from headrace.model.errors import CatalogError, StorageError
 from headrace.model.grouping import MAIN, plain_group
-from headrace.model.query import EpochId, Fallback, Query, QueryId, QueryPlan, Stream
+from headrace.model.query import NO_NEEDS, EpochId, Fallback, Needs, Query, QueryId, QueryPlan, Stream
 from headrace.sql.text.names import quote_name
 from headrace.storage import faults
 from headrace.storage.clock import Clock
@@ -127,36 +127,40 @@ class Catalog:
         replace: bool = False,
         group: str | None = None,
         start: int | None = None,
+        needs: Needs = NO_NEEDS,
     ) -> Query:
         """Ask for a query, durably; pending until an epoch takes it in. Without a name it gets one: q1, q2, ...
 
         With `replace`, a live query of that name ends in the epoch that the new one begins with. It lives in `group`;
         without one, a query that no shared operator covers gets a group of its own. With `start` it lives from that
-        epoch on, which the log still has to hold when an epoch takes it in.
+        epoch on, which the log still has to hold when an epoch takes it in. `needs` is what is asked for it.
         """
-        return self.request_creations([(name, plan)], replace=replace, group=group, start=start)[0]
+        return self.request_creations(
+            [(name, plan)], replace=replace, groups=[group], start=start, needs=needs
+        )[0]
 
     def request_creations(
         self,
         wanted: Sequence[tuple[str | None, QueryPlan]],
         *,
         replace: bool = False,
-        group: str | None = None,
+        groups: Sequence[str | None] = (),
         start: int | None = None,
+        needs: Needs = NO_NEEDS,
     ) -> list[Query]:
         """Ask for many queries at once: all of them, or (when it raises) none. Durable with one sync.
 
-        The options are as in `request_create`, and hold for all of them.
+        The options are as in `request_create`, and hold for all of them, but for the group that each lives in.
         """
         with uninterrupted(), self._lock:
             queries: list[Query] = []
             changes: list[Change] = []
             new: set[str] = set()
-            for name, plan in wanted:
+            for (name, plan), group in zip(wanted, groups or [None] * len(wanted), strict=True):
                 for stream in plan.streams:
                     self._streams.get(stream)
                 query_id = QueryId(self._directory.next_id + len(queries))
-                query = Query(query_id, name or self._free_name(query_id, new), plan)
+                query = Query(query_id, name or self._free_name(query_id, new), plan, needs)
                 alone = plain_group(int(query_id)) if isinstance(plan.body, Fallback) else MAIN
                 create = Create(query, self._waiting.clock.now(), group or alone, start)
                 changes += self._creation(create, replace, again=query.name.lower() in new)
@@ -205,6 +209,19 @@ class Catalog:
                 )
             self._request(Move(entry.query.id, group, self._waiting.clock.now()))
             return entry.query
+
+    def request_moves(self, moves: Iterable[tuple[QueryId, str]]) -> None:
+        """Ask for queries to live in other groups, durably. Those that have ended meanwhile stay where they were."""
+        with uninterrupted(), self._lock:
+            entries = ((self._directory.queries.get(query), group) for query, group in moves)
+            now = self._waiting.clock.now()
+            changes = [
+                Move(entry.query.id, group, now)
+                for entry, group in entries
+                if entry is not None and entry.live and entry.error is None
+            ]
+            if changes:
+                self._request(*changes)
 
     def earliest_start(self) -> int | None:
         """The first epoch that a query needs which no epoch has taken in yet; the log must keep it."""

@@ -44,6 +44,7 @@ class Opener(Protocol):
         read_only: bool = False,
         partitions: int | None = None,
         backfill_tasks: int | None = None,
+        sharing: str = "functional",
     ) -> AbstractContextManager[Session]: ...
 
 

@@ -1,4 +1,4 @@
-"""The commands that look: `headrace queries | groups | health | explain | audit`."""
+"""The commands that look: `headrace queries | groups | health | events | explain | audit`."""
 
 from __future__ import annotations
 
@@ -58,6 +58,23 @@ def health(opener: Opener, warehouse: str) -> None:
     click.echo(found)
     if not found.ok:
         sys.exit(UNWELL)
+
+
+@click.command()
+@warehouse_option()
+@click.option(
+    "--max-rows", type=click.IntRange(min=1), default=50, show_default=True, help="The newest so many."
+)
+@click.pass_obj
+def events(opener: Opener, warehouse: str, max_rows: int) -> None:
+    """List what was decided about groups and why, and which queries did not get what was asked for them.
+
+    The newest event is last. `took` is the time from a decision to the first epoch in the new shape.
+    """
+    with reached(opener, warehouse, read_only=True) as session:
+        found = session.execute("SHOW EVENTS")
+    assert not isinstance(found, str)
+    console.out().print(tables.render_rows(found.slice(max(0, found.num_rows - max_rows)), max_rows))
 
 
 @click.command()

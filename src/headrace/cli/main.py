@@ -28,6 +28,7 @@ COMMANDS = {
     "queries": ("headrace.cli.looking", "List the queries with their state, rows and errors."),
     "groups": ("headrace.cli.looking", "List the sharing groups with their members, lag and cost."),
     "health": ("headrace.cli.looking", "Show every stream's input, and what is broken."),
+    "events": ("headrace.cli.looking", "List what was decided about groups, and why."),
     "explain": ("headrace.cli.looking", "Show how queries run and what they share."),
     "audit": ("headrace.cli.looking", "Compare delivered rows with plain Spark's."),
     "bench": ("headrace.cli.bench_command", "Measure Headrace and what people would use instead."),

@@ -56,6 +56,14 @@ backfill_option = click.option(
     metavar="N",
     help="Tasks that a query takes at most while it catches up; as many as the others if not given.",
 )
+sharing_option = click.option(
+    "--sharing",
+    type=click.Choice(["functional", "isolated", "full", "overlap", "selectivity", "manual"]),
+    default="functional",
+    show_default=True,
+    help="Who shares work with whom: queries that do not slow each other, nobody, all that read the same streams, "
+    "those whose filters overlap, those that select about as much, or as people say.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,7 @@ class RunOptions:
     live: bool
     partitions: int | None = None
     backfill_tasks: int | None = None
+    sharing: str = "functional"
 
 
 @click.command()
@@ -76,6 +85,7 @@ class RunOptions:
 @port_option
 @partitions_option
 @backfill_option
+@sharing_option
 @click.pass_obj
 def run(
     opener: Opener,
@@ -84,6 +94,7 @@ def run(
     port: int,
     partitions: int | None,
     backfill_tasks: int | None,
+    sharing: str,
 ) -> None:
     """Run the queries of a warehouse in the foreground, with a live picture of what goes on.
 
@@ -91,7 +102,7 @@ def run(
     `audit` and `watch` in other terminals reach this process: create and drop queries as you like. The warehouse is
     created when there is none. Ctrl-C finishes the epoch under way and ends with exit code 0.
     """
-    options = RunOptions("run", interval, port, True, partitions, backfill_tasks)
+    options = RunOptions("run", interval, port, True, partitions, backfill_tasks, sharing)
     keep_running(opener, warehouse, options)
 
 
@@ -101,6 +112,7 @@ def run(
 @port_option
 @partitions_option
 @backfill_option
+@sharing_option
 @click.pass_obj
 def serve(
     opener: Opener,
@@ -109,13 +121,14 @@ def serve(
     port: int,
     partitions: int | None,
     backfill_tasks: int | None,
+    sharing: str,
 ) -> None:
     """Run the queries of a warehouse as `headrace run` does, and print a log instead of a picture.
 
     The API is on 127.0.0.1 only, and the file `service.json` in the warehouse has its address and its token. Ctrl-C or
     SIGTERM finishes the epoch under way and ends with exit code 0.
     """
-    options = RunOptions("serve", interval, port, False, partitions, backfill_tasks)
+    options = RunOptions("serve", interval, port, False, partitions, backfill_tasks, sharing)
     keep_running(opener, warehouse, options)
 
 
@@ -131,7 +144,12 @@ def keep_running(opener: Opener, warehouse: str, options: RunOptions, clock: Clo
     with (
         published(warehouse, options.command, options.port) as service,
         entered(
-            opener(warehouse, partitions=options.partitions, backfill_tasks=options.backfill_tasks)
+            opener(
+                warehouse,
+                partitions=options.partitions,
+                backfill_tasks=options.backfill_tasks,
+                sharing=options.sharing,
+            )
         ) as session,
         stop_signals(clock.stopped),
     ):

@@ -62,6 +62,7 @@ def sql(
     SHOW QUERIES
     SHOW GROUPS                  queries that share their work, how far each group is, and what it costs
     SHOW SPLITS                  operators of your own over streams that are cut into sub-streams
+    SHOW EVENTS                  what was decided about groups, and why
     DROP QUERY spend
     HELP                         all of them, and the grammar of each
 

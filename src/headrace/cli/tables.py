@@ -179,9 +179,10 @@ def render_groups(infos: Sequence[GroupInfo], most: int | None = None) -> Render
             Text(show_names(info.members)),
         )
     errors = [Text(f"{info.name}: {info.error}", "red") for info in shown if info.error]
+    reasons = [Text(f"{info.name}: {info.reason}", "dim") for info in shown if info.reason]
     left = len(infos) - len(shown)
     more = [Text(f"and {count(left, 'more group', 'more groups')}", "dim")] if left else []
-    return Group(table, *errors, *more)
+    return Group(table, *errors, *reasons, *more)
 
 
 def render_audits(audits: Sequence[tuple[str, AuditReport]]) -> RenderableType:

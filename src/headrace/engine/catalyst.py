@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.engine.errors import query_caused
 from headrace.engine.handover import Shipped
-from headrace.engine.messages import EpochTask, TaskMetrics
+from headrace.engine.messages import EpochTask
 from headrace.engine.tasks import MAP_BATCH_ROWS, MapTask, TupleBatch, reporting
 from headrace.log.sources import ddl, literal_path
 from headrace.model.epoch import Chunk
@@ -116,7 +116,7 @@ def _mapper(
             yield from work.run(TupleBatch(stream, ScanPath.CATALYST, columns, rows, f"c{number}"))
             faults.reach_task("task.catalyst")
         if work is not None:
-            yield work.report(TaskMetrics(bytes_shuffled=work.shuffled_bytes))
+            yield work.report()
 
     return run
 

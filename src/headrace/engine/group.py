@@ -131,6 +131,15 @@ class Group:
         """What a plan follows from, but for statistics."""
         return (self.strategies(epoch), *((entry.query.id, entry.slot) for entry in entries))
 
+    def users(self) -> dict[str, tuple[QueryId, ...]]:
+        """The queries of each operator and product of the plan that was run last, by its id."""
+        if self._ran is None:
+            return {}
+        found = {operator.id: operator.queries for operator in self._ran.operators}
+        for product in self._ran.products:
+            found[product.id] = tuple(query for output in product.outputs for query in output.queries)
+        return found
+
     def costs(self, commit: Commit) -> dict[int, QueryCost]:
         """What each query cost in an epoch that was just committed."""
         found = {} if self._ran is None else divide_costs(commit.operators, self._ran)

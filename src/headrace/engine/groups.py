@@ -30,6 +30,7 @@ class Groups:
         self._lock = threading.RLock()
         self._open: dict[str, Group] = {}
         self._complaints: set[str] = set()
+        self.cores = int(session(MAIN).sparkContext.defaultParallelism)
         self._take_width()
         house.upkeep.sweep()
 
@@ -60,6 +61,11 @@ class Groups:
                 if homes.next_epoch(name, delivered.commit_of(name).epoch) is None:
                     del self._open[name]
         return [name for name in homes.groups() if delivered.next_epoch(name) <= delivered.sealed]
+
+    def priority(self, name: str) -> int:
+        """The highest priority that was asked for a query of a group."""
+        living = self._house.catalog.homes.living_in(name)
+        return max((entry.query.needs.priority for entry in living if entry.live), default=0)
 
     def lived_in(self) -> list[str]:
         """The groups that have members."""
@@ -162,8 +168,7 @@ class Groups:
     def _take_width(self) -> None:
         """As many partitions as was asked for at opening; else as Spark has cores, unless a person chose otherwise."""
         catalog, wanted = self._house.catalog, self._house.options.partitions
-        now = catalog.homes.spec(MAIN, self._house.delivered.sealed + 1)
-        cores = self._session(MAIN).sparkContext.defaultParallelism
+        now, cores = catalog.homes.spec(MAIN, self._house.delivered.sealed + 1), self.cores
         if now is None:
             self._widen(wanted or cores, by_hand=wanted is not None, reason="the warehouse is new", epoch=0)
         elif wanted is not None and wanted != now.partitioning.partitions:
@@ -181,9 +186,19 @@ class Groups:
             )
         self._widen(partitions, by_hand=True, reason=f"repartition({partitions})")
 
-    def _widen(self, partitions: int, *, by_hand: bool, reason: str, epoch: int | None = None) -> None:
+    def resize(self, group: str, tasks: int) -> None:
+        """Let a group run with so many tasks from the next epoch on, unless a person chose otherwise for it."""
         catalog, delivered = self._house.catalog, self._house.delivered
-        spec = GroupSpec(MAIN, partitions, even_partitioning(min(partitions, KEY_GROUPS)), by_hand)
+        now = catalog.homes.spec(group, delivered.sealed + 1)
+        if now is None or now.by_hand or now.tasks == tasks:
+            return
+        self._widen(tasks, by_hand=False, reason=f"group {group} runs with {tasks} tasks", group=group)
+
+    def _widen(
+        self, partitions: int, *, by_hand: bool, reason: str, epoch: int | None = None, group: str = MAIN
+    ) -> None:
+        catalog, delivered = self._house.catalog, self._house.delivered
+        spec = GroupSpec(group, partitions, even_partitioning(min(partitions, KEY_GROUPS)), by_hand)
         with self._lock:
             catalog.homes.regroup(
                 Regrouping(

@@ -98,12 +98,19 @@ Message = TypeVar("Message")
 
 @dataclass(frozen=True, slots=True)
 class TaskMetrics:
-    """What tasks cost, added up: wall-clock seconds of tasks, and bytes."""
+    """What tasks cost, added up: wall-clock seconds of tasks, CPU seconds of them, and bytes.
+
+    `map_cpu` is what map tasks took to read and filter tuples, `reduce_cpu` what reduce tasks took to fold and join
+    them, and `finish_cpu` what both took to write rows of results.
+    """
 
     map_seconds: float = 0.0
     reduce_seconds: float = 0.0
     bytes_read: int = 0
     bytes_shuffled: int = 0
+    map_cpu: float = 0.0
+    reduce_cpu: float = 0.0
+    finish_cpu: float = 0.0
 
     def __add__(self, other: TaskMetrics) -> TaskMetrics:
         return TaskMetrics(
@@ -111,6 +118,9 @@ class TaskMetrics:
             self.reduce_seconds + other.reduce_seconds,
             self.bytes_read + other.bytes_read,
             self.bytes_shuffled + other.bytes_shuffled,
+            self.map_cpu + other.map_cpu,
+            self.reduce_cpu + other.reduce_cpu,
+            self.finish_cpu + other.finish_cpu,
         )
 
 

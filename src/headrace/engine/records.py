@@ -37,9 +37,10 @@ class ResultFile:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What one epoch cost. Seconds are wall-clock on the driver; `task_seconds` add up over tasks.
+    """What one epoch cost. Seconds are wall-clock; those of map and reduce tasks add up over tasks.
 
-    `own_worker` is 1 when its shared operators ran in the driver's own worker, without a Spark job.
+    `own_worker` is 1 when its shared operators ran in the driver's own worker, without a Spark job. The last three are
+    CPU seconds of all tasks: to read and filter tuples, to fold and join them, and to write rows.
     """
 
     input_rows: int = 0
@@ -55,6 +56,14 @@ class Metrics:
     bytes_shuffled: int = 0
     bytes_written: int = 0
     own_worker: int = 0
+    map_cpu: float = 0.0
+    reduce_cpu: float = 0.0
+    finish_cpu: float = 0.0
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU seconds of all tasks."""
+        return self.map_cpu + self.reduce_cpu + self.finish_cpu
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ def reduce_task(stage: int, shipped: Iterable[Shipped]) -> Iterator[Shipped]:
 
 def _reduce(control: Control, stage: int, received: dict[str, list[Blob]]) -> tuple[Report, list[Shipped]]:
     """(the report, what goes on to the next stage)."""
-    started = time.perf_counter()
+    started = (time.perf_counter(), time.process_time())
     task = control.task
     prepared = prepared_plan(task.root, task.plan)
     writer = ResultWriter(task.root, attempt_name(task, f"p{control.partition}-s{stage}"), task.epoch)
@@ -172,10 +172,16 @@ class Partition:
             self.bytes_sent += len(one.blob)
             self._waiting_bytes += len(shipped[1][2])
 
-    def finish(self, started: float) -> Report:
-        """Close the files; the report."""
+    def finish(self, started: tuple[float, float]) -> Report:
+        """Close the files; the report. The task `started` at these times of the clock and of its CPU."""
         results = self._writer.finish()
-        spent = TaskMetrics(reduce_seconds=time.perf_counter() - started, bytes_shuffled=self.bytes_sent)
+        wall, cpu = started
+        spent = TaskMetrics(
+            reduce_seconds=time.perf_counter() - wall,
+            bytes_shuffled=self.bytes_sent,
+            reduce_cpu=time.process_time() - cpu - self._writer.cpu_seconds,
+            finish_cpu=self._writer.cpu_seconds,
+        )
         faults.reach_task("task.reduce")
         joins, ways = tuple(add_join_counts(self._joins)), add_ways(self._ways)
         return Report(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,10 +63,14 @@ class _Open:
 
 
 class ResultWriter:
-    """The result files of one task. Memory holds FLUSH_ROWS rows per signature, however many there are."""
+    """The result files of one task. Memory holds FLUSH_ROWS rows per signature, however many there are.
+
+    `cpu_seconds` is what writing them has cost so far.
+    """
 
     def __init__(self, root: str, name: str, epoch: int) -> None:
         self._root, self._name, self._epoch = root, name, epoch
+        self.cpu_seconds = 0.0
         self._open: dict[str, _Open] = {}
 
     def add(
@@ -76,6 +81,7 @@ class ResultWriter:
         latest_us: int | None = None,
     ) -> None:
         """Add rows of these queries. `latest_us` is the end of the last window among them."""
+        began = time.process_time()
         file = self._open.get(signature) or self._start(signature, table.schema)
         file.queries = (min(file.queries[0], *queries), max(file.queries[1], *queries))
         file.latest_us = (
@@ -86,6 +92,7 @@ class ResultWriter:
         file.held_rows += table.num_rows
         if file.held_rows >= FLUSH_ROWS:
             file.flush()
+        self.cpu_seconds += time.process_time() - began
 
     def _start(self, signature: str, schema: pa.Schema) -> _Open:
         rel = f"results/{signature}/{self._name}.parquet"
@@ -96,7 +103,7 @@ class ResultWriter:
 
     def finish(self) -> tuple[ResultFile, ...]:
         """Close the files; what the commit should say of each."""
-        found = []
+        found, began = [], time.process_time()
         for signature, file in self._open.items():
             file.flush()
             file.writer.close()
@@ -113,4 +120,5 @@ class ResultWriter:
                 checksum=crc,
             )
             found.append(record)
+        self.cpu_seconds += time.process_time() - began
         return tuple(found)

@@ -108,7 +108,7 @@ class MapTask:
     """A map task at work: it runs every operator that reads a batch, and reports at its end."""
 
     def __init__(self, task: EpochTask) -> None:
-        self._task = task
+        self._task, self._began, self._finish_cpu = task, time.process_time(), 0.0
         self._prepared = prepared_plan(task.root, task.plan)
         self._results: list[ResultFile] = []
         self._operators: dict[str, OperatorMetrics] = {}
@@ -138,6 +138,7 @@ class MapTask:
                 MapOutlet(writer.add, self._task.partitioning),
             )
             self._results += writer.finish()
+            self._finish_cpu += writer.cpu_seconds
             self._keys += [] if mapped.keys is None else [mapped.keys]
             self._ways += [replace(way, operator=operator.id) for way in mapped.ways]
             to, large = self._task.handing, self._task.large_bytes
@@ -152,12 +153,15 @@ class MapTask:
             self._operators[operator.id] = self._operators.get(operator.id, OperatorMetrics()) + spent
             yield from shipped
 
-    @property
-    def shuffled_bytes(self) -> int:
-        return sum(spent.shuffled_bytes for spent in self._operators.values())
-
-    def report(self, metrics: TaskMetrics) -> Shipped:
-        """What was made and what it cost."""
+    def report(self, seconds: float = 0.0, bytes_read: int = 0) -> Shipped:
+        """What was made and what it cost. The caller knows how long it took, and what was read."""
+        metrics = TaskMetrics(
+            map_seconds=seconds,
+            bytes_read=bytes_read,
+            bytes_shuffled=sum(spent.shuffled_bytes for spent in self._operators.values()),
+            map_cpu=time.process_time() - self._began - self._finish_cpu,
+            finish_cpu=self._finish_cpu,
+        )
         return report_of(
             Report(
                 results=tuple(self._results),
@@ -225,11 +229,7 @@ def _scan(scan: Scan) -> Iterator[Shipped]:
             yield from task.run(TupleBatch(scan.stream, ScanPath.FAST, columns, table.num_rows, part))
             pieces = []
     faults.reach_task("task.map")
-    yield task.report(
-        TaskMetrics(
-            map_seconds=time.perf_counter() - started, bytes_read=read, bytes_shuffled=task.shuffled_bytes
-        )
-    )
+    yield task.report(time.perf_counter() - started, read)
 
 
 def _as_stream(piece: pa.Table, operands: Sequence[Operand]) -> pa.Table:

@@ -231,6 +231,7 @@ class Checkup:
             yield from found
         if self.running is not None:
             yield from split_problems(self.running.splits.runners(), time.time())
+        yield from self._of_sharing()
         for stream in self.catalog.streams():
             yield from self._of_source(stream, reports[stream.name])
             for text in self._odd(stream, self.opened.get(stream.name, Oddities())):
@@ -239,6 +240,13 @@ class Checkup:
             if entry.error is not None and entry.live:
                 about = f"query `{entry.query.name}`"
                 yield Problem(about, f"it is quarantined: {entry.error}", "drop it", entry.requested_at)
+
+    def _of_sharing(self) -> Iterator[Problem]:
+        """Why nobody decides about groups at the moment. Epochs go on meanwhile."""
+        trouble = None if self.running is None else self.running.conducting.trouble
+        if trouble is not None and trouble.error is not None:
+            text = f"who shares with whom stays as it is: {in_a_line(trouble.error)}"
+            yield Problem("sharing", text, "it is tried again; rows are not affected", trouble.since)
 
     def _of_source(self, stream: Stream, report: InputReport) -> Iterator[Problem]:
         about = f"stream `{stream.name}`"

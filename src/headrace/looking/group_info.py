@@ -16,7 +16,7 @@ class GroupInfo:
     `cursor` is the last epoch that the group has behind it. `lag_epochs` are sealed and not run yet, and the oldest of
     them has waited for `lag_seconds`. `since` is the epoch with which the first of its members began to live in it. The
     seconds are averages over its last epochs: in all, and in map tasks, reduce tasks and plain Spark. `target` is the
-    group that its queries are on their way to.
+    group that its queries are on their way to. `reason` says why it is as it is: the last merge or split.
     """
 
     name: str
@@ -35,6 +35,7 @@ class GroupInfo:
     plain_seconds: float | None
     error: str | None
     since: int = 0
+    reason: str | None = None
 
     HEADERS: ClassVar = (
         "group",
@@ -51,6 +52,7 @@ class GroupInfo:
         "plain Spark",
         "members",
         "error",
+        "why",
     )
 
     def cells(self) -> tuple[Any, ...]:
@@ -70,6 +72,7 @@ class GroupInfo:
             show_seconds(self.plain_seconds),
             show_names(self.members),
             self.error,
+            self.reason,
         )
 
     @property

@@ -15,6 +15,7 @@ from headrace.log.seal import Sealer
 from headrace.looking.group_info import GroupInfo
 from headrace.looking.showing import Listing
 from headrace.model.errors import CatalogError
+from headrace.model.events import Event
 from headrace.model.grouping import MAIN, is_reserved, kind_of
 from headrace.running.run import EpochInfo
 
@@ -30,10 +31,12 @@ def group_infos(
     sealer: Sealer,
     epochs: Sequence[EpochInfo],
     errors: dict[str, str],
+    events: Sequence[Event] = (),
 ) -> list[GroupInfo]:
     """Every group that a query lives in or will begin in, and the main one.
 
-    `epochs` are the latest that were run since opening, and `errors` say why a group is tried again.
+    `epochs` are the latest that were run since opening, `errors` say why a group is tried again, and `events` what was
+    decided about groups, oldest first.
     """
     infos: list[GroupInfo] = Listing()
     now, homes = time.time(), members_by_group(catalog)
@@ -61,6 +64,7 @@ def group_infos(
                 _average([cost.fallback_seconds for cost in recent]),
                 errors.get(name),
                 min((entry.stays[-1].epoch for entry in entries if entry.stays), default=0),
+                next((event.reason for event in reversed(events) if event.concerns(name)), None),
             )
         )
     return infos
@@ -98,7 +102,7 @@ def check_group(name: str) -> str:
         raise CatalogError(
             "BAD_NAME",
             f"the group name {name!r} is of a kind that Headrace gives itself",
-            hint="choose another name; plain-, backfill- and transit- with a number are taken",
+            hint="choose another name; plain-, backfill-, transit- and auto- with a number are taken",
         )
     if len(quote(name, safe="")) > _LONGEST:
         raise CatalogError("BAD_NAME", f"the group name {name!r} is too long", hint="choose a shorter one")

@@ -18,7 +18,7 @@ from headrace.model.strategy import DEFAULTS, Strategies
 MAIN = "main"
 """The group that queries join when nobody says otherwise. It is always there, and it runs every epoch."""
 
-_PLAIN, _BACKFILL, _TRANSIT = "plain-", "backfill-", "transit-"
+_PLAIN, _BACKFILL, _TRANSIT, _AUTO = "plain-", "backfill-", "transit-", "auto-"
 
 
 class GroupKind(Enum):
@@ -64,21 +64,36 @@ def transit_group(query: int, epoch: int) -> str:
     return f"{_TRANSIT}{query}-{epoch}"
 
 
+def auto_group(number: int) -> str:
+    """A group that Headrace made because queries are better off in it."""
+    return f"{_AUTO}{number}"
+
+
+def auto_number(name: str) -> int | None:
+    """The number of such a group; None for any other.
+
+    >>> auto_number("auto-3"), auto_number("alerts")
+    (3, None)
+    """
+    number = name.removeprefix(_AUTO)
+    return int(number) if name.startswith(_AUTO) and number.isdigit() else None
+
+
 def is_reserved(name: str) -> bool:
     """Whether only Headrace itself gives a group such a name.
 
     >>> is_reserved("alerts"), is_reserved("plain-7"), is_reserved("plain-tables")
     (False, True, False)
     """
-    for prefix in (_PLAIN, _BACKFILL, _TRANSIT):
+    for prefix in (_PLAIN, _BACKFILL, _TRANSIT, _AUTO):
         if name.startswith(prefix) and name[len(prefix) :].replace("-", "").isdigit():
             return True
     return False
 
 
 def kind_of(name: str) -> GroupKind:
-    """What a group is for, by its name: nobody else may use the names of the last two kinds."""
-    if not is_reserved(name):
+    """What a group is for, by its name: people may not use the names of the last two kinds."""
+    if not is_reserved(name) or name.startswith(_AUTO):
         return GroupKind.SHARED
     return GroupKind.PLAIN if name.startswith(_PLAIN) else GroupKind.TRANSIT
 

@@ -261,9 +261,26 @@ class QueryPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Needs:
+    """What a person asked for a query: tuples per second that it gets at least, and how far it may be behind its input.
+
+    None means: as good as alone. Groups with a query of higher `priority` are run first when the driver is short of
+    threads.
+    """
+
+    min_rate: float | None = None
+    max_latency_s: float | None = None
+    priority: int = 0
+
+
+NO_NEEDS = Needs()
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """A query with its identity. `id` is never reused; slots are (see catalog)."""
 
     id: QueryId
     name: str
     plan: QueryPlan
+    needs: Needs = NO_NEEDS

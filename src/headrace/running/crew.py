@@ -24,6 +24,9 @@ from headrace.running.retries import Retry, in_our_words
 SIDE_BY_SIDE = 4
 """So many groups run an epoch at the same time at most. More would only wait for Spark's cores."""
 
+PATIENCE = 16
+"""So many turns of others a group of low priority waits at most."""
+
 Committed = Callable[[Group, Commit], None]
 
 
@@ -98,8 +101,7 @@ class Crew:
                 raise self._fatal
             failing = {name for name, retry in self._retries.items() if retry.error is not None}
             resting = {*self._running, *leave, *self._groups.settle(self._running, failing)}
-            # whoever has not had a turn for longest is first, so that nobody starves
-            for name in sorted(self.due(), key=lambda name: self._turns.get(name, -1)):
+            for name in self._in_order(self.due()):
                 retry = self._retries.setdefault(name, Retry())
                 if name in resting or not (at_once or retry.due):
                     continue
@@ -110,6 +112,18 @@ class Crew:
                 self._turns[name] = self._turn
                 self._running.add(name)
                 self._pool.submit(self._run, group, retry)
+
+    def _in_order(self, due: list[str]) -> list[str]:
+        """Whoever has not had a turn for longest is first. If not all can run, higher priority comes before that.
+
+        A group that has been passed over for many turns is first whatever its priority, so that nobody starves.
+        """
+        turns = {name: self._turns.get(name, -1) for name in due}
+        if len(due) <= self._threads - len(self._running):
+            return sorted(due, key=turns.__getitem__)
+        starving = self._turn - PATIENCE
+        priority = {name: self._groups.priority(name) for name in due}
+        return sorted(due, key=lambda name: (turns[name] > starving, -priority[name], turns[name]))
 
     def _run(self, group: Group | SplitRunner, retry: Retry) -> None:
         try:

@@ -29,6 +29,7 @@ from headrace.model.grouping import MAIN
 from headrace.model.query import QueryId, Stream
 from headrace.optimizer.place import Place
 from headrace.planner.joins import is_joined
+from headrace.running.conducting import Conducting
 from headrace.running.crew import Crew
 from headrace.running.feeding import Feed, Feeds
 from headrace.running.progress import progress_of
@@ -143,8 +144,9 @@ class Running:
         max_epoch_rows: int,
         progress: bool | None,
         splits: Splits,
+        conducting: Conducting,
     ) -> None:
-        self.groups, self.splits, self.feeds = groups, splits, Feeds()
+        self.groups, self.splits, self.feeds, self.conducting = groups, splits, Feeds(), conducting
         self._sealing, self._moving = Retry(), Retry()
         self.totals = Totals()
         self._catalog, self._arrivals, self._sealer = catalog, arrivals, sealer
@@ -164,6 +166,7 @@ class Running:
             return self._catalog.entry_of(QueryId(query)).group_at(commit.epoch)
 
         costs = group.costs(commit)
+        self.conducting.committed(group, commit)
         with self._adding:
             self.totals.add(epoch, commit, home)
             known = self.totals.costs
@@ -247,6 +250,7 @@ class Running:
             self._show = told
             try:
                 while not self._stops(interrupted):
+                    self.conducting.look()
                     sealed = not self._crew.due() and self._sealer.seal(self._max_epoch_rows) is not None
                     if not sealed and not self._crew.due():
                         break
@@ -277,6 +281,7 @@ class Running:
             self.feeds.start(seconds)
         self._loop = threading.Thread(target=self._run_loop, args=(seconds,), name="headrace", daemon=True)
         self._loop.start()
+        self.conducting.start(seconds)
 
     def _run_loop(self, seconds: float) -> None:
         due = time.monotonic()
@@ -330,6 +335,7 @@ class Running:
         """Stop running in the background; the epochs under way are finished first."""
         if self._loop is None:
             return
+        self.conducting.stop()
         self._stopping.set()
         self._crew.wake()
         self._loop.join()

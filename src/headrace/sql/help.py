@@ -84,7 +84,12 @@ TOPICS = (
         "select",
     ),
     Topic("DESCRIBE", "DESCRIBE [STREAM | QUERY] name", "Shows columns, types and more of one.", "describe"),
-    Topic("SHOW", "SHOW STREAMS\nSHOW QUERIES\nSHOW GROUPS\nSHOW SPLITS", "Lists all of them.", "show"),
+    Topic(
+        "SHOW",
+        "SHOW STREAMS\nSHOW QUERIES\nSHOW GROUPS\nSHOW SPLITS\nSHOW EVENTS",
+        "Lists all of them.",
+        "show",
+    ),
     Topic(
         "EXPLAIN",
         "EXPLAIN [VERBOSE] [name | SELECT ...]",

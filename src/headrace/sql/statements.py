@@ -117,6 +117,11 @@ class ShowSplits:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowEvents:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
 class Explain:
     """Of a query by name, of a text that begins with SELECT, WITH or FROM, or (None) of everything."""
 
@@ -152,6 +157,7 @@ Statement = (
     | ShowQueries
     | ShowGroups
     | ShowSplits
+    | ShowEvents
     | Explain
     | Help
     | Select
@@ -338,7 +344,9 @@ def _show(cursor: Cursor) -> Statement:
         return ShowGroups()
     if cursor.accept("SPLITS"):
         return ShowSplits()
-    raise cursor.problem("STREAMS, QUERIES, GROUPS or SPLITS")
+    if cursor.accept("EVENTS"):
+        return ShowEvents()
+    raise cursor.problem("STREAMS, QUERIES, GROUPS, SPLITS or EVENTS")
 
 
 def _explain(cursor: Cursor) -> Statement:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from headrace.optimizer.grouping.settings import Settings
 from headrace.optimizer.grouping.statistics import GroupEpoch
-from headrace.optimizer.grouping.values import FunctionName, GroupName
+from headrace.optimizer.grouping.values import FunctionName, GroupName, OperatorId
 
 GROWTH = 0.02
 """Lag that grows by less than this share of the input is noise."""
@@ -21,8 +21,9 @@ GROWTH = 0.02
 class GroupHealth:
     """How a group fares. `share` is the part of the input that it processes, at most 1.
 
-    `busy` is how many of its tasks are busy on average. `shared`, `finishing` and `functions` say what with. They are
-    CPU seconds per second. `rate` and `throughput` are tuples per second, and so is `lag_growth`; `lag` is in tuples.
+    `busy` is how many of its tasks are busy on average. `shared`, `finishing` and `functions` say what with, and
+    `operators` divide `shared`. They are CPU seconds per second. `rate` and `throughput` are tuples per second, and so
+    is `lag_growth`; `lag` is in tuples.
     """
 
     rate: float
@@ -33,6 +34,7 @@ class GroupHealth:
     shared: float
     finishing: float = 0.0
     functions: Mapping[FunctionName, float] = field(default_factory=dict)
+    operators: Mapping[OperatorId, float] = field(default_factory=dict)
 
     @property
     def lags(self) -> bool:
@@ -68,7 +70,10 @@ def watch_group(epochs: Sequence[GroupEpoch]) -> GroupHealth:
     arrived = sum(epoch.arrived for epoch in epochs)
     processed = sum(epoch.processed for epoch in epochs)
     functions: dict[FunctionName, float] = {}
+    operators: dict[OperatorId, float] = {}
     for epoch in epochs:
+        for shared in epoch.operators:
+            operators[shared.operator] = operators.get(shared.operator, 0.0) + shared.seconds / elapsed
         for part in epoch.functions:
             functions[part.function] = functions.get(part.function, 0.0) + part.seconds / elapsed
     capacity = sum(epoch.tasks * epoch.elapsed_s for epoch in epochs)
@@ -81,6 +86,7 @@ def watch_group(epochs: Sequence[GroupEpoch]) -> GroupHealth:
         shared=sum(epoch.shared_s for epoch in epochs) / elapsed,
         finishing=sum(epoch.finishing_s for epoch in epochs) / elapsed,
         functions=functions,
+        operators=operators,
     )
 
 

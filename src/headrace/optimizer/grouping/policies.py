@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import pairwise
 from typing import Protocol, assert_never
 
 import numpy as np
@@ -114,6 +115,8 @@ class RuleGrouper:
         groups = {group.name: group for group in situation.grouping.groups if not group.apart}
         queries = sorted(query for group in groups.values() for query in group.members)
         sets = self.rule(situation, queries)
+        if situation.settings.bounded:
+            sets = _bound(situation, sets)
         work = estimate_work(
             {q: situation.queries[q] for q in queries}, situation.statistics, situation.costs
         )
@@ -148,6 +151,17 @@ class RuleGrouper:
         if not work.known[columns].all():
             return isolated
         return tasks_for(work.load(members), most, situation.settings)
+
+
+def _bound(situation: Situation, sets: list[tuple[QueryId, ...]]) -> list[tuple[QueryId, ...]]:
+    """No more sets than the driver can run: neighbours by operator go together."""
+    apart = sum(group.apart for group in situation.grouping.groups)
+    room = max(1, situation.settings.max_groups - apart)
+    if len(sets) <= room:
+        return sets
+    ranked = sorted(sets, key=lambda members: (situation.queries[members[0]].operator or "", members))
+    cuts = [round(i * len(ranked) / room) for i in range(room + 1)]
+    return [tuple(sorted(q for members in ranked[a:b] for q in members)) for a, b in pairwise(cuts)]
 
 
 def _changes(before: dict[GroupName, SharingGroup], made: list[SharingGroup]) -> tuple[Change, ...]:

@@ -40,10 +40,12 @@ class Settings:
     `threshold` caps the merge threshold. `headroom` is the share of a shared group's tasks that stays free, because
     predictions err. `tolerance` is how much slower than alone a query may be before it counts as penalised. By
     `hysteresis` a merge must pay more that was refused in the last step, because samples differ by chance.
-    `driver_threads` is how many groups the driver can start at once. `task_budget` bounds requests for more tasks.
+    `driver_threads` is how many groups the driver can start at once. `task_budget` bounds requests for more tasks. With
+    `cores`, so many tasks run at the same time whatever groups are given; None means as many as there are.
     Groups may be merged when their cursors are within `meet_within_s` of each other. `low_selectivity` tells the two
     classes of selectivity sharing apart. With `within_isolated` off, policies other than functional isolation may
-    take more tasks than isolated queries would.
+    take more tasks than isolated queries would. With `bounded` on, they make no more groups than the driver can run, as
+    functional isolation always does.
     """
 
     merge_every_s: float = 60.0
@@ -55,9 +57,11 @@ class Settings:
     scaling: Scaling = Scaling()
     driver_threads: int = 4
     task_budget: int | None = None
+    cores: int | None = None
     meet_within_s: float = 10.0
     low_selectivity: float = 0.05
     within_isolated: bool = True
+    bounded: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:

@@ -1,7 +1,8 @@
 """Algorithm 2: what to do about a group in which somebody is slower than alone.
 
-First the queries that cause back-pressure leave. Without back-pressure the group gets more tasks, up to what its
-members would have alone. If these are not enough, the queries that are penalised leave.
+First the queries that cause back-pressure leave, or those of an operator that others do not use. Without back-pressure
+the group gets more tasks, up to what its members would have alone. If these are not enough, the queries that are
+penalised leave.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import replace
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.monitor import GroupHealth
 from headrace.optimizer.grouping.packing import pack
-from headrace.optimizer.grouping.provisioning import tasks_for
+from headrace.optimizer.grouping.provisioning import tasks_for, usable_tasks
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.throughput import isolated_load, isolated_share, penalised_queries
 from headrace.optimizer.grouping.values import (
@@ -19,12 +20,14 @@ from headrace.optimizer.grouping.values import (
     Decision,
     FunctionName,
     Grouping,
+    OperatorId,
     Resized,
     SharingGroup,
     SplitCause,
     SplitOff,
 )
-from headrace.optimizer.grouping.wording import why_more, why_penalised, why_pressed
+from headrace.optimizer.grouping.wording import why_foreign, why_more, why_penalised, why_pressed
+from headrace.optimizer.grouping.work import estimate_work
 
 
 def decide_splits(situation: Situation) -> Decision:
@@ -46,14 +49,35 @@ def _help(
     if culprits:
         why = why_pressed(len(culprits), tuple(sorted(functions)), health.share)
         return split_off(situation, group, culprits, SplitCause.BACK_PRESSURE, why)
+    strangers, operator = foreign_queries(situation, group, health, penalised)
+    if operator is not None:
+        why = why_foreign(len(strangers), operator, health.share)
+        return split_off(situation, group, strangers, SplitCause.BACK_PRESSURE, why, together=True)
     more = _more_tasks(situation, group, health)
     if more is not None:
         why = why_more(group.tasks, more, health.share, len(penalised))
         grown = situation.grouping.replaced([group.name], [replace(group, tasks=more)])
         return grown, Resized(group.name, group.tasks, more, why)
+    cores = situation.settings.cores
+    if cores is not None and not _pays(situation, health, penalised, cores):
+        return situation.grouping, None
     fastest = max(isolated_share(situation, query) for query in penalised)
     why = why_penalised(len(penalised), health.share, fastest, group.tasks)
-    return split_off(situation, group, penalised, SplitCause.PENALTY, why)
+    return split_off(situation, group, penalised, SplitCause.PENALTY, why, together=cores is not None)
+
+
+def _pays(situation: Situation, health: GroupHealth, penalised: tuple[QueryId, ...], cores: int) -> bool:
+    """Whether queries are faster in a group of their own when both groups have to share so many cores.
+
+    All that a split can give to those who leave is a fair half of them. That helps if the others are what is slow. It
+    helps nobody if there is simply more input than all cores can process: there would be more work, and no more cores.
+    """
+    load = estimate_work(
+        {query: situation.queries[query] for query in penalised}, situation.statistics, situation.costs
+    ).load(penalised)
+    half = float(usable_tasks(cores, situation.settings)) / 2
+    after = min(1.0, half / load) if load > 0 else 1.0
+    return after > health.share / (1 - situation.settings.tolerance)
 
 
 def _more_tasks(situation: Situation, group: SharingGroup, health: GroupHealth) -> int | None:
@@ -98,6 +122,29 @@ def causing_queries(
     return tuple(sorted(gone)), frozenset(functions)
 
 
+def foreign_queries(
+    situation: Situation, group: SharingGroup, health: GroupHealth, penalised: tuple[QueryId, ...]
+) -> tuple[tuple[QueryId, ...], OperatorId | None]:
+    """The queries of an operator that holds others up which do not use it, and that operator; none if there is none.
+
+    Queries of different operators may be in one group, because a group costs something by itself. For those that do not
+    use an operator, its work is nothing that they share. So the dearest one leaves, as long as somebody who is
+    penalised does not use it. Its queries stay together.
+    """
+    users: dict[OperatorId, list[QueryId]] = {}
+    for query in group.members:
+        operator = situation.queries[query].operator
+        if operator is not None:
+            users.setdefault(operator, []).append(query)
+    if len(users) < 2 or not health.operators:
+        return (), None
+    dearest = max(users, key=lambda operator: (health.operators.get(operator, 0.0), operator))
+    mine = set(users[dearest])
+    if all(query in mine for query in penalised) or health.operators.get(dearest, 0.0) * 2 < health.shared:
+        return (), None
+    return tuple(sorted(mine)), dearest
+
+
 _Part = tuple[float, tuple[QueryId, ...], FunctionName | None, bool]
 
 
@@ -121,21 +168,32 @@ def _parts(situation: Situation, group: SharingGroup, health: GroupHealth) -> li
 
 
 def split_off(
-    situation: Situation, group: SharingGroup, queries: tuple[QueryId, ...], cause: SplitCause, why: str
+    situation: Situation,
+    group: SharingGroup,
+    queries: tuple[QueryId, ...],
+    cause: SplitCause,
+    why: str,
+    *,
+    together: bool = False,
 ) -> tuple[Grouping, SplitOff | None]:
     """The queries in groups of their own, each with what it would have alone, and the rest in the old group.
+
+    Those that stay `together` are one group, with the tasks that the old one had.
 
     The rest keeps its tasks as long as these are no more than it would have alone. When all members leave, the last of
     them stays where it is. None when the driver can run no further group.
     """
     rest = tuple(query for query in group.members if query not in set(queries))
     room = situation.settings.max_groups - len(situation.grouping.groups)
-    sets = pack(situation, queries, room if rest else room + 1)
+    sets = pack(situation, queries, 1 if together else room if rest else room + 1)
     if not rest:
         rest = sets.pop()
     if not sets or room <= 0:
         return situation.grouping, None
-    grouping, made = situation.grouping.named((s, situation.isolated_tasks(s)) for s in sets)
+    shapes = [(s, situation.isolated_tasks(s)) for s in sets]
+    if together:
+        shapes = [(s, min(tasks, group.tasks)) for s, tasks in shapes]
+    grouping, made = situation.grouping.named(shapes)
     left = replace(group, members=rest, tasks=_tasks_of_rest(situation, group, rest))
     moved = tuple(sorted(query for new in made for query in new.members))
     change = SplitOff(group.name, moved, tuple(new.name for new in made), cause, why)

@@ -55,10 +55,11 @@ def penalised_queries(situation: Situation, group: SharingGroup) -> tuple[QueryI
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A query that does not get what was asked for."""
+    """A query that does not get what was asked for: `what` says so with figures, and `kind` without."""
 
     query: QueryId
     what: str
+    kind: str
 
 
 def violations(situation: Situation) -> Iterable[Violation]:
@@ -73,16 +74,20 @@ def violations(situation: Situation) -> Iterable[Violation]:
             if query in penalised:
                 alone = isolated_share(situation, query)
                 yield Violation(
-                    query, f"processes {health.share:.0%} of its input, and would process {alone:.0%} alone"
+                    query,
+                    f"processes {health.share:.0%} of its input, and would process {alone:.0%} alone",
+                    "isolation",
                 )
             if needs.min_rate is not None and health.throughput < min(needs.min_rate, health.rate):
                 yield Violation(
                     query,
                     f"gets {health.throughput:.0f} tuples per second, and {needs.min_rate:.0f} are asked for",
+                    "min_rate",
                 )
             waits = health.lag / health.throughput if health.throughput > 0 else 0.0
             if needs.max_latency_s is not None and waits > needs.max_latency_s:
                 yield Violation(
                     query,
                     f"is {waits:.1f} s behind its input, and {needs.max_latency_s:.1f} s are asked for",
+                    "max_latency",
                 )

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NewType
 
-from headrace.model.grouping import MAIN, Relocation
-from headrace.model.query import QueryId
+from headrace.model.grouping import MAIN, Relocation, auto_group
+from headrace.model.query import NO_NEEDS, Needs, QueryId
 
 GroupName = NewType("GroupName", str)
 
@@ -20,15 +20,6 @@ OperatorId = NewType("OperatorId", str)
 
 FunctionName = NewType("FunctionName", str)
 """Costly work after the shared operator, a user function say. Queries of a group that use the same one share it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """What a person asked for. None means: as good as alone."""
-
-    min_rate: float | None = None
-    max_latency_s: float | None = None
-    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +35,7 @@ class QueryFacts:
     tasks: int
     function: FunctionName | None = None
     width: int | None = None
-    needs: Needs = Needs()
+    needs: Needs = NO_NEEDS
 
     def __post_init__(self) -> None:
         if self.tasks < 1 or (self.width is not None and self.width < 1):
@@ -114,7 +105,7 @@ class Grouping:
         for members, tasks in shapes:
             name = MAIN
             while name in taken:
-                name, number = f"g{number}", number + 1
+                name, number = auto_group(number), number + 1
             taken.add(GroupName(name))
             made.append(SharingGroup(GroupName(name), members, tasks))
         return replace(self, next_number=number), made
@@ -184,10 +175,10 @@ def relocations(before: Grouping, after: Grouping) -> tuple[Relocation, ...]:
     """The queries that change groups from one grouping to the other. New and dropped queries are not among them.
 
     >>> left = SharingGroup(GroupName("main"), (QueryId(1), QueryId(2)), 1)
-    >>> right = SharingGroup(GroupName("g0"), (QueryId(3),), 1)
+    >>> right = SharingGroup(GroupName("auto-0"), (QueryId(3),), 1)
     >>> both = SharingGroup(GroupName("main"), (QueryId(1), QueryId(2), QueryId(3)), 2)
     >>> [(move.query, move.source, move.target) for move in relocations(Grouping((left, right)), Grouping((both,)))]
-    [(3, 'g0', 'main')]
+    [(3, 'auto-0', 'main')]
     """
     old = before.by_query()
     return tuple(

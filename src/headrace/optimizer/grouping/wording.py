@@ -35,6 +35,17 @@ def why_pressed(queries: int, functions: tuple[str, ...], share: float) -> str:
     return f"split off {count_queries(queries)}: {what}{where} held the group at {share:.0%} of its input"
 
 
+def why_foreign(queries: int, operator: str, share: float) -> str:
+    """
+    >>> why_foreign(3, "ads+purchases", 0.4)
+    'split off 3 queries: their work on ads and purchases held the group at 40% of its input'
+    """
+    what = " and ".join(operator.split("+"))
+    return (
+        f"split off {count_queries(queries)}: their work on {what} held the group at {share:.0%} of its input"
+    )
+
+
 def why_penalised(queries: int, share: float, alone: float, tasks: int) -> str:
     """
     >>> why_penalised(2, 0.8, 1.0, 12)

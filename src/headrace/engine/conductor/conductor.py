@@ -1,0 +1,422 @@
+"""The conductor: on a clock that it is given, it asks the controller who should share with whom, and has it done.
+
+It runs beside the epochs and holds none of them up. What it decides becomes wishes of queries, which the groups fulfil
+when their cursors meet.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from headrace.catalog.events import EventBook
+from headrace.engine.conductor.facts import LiveQuery, facts_of, grouping_of, operator_of
+from headrace.engine.conductor.placing import Room, find_room
+from headrace.engine.conductor.stage import Stage
+from headrace.engine.conductor.statistics import Knowledge
+from headrace.engine.conductor.watching import Books, Measured, group_epochs
+from headrace.model.events import EventKind
+from headrace.model.grouping import MAIN
+from headrace.model.query import Fallback, Needs, QueryId, QueryPlan
+from headrace.optimizer.grouping.calibration import Calibration, observe
+from headrace.optimizer.grouping.monitor import GroupHealth, watch_group
+from headrace.optimizer.grouping.policies import Grouper, Policy, grouper_of
+from headrace.optimizer.grouping.settings import Scaling, Settings
+from headrace.optimizer.grouping.situation import Situation
+from headrace.optimizer.grouping.statistics import GroupEpoch, Statistics
+from headrace.optimizer.grouping.throughput import violations
+from headrace.optimizer.grouping.timetable import Timetable, decide
+from headrace.optimizer.grouping.values import (
+    Change,
+    Decision,
+    Grouping,
+    GroupName,
+    Merged,
+    Placed,
+    Resized,
+    SplitOff,
+    relocations,
+)
+from headrace.optimizer.grouping.wording import count_queries
+from headrace.optimizer.grouping.work import estimate_work
+
+DEFAULTS = Settings(bounded=True)
+
+TRUSTED_S = 60.0
+"""So long a decision counts although the catalog does not know of it yet: it does with the next sealed epoch."""
+
+FORGOTTEN_S = 3600.0
+"""Moves that did not come about for so long are no longer waited for: a person may have wanted something else."""
+
+GUESTS = 2**62
+"""Queries that are being created have no number yet. While it is decided where they start, they have these."""
+
+NOTED = 20
+"""So many events are written of one call that creates queries."""
+
+DELAYS_KEPT = 200
+"""So many delays of reconfigurations are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConductorInfo:
+    """What the conductor has done since the warehouse was opened. `looked_s` is the CPU time of its looks."""
+
+    policy: str
+    looks: int
+    looked_s: float
+    median_error: float | None
+    predictions: int
+    delays_s: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class _Reconfiguration:
+    """Moves that were decided on and are not in force yet."""
+
+    decided_at: float
+    events: list[int]
+    moves: dict[QueryId, str]
+
+
+@dataclass(slots=True)
+class _State:
+    """What the conductor remembers between two looks."""
+
+    timetable: Timetable
+    calibration: Calibration = field(default_factory=Calibration)
+    predicted: dict[str, tuple[float, float, frozenset[QueryId]]] = field(default_factory=dict)
+    health: dict[GroupName, GroupHealth] = field(default_factory=dict)
+    seen: dict[str, int] = field(default_factory=dict)
+    latest: Situation | None = None
+    promised: dict[str, float] = field(default_factory=dict)
+    tasks: dict[str, int] = field(default_factory=dict)
+    violated: frozenset[tuple[QueryId, str]] = frozenset()
+    under_way: list[_Reconfiguration] = field(default_factory=list)
+    delays: deque[float] = field(default_factory=lambda: deque(maxlen=DELAYS_KEPT))
+    looks: int = 0
+    looked_s: float = 0.0
+
+
+class Conductor:
+    """Decides for one open warehouse. Thread-safe; `look` and `place` wait for each other, `measured` for nobody.
+
+    `interval_s` is how often an epoch is sealed. `grouper` is for tests that want decisions of their own.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        events: EventBook,
+        policy: Policy | None,
+        settings: Settings = DEFAULTS,
+        clock: Callable[[], float] = time.time,
+        grouper: Grouper | None = None,
+    ) -> None:
+        self._stage, self._events, self._policy, self._clock = stage, events, policy, clock
+        self._grouper = grouper or (None if policy is None else grouper_of(policy))
+        self._settings, self.interval_s = settings, settings.scaling.interval_s
+        self._lock = threading.RLock()
+        self._fresh: deque[Measured] = deque()
+        self._books, self._knowledge = Books(), Knowledge(stage)
+        self._state = _State(Timetable.start(clock(), settings))
+
+    def measured(self, epoch: Measured) -> None:
+        """An epoch of a group was committed. Called by whoever ran it."""
+        self._fresh.append(epoch)
+
+    def info(self) -> ConductorInfo:
+        with self._lock:
+            state = self._state
+            return ConductorInfo(
+                "manual" if self._policy is None else self._policy.value,
+                state.looks,
+                state.looked_s,
+                state.calibration.median_error(),
+                len(state.calibration.errors),
+                tuple(state.delays),
+            )
+
+    # looking
+
+    @property
+    def due(self) -> bool:
+        """Whether something is to be looked at now."""
+        table = self._state.timetable
+        return bool(self._fresh) or self._clock() >= min(table.watch_at, table.merge_at)
+
+    def look(self) -> Decision | None:
+        """Do what is due now; what was decided, None when it was not time."""
+        with self._lock:
+            now, began = self._clock(), time.thread_time()
+            self._take_in()
+            table = self._state.timetable
+            if self._grouper is None or now < min(table.watch_at, table.merge_at):
+                return None
+            queries = self._queries(now)
+            self._books.forget({query.group for query in queries}, (query.id for query in queries))
+            self._knowledge.look(queries, self._books, now)
+            self._observe(queries)
+            situation = self._situation(queries, self._knowledge.statistics)
+            self._state.timetable, decision = decide(self._grouper, table, now, situation)
+            self._state.latest, self._state.promised = situation, {}
+            names = {query.id: query.name for query in queries}
+            self._note_violations(situation, names, now)
+            self._carry_out(situation, decision, names, now)
+            self._predict(situation)
+            self._state.looks += 1
+            self._state.looked_s += time.thread_time() - began
+            return decision
+
+    def _queries(self, now: float) -> list[LiveQuery]:
+        """The queries that run. What was decided a moment ago counts already: no epoch may have taken it in yet."""
+        recent = [one for one in self._state.under_way if now - one.decided_at < TRUSTED_S]
+        targets = {query: target for one in recent for query, target in one.moves.items()}
+        found = self._stage.queries()
+        return [
+            replace(query, group=targets[query.id], moving=True)
+            if query.id in targets and not query.apart
+            else query
+            for query in found
+        ]
+
+    def _take_in(self) -> None:
+        """Note the epochs that were run since the last look, and the decisions that are in force by them."""
+        while self._fresh:
+            measured = self._fresh.popleft()
+            self._books.add(measured)
+            self._arrive(measured)
+
+    def _observe(self, queries: Sequence[LiveQuery]) -> None:
+        """How groups fare by their last epochs, and what the new ones among these teach."""
+        state, regions = self._state, self._knowledge.statistics.regions
+        operators = {query.id: found for query in queries if (found := operator_of(query.plan)) is not None}
+        new: list[GroupEpoch] = []
+        state.health = {}
+        for name, kept in self._books.epochs.items():
+            epochs = group_epochs(tuple(kept), operators, regions, self.interval_s)
+            if epochs:
+                state.health[GroupName(name)] = watch_group(epochs)
+                last = state.seen.get(name, -1)
+                new += [epoch for epoch in epochs if epoch.epoch > last and epoch.processed]
+                state.seen[name] = epochs[-1].epoch
+        self._calibrate(new)
+
+    def _situation(self, queries: Sequence[LiveQuery], statistics: Statistics) -> Situation:
+        stage, state = self._stage, self._state
+        groups = {query.group for query in queries}
+        tasks = stage.tasks(groups) | {name: n for name, n in state.tasks.items() if name in groups}
+        return Situation(
+            grouping_of(queries, tasks, stage.cores, stage.next_number()),
+            facts_of((query for query in queries if not query.apart), stage.cores),
+            statistics,
+            state.health,
+            state.calibration.coefficients(),
+            self._settings_now(),
+        )
+
+    def _settings_now(self) -> Settings:
+        """The settings, with what an epoch was seen to cost by itself."""
+        overhead = self._books.overhead_s()
+        scaling = self._settings.scaling
+        most = 0.8 * self.interval_s
+        found = min(most, scaling.overhead_s if overhead is None else overhead)
+        budget = self._settings.task_budget or self._stage.cores
+        return replace(
+            self._settings,
+            scaling=Scaling(found, self.interval_s, scaling.serial),
+            task_budget=budget,
+            cores=self._stage.cores,
+        )
+
+    def _calibrate(self, epochs: Sequence[GroupEpoch]) -> None:
+        """Learn from new epochs, and compare them with what was predicted.
+
+        A load is predicted at a rate, and the epoch may have had another one. So it is asked what its tuples cost.
+        """
+        state = self._state
+        told, loads = [], {}
+        for epoch in epochs:
+            load, rate, members = state.predicted.get(epoch.group, (0.0, 0.0, frozenset()))
+            kept = self._books.epochs[epoch.group]
+            if load > 0 and rate > 0 and members == kept[-1].members:
+                loads[epoch.group] = load
+                epoch = replace(epoch, arrived=max(1, round(rate * epoch.elapsed_s)))
+            told.append(epoch)
+        state.calibration = observe(state.calibration, told, loads)
+
+    def _predict(self, situation: Situation) -> None:
+        """What each group costs per second of input, to be compared with what it will have cost."""
+        work = estimate_work(situation.queries, situation.statistics, situation.costs)
+        self._state.predicted = {}
+        for group in situation.grouping.groups:
+            operators = {situation.queries[query].operator for query in group.members}
+            rates = situation.statistics.rates
+            columns = work.columns(group.members)
+            if work.known[columns].all() and all(operator in rates for operator in operators):
+                streams = {s for operator in operators if operator for s in operator.split("+")}
+                rate = self._knowledge.rate(streams)
+                load = work.load(group.members)
+                self._state.predicted[group.name] = (load, rate, frozenset(group.members))
+
+    def _note_violations(self, situation: Situation, names: Mapping[QueryId, str], now: float) -> None:
+        """An event for every query that no longer gets what was asked for; one as long as that lasts."""
+        found = {(violation.query, violation.kind): violation for violation in violations(situation)}
+        homes = situation.grouping.by_query()
+        new: dict[tuple[str, str], list[QueryId]] = defaultdict(list)
+        for key, violation in found.items():
+            if key not in self._state.violated:
+                new[homes[violation.query].name, violation.what].append(violation.query)
+        for (group, what), queries in new.items():
+            named = [names[query] for query in queries]
+            self._events.add(now, EventKind.VIOLATION, group, what, named)
+        self._state.violated = frozenset(found)
+
+    # having it done
+
+    def _carry_out(
+        self, situation: Situation, decision: Decision, names: Mapping[QueryId, str], now: float
+    ) -> None:
+        """Wishes for the queries that are to live elsewhere, tasks for groups, and an event for every change."""
+        moves = relocations(situation.grouping, decision.grouping)
+        if moves:
+            self._stage.move([(move.query, move.target) for move in moves])
+        self._give_tasks(decision.grouping)
+        numbers = [
+            self._note(change, situation.grouping, decision.grouping, names, now)
+            for change in decision.changes
+            if not isinstance(change, Resized) or self._is_felt(change, decision.grouping)
+        ]
+        if moves:
+            targets = {move.query: move.target for move in moves}
+            self._state.under_way.append(_Reconfiguration(now, numbers, targets))
+
+    def _give_tasks(self, grouping: Grouping) -> None:
+        """Let groups run with what was decided for them.
+
+        Tasks that nobody else wants cost nothing, so every group may have its even share of the cores at least.
+        """
+        self._state.tasks = {group.name: group.tasks for group in grouping.groups if not group.apart}
+        now = self._stage.tasks(self._state.tasks)
+        for name, tasks in self._state.tasks.items():
+            wanted = self._spark_tasks(tasks, grouping)
+            if now.get(name) != wanted:
+                self._stage.resize(name, wanted)
+
+    def _spark_tasks(self, tasks: int, grouping: Grouping) -> int:
+        """With how many tasks a group's jobs run when the controller gives it so many."""
+        cores = self._stage.cores
+        return min(cores, max(tasks, cores // max(1, len(grouping.groups)), 1))
+
+    def _is_felt(self, change: Resized, grouping: Grouping) -> bool:
+        """Whether a group's jobs run with other tasks by that."""
+        before, after = (self._spark_tasks(tasks, grouping) for tasks in (change.before, change.after))
+        return before != after
+
+    def _note(
+        self,
+        change: Change,
+        before: Grouping,
+        after: Grouping,
+        names: Mapping[QueryId, str],
+        now: float,
+    ) -> int:
+        add, homes = self._events.add, before.by_query()
+        match change:
+            case Merged():
+                came = [q for q in after.by_name()[change.into].members if homes[q].name != change.into]
+                figures = {
+                    "cost": change.cost,
+                    "threshold": change.threshold,
+                    "saved_tasks": change.saved_tasks,
+                }
+                named = [names[query] for query in came]
+                return add(
+                    now, EventKind.MERGED, change.into, change.reason, named, figures, change.groups
+                ).number
+            case SplitOff():
+                named = [names[query] for query in change.queries]
+                return add(
+                    now, EventKind.SPLIT, change.group, change.reason, named, others=change.into
+                ).number
+            case Resized():
+                figures = {"before": change.before, "after": change.after}
+                return add(now, EventKind.TASKS, change.group, change.reason, figures=figures).number
+            case Placed():
+                return add(now, EventKind.PLACED, change.group, change.reason, [names[change.query]]).number
+            case _:
+                assert_never(change)
+
+    def _arrive(self, measured: Measured) -> None:
+        """A group has run an epoch: the moves that are in force by that are done."""
+        for one in self._state.under_way:
+            here = {query for query, target in one.moves.items() if target == measured.group}
+            for query in here & measured.members:
+                del one.moves[query]
+            if not one.moves:
+                self._state.delays.append(max(0.0, measured.at - one.decided_at))
+                self._events.delayed(one.events, max(0.0, measured.at - one.decided_at))
+        self._state.under_way = [
+            one for one in self._state.under_way if one.moves and measured.at - one.decided_at < FORGOTTEN_S
+        ]
+
+    # new queries
+
+    def place(self, wanted: Sequence[tuple[QueryPlan, Needs]]) -> list[str | None]:
+        """The group that each new query starts in; None for where it would start without anybody's decision."""
+        places: list[str | None] = [None] * len(wanted)
+        fresh = [i for i, (plan, _) in enumerate(wanted) if not isinstance(plan.body, Fallback)]
+        functional, latest = self._policy is Policy.FUNCTIONAL, self._state.latest
+        if self._grouper is None or not fresh or (functional and (latest is None or not latest.health)):
+            return places  # nobody can be slowed before anything has been measured
+        with self._lock:
+            guests = [
+                LiveQuery(QueryId(GUESTS + i), f"new {i}", wanted[i][0], MAIN, wanted[i][1]) for i in fresh
+            ]
+            room = self._find_room(latest, guests) if functional and latest is not None else None
+            homes = self._decide_places(guests) if room is None else dict.fromkeys(guests, room.group)
+            for i, guest in zip(fresh, guests, strict=True):
+                places[i] = homes[guest]
+            if room is not None and room.group != MAIN:
+                text = f"{count_queries(len(guests))} began here: {room.reason}"
+                self._events.add(self._clock(), EventKind.PLACED, room.group, text)
+            return places
+
+    def _find_room(self, latest: Situation, guests: Sequence[LiveQuery]) -> Room | None:
+        """The group that can take new queries without a look at all others, by what was known at the last look.
+
+        What has been let in since then takes room already.
+        """
+        facts, samples = facts_of(guests, self._stage.cores), self._knowledge.samples_of(guests, latest)
+        statistics = replace(latest.statistics, samples={**latest.statistics.samples, **samples})
+        situation = replace(latest, queries={**latest.queries, **facts}, statistics=statistics)
+        room = find_room(situation, list(facts), self._state.promised)
+        if room is not None:
+            promised = self._state.promised
+            promised[room.group] = promised.get(room.group, 0.0) + room.load
+        return room
+
+    def _decide_places(self, guests: Sequence[LiveQuery]) -> dict[LiveQuery, str]:
+        """Where the policy puts new queries when it looks at all groups."""
+        assert self._grouper is not None
+        known = self._queries(self._clock())
+        statistics = self._knowledge.with_queries([*known, *guests], self._books)
+        facts = facts_of([*(query for query in known if not query.apart), *guests], self._stage.cores)
+        situation = replace(self._situation(known, statistics), queries=facts)
+        decision = self._grouper.place(situation, [guest.id for guest in guests])
+        self._state.tasks |= {
+            group.name: group.tasks for group in decision.grouping.groups if not group.apart
+        }
+        reasons: dict[tuple[str, str], int] = defaultdict(int)
+        for change in decision.changes:
+            if isinstance(change, Placed) and change.group != MAIN:
+                reasons[change.group, change.reason] += 1
+        for (group, reason), count in list(reasons.items())[:NOTED]:
+            text = f"{count_queries(count)} began here: {reason}"
+            self._events.add(self._clock(), EventKind.PLACED, group, text)
+        homes = decision.grouping.by_query()
+        return {guest: homes[guest.id].name for guest in guests}

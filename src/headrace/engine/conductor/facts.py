@@ -1,0 +1,96 @@
+"""Queries and groups as the controller sees them: pure functions of what the catalog says."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from headrace.model.grouping import MAIN, auto_number
+from headrace.model.predicate import Predicate, operands_of
+from headrace.model.query import NO_NEEDS, Aggregation, Fallback, Join, Needs, Projection, QueryId, QueryPlan
+from headrace.optimizer.grouping.values import Grouping, GroupName, OperatorId, QueryFacts, SharingGroup
+
+
+@dataclass(frozen=True, slots=True)
+class LiveQuery:
+    """A query that runs. `group` is where it lives, or where it goes if it is `moving`.
+
+    A query that catches up with the streams, or that plain Spark runs, is `apart`: nobody decides about it.
+    """
+
+    id: QueryId
+    name: str
+    plan: QueryPlan
+    group: str
+    needs: Needs = NO_NEEDS
+    moving: bool = False
+    apart: bool = False
+
+
+def operator_of(plan: QueryPlan) -> OperatorId | None:
+    """What a query may share: the reading and filtering of its streams. Plain Spark shares nothing.
+
+    Operators of a plan are finer than that: one for each key, say. But all of them read their stream once per group,
+    and that is what a group of its own costs again.
+    """
+    if isinstance(plan.body, Fallback):
+        return None
+    return OperatorId("+".join(sorted(set(plan.streams))))
+
+
+def streams_of(operator: OperatorId) -> tuple[str, ...]:
+    """The streams of an operator."""
+    return tuple(operator.split("+"))
+
+
+def predicates_on(plan: QueryPlan, stream: str) -> tuple[Predicate, ...] | None:
+    """A query takes a tuple of a stream if any of these accepts it; None if only Spark can tell."""
+    match plan.body:
+        case Join() as body:
+            found = tuple(side.where for side in body.sides if side.stream == stream)
+        case Aggregation() | Projection() as body:
+            found = (body.where,)
+        case _:
+            return None
+    plain = all(operand.plain for predicate in found for operand in operands_of(predicate))
+    return found if plain else None
+
+
+def facts_of(queries: Iterable[LiveQuery], cores: int) -> dict[QueryId, QueryFacts]:
+    """What the controller knows of each query. Alone it would have all cores, as every group has by default."""
+    return {
+        query.id: QueryFacts(query.id, operator_of(query.plan), cores, needs=query.needs) for query in queries
+    }
+
+
+def grouping_of(
+    queries: Iterable[LiveQuery], tasks: Mapping[str, int], cores: int, next_number: int
+) -> Grouping:
+    """Who shares with whom. Groups that people named, and those that queries are moving to, are left alone.
+
+    Queries that are apart are in none of them.
+    """
+    members: dict[str, list[QueryId]] = defaultdict(list)
+    waiting: set[str] = set()
+    for query in queries:
+        if not query.apart:
+            members[query.group].append(query.id)
+            waiting.update([query.group] if query.moving else [])
+    return Grouping(
+        tuple(
+            SharingGroup(
+                GroupName(name),
+                tuple(sorted(found)),
+                max(1, tasks.get(name, cores)),
+                apart=name in waiting or not made_by_us(name),
+            )
+            for name, found in sorted(members.items())
+        ),
+        next_number,
+    )
+
+
+def made_by_us(name: str) -> bool:
+    """Whether the controller decides about a group: the main one, and those that it has made."""
+    return name == MAIN or auto_number(name) is not None

@@ -1,0 +1,136 @@
+"""The running engine as the conductor's stage: the catalog says who lives where, the log what came in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.catalog.queries import QueryEntry, QueryState
+from headrace.engine.conductor.facts import LiveQuery
+from headrace.engine.conductor.sampling import StreamSample
+from headrace.engine.conductor.watching import Measured
+from headrace.engine.group import Group, House
+from headrace.engine.groups import Groups
+from headrace.engine.records import Commit
+from headrace.log.arrivals import Arrivals
+from headrace.model.epoch import Chunk
+from headrace.model.grouping import GroupKind, auto_number, kind_of
+from headrace.model.query import Fallback, QueryId
+
+LOOK_BACK = 20
+"""So many epochs back a stream's newest tuples are looked for."""
+
+
+class HouseStage:
+    """The engine of an open warehouse. Nothing here is remembered: the catalog and the log are asked each time."""
+
+    def __init__(self, house: House, groups: Groups, arrivals: Arrivals) -> None:
+        self._house, self._groups, self._arrivals = house, groups, arrivals
+
+    @property
+    def cores(self) -> int:
+        return self._groups.cores
+
+    def queries(self) -> list[LiveQuery]:
+        found = self._house.catalog.current()
+        return [_live(entry) for entry in found if entry.live and entry.state is not QueryState.QUARANTINED]
+
+    def tasks(self, groups: Iterable[str]) -> dict[str, int]:
+        homes, following = self._house.catalog.homes, self._house.delivered.sealed + 1
+        specs = {name: homes.spec(name, following) for name in groups}
+        return {name: spec.tasks for name, spec in specs.items() if spec is not None}
+
+    def next_number(self) -> int:
+        catalog = self._house.catalog
+        names = {*catalog.homes.groups(), *self._house.delivered.commits}
+        names |= {name for entry in catalog.current() for name in (entry.group, entry.moving_to or "")}
+        numbers = [number for name in names if (number := auto_number(name)) is not None]
+        return 1 + max(numbers, default=-1)
+
+    def arrived(self) -> dict[str, int]:
+        found = self.processed(self._house.delivered.sealed)
+        for arrival in self._arrivals.pending():
+            rows = sum(chunk.rows for chunk in arrival.chunks)
+            found[str(arrival.stream)] = found.get(str(arrival.stream), 0) + rows
+        return found
+
+    def processed(self, epoch: int) -> dict[str, int]:
+        """The tuples of each stream up to and with an epoch."""
+        return {stream: rows for stream, (rows, _) in self._house.delivered.totals(epoch).items()}
+
+    def sample(self, stream: str, columns: Sequence[str], tuples: int) -> StreamSample | None:
+        tables: list[pa.Table] = []
+        rows = 0
+        for chunk in self._newest(stream):
+            table = read_sample(Path(self._house.warehouse.root, chunk.path), columns, tuples - rows)
+            if table is not None:
+                rows += table.num_rows
+                tables.append(table)
+            if rows >= tuples:
+                break
+        if not rows:
+            return None
+        whole = pa.concat_tables(tables, promote_options="permissive") if columns else None
+        return StreamSample(stream, rows, {} if whole is None else {c: whole.column(c) for c in columns})
+
+    def _newest(self, stream: str) -> Iterable[Chunk]:
+        sealer = self._house.sealer
+        if sealer.latest is None:
+            return
+        last = int(sealer.latest.id)
+        for number in range(last, max(sealer.first, last - LOOK_BACK + 1) - 1, -1):
+            part = sealer.epoch(number).of(stream)
+            yield from reversed(part.chunks if part is not None else ())
+
+    def move(self, moves: Sequence[tuple[QueryId, str]]) -> None:
+        self._house.catalog.request_moves(moves)
+
+    def resize(self, group: str, tasks: int) -> None:
+        self._groups.resize(group, tasks)
+
+    def measured(self, group: Group, commit: Commit) -> Measured:
+        """An epoch of a group that was just committed."""
+        members = self._house.catalog.active_entries(commit.epoch, group.name)
+        return Measured(
+            group.name,
+            commit.epoch,
+            commit.committed_at,
+            group.spec(commit.epoch).tasks,
+            frozenset(entry.query.id for entry in members),
+            commit.metrics,
+            commit.operators,
+            group.users(),
+            self.arrived(),
+            self.processed(commit.epoch),
+        )
+
+
+def _live(entry: QueryEntry) -> LiveQuery:
+    """A query that is catching up lives apart until it has; so does one that plain Spark runs."""
+    group, kind = entry.moving_to or entry.group, kind_of(entry.group)
+    catching_up = kind is GroupKind.TRANSIT and entry.stays[0].group == entry.group
+    apart = catching_up or kind is GroupKind.PLAIN or isinstance(entry.query.plan.body, Fallback)
+    query = entry.query
+    return LiveQuery(
+        query.id, query.name, query.plan, group, query.needs, moving=group != entry.group, apart=apart
+    )
+
+
+def read_sample(path: Path, columns: Sequence[str], tuples: int) -> pa.Table | None:
+    """Some tuples of a chunk's last row group, evenly spread; None when the log has no such chunk any more."""
+    try:
+        with pq.ParquetFile(path, memory_map=True) as file:
+            if not file.num_row_groups:
+                return None
+            last = file.num_row_groups - 1
+            rows = file.metadata.row_group(last).num_rows
+            taken = np.linspace(0, rows - 1, min(rows, tuples)).astype(np.int64)
+            if not columns:
+                return pa.table({"": taken})
+            return file.read_row_group(last, columns=list(columns), use_threads=False).take(pa.array(taken))
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,119 @@
+"""Samples: which queries want which tuples of a stream, from about a thousand of its newest ones.
+
+All queries of all groups are asked about the same tuples, so the load of any union of groups can be told, also where no
+group of today evaluates such a union. The driver does this beside the epochs, and no row of any query passes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.engine.conductor.facts import LiveQuery, operator_of, predicates_on, streams_of
+from headrace.model.predicate import Operand, Predicate, operands_of
+from headrace.model.query import QueryId, QueryPlan
+from headrace.operators.common.regions import Truth, regions_of
+from headrace.optimizer.grouping.regions import summarise_counts
+from headrace.optimizer.grouping.statistics import Bits, Floats, RegionTable
+from headrace.optimizer.grouping.values import OperatorId
+from headrace.planner.predicates import index_operands
+
+TUPLES = 1_000
+"""So many tuples of a stream are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSample:
+    """Some tuples of a stream, as columns of its own types by their names."""
+
+    stream: str
+    rows: int
+    columns: Mapping[str, pa.ChunkedArray]
+
+
+def wanted_by(sample: StreamSample, plans: Sequence[QueryPlan]) -> tuple[Bits, Bits]:
+    """(tuple t is wanted by query q, whether that can be told of query q)."""
+    asked = [predicates_on(plan, sample.stream) for plan in plans]
+    known = np.array([predicates is not None for predicates in asked], dtype=bool)
+    wanted = np.zeros((sample.rows, len(plans)), dtype=bool)
+    flat = [predicate for predicates in asked for predicate in predicates or ()]
+    truth = _truth(sample, flat)
+    for column, predicates in enumerate(asked):
+        for predicate in predicates or ():
+            wanted[:, column] |= truth.of(predicate)
+    return wanted, known
+
+
+def _truth(sample: StreamSample, predicates: Iterable[Predicate]) -> Truth:
+    indexes = index_operands(predicates)
+    cells = tuple(regions_of(_column(sample, index.operand), index) for index in indexes)
+    return Truth(indexes, cells, sample.rows)
+
+
+def _column(sample: StreamSample, operand: Operand) -> pa.ChunkedArray:
+    column = sample.columns[operand.sql]
+    return column if column.type == operand.type.arrow else column.cast(operand.type.arrow)
+
+
+def columns_of(plans: Iterable[QueryPlan], stream: str) -> set[str]:
+    """The columns of a stream that the predicates of queries read."""
+    predicates = (one for plan in plans for one in predicates_on(plan, stream) or ())
+    return {operand.sql for predicate in predicates for operand in operands_of(predicate)}
+
+
+def region_tables(
+    queries: Sequence[LiveQuery],
+    samples: Mapping[str, StreamSample],
+    rates: Mapping[str, float],
+    matches: Mapping[QueryId, float],
+) -> dict[OperatorId, RegionTable]:
+    """The filter regions of every operator whose streams have a sample each.
+
+    A tuple of a busy stream counts more than one of a quiet one, by the tuples per second. `matches` says how many rows
+    a join makes of a tuple that a query wants. A tuple that several queries want has the mean of theirs; one of a query
+    of which that is not known has the mean of all.
+    """
+    by_operator: dict[OperatorId, list[LiveQuery]] = {}
+    for query in queries:
+        operator = operator_of(query.plan)
+        if operator is not None:
+            by_operator.setdefault(operator, []).append(query)
+    seen = {
+        stream: wanted_by(sample, [query.plan for query in queries])
+        for stream, sample in samples.items()
+        if sample.rows
+    }
+    place = {query.id: i for i, query in enumerate(queries)}
+    found = {}
+    for operator, users in by_operator.items():
+        streams = streams_of(operator)
+        if not all(stream in seen for stream in streams):
+            continue
+        columns = np.array([place[query.id] for query in users])
+        told = np.logical_and.reduce([seen[stream][1][columns] for stream in streams])
+        columns, ids = columns[told], tuple(q.id for q, tells in zip(users, told, strict=True) if tells)
+        wanted = np.concatenate([seen[stream][0][:, columns] for stream in streams])
+        weights = np.concatenate(
+            [_weights(samples[stream].rows, rates.get(stream, 0.0)) for stream in streams]
+        )
+        per_tuple = _matches(wanted, np.array([matches.get(id_, np.nan) for id_ in ids], dtype=float))
+        found[operator] = summarise_counts(
+            operator, ids, wanted, weights, weights * per_tuple, float(weights.sum())
+        )
+    return found
+
+
+def _weights(rows: int, rate: float) -> Floats:
+    """What each tuple of a sample stands for. Streams at rest count a little, so that they count at all."""
+    return np.full(rows, max(rate, 1e-6) / rows)
+
+
+def _matches(wanted: Bits, matches: Floats) -> Floats:
+    """The matches of each tuple, from those of the queries that want it."""
+    usual = float(np.nanmean(matches)) if np.isfinite(matches).any() else 1.0
+    matches = np.where(np.isfinite(matches), matches, usual)
+    counts = wanted.sum(axis=1)
+    return np.where(counts > 0, wanted @ matches / np.maximum(counts, 1), 0.0)

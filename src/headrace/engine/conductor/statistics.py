@@ -1,0 +1,112 @@
+"""What the conductor knows at a moment: rates, regions and samples of queries, made from the engine's counts."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+
+from headrace.engine.conductor.facts import LiveQuery, operator_of, streams_of
+from headrace.engine.conductor.sampling import TUPLES, StreamSample, columns_of, region_tables
+from headrace.engine.conductor.stage import Stage
+from headrace.engine.conductor.watching import Books
+from headrace.model.query import Join, QueryId, QueryPlan
+from headrace.optimizer.grouping.regions import query_samples
+from headrace.optimizer.grouping.situation import Situation
+from headrace.optimizer.grouping.statistics import QuerySample, Statistics
+from headrace.optimizer.grouping.values import OperatorId
+
+RATED_S = 30.0
+"""How far back tuples are counted for the rate of a stream."""
+
+NOTHING = Statistics({}, {}, {})
+
+
+class Knowledge:
+    """Rates and samples of streams, kept up to date by the conductor. Not thread-safe."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._counts: deque[tuple[float, Mapping[str, int]]] = deque()
+        self._rates: dict[str, float] = {}
+        self._samples: dict[str, StreamSample] = {}
+        self.statistics = NOTHING
+
+    def count(self, now: float) -> None:
+        """Note how many tuples have come in. A stream that rests keeps the rate that it had."""
+        arrived = self._stage.arrived()
+        self._counts.append((now, arrived))
+        while len(self._counts) > 2 and now - self._counts[1][0] > RATED_S:
+            self._counts.popleft()
+        since, before = self._counts[0]
+        if now > since:
+            for stream, count in arrived.items():
+                rate = (count - before.get(stream, 0)) / (now - since)
+                if rate > 0:
+                    self._rates[stream] = rate
+
+    def rate(self, streams: Iterable[str]) -> float:
+        """Tuples per second of these streams together."""
+        return sum(self._rates.get(stream, 0.0) for stream in streams)
+
+    def look(self, queries: Sequence[LiveQuery], books: Books, now: float) -> None:
+        """Take new samples of all streams that queries read, and make statistics of them."""
+        self.count(now)
+        streams = sorted({stream for query in queries for stream in query.plan.streams})
+        plans = [query.plan for query in queries]
+        found: dict[str, StreamSample] = {}
+        for stream in streams:
+            sample = self._stage.sample(stream, sorted(columns_of(plans, stream)), TUPLES)
+            if sample is not None:
+                found[stream] = sample
+        self._samples = found
+        self.statistics = self._make(queries, books)
+
+    def samples_of(self, guests: Sequence[LiveQuery], latest: Situation) -> dict[QueryId, QuerySample]:
+        """What the newest samples say of queries that are being created.
+
+        A join is taken to find as many matches as those of the same streams do.
+        """
+        self._read_missing([guest.plan for guest in guests])
+        usual: dict[OperatorId | None, list[float]] = defaultdict(list)
+        for query, sample in latest.statistics.samples.items():
+            if sample.selectivity > 0 and query in latest.queries:
+                usual[latest.queries[query].operator].append(sample.matches)
+        found = {}
+        for guest in guests:
+            seen = usual.get(operator_of(guest.plan), [])
+            found[guest.id] = sum(seen) / len(seen) if seen else 1.0
+        samples: dict[QueryId, QuerySample] = {}
+        for table in region_tables(guests, self._samples, self._rates, found).values():
+            samples |= query_samples(table)
+        return samples
+
+    def with_queries(self, queries: Sequence[LiveQuery], books: Books) -> Statistics:
+        """The same about more queries, from new samples of the streams whose columns were not read for the old ones."""
+        self._read_missing([query.plan for query in queries])
+        return self._make(queries, books)
+
+    def _read_missing(self, plans: Sequence[QueryPlan]) -> None:
+        """Take new samples of the streams of which columns are asked for that were not read."""
+        for stream in sorted({stream for plan in plans for stream in plan.streams}):
+            wanted, known = columns_of(plans, stream), self._samples.get(stream)
+            have = set() if known is None else set(known.columns)
+            if known is None or not wanted <= have:
+                sample = self._stage.sample(stream, sorted(wanted | have), TUPLES)
+                if sample is not None:
+                    self._samples[stream] = sample
+
+    def _make(self, queries: Sequence[LiveQuery], books: Books) -> Statistics:
+        joins = [query.id for query in queries if isinstance(query.plan.body, Join)]
+        # what is no join has one match for each tuple
+        matches = {query.id: 1.0 for query in queries} | dict.fromkeys(joins, float("nan"))
+        tables = region_tables(queries, self._samples, self._rates, matches | books.matches(joins))
+        samples: dict[QueryId, QuerySample] = {}
+        for table in tables.values():
+            samples |= query_samples(table)
+        operators = {operator_of(query.plan) for query in queries} - {None}
+        rates: dict[OperatorId, float] = {
+            operator: sum(self._rates[stream] for stream in streams_of(operator))
+            for operator in operators
+            if operator is not None and all(stream in self._rates for stream in streams_of(operator))
+        }
+        return Statistics(rates, tables, samples)

@@ -1,0 +1,222 @@
+"""What the epochs of groups did, as the controller reads it: from commits and counts of tuples to `GroupEpoch`s."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from headrace.engine.records import Metrics
+from headrace.model.metrics import OperatorMetrics
+from headrace.model.query import QueryId
+from headrace.optimizer.grouping.statistics import GroupEpoch, OperatorEpoch, RegionTable
+from headrace.optimizer.grouping.values import GroupName, OperatorId
+
+WATCHED_S = 6.0
+"""How far back a group's epochs are looked at. Three of them are looked at in any case."""
+
+KEPT = 64
+"""So many epochs of a group are kept at most."""
+
+OCCUPIED = 0.85
+"""A group that runs epochs for less than this share of the time waits for input now and then, so it keeps up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One epoch of one group, as it was committed.
+
+    `arrived` and `processed` count the tuples of each stream since its beginning: those that had come in, sealed or
+    not, and those of the epochs that the group has run. `users` are the queries of each operator of the plan.
+    """
+
+    group: str
+    epoch: int
+    at: float
+    tasks: int
+    members: frozenset[QueryId]
+    metrics: Metrics
+    operators: Mapping[str, OperatorMetrics]
+    users: Mapping[str, tuple[QueryId, ...]]
+    arrived: Mapping[str, int]
+    processed: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class Books:
+    """The last epochs of every group, and what joins made of tuples. Not thread-safe."""
+
+    epochs: dict[str, deque[Measured]] = field(default_factory=dict)
+    accepted: dict[QueryId, float] = field(default_factory=dict)
+    joined: dict[QueryId, float] = field(default_factory=dict)
+
+    def add(self, measured: Measured) -> None:
+        """Note an epoch. What a group did with quite other members or tasks says nothing about it any more."""
+        kept = self.epochs.setdefault(measured.group, deque(maxlen=KEPT))
+        if kept and (kept[-1].tasks != measured.tasks or _are_others(kept[-1].members, measured.members)):
+            kept.clear()
+        kept.append(measured)
+        while len(kept) > 4 and measured.at - kept[1].at > WATCHED_S:
+            kept.popleft()
+        for spent in measured.operators.values():
+            for query, count in spent.matched.items():
+                self._fade(self.accepted, QueryId(int(query)), count)
+            for query, count in spent.joined.items():
+                self._fade(self.joined, QueryId(int(query)), count)
+
+    def forget(self, groups: Iterable[str], queries: Iterable[QueryId]) -> None:
+        """Keep only these groups and queries."""
+        listed, live = set(groups), set(queries)
+        self.epochs = {name: kept for name, kept in self.epochs.items() if name in listed}
+        self.accepted = {query: count for query, count in self.accepted.items() if query in live}
+        self.joined = {query: count for query, count in self.joined.items() if query in live}
+
+    def matches(self, joins: Iterable[QueryId]) -> dict[QueryId, float]:
+        """Rows that each of these joins makes of a tuple it accepts. A query that is no join has one for each."""
+        return {
+            query: self.joined.get(query, 0.0) / self.accepted[query]
+            for query in joins
+            if self.accepted.get(query, 0.0) > 0
+        }
+
+    def overhead_s(self) -> float | None:
+        """What an epoch with tuples costs by itself: what its tasks did not take.
+
+        A fifth of the epochs took less than that. In others, tasks waited for each other or for somebody else's.
+        """
+        spent = [
+            max(0.0, one.metrics.seconds - one.metrics.cpu_seconds / max(1, one.tasks))
+            for kept in self.epochs.values()
+            for one in kept
+            if one.metrics.cpu_seconds > 0
+        ]
+        return float(np.quantile(spent, 0.2)) if spent else None
+
+    @staticmethod
+    def _fade(sums: dict[QueryId, float], query: QueryId, count: int) -> None:
+        sums[query] = 0.9 * sums.get(query, 0.0) + count
+
+
+def _are_others(before: frozenset[QueryId], after: frozenset[QueryId]) -> bool:
+    """Whether a fifth of a group's members, or more, came or went. Where queries come and go all the time, some do."""
+    return len(before ^ after) * 5 >= max(len(before), len(after), 1)
+
+
+def group_epochs(
+    kept: Sequence[Measured],
+    operators: Mapping[QueryId, OperatorId],
+    regions: Mapping[OperatorId, RegionTable],
+    interval_s: float,
+) -> list[GroupEpoch]:
+    """A group's epochs, each with what came in since the one before.
+
+    A group that waits for input now and then does not fall behind. What comes in by fits and starts would look like
+    lag otherwise. Nor does one whose input waits for less than two intervals: so much always does.
+    """
+    pairs = list(pairwise(kept))
+    found = [_epoch(before, after, operators, regions) for before, after in pairs]
+    if not found or _falls_behind(pairs, found, interval_s):
+        return found
+    return [_kept_up(epoch) for epoch in found]
+
+
+def _falls_behind(
+    pairs: Sequence[tuple[Measured, Measured]], epochs: Sequence[GroupEpoch], interval_s: float
+) -> bool:
+    elapsed = sum(epoch.elapsed_s for epoch in epochs)
+    arrived = sum(epoch.arrived for epoch in epochs)
+    ran = sum(after.metrics.seconds for _, after in pairs)
+    if elapsed <= 0 or ran < OCCUPIED * elapsed:
+        return False
+    return epochs[-1].lag > 2 * interval_s * arrived / elapsed
+
+
+def _kept_up(epoch: GroupEpoch) -> GroupEpoch:
+    return GroupEpoch(
+        epoch.group,
+        epoch.epoch,
+        epoch.tasks,
+        epoch.elapsed_s,
+        epoch.processed,
+        epoch.processed,
+        epoch.lag,
+        epoch.idle_s,
+        epoch.operators,
+        epoch.rows,
+        epoch.finishing_s,
+        epoch.functions,
+    )
+
+
+def _epoch(
+    before: Measured,
+    after: Measured,
+    operators: Mapping[QueryId, OperatorId],
+    regions: Mapping[OperatorId, RegionTable],
+) -> GroupEpoch:
+    mine = {operators[query] for query in after.members if query in operators}
+    streams = sorted({stream for operator in mine for stream in operator.split("+")})
+    taken = {stream: _since(after.processed, before.processed, stream) for stream in streams}
+    elapsed = max(1e-6, after.at - before.at)
+    spent = after.metrics
+    return GroupEpoch(
+        GroupName(after.group),
+        after.epoch,
+        after.tasks,
+        elapsed,
+        sum(_since(after.arrived, before.arrived, stream) for stream in streams),
+        sum(taken.values()),
+        sum(max(0, after.arrived.get(s, 0) - after.processed.get(s, 0)) for s in streams),
+        max(0.0, after.tasks * elapsed - spent.cpu_seconds),
+        tuple(_operator(operator, after, taken, operators, regions) for operator in sorted(mine)),
+        _rows(after),
+        spent.finish_cpu,
+    )
+
+
+def _since(after: Mapping[str, int], before: Mapping[str, int], stream: str) -> int:
+    return max(0, after.get(stream, 0) - before.get(stream, 0))
+
+
+def _operator(
+    operator: OperatorId,
+    measured: Measured,
+    taken: Mapping[str, int],
+    operators: Mapping[QueryId, OperatorId],
+    regions: Mapping[OperatorId, RegionTable],
+) -> OperatorEpoch:
+    """What the queries of one operator did. The CPU of tasks is divided as that of the plan's operators is."""
+    tuples = sum(taken[stream] for stream in operator.split("+"))
+    table = regions.get(operator)
+    selected = matches = 0.0
+    if table is not None and table.sampled:
+        columns = [i for i, query in enumerate(table.queries) if query in measured.members]
+        mine = table.wanted[:, columns].any(axis=1)
+        selected = tuples * float(table.tuples @ mine) / table.sampled
+        matches = tuples * float(table.matches @ mine) / table.sampled
+    owned = [id_ for id_, users in measured.users.items() if users and operators.get(users[0]) == operator]
+    spent = measured.operators
+    map_s = sum(spent[id_].map_seconds for id_ in owned if id_ in spent)
+    reduce_s = sum(spent[id_].reduce_seconds for id_ in owned if id_ in spent)
+    all_map = sum(one.map_seconds for one in spent.values())
+    all_reduce = sum(one.reduce_seconds for one in spent.values())
+    return OperatorEpoch(
+        operator,
+        tuples,
+        round(selected),
+        round(matches),
+        measured.metrics.map_cpu * (map_s / all_map if all_map > 0 else 0.0),
+        measured.metrics.reduce_cpu * (reduce_s / all_reduce if all_reduce > 0 else 0.0),
+    )
+
+
+def _rows(measured: Measured) -> int:
+    """The matches of all members, added up: what the model takes for the rows that are finished for them."""
+    return sum(
+        sum((spent.joined or spent.matched).values())
+        for spent in measured.operators.values()
+        if spent.matched
+    )

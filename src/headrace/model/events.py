@@ -1,0 +1,48 @@
+"""Events: what Headrace decided by itself, or could not keep to, in words that people read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from headrace.model import codec
+
+
+class EventKind(Enum):
+    """What happened. A violation is a query that does not get what was asked for it."""
+
+    PLACED = "placed"
+    MERGED = "merged"
+    SPLIT = "split"
+    TASKS = "tasks"
+    VIOLATION = "violation"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a group at a moment, in seconds since 1970.
+
+    `others` are further groups that it is about: those that were merged, or that queries went to. `queries` are names,
+    the first few of them; `count` is how many there are. `reason` says why in words. `figures` are
+    the numbers that it was decided by. `delay_s` is from the decision to the first epoch in the new shape; None while
+    that has not been run, or where nobody moves.
+    """
+
+    number: int
+    at: float
+    kind: EventKind
+    group: str
+    reason: str
+    queries: tuple[str, ...] = ()
+    count: int = 0
+    figures: dict[str, float] | None = None
+    delay_s: float | None = None
+    others: tuple[str, ...] = ()
+
+    def concerns(self, group: str) -> bool:
+        """Whether it says why a group is as it is."""
+        return self.kind not in (EventKind.VIOLATION, EventKind.ERROR) and group in (self.group, *self.others)
+
+
+codec.register(EventKind, Event)

@@ -1,0 +1,101 @@
+"""The conductor at work: in a thread beside the epochs, or between two runs on demand. Its trouble stops nobody."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+
+from headrace.catalog.events import EventBook
+from headrace.engine.conductor.conductor import Conductor, ConductorInfo
+from headrace.engine.conductor.house import HouseStage
+from headrace.engine.group import Group, House
+from headrace.engine.groups import Groups
+from headrace.engine.records import Commit
+from headrace.log.arrivals import Arrivals
+from headrace.model.errors import HeadraceError
+from headrace.model.events import EventKind
+from headrace.model.grouping import MAIN
+from headrace.model.query import Needs, QueryPlan
+from headrace.optimizer.grouping.policies import Policy
+from headrace.running.retries import Retry
+
+LOOK_SECONDS = 0.5
+"""How often it is looked whether something is due."""
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class Conducting:
+    """Runs the conductor's looks. What fails in one is told by `trouble` and by an event, and tried again later."""
+
+    def __init__(self, conductor: Conductor, stage: HouseStage, events: EventBook) -> None:
+        self._conductor, self._stage, self._events = conductor, stage, events
+        self.trouble = Retry()
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+
+    @classmethod
+    def of(
+        cls, house: House, groups: Groups, arrivals: Arrivals, events: EventBook, policy: Policy | None
+    ) -> Conducting:
+        """The conductor of an open warehouse; without a policy it decides nothing."""
+        stage = HouseStage(house, groups, arrivals)
+        return cls(Conductor(stage, events, policy, clock=house.clock), stage, events)
+
+    def info(self) -> ConductorInfo:
+        return self._conductor.info()
+
+    def committed(self, group: Group, commit: Commit) -> None:
+        """An epoch of a group counts now. Called by the threads of the crew."""
+        try:
+            self._conductor.measured(self._stage.measured(group, commit))
+        except Exception as error:  # the epoch counts whatever is known of it
+            self._failed(error)
+
+    def place(self, wanted: Sequence[tuple[QueryPlan, Needs]]) -> list[str | None]:
+        """Where new queries start. Trouble puts them where they start by default, and is told."""
+        try:
+            return self._conductor.place(wanted)
+        except Exception as error:
+            self._failed(error)
+            return [None] * len(wanted)
+
+    def look(self) -> None:
+        """Do what is due."""
+        if not (self.trouble.due and self._conductor.due):
+            return
+        try:
+            self._conductor.look()
+            self.trouble.passed()
+        except Exception as error:
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        new = self.trouble.error is None
+        ours = self.trouble.failed(error)
+        if new:
+            text = ours.message if ours.detail is None else f"{ours.message}; {ours.detail}"
+            _LOGGER.warning("who shares with whom stays as it is for now: %s", text, exc_info=error)
+            try:
+                self._events.add(self.trouble.since, EventKind.ERROR, MAIN, text)
+            except HeadraceError as other:  # a full disk, say: `trouble` still tells the first error
+                _LOGGER.warning("the event could not be kept: %s", other)
+
+    def start(self, interval_s: float) -> None:
+        """Look on in a thread of its own, while an epoch is sealed every so many seconds."""
+        self._conductor.interval_s = interval_s
+        self._stopping.clear()
+        self._thread = threading.Thread(target=self._run, name="headrace-conductor", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(LOOK_SECONDS):
+            self.look()
+
+    def stop(self) -> None:
+        """Stop looking; a look that is under way comes to its end."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None

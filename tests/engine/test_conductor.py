@@ -1,0 +1,402 @@
+"""The conductor against an engine that is played: groups with capacities and cursors, on a clock that is set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headrace.catalog.events import EventBook
+from headrace.engine.conductor.conductor import Conductor
+from headrace.engine.conductor.facts import LiveQuery, operator_of
+from headrace.engine.conductor.sampling import StreamSample
+from headrace.engine.conductor.watching import Measured
+from headrace.engine.records import Metrics
+from headrace.model.events import EventKind
+from headrace.model.grouping import MAIN, auto_group, auto_number
+from headrace.model.metrics import OperatorMetrics
+from headrace.model.predicate import TRUE, Compare, Op, Operand, Predicate
+from headrace.model.query import NO_NEEDS, Fallback, Needs, Projection, QueryId, QueryPlan, StreamName
+from headrace.model.types import BIGINT
+from headrace.optimizer.grouping.policies import Policy
+from headrace.optimizer.grouping.settings import Settings
+from headrace.storage.warehouse import Warehouse
+
+VALUE = Operand("v", BIGINT)
+DOMAIN = 1_000
+
+
+def above(limit: int) -> Predicate:
+    return Compare(VALUE, Op.GE, limit)
+
+
+def plan_of(where: Predicate = TRUE, streams: Sequence[str] = ("s",), *, plain: bool = False) -> QueryPlan:
+    body = Fallback("no operator covers it", None) if plain else Projection(where, (VALUE,))
+    return QueryPlan("SELECT", tuple(StreamName(name) for name in streams), body, (), "", "")
+
+
+@dataclass
+class PlayedQuery:
+    """A query, the tuples it takes, and what each of them costs in seconds of CPU."""
+
+    plan: QueryPlan
+    group: str
+    share: float
+    seconds: float
+    needs: Needs = NO_NEEDS
+    moving: bool = False
+    apart: bool = False
+
+
+@dataclass
+class Engine:
+    """A played engine: every group runs one epoch per second with all cores, and falls behind when that is too much."""
+
+    rate: int = 10_000
+    cores: int = 2
+    scan_s: float = 1e-6
+    now: float = 1_000.0
+    played: dict[int, PlayedQuery] = field(default_factory=dict)
+    lag: dict[str, float] = field(default_factory=dict)
+    came: int = 0
+    epoch: int = 0
+    wishes: list[tuple[QueryId, str]] = field(default_factory=list)
+    resized: list[tuple[str, int]] = field(default_factory=list)
+    broken: bool = False
+
+    def create(self, id_: int, limit: int, group: str = MAIN, seconds: float = 1e-6, **more: object) -> None:
+        streams = more.pop("streams", ("s",))
+        plain = bool(more.pop("plain", False))
+        plan = plan_of(above(limit), streams, plain=plain)  # type: ignore[arg-type]
+        share = 1 - limit / DOMAIN
+        self.played[id_] = PlayedQuery(plan, group, share, seconds, **more)  # type: ignore[arg-type]
+
+    # the stage
+
+    def queries(self) -> list[LiveQuery]:
+        return [
+            LiveQuery(QueryId(i), f"q{i}", q.plan, q.group, q.needs, q.moving, q.apart)
+            for i, q in sorted(self.played.items())
+        ]
+
+    def tasks(self, groups: Iterable[str]) -> dict[str, int]:
+        return dict.fromkeys(groups, self.cores)
+
+    def next_number(self) -> int:
+        numbers = [n for q in self.played.values() if (n := auto_number(q.group)) is not None]
+        return 1 + max(numbers, default=-1)
+
+    def arrived(self) -> dict[str, int]:
+        return {"s": self.came, "t": self.came}
+
+    def sample(self, stream: str, columns: Sequence[str], tuples: int) -> StreamSample | None:
+        if self.broken:
+            raise RuntimeError("the log is on fire")
+        values = np.linspace(0, DOMAIN - 1, tuples).astype(np.int64)
+        found = {name: pa.chunked_array([pa.array(values)]) for name in columns}
+        return StreamSample(stream, tuples, found) if self.came else None
+
+    def move(self, moves: Sequence[tuple[QueryId, str]]) -> None:
+        self.wishes += moves
+
+    def resize(self, group: str, tasks: int) -> None:
+        self.resized.append((group, tasks))
+
+    # playing
+
+    def groups(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for id_, query in sorted(self.played.items()):
+            found.setdefault(query.group, []).append(id_)
+        return found
+
+    def step(self, conductor: Conductor) -> None:
+        """A second passes: tuples come in, groups run, wishes of the second before are fulfilled."""
+        for query, group in self.wishes:
+            self.played[int(query)].group = group
+        self.wishes, self.now = [], self.now + 1
+        self.came += self.rate
+        self.epoch += 1
+        for name, members in self.groups().items():
+            self._run(conductor, name, members)
+        conductor.look()
+
+    def _run(self, conductor: Conductor, name: str, members: list[int]) -> None:
+        by_operator: dict[str, list[int]] = {}
+        for id_ in members:
+            by_operator.setdefault(str(operator_of(self.played[id_].plan)), []).append(id_)
+        cost = {
+            operator: (
+                self.scan_s,
+                # tuples that several queries take are worked on once; the dearest one says what they cost
+                max(self.played[i].share for i in ids) * max(self.played[i].seconds for i in ids),
+            )
+            for operator, ids in by_operator.items()
+        }
+        streams = {stream for id_ in members for stream in self.played[id_].plan.streams}
+        per_tuple = sum(scan + work for scan, work in cost.values())
+        capacity = 0.8 * self.cores / per_tuple
+        waiting = self.lag.get(name, 0.0) + self.rate
+        done = min(waiting, capacity)
+        self.lag[name] = waiting - done
+        processed = round(self.came - self.lag[name])
+        spent = {
+            operator: OperatorMetrics(
+                map_seconds=scan * done,
+                reduce_seconds=work * done,
+                tuples=round(done),
+                matched={str(i): round(self.played[i].share * done) for i in by_operator[operator]},
+            )
+            for operator, (scan, work) in cost.items()
+        }
+        rows = sum(sum(one.matched.values()) for one in spent.values())
+        conductor.measured(
+            Measured(
+                name,
+                self.epoch,
+                self.now,
+                self.cores,
+                frozenset(QueryId(i) for i in members),
+                Metrics(
+                    seconds=1.0 if self.lag[name] else 0.2 + per_tuple * done / self.cores,
+                    map_cpu=sum(one.map_seconds for one in spent.values()),
+                    reduce_cpu=sum(one.reduce_seconds for one in spent.values()),
+                    finish_cpu=1e-8 * rows,
+                ),
+                spent,
+                {operator: tuple(QueryId(i) for i in ids) for operator, ids in by_operator.items()},
+                self.arrived(),
+                dict.fromkeys(streams, processed),
+            )
+        )
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> EventBook:
+    return EventBook(Warehouse(tmp_path / "house"))
+
+
+def conductor_of(engine: Engine, book: EventBook, policy: Policy | None = Policy.FUNCTIONAL) -> Conductor:
+    return Conductor(engine, book, policy, clock=lambda: engine.now)
+
+
+def play(engine: Engine, conductor: Conductor, seconds: int) -> None:
+    for _ in range(seconds):
+        engine.step(conductor)
+
+
+def kinds(book: EventBook) -> list[EventKind]:
+    return [event.kind for event in book.all()]
+
+
+def test_a_stable_stream_settles_within_two_merge_steps_and_stays(book: EventBook) -> None:
+    engine = Engine()
+    for i in range(6):
+        engine.create(i, 100 * i, MAIN if i == 0 else auto_group(i))
+    conductor = conductor_of(engine, book)
+    play(engine, conductor, 125)
+    settled = engine.groups()
+    assert len(settled) == 1, "light queries over one stream are one group"
+    assert MAIN in settled
+    told = len(book.all())
+    play(engine, conductor, 300)
+    assert engine.groups() == settled
+    assert len(book.all()) == told, "nothing more to tell"
+    [merge] = [event for event in book.all() if event.kind is EventKind.MERGED]
+    assert "merged with 5 queries: cost" in merge.reason
+    assert merge.figures is not None
+    assert merge.figures["cost"] < 1
+    assert merge.delay_s is not None
+    assert merge.delay_s <= 2
+    error = conductor.info().median_error
+    assert error is not None
+    assert error < 0.2
+
+
+def test_an_operator_that_others_do_not_use_leaves_when_it_holds_them_up(book: EventBook) -> None:
+    engine = Engine()
+    for i in range(8):
+        engine.create(i, 100 * i)
+    conductor = conductor_of(engine, book)
+    play(engine, conductor, 30)
+    assert kinds(book) == []
+    engine.create(8, 0, seconds=3e-4, streams=("s", "t"))
+    play(engine, conductor, 22)
+    homes = engine.groups()
+    assert [8] in homes.values(), "the slow query is alone"
+    assert homes[MAIN] == list(range(8))
+    assert EventKind.SPLIT in kinds(book)
+    [split] = [event for event in book.all() if event.kind is EventKind.SPLIT]
+    assert "work on s and t held the group at" in split.reason
+    behind = engine.lag[MAIN]
+    play(engine, conductor, 120)
+    assert engine.lag[MAIN] <= behind, "the others keep their pace"
+    assert engine.groups() == homes, "and are not merged with it again"
+
+
+def test_whoever_would_be_faster_alone_leaves_a_slow_query_of_the_same_stream(book: EventBook) -> None:
+    engine = Engine()
+    engine.create(0, 0, seconds=3e-4)
+    for i in range(1, 4):
+        engine.create(i, 900 + 20 * i)
+    conductor = conductor_of(engine, book)
+    play(engine, conductor, 40)
+    homes = engine.groups()
+    assert all(engine.played[i].group != engine.played[0].group for i in range(1, 4)), homes
+    assert EventKind.VIOLATION in kinds(book), "somebody was slower than alone for a while"
+
+
+def test_more_input_than_all_tasks_can_process_splits_nobody(book: EventBook) -> None:
+    engine = Engine()
+    for i in range(10):
+        engine.create(i, 50 * i, seconds=1e-4)
+    conductor = conductor_of(engine, book)
+    play(engine, conductor, 30)
+    engine.rate *= 4
+    play(engine, conductor, 60)
+    assert engine.lag[MAIN] > engine.rate, "it falls behind"
+    assert engine.groups() == {MAIN: list(range(10))}, "twice the work would not be done in less time"
+    assert EventKind.VIOLATION in kinds(book), "but it is told"
+
+
+def test_what_people_named_and_what_plain_spark_runs_is_left_alone(book: EventBook) -> None:
+    engine = Engine()
+    engine.create(0, 0)
+    engine.create(1, 0, "alerts")
+    engine.create(2, 0, "plain-2", plain=True, apart=True)
+    engine.create(3, 0, MAIN, moving=True, apart=True)
+    conductor = conductor_of(engine, book, Policy.FULL)
+    play(engine, conductor, 130)
+    assert {i: q.group for i, q in engine.played.items()} == {0: MAIN, 1: "alerts", 2: "plain-2", 3: MAIN}
+    assert kinds(book) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "groups"), [(Policy.FULL, 1), (Policy.ISOLATED, 4), (Policy.SELECTIVITY, 2)]
+)
+def test_the_policy_decides(policy: Policy, groups: int, book: EventBook) -> None:
+    engine = Engine()
+    for i, limit in enumerate((0, 100, 970, 980)):
+        engine.create(i, limit)
+    play(engine, conductor_of(engine, book, policy), 70)
+    assert len(engine.groups()) == groups
+
+
+def test_without_a_policy_nobody_is_moved(book: EventBook) -> None:
+    engine = Engine()
+    engine.create(0, 0, seconds=3e-4)
+    engine.create(1, 900)
+    conductor = conductor_of(engine, book, None)
+    play(engine, conductor, 130)
+    assert engine.groups() == {MAIN: [0, 1]}
+    assert conductor.place([(plan_of(), NO_NEEDS)]) == [None]
+
+
+def test_new_queries_start_where_they_slow_nobody(book: EventBook) -> None:
+    engine = Engine()
+    conductor = conductor_of(engine, book)
+    first = conductor.place([(plan_of(above(i)), NO_NEEDS) for i in range(1_000)])
+    assert set(first) == {None}, "nobody can be slowed before anything runs"
+    engine.create(0, 0, seconds=5e-5)
+    play(engine, conductor, 25)
+    assert conductor.place([(plan_of(above(990)), NO_NEEDS)]) == [MAIN]
+    assert conductor.place([(plan_of(plain=True), NO_NEEDS)]) == [None]
+    engine.played[0].seconds = 1.4e-4
+    play(engine, conductor, 80)
+    [alone] = conductor.place([(plan_of(above(0), ("s", "t")), NO_NEEDS)])
+    assert alone is not None
+    assert auto_number(alone) is not None, "the tasks of the main group are busy, and nothing is known of it"
+
+
+def test_many_queries_at_once_never_mean_as_many_groups(book: EventBook) -> None:
+    for policy in (Policy.FUNCTIONAL, Policy.ISOLATED):
+        engine = Engine()
+        engine.create(0, 0, seconds=1.4e-4)
+        conductor = conductor_of(engine, book, policy)
+        play(engine, conductor, 25)
+        places = conductor.place([(plan_of(above(i % DOMAIN)), NO_NEEDS) for i in range(300)])
+        assert len(set(places)) <= Settings().max_groups, policy
+
+
+def test_a_query_that_does_not_get_what_was_asked_for_is_told_of_once(book: EventBook) -> None:
+    engine = Engine()
+    engine.create(0, 0, seconds=3e-4, needs=Needs(min_rate=9_000, max_latency_s=5.0))
+    conductor = conductor_of(engine, book)
+    play(engine, conductor, 60)
+    told = [event.reason for event in book.all() if event.kind is EventKind.VIOLATION]
+    assert len(told) == 2
+    assert "tuples per second, and 9000 are asked for" in told[0]
+    assert "s behind its input, and 5.0 s are asked for" in told[1]
+
+
+def test_a_look_that_fails_says_so_and_the_next_one_goes_on(book: EventBook) -> None:
+    engine = Engine()
+    engine.create(0, 0)
+    conductor = conductor_of(engine, book)
+    play(engine, conductor, 5)
+    engine.broken = True
+    with pytest.raises(RuntimeError, match="on fire"):
+        play(engine, conductor, 10)
+    engine.broken = False
+    play(engine, conductor, 10)
+    assert conductor.info().looks > 0
+
+
+def test_queries_that_come_and_go_do_not_blind_the_conductor(book: EventBook) -> None:
+    engine = Engine()
+    for i in range(20):
+        engine.create(i, 40 * i)
+    conductor = conductor_of(engine, book)
+    for i in range(20, 60):
+        engine.create(i, 500)
+        del engine.played[i - 10]
+        engine.step(conductor)
+    assert MAIN in conductor._state.health
+
+
+def test_events_last_and_are_bounded(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path / "house")
+    book = EventBook(warehouse, kept=3)
+    numbers = [
+        book.add(float(i), EventKind.MERGED, MAIN, f"reason {i}", [f"q{j}" for j in range(i * 6)]).number
+        for i in range(5)
+    ]
+    book.delayed(numbers[-1:], 0.25)
+    again = EventBook(warehouse, kept=3).all()
+    assert again == book.all()
+    assert [event.reason for event in again] == ["reason 2", "reason 3", "reason 4"]
+    assert (len(again[-1].queries), again[-1].count, again[-1].delay_s) == (10, 24, 0.25)
+    assert EventBook(warehouse).add(9.0, EventKind.TASKS, MAIN, "more").number == 5
+
+
+def test_moves_that_no_epoch_has_taken_in_are_not_decided_again(book: EventBook) -> None:
+    engine = Engine()
+    for i in range(3):
+        engine.create(i, 100 * i, MAIN if i == 0 else auto_group(i))
+    conductor = conductor_of(engine, book)
+    play(engine, conductor, 60)
+    asked = list(engine.wishes)
+    assert asked
+    engine.now += 30
+    conductor.look()
+    assert engine.wishes == asked
+
+
+def test_samples_tell_who_wants_what() -> None:
+    from headrace.engine.conductor.sampling import region_tables
+
+    rng = np.random.default_rng(5)
+    values = rng.integers(0, DOMAIN, 400)
+    limits = [int(limit) for limit in rng.integers(0, DOMAIN, 12)]
+    queries = [LiveQuery(QueryId(i), f"q{i}", plan_of(above(limit)), MAIN) for i, limit in enumerate(limits)]
+    sample = StreamSample("s", len(values), {"v": pa.chunked_array([pa.array(values)])})
+    [table] = region_tables(queries, {"s": sample}, {"s": 100.0}, {}).values()
+    for _ in range(20):
+        some = rng.choice(12, rng.integers(1, 12), replace=False)
+        wanted = table.wanted[:, some].any(axis=1)
+        share = float(table.tuples @ wanted) / table.sampled
+        assert share == pytest.approx(np.mean(values >= min(limits[i] for i in some))), f"queries {some}"
