@@ -141,7 +141,7 @@ def test_what_others_own_may_be_anything() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_stretches_equal_filters(seed: int) -> None:
+def test_sections_equal_filters(seed: int) -> None:
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)
     keys = pa.table({"k0": rng.integers(0, 10**9, rng.integers(1, 400))})
@@ -152,17 +152,17 @@ def test_stretches_equal_filters(seed: int) -> None:
     owned = random_partitioning(random.Random(seed)).owned(0)
     portion = Portion(ranges_of(g for low, high in owned for g in range(low, high)))
     wanted = portion.keys(groups)
-    stretches = order.stretches(portion)
-    assert stretches.numbers.tolist() == np.flatnonzero(wanted).tolist() and bool(stretches) == wanted.any()
-    if not stretches:
+    sections = order.sections(portion)
+    assert sections.numbers.tolist() == np.flatnonzero(wanted).tolist() and bool(sections) == wanted.any()
+    if not sections:
         return
-    assert stretches.slice_table(sorted_keys).equals(sorted_keys.filter(pa.array(wanted)))
+    assert sections.slice_table(sorted_keys).equals(sorted_keys.filter(pa.array(wanted)))
     rows = np.sort(rng.integers(0, keys.num_rows, 500)).astype(("i2", "i4", "i8")[seed % 3])
-    found = stretches.rows_of(rows)
+    found = sections.rows_of(rows)
     assert found.numbers.tolist() == np.flatnonzero(wanted[rows]).tolist()
     places = np.cumsum(wanted) - 1
-    assert stretches.renumber(rows[wanted[rows]]).tolist() == places[rows[wanted[rows]]].tolist()
+    assert sections.renumber(rows[wanted[rows]]).tolist() == places[rows[wanted[rows]]].tolist()
 
 
-def test_an_order_of_nothing_has_no_stretches() -> None:
-    assert not KeyOrder(np.zeros(257, np.int64)).stretches(Portion(ALL_KEY_GROUPS))
+def test_an_order_of_nothing_has_no_sections() -> None:
+    assert not KeyOrder(np.zeros(257, np.int64)).sections(Portion(ALL_KEY_GROUPS))

@@ -31,7 +31,7 @@ DEFAULT_MAX_EPOCH_ROWS = 1_000_000
 
 
 @dataclass(slots=True)
-class _Part:
+class _Gathered:
     """What an epoch takes of one stream."""
 
     chunks: list[Chunk] = field(default_factory=list)
@@ -48,7 +48,7 @@ class _Taken:
 
     last_arrival: int
     next_chunk: int
-    parts: dict[str, _Part] = field(default_factory=dict)
+    parts: dict[str, _Gathered] = field(default_factory=dict)
     rows: int = 0
 
 
@@ -161,7 +161,7 @@ class Sealer:
                 self._arrivals.sealed(epoch)
             return epoch
 
-    def _stream_epoch(self, stream: Stream, part: _Part | None, now: float) -> StreamEpoch:
+    def _stream_epoch(self, stream: Stream, part: _Gathered | None, now: float) -> StreamEpoch:
         before = None if self._latest is None else self._latest.of(stream.name)
         closed_us = NEVER_US if before is None else before.watermark_us
         batch = None if before is None else before.batch
@@ -237,7 +237,7 @@ def take(pending: tuple[Arrival, ...], latest: Epoch | None, max_rows: int) -> _
     """The oldest pending chunks, as many as fit into `max_rows` but at least one, and closings."""
     taken = _Taken(-1, 0) if latest is None else _Taken(latest.last_arrival, latest.next_chunk)
     for arrival in pending:
-        part = taken.parts.get(arrival.stream, _Part())
+        part = taken.parts.get(arrival.stream, _Gathered())
         for chunk in arrival.chunks[taken.next_chunk :]:
             if taken.rows and taken.rows + chunk.rows > max_rows:
                 return taken

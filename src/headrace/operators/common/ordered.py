@@ -1,7 +1,7 @@
 """State in the order of key groups: the keys of a key group lie side by side, so a partition reads only its own.
 
 A segment says where the keys of each key group begin. Its rows are in the order of their keys. So what counts of a
-segment are a few stretches of it, and nothing else of a memory-mapped file is looked at.
+segment are a few sections of it, and nothing else of a memory-mapped file is looked at.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class KeyOrder:
     def keys(self) -> int:
         return int(self.first[-1])
 
-    def stretches(self, portion: Portion) -> Stretches:
+    def sections(self, portion: Portion) -> Sections:
         """The keys of a portion's key groups."""
         wanted = ((0, KEY_GROUPS),) if portion.key_groups is None else portion.key_groups
         bounds = self.first[np.array(wanted, np.int64).reshape(-1, 2)]
         bounds = bounds[bounds[:, 0] < bounds[:, 1]]
-        return Stretches(bounds[:, 0], bounds[:, 1])
+        return Sections(bounds[:, 0], bounds[:, 1])
 
 
 @dataclass(frozen=True, slots=True)
-class Stretches:
+class Sections:
     """Numbers in a few runs: from `low[i]` up to `high[i]`, ascending."""
 
     low: Ints
@@ -54,18 +54,18 @@ class Stretches:
         return pa.concat_tables([table.slice(low, high - low) for low, high in runs])
 
     def renumber(self, keys: Ints) -> Ints:
-        """The numbers of these keys when nothing but the stretches is left; all of them are in a stretch."""
+        """The numbers of these keys when nothing but the sections is left; all of them are in a section."""
         before = np.cumsum(self.high - self.low) - (self.high - self.low)
         run = np.searchsorted(self.low, keys, "right") - 1
         return keys - self.low[run] + before[run]
 
-    def rows_of(self, keys: Ints) -> Stretches:
+    def rows_of(self, keys: Ints) -> Sections:
         """The rows that have one of these keys; `keys`, one for each row, ascend. Looks at a few of them only."""
         # in the type of the keys: numpy would convert all of them otherwise
         low = np.searchsorted(keys, self.low.astype(keys.dtype), "left")
         high = np.searchsorted(keys, (self.high - 1).astype(keys.dtype), "right")
         some = low < high
-        return Stretches(low[some], high[some])
+        return Sections(low[some], high[some])
 
 
 def order_keys(keys: pa.Table, operator: str) -> tuple[KeyOrder, Ints]:

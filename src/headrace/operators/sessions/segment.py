@@ -12,7 +12,7 @@ import numpy as np
 
 from headrace.operators.common.bundle import Item
 from headrace.operators.common.encode import Array, Ints, narrow, positions, ranges
-from headrace.operators.common.ordered import Stretches
+from headrace.operators.common.ordered import Sections
 from headrace.operators.common.placing import Portion
 from headrace.operators.windows.framing import (
     KeyedSegment,
@@ -95,7 +95,7 @@ def portion_of_sessions(segment: SessionSegment, operator: str, portion: Portion
     return portion_of(in_order(segment, operator, _ordered_block), portion, _portion_of_block)
 
 
-def _portion_of_block(block: SessionBlock, keys: Stretches, portion: Portion) -> SessionBlock | None:
+def _portion_of_block(block: SessionBlock, keys: Sections, portion: Portion) -> SessionBlock | None:
     counts, kept = np.zeros(len(block.queries), np.int64), []
     first = np.cumsum(block.counts) - block.counts
     for query in np.flatnonzero(portion.queries(block.queries)).tolist():

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.operators.common.bundle import Item
 from headrace.operators.common.encode import Ints, narrow, one_chunk
-from headrace.operators.common.ordered import KeyOrder, Stretches, order_keys, ranks_of
+from headrace.operators.common.ordered import KeyOrder, Sections, order_keys, ranks_of
 from headrace.operators.common.placing import Portion
 from headrace.operators.windows.lanes import Parts
 from headrace.operators.windows.stored_bags import (
@@ -72,14 +72,14 @@ def in_order(segment: Kind, operator: str, order_block: Callable[[Any, Ints], An
 
 
 def portion_of(
-    segment: Kind, portion: Portion, portion_block: Callable[[Any, Stretches, Portion], Any | None]
+    segment: Kind, portion: Portion, portion_block: Callable[[Any, Sections, Portion], Any | None]
 ) -> Kind | None:
     """The state of some keys and queries; None when that is nothing. The segment is in order.
 
     No other keys and rows are looked at. `portion_block` gives a block's rows of these keys, with their new numbers.
     """
     assert segment.order is not None
-    keys = segment.order.stretches(portion)
+    keys = segment.order.sections(portion)
     found = (portion_block(block, keys, portion) for block in segment.blocks)
     blocks = [block for block in found if block is not None]
     if not blocks:

@@ -14,7 +14,7 @@ from headrace.model.plan import LaneKind
 from headrace.model.window import Window
 from headrace.operators.common.bundle import Item
 from headrace.operators.common.encode import Ints, narrow
-from headrace.operators.common.ordered import Stretches
+from headrace.operators.common.ordered import Sections
 from headrace.operators.common.placing import Portion
 from headrace.operators.windows.framing import (
     KeyedSegment,
@@ -110,7 +110,7 @@ def portion_of_segment(segment: Segment, operator: str, portion: Portion) -> Seg
     return portion_of(in_order(segment, operator, _ordered_block), portion, _portion_of_block)
 
 
-def _portion_of_block(block: WindowBlock, keys: Stretches, portion: Portion) -> WindowBlock | None:
+def _portion_of_block(block: WindowBlock, keys: Sections, portion: Portion) -> WindowBlock | None:
     """The rows of these keys in which a query that counts has tuples."""
     entries = {
         name: np.flatnonzero(portion.queries(query_of_entry(l.ids))) for name, l in block.lanes.items()

@@ -9,7 +9,7 @@ import numpy as np
 
 from headrace.operators.common.bundle import Item
 from headrace.operators.common.encode import Ints, narrow
-from headrace.operators.common.ordered import Stretches
+from headrace.operators.common.ordered import Sections
 from headrace.operators.common.placing import Portion
 from headrace.operators.windows.bags import Bag, StoredBag
 from headrace.planner.shared import COLUMNS_PER_QUERY, ENTRIES_PER_COLUMN
@@ -73,12 +73,12 @@ def rename_keys(bags: Mapping[str, StoredBag], places: Ints) -> Bags:
     return {name: StoredBag(stored.ids, stored.bag.renamed(places)) for name, stored in bags.items()}
 
 
-def portion_of_bags(bags: Mapping[str, StoredBag], keys: Stretches, portion: Portion) -> Bags:
+def portion_of_bags(bags: Mapping[str, StoredBag], keys: Sections, portion: Portion) -> Bags:
     """The entries of these keys that a query which counts asks for; no others are looked at."""
     return {name: _portion(stored, keys, portion) for name, stored in bags.items()}
 
 
-def _portion(stored: StoredBag, keys: Stretches, portion: Portion) -> StoredBag:
+def _portion(stored: StoredBag, keys: Sections, portion: Portion) -> StoredBag:
     mine = np.flatnonzero(portion.queries(query_of_entry(stored.ids)))
     members = stored.bag.members[:, mine]
     asked = np.logical_or.reduce(members, axis=1)

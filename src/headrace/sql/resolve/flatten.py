@@ -37,14 +37,14 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Relation:
     """What stands in FROM: a stream or a subquery, and the name it has there."""
 
     relation: exp.Table | exp.Select
     qualifier: str | None
 
 
-def source_of(select: exp.Select) -> Source:
+def source_of(select: exp.Select) -> Relation:
     """The one relation a SELECT reads; raises SqlError for table functions, VALUES and the like."""
     origin = select.args.get("from_")
     if origin is None:
@@ -52,7 +52,7 @@ def source_of(select: exp.Select) -> Source:
     return relation_of(origin.this)
 
 
-def relation_of(relation: exp.Expr) -> Source:
+def relation_of(relation: exp.Expr) -> Relation:
     """What one relation of FROM is; raises SqlError for table functions, VALUES and the like."""
     alias = relation.args.get("alias")
     if alias is not None and alias.args.get("columns"):
@@ -62,9 +62,9 @@ def relation_of(relation: exp.Expr) -> Source:
     name = alias.this.name if alias is not None and alias.this else None
     match relation:
         case exp.Table() if isinstance(relation.this, exp.Identifier):
-            return Source(relation, name or relation.name)
+            return Relation(relation, name or relation.name)
         case exp.Subquery() if isinstance(relation.this, exp.Select):
-            return Source(relation.this, name)
+            return Relation(relation.this, name)
         case exp.Subquery() if isinstance(relation.this, exp.Subquery | exp.Table):
             raise errors.unsupported(
                 "doubled parentheses in FROM are not available", hint="leave one pair out"
