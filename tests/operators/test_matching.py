@@ -265,9 +265,8 @@ def test_rare_queries_are_candidates_and_frequent_ones_have_bit_rows() -> None:
     matcher = Matcher(table, homes)
     assert matcher.words <= 2 and matcher.candidates_of(codes) < 2
     assert not is_worth_rehoming(homes, homes_for(table, codes[::2]))
-    everything = codes.copy()
-    everything[:, 0] = table.offsets[0] + 2 * rng.integers(0, 3, 4_000) + 1  # all tuples are of three flights
-    assert not is_worth_rehoming(homes, homes_for(table, everything)), "few queries ask for these flights"
+    by_price = Homes(np.ones(table.boxes, bool), np.ones(table.boxes, np.int64), homes.shares, 0.0)
+    assert is_worth_rehoming(by_price, homes), "most queries accept a price, so lists of prices are long"
 
 
 @pytest.mark.parametrize("seed", seeds(4))
