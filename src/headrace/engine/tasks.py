@@ -40,6 +40,7 @@ from headrace.model.metrics import OperatorMetrics
 from headrace.model.plan import Operator, ScanPath, SharedPlan
 from headrace.model.predicate import Operand
 from headrace.model.statistics import KeyStatistics
+from headrace.model.types import Kind
 from headrace.model.ways import FamilyWay, add_ways
 from headrace.operators.kinds import operator_kind
 from headrace.operators.protocol import Batch, MapOutlet, OperatorLogic
@@ -48,6 +49,9 @@ from headrace.storage import faults
 from headrace.storage.envelope import open_envelope
 
 MAP_BATCH_ROWS = 1 << 20
+
+ENCODED_STRINGS = pa.dictionary(pa.int32(), pa.string())
+"""How Arrow hands out a string column that stays encoded."""
 
 PLANS = 32
 """A worker process serves all groups of a warehouse, and keeps so many of their plans ready."""
@@ -95,13 +99,23 @@ def report_of(report: Report) -> Shipped:
 
 @dataclass(frozen=True, slots=True)
 class TupleBatch:
-    """Tuples of one stream that came by one path; `part` is part of the names of what is made of them."""
+    """Tuples of one stream that came by one path; `part` is part of the names of what is made of them.
+
+    Strings may be encoded by a dictionary.
+    """
 
     stream: str
     path: ScanPath
     columns: dict[Operand, pa.ChunkedArray]
     rows: int
     part: str
+
+    def plain(self) -> dict[Operand, pa.ChunkedArray]:
+        """The columns with every string by itself."""
+        return {
+            operand: column.cast(operand.type.arrow) if pa.types.is_dictionary(column.type) else column
+            for operand, column in self.columns.items()
+        }
 
 
 class MapTask:
@@ -120,6 +134,15 @@ class MapTask:
         reads = self._prepared.scanning(stream, path)
         return list(dict.fromkeys(o for operator, read in reads for o in operator.reads[read].scanned))
 
+    def encoded(self, stream: str, path: ScanPath) -> list[str]:
+        """The string columns that an operator takes as codes and a dictionary."""
+        found: dict[str, None] = {}
+        for operator, read in self._prepared.scanning(stream, path):
+            if operator_kind(operator).encoded:
+                scanned = operator.reads[read].scanned
+                found |= dict.fromkeys(o.sql for o in scanned if o.type.kind is Kind.STRING)
+        return list(found)
+
     def run(self, batch: TupleBatch) -> Iterator[Shipped]:
         """What all operators ship of a batch."""
         for operator, read in self._prepared.scanning(batch.stream, batch.path):
@@ -129,7 +152,7 @@ class MapTask:
             mapped = self._prepared.logic[operator.id].map(
                 Batch(
                     read,
-                    batch.columns,
+                    batch.columns if operator_kind(operator).encoded else batch.plain(),
                     batch.rows,
                     self._task.epoch,
                     self._task.closed_us(operator),
@@ -213,13 +236,16 @@ def reporting(work: Iterator[Shipped]) -> Iterator[Shipped]:
 def _scan(scan: Scan) -> Iterator[Shipped]:
     started = time.perf_counter()
     task, root = MapTask(scan.task), scan.task.root
-    wanted = task.operands(scan.stream, ScanPath.FAST)
+    wanted, encoded = (
+        task.operands(scan.stream, ScanPath.FAST),
+        task.encoded(scan.stream, ScanPath.FAST),
+    )
     pieces: list[pa.Table] = []
     read = 0
     for number, piece in enumerate(scan.pieces):
         if piece.whole is not None:
             check_chunk(Path(root), piece.path, *piece.whole)
-        table = _as_stream(read_piece(root, piece, [o.sql for o in wanted]), wanted)
+        table = _as_stream(read_piece(root, piece, [o.sql for o in wanted], encoded), wanted)
         read += table.nbytes
         pieces.append(table)
         if number + 1 == len(scan.pieces) or sum(p.num_rows for p in pieces) >= MAP_BATCH_ROWS:
@@ -233,19 +259,26 @@ def _scan(scan: Scan) -> Iterator[Shipped]:
 
 
 def _as_stream(piece: pa.Table, operands: Sequence[Operand]) -> pa.Table:
-    """The columns in the stream's own types: adopted files may differ in what is nullable, or in names inside."""
+    """The columns in the stream's own types: adopted files may differ in what is nullable, or in names inside.
+
+    Strings that were read as codes stay so.
+    """
     columns = [piece.column(o.sql) for o in operands]
     typed = [
-        c if c.type == o.type.arrow else c.cast(o.type.arrow) for c, o in zip(columns, operands, strict=True)
+        c if c.type in (o.type.arrow, ENCODED_STRINGS) else c.cast(o.type.arrow)
+        for c, o in zip(columns, operands, strict=True)
     ]
     return pa.table(typed, names=[o.sql for o in operands])
 
 
-def read_piece(root: str, piece: Piece, columns: Sequence[str]) -> pa.Table:
-    """Some row groups and columns of a chunk; a missing or damaged chunk is named."""
+def read_piece(root: str, piece: Piece, columns: Sequence[str], encoded: Sequence[str] = ()) -> pa.Table:
+    """Some row groups and columns of a chunk, those that are `encoded` as codes and a dictionary.
+
+    A missing or damaged chunk is named.
+    """
     full = Path(root, piece.path)
     try:
-        with pq.ParquetFile(full, memory_map=True) as file:
+        with pq.ParquetFile(full, memory_map=True, read_dictionary=list(encoded)) as file:
             wanted = range(file.num_row_groups) if piece.row_groups is None else piece.row_groups
             return file.read_row_groups(list(wanted), columns=list(columns), use_threads=False)
     except FileNotFoundError:

@@ -142,7 +142,7 @@ class OperatorKind:
     operator that an operator gets its tuples from, if it reads no stream. `factor_of` names the product whose factors
     its rows are, if they are no results. A kind that `ticks` has work when time passes over its state, even without
     tuples. One that `merges` leaves older segments as they are, up to a limit; any other writes its state anew in every
-    epoch.
+    epoch. One that is `encoded` takes string columns as codes and a dictionary too, as the chunks have them.
     """
 
     prepare: Callable[[Any, SharedPlan], OperatorLogic]
@@ -152,3 +152,4 @@ class OperatorKind:
     factor_of: Callable[[Any], str | None] = lambda operator: None
     ticks: bool = False
     merges: bool = False
+    encoded: bool = False

@@ -139,14 +139,27 @@ class OrderedStrings:
 
     @staticmethod
     def of(*arrays: pa.Array) -> OrderedStrings:
-        distinct = pa.concat_arrays([a.cast(pa.string()) for a in arrays]).unique().drop_null()
+        distinct = pa.concat_arrays([_distinct(a) for a in arrays]).unique().drop_null()
         return OrderedStrings(distinct.take(pc.sort_indices(distinct)))
 
     def ranks(self, array: pa.Array) -> Physical:
         """Rank per value; NULLs are not valid."""
+        if pa.types.is_dictionary(array.type):
+            places = self.ranks(array.dictionary).values
+            codes = array.indices
+            valid = None if codes.null_count == 0 else np.asarray(codes.is_valid())
+            at = codes.fill_null(0).to_numpy(zero_copy_only=False)
+            return Physical(places[at] if len(places) else np.zeros(len(at), np.int64), valid)
         index = pc.index_in(array.cast(pa.string()), self.values)
         valid = None if index.null_count == 0 else np.asarray(index.is_valid())
         return Physical(index.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64), valid)
+
+
+def _distinct(array: pa.Array) -> pa.Array:
+    """The strings that occur, once each."""
+    if pa.types.is_dictionary(array.type):
+        return array.dictionary.take(array.indices.unique().drop_null())
+    return array.cast(pa.string()).unique()
 
 
 def narrow(values: Array) -> Array:

@@ -67,6 +67,9 @@ def _codes(array: pa.Array) -> tuple[Ints, pa.Array]:
         bits = pa.array(clean.astype(np.float64, copy=False).view(np.int64), mask=mask)
         codes, distinct = _codes(bits)
         return codes, distinct.view(pa.float64()).cast(array.type)
+    if pa.types.is_dictionary(array.type):  # not all of its values need occur
+        codes, used = _codes(array.indices)
+        return codes, array.dictionary.take(used)
     encoded = pc.dictionary_encode(array, null_encoding="encode")
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary
 

@@ -7,7 +7,7 @@ everything above (NaN included, as Spark orders it), and region 2k+1 is NULL.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from typing import Any
 
 import numpy as np
@@ -69,17 +69,17 @@ def _number_regions(values: Ints, constants: Ints) -> Ints:
 def _string_regions(array: pa.Array, index: OperandIndex) -> Regions:
     """Ranges are searched once per distinct value, in UTF-8 byte order."""
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    constants = [str(constant).encode() for constant in index.constants]
-    table = np.array(
-        [
-            region_count(index) - 1
-            if text is None
-            else bisect_left(constants, text) + bisect_right(constants, text)
-            for text in encoded.dictionary.cast(pa.binary()).to_pylist()
-        ]
-        + [region_count(index) - 1],
-        region_dtype(index),
-    )
+    known, constants = encoded.dictionary.cast(pa.string()), pa.array(index.constants, pa.string())
+    # a stable sort puts a constant behind the values that equal it
+    order = pc.sort_indices(pa.concat_arrays([known, constants])).to_numpy()
+    passed = np.cumsum(order >= len(known))
+    table = np.empty(len(known) + 1, region_dtype(index))
+    value = order < len(known)
+    table[order[value]] = 2 * passed[value]
+    table[:-1] += np.asarray(pc.is_in(known, constants))
+    table[-1] = region_count(index) - 1
+    if known.null_count:
+        table[:-1][np.asarray(known.is_null())] = table[-1]
     codes = pc.fill_null(encoded.indices, len(table) - 1) if encoded.indices.null_count else encoded.indices
     return table[codes.to_numpy(zero_copy_only=False)]
 

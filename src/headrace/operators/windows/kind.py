@@ -71,6 +71,7 @@ WINDOWS = OperatorKind(
     factor_of=lambda operator: operator.product,
     ticks=True,
     merges=True,
+    encoded=True,
 )
 GROUPINGS = OperatorKind(
     Windows,
