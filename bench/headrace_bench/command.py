@@ -34,6 +34,10 @@ COMMANDS = {
         "headrace_bench.road_rating",
         "Linear Road at its real rate: response times, and the largest number of expressways that keeps the limits.",
     ),
+    "splits": (
+        "headrace_bench.split_costs",
+        "What splitting a stream costs on one core, measured and as the paper's cost model predicts it.",
+    ),
     "groups": (
         "headrace_bench.groups.command",
         "What groups, moves, backfill and partitionings cost, against the aims.",

@@ -140,12 +140,23 @@ def _written(
 # processors
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file with tuples, open in one task: its rows without positions, and what orders them."""
+
+    epoch: int
+    rows: pa.Table
+    times: Ints
+    positions: Ints
+    ranges: Ranges
+
+
 @dataclass(slots=True)
 class Sources:
-    """The files with an epoch's tuples, open in one task."""
+    """The files with an epoch's tuples."""
 
     work: ProcessWork
-    tables: list[tuple[int, pa.Table, Ranges]] = field(default_factory=list)
+    opened: list[Source] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         root = Path(self.work.epoch.root)
@@ -158,30 +169,40 @@ class Sources:
         part = bundle.part(0)
         assert part is not None
         table = from_stream(part)
-        self.tables.append((file.epoch, table, ranges_of(table)))
+        times = microseconds(table.column(self.work.epoch.stream.event_time))
+        positions = table.column(POSITION).to_numpy()
+        rows = table.drop_columns([POSITION]).replace_schema_metadata(None)
+        self.opened.append(Source(file.epoch, rows, times, positions, ranges_of(table)))
 
     def tuples(self, sub_stream: int) -> tuple[pa.Table, Ints]:
         """The tuples of a sub-stream that the watermark has passed since the last epoch, in order; and their times."""
         epoch = self.work.epoch
-        parts, times, epochs = [], [], []
-        for came, table, ranges in self.tables:
-            for place in (sub_stream, ALL):
-                if place not in ranges:
-                    continue
-                rows = table.slice(*ranges[place])
-                at = microseconds(rows.column(epoch.stream.event_time))
-                first, last = np.searchsorted(at, (epoch.closed_us, epoch.watermark_us))
-                if first < last:
-                    parts.append(rows.slice(first, last - first))
-                    times.append(at[first:last])
-                    epochs.append(np.full(last - first, came))
-        if not parts:
+        found = [
+            (source, first, last)
+            for source in self.opened
+            for place in (sub_stream, ALL)
+            if place in source.ranges
+            for first, last in (_passed(source, place, epoch),)
+            if first < last
+        ]
+        if not found:
             return arrow_schema(epoch.stream).empty_table(), np.zeros(0, np.int64)
-        table, when = pa.concat_tables(parts).replace_schema_metadata(None), np.concatenate(times)
-        came_from = [table.column(POSITION).to_numpy(), np.concatenate(epochs)]
-        order = ordering(table, epoch.split.order_by, came_from, when)
-        table = table.drop_columns([POSITION])
-        return (table, when) if order is None else (table.take(pa.array(order)), when[order])
+        table = pa.concat_tables([source.rows.slice(first, last - first) for source, first, last in found])
+        times = np.concatenate([source.times[first:last] for source, first, last in found])
+        if len(found) == 1:  # a splitter has put them in order
+            return table, times
+        positions = np.concatenate([source.positions[first:last] for source, first, last in found])
+        epochs = np.concatenate([np.full(last - first, source.epoch) for source, first, last in found])
+        order = ordering(table, epoch.split.order_by, [positions, epochs], times)
+        return (table, times) if order is None else (table.take(pa.array(order)), times[order])
+
+
+def _passed(source: Source, place: int, epoch: SplitEpoch) -> tuple[int, int]:
+    """The first row of a place that the watermark passes in an epoch, and the one after the last."""
+    start, rows = source.ranges[place]
+    times = source.times[start : start + rows]
+    first, last = np.searchsorted(times, (epoch.closed_us, epoch.watermark_us))
+    return start + int(first), start + int(last)
 
 
 @dataclass(slots=True)
