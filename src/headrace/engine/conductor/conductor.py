@@ -15,7 +15,7 @@ from typing import assert_never
 
 from headrace.catalog.events import EventBook
 from headrace.engine.conductor.facts import LiveQuery, facts_of, grouping_of, operator_of
-from headrace.engine.conductor.placing import Room, find_room
+from headrace.engine.conductor.placing import Brought, Room, find_room
 from headrace.engine.conductor.stage import Stage
 from headrace.engine.conductor.statistics import Knowledge
 from headrace.engine.conductor.watching import Books, Measured, group_epochs
@@ -93,7 +93,7 @@ class _State:
     health: dict[GroupName, GroupHealth] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
     latest: Situation | None = None
-    promised: dict[str, float] = field(default_factory=dict)
+    promised: dict[str, Brought] = field(default_factory=dict)
     tasks: dict[str, int] = field(default_factory=dict)
     violated: frozenset[tuple[QueryId, str]] = frozenset()
     under_way: list[_Reconfiguration] = field(default_factory=list)
@@ -397,7 +397,7 @@ class Conductor:
         room = find_room(situation, list(facts), self._state.promised)
         if room is not None:
             promised = self._state.promised
-            promised[room.group] = promised.get(room.group, 0.0) + room.load
+            promised[room.group] = promised.get(room.group, Brought()) + room.brought
         return room
 
     def _decide_places(self, guests: Sequence[LiveQuery]) -> dict[LiveQuery, str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from headrace.model.grouping import MAIN
 from headrace.model.query import QueryId
+from headrace.optimizer.grouping.costs import QueryLoad
 from headrace.optimizer.grouping.provisioning import usable_tasks
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.throughput import isolated_load
@@ -22,31 +23,47 @@ IDLE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
+class Brought:
+    """The work per second that queries bring to a group at most: in the part that they share with it, and besides."""
+
+    shared: float = 0.0
+    own: float = 0.0
+
+    def __add__(self, other: Brought) -> Brought:
+        return Brought(self.shared + other.shared, self.own + other.own)
+
+
+NOTHING = Brought()
+
+
+@dataclass(frozen=True, slots=True)
 class Room:
-    """A group that queries fit into, the work per second that they bring at most, and why they fit."""
+    """A group that queries fit into, what they bring to it at most, and why they fit."""
 
     group: str
-    load: float
+    brought: Brought
     reason: str
 
 
 def find_room(
-    situation: Situation, newcomers: Sequence[QueryId], promised: Mapping[str, float]
+    situation: Situation, newcomers: Sequence[QueryId], promised: Mapping[str, Brought]
 ) -> Room | None:
     """The group that can take all these queries without slowing anybody, as far as the sum of loads tells; or None.
 
     A group with which they share an operator is asked first, then the main one. `promised` is the work that others
     will bring which were let in a moment ago.
     """
-    loads = [_load(situation, query) for query in newcomers]
-    known = [load for load in loads if load is not None]
-    brought = sum(known)
+    loads = {query: _load(situation, query) for query in newcomers}
+    known = {query: load for query, load in loads.items() if load is not None}
     groups = [group for group in situation.grouping.groups if not group.apart]
     for group in sorted(groups, key=lambda group: _order(situation, group, newcomers)):
-        left = idle_tasks(situation, group) - promised.get(group.name, 0.0)
-        if len(known) == len(loads) and left >= brought:
+        brought = _brought(situation, group, known)
+        both = promised.get(group.name, NOTHING) + brought
+        added = min(both.shared, _most(situation, group, known)) + both.own
+        left = idle_tasks(situation, group)
+        if len(known) == len(loads) and left >= added:
             reason = (
-                f"joined {count_queries(len(group.members))}: adds at most {brought:.2f} busy tasks, "
+                f"joined {count_queries(len(group.members))}: new queries add {added:.2f} busy tasks at most, "
                 f"and {left:.2f} are free"
             )
             return Room(group.name, brought, reason)
@@ -54,6 +71,37 @@ def find_room(
             reason = "no sample tells what it costs, and most tasks of the main group are idle"
             return Room(MAIN, brought, reason)
     return None
+
+
+def _brought(situation: Situation, group: SharingGroup, loads: Mapping[QueryId, QueryLoad]) -> Brought:
+    """What queries bring to a group. It reads and filters a stream once, whoever asks."""
+    read = {situation.queries[query].operator for query in group.members}
+    shared = own = 0.0
+    for query, load in loads.items():
+        operator = situation.queries[query].operator
+        assert operator is not None
+        scan = situation.statistics.rates[operator] * situation.costs.operator(operator).alpha
+        shared += load.shared - scan
+        own += load.finishing + load.function + (0.0 if operator in read else scan)
+        read.add(operator)
+    return Brought(shared, own)
+
+
+def _most(situation: Situation, group: SharingGroup, loads: Mapping[QueryId, QueryLoad]) -> float:
+    """What newcomers can add to the shared part, however many there are: the tuples that no member selects yet."""
+    most = 0.0
+    for operator in {situation.queries[query].operator for query in loads}:
+        table = situation.statistics.regions.get(operator) if operator is not None else None
+        if operator is None or table is None or not table.sampled:
+            return float("inf")
+        members = set(group.members)
+        columns = [i for i, query in enumerate(table.queries) if query in members]
+        covered = float(table.tuples @ table.wanted[:, columns].any(axis=1)) / table.sampled
+        selected = float(table.tuples.sum())
+        matches = float(table.matches.sum()) / selected if selected else 1.0
+        cost = situation.costs.operator(operator)
+        most += situation.statistics.rates[operator] * (1 - covered) * (cost.beta + cost.gamma * matches)
+    return most
 
 
 def _order(
@@ -77,10 +125,9 @@ def _rests(situation: Situation, group: SharingGroup) -> bool:
     return health is None or (not health.lags and health.busy <= (1 - IDLE) * group.tasks)
 
 
-def _load(situation: Situation, query: QueryId) -> float | None:
+def _load(situation: Situation, query: QueryId) -> QueryLoad | None:
     """The load of a query alone; None when no sample tells, or its operator has never been measured."""
     operator = situation.queries[query].operator
     if operator is None or operator not in situation.costs.operators:
         return None
-    load = isolated_load(situation, query)
-    return None if load is None else load.total
+    return isolated_load(situation, query)
