@@ -34,6 +34,10 @@ def err() -> Console:
     return Console(stderr=True, highlight=False)
 
 
+_TURNING: list[Console] = []
+"""The console on which a spinner turns: what is printed on another one would land beside the spinner."""
+
+
 @contextmanager
 def spinner(message: str, *, plain: bool = True) -> Iterator[None]:
     """Show that something slow goes on; without a terminal as one line, or not at all unless `plain`."""
@@ -41,8 +45,12 @@ def spinner(message: str, *, plain: bool = True) -> Iterator[None]:
     if console.is_terminal:
         # not `console.status`: that swaps sys.stderr, and whoever swaps it inside would lose the screen
         turning = Spinner("dots", message)
-        with Live(turning, console=console, transient=True, redirect_stdout=False, redirect_stderr=False):
-            yield
+        _TURNING.append(console)
+        try:
+            with Live(turning, console=console, transient=True, redirect_stdout=False, redirect_stderr=False):
+                yield
+        finally:
+            _TURNING.remove(console)
         return
     if plain:
         console.print(f"{message} ...")
@@ -78,7 +86,8 @@ def told_warnings() -> Iterator[None]:
             if not issubclass(category, HeadraceWarning):
                 return before(message, category, *where, **named)
             text = Text.assemble(("warning", "bold yellow"), ": ", str(message))
-            return err().print(text, soft_wrap=True)
+            console = _TURNING[-1] if _TURNING else err()
+            return console.print(text, soft_wrap=True)
 
         warnings.showwarning = show
         yield

@@ -217,12 +217,15 @@ SOURCE_STYLES = {
 def render_sources(sources: Sequence[SourceHealth]) -> RenderableType:
     """A line per stream: whether its tuples come, and what became of its files."""
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("stream", "input"):
-        table.add_column(name, overflow="ellipsis", no_wrap=True)
+    shown = sources[:SHOWN_SOURCES]
+    states = max((len(source.state.value) for source in shown), default=0)
+    names = min(max((len(source.stream) for source in shown), default=0), 24)
+    for name, width in (("stream", names), ("input", states)):
+        table.add_column(name, overflow="ellipsis", no_wrap=True, min_width=max(width, len(name)))
     for name in ("rows", "files taken", "waiting", "set aside"):
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name, justify="right", no_wrap=True, min_width=len(name))
     table.add_column("", style="yellow", overflow="ellipsis", no_wrap=True)
-    for source in sources[:SHOWN_SOURCES]:
+    for source in shown:
         counts = (source.files_taken, source.files_waiting, source.files_aside)
         any_files = any(counts)
         files = ["?" if n is None else f"{n:,}" if any_files else "" for n in counts]
@@ -274,13 +277,24 @@ def format_percentiles(seconds: Sequence[float]) -> str:
     """
     >>> format_percentiles([0.5] * 9 + [1.5])
     '0.50 / 1.05 s'
-    >>> format_percentiles([])
-    '-'
+    >>> format_percentiles([]), format_percentiles([200.0, 27_738_761.83])
+    ('-', '161 d / 305 d')
+
+    Files of the past are late by their age.
     """
     if not seconds:
         return "-"
     middle, high = percentile(seconds, 50), percentile(seconds, 95)
-    return f"{middle:.2f} / {high:.2f} s"
+    if high < 1000:
+        return f"{middle:.2f} / {high:.2f} s"
+    return f"{_long_span(middle)} / {_long_span(high)}"
+
+
+def _long_span(seconds: float) -> str:
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

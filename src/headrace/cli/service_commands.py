@@ -212,5 +212,5 @@ def _check_free(warehouse: str) -> None:
             "ALREADY_RUNNING",
             f"process {remote.endpoint.pid} runs this warehouse already",
             detail=f"it was started with `headrace {remote.endpoint.command}` and answers at {remote.endpoint.address}",
-            hint="use `headrace sql`, `queries`, `groups`, `explain`, `audit` or `watch`: they reach it",
+            hint="use `headrace sql`, `queries`, `groups`, `health`, `explain`, `audit` or `watch`: they reach it",
         )

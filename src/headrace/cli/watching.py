@@ -203,7 +203,7 @@ def render_tail(tail: Tail) -> RenderableType:
     if tail.rows.num_rows:
         parts.append(tables.render_plain(tail.rows))
     else:
-        parts.append(Text(tail.why_empty or "no rows yet", "dim"))
+        parts.append(Text(tail.why_empty or "its first rows have just come", "dim"))
     if tail.rows.num_rows:
         parts += [Text(line, "yellow") for line in tail.standing]
     if tail.info.error:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +93,9 @@ def check_frame(frame: DataFrame, stream: Stream) -> None:
             )
 
 
+_UNREADABLE = re.compile(r"\[FAILED_READ_FILE[A-Z_.]*\]")
+
+
 def spark_error(error: Exception, what: str) -> LogError:
     """A Spark exception as ours: the line that tells what happened is the detail, the rest stays the cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -99,8 +103,9 @@ def spark_error(error: Exception, what: str) -> LogError:
         del lines[0]  # Py4J's own line; the exception follows
     detail = lines[0].lstrip(": ")[:500] if lines else repr(error)
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    if causes and "[FAILED_READ_FILE" in detail:  # which says no more than that
-        detail = f"{detail}; {_short(causes[-1])}"
+    condition = _UNREADABLE.search(detail)
+    if causes and condition:  # the line says no more than that
+        detail = f"{_short(causes[-1])} {condition.group()}"
     return LogError("SPARK_FAILED", what, detail=detail)
 
 

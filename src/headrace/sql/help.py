@@ -28,8 +28,9 @@ TOPICS = (
         "CREATE STREAM",
         "CREATE STREAM [IF NOT EXISTS] name (column TYPE, ...)\n"
         "    EVENT TIME column [WATERMARK 'duration'] [WITH (option = 'value', ...)]",
-        "Defines a named input. WITH (path = '/folder', format = 'json') reads a folder of files; without a path the\n"
-        "stream is fed by INSERT INTO and by append() in Python.",
+        "Defines a named input: a folder of files, or what INSERT INTO and append() bring.\n"
+        "WITH (path = '/folder', format = 'json') reads a folder of files. Without a path the stream is fed by\n"
+        "INSERT INTO and by append() in Python.",
         "create-stream",
     ),
     Topic(
