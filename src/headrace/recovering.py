@@ -27,6 +27,7 @@ from headrace.model.query import Stream
 from headrace.options import Options
 from headrace.results.counting import RowCounts
 from headrace.running.conducting import Conducting
+from headrace.running.costs import CostBook
 from headrace.running.run import Running
 from headrace.sparks import SparkSessions
 from headrace.storage.warehouse import Warehouse
@@ -73,16 +74,8 @@ def recover(warehouse: Warehouse, sparks: SparkSessions, options: Options) -> Re
         splits = Splits(SplitHouse(warehouse, catalog, arrivals, sealer), sparks.jobs_of)
         upkeep.kept_for.append(lambda: splits.needs)
         conducting = Conducting.of(house, groups, arrivals, events, options.policy)
-        running = Running(
-            groups,
-            catalog,
-            arrivals,
-            sealer,
-            options.max_epoch_rows,
-            options.progress,
-            splits,
-            conducting,
-        )
+        costs = CostBook(warehouse, catalog)
+        running = Running(groups, catalog, arrivals, sealer, options, splits, conducting, costs)
         _attach_kept_sources(running, house, arrivals)
     checkup = Checkup(warehouse, catalog, arrivals, sealer, delivered, running)
     return Recovered(catalog, arrivals, sealer, delivered, counts, checkup, running, events)

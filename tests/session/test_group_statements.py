@@ -65,7 +65,7 @@ def test_a_life_in_groups(open_session: Open) -> None:
     assert rows(hr.query("again")) == rows(hr.query("counts")) == [("DE", 1), ("DE", 1), ("DE", 2), ("FR", 1)]
     note = note_of(hr.execute("DESCRIBE QUERY counts"))
     assert "group alerts, up to date; it began with epoch 0, sealed at 20" in note
-    assert "CPU since opening" in note
+    assert "CPU so far" in note
     for name in ("counts", "loud", "late", "again"):
         assert hr.query(name).audit().ok, name
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from headrace.model import codec
 from headrace.model.metrics import OperatorMetrics
 from headrace.model.plan import SharedPlan
 
 
 @dataclass(frozen=True, slots=True)
 class QueryCost:
-    """What a query has cost since the warehouse was opened. `state_bytes` is what it holds now, its share of files.
+    """What a query has cost so far. `state_bytes` is what it holds now, its share of files.
 
     `cpu_seconds` is the time of kernels, or of the driver while plain Spark ran the query. `tuples` were read for it,
     `matched` of them it accepted.
@@ -39,6 +40,9 @@ class QueryCost:
             self.shuffled_bytes + later.shuffled_bytes,
             later.state_bytes,
         )
+
+
+codec.register(QueryCost)
 
 
 def divide_costs(operators: Mapping[str, OperatorMetrics], plan: SharedPlan) -> dict[int, QueryCost]:

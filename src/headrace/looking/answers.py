@@ -220,9 +220,9 @@ def newest_in(session: Session, entry: QueryEntry, limit: int, after: int | None
 
 
 def costs_in(session: Session) -> dict[int, QueryCost]:
-    """What each query has cost since opening, by its id; nothing in a session that only reads."""
+    """What each query has cost so far, by its id; nothing in a session that only reads."""
     running = session._running
-    return {} if running is None else running.totals.costs
+    return {} if running is None else running.costs.costs
 
 
 def audit_in(session: Session, entry: QueryEntry) -> AuditReport:

@@ -142,7 +142,7 @@ class QueryMetrics:
 
     `rows` are those that a reader gets. `stored_rows` are those that epochs have written for it: more where HAVING
     drops some when they are read, fewer where joined rows become results only then. `group` is where it lives, and
-    `lag_epochs` are sealed and not run for it yet. `cost` is its part of what the epochs since opening took; None when
+    `lag_epochs` are sealed and not run for it yet. `cost` is its part of what its epochs took; None when
     none of them had it.
     """
 
@@ -176,9 +176,9 @@ class QueryMetrics:
 
 
 def cost_lines(cost: QueryCost) -> tuple[tuple[str, Any], ...]:
-    """What a query has cost since opening, in words and with units."""
+    """What a query has cost so far, in words and with units."""
     return (
-        ("CPU since opening", show_seconds(cost.cpu_seconds)),
+        ("CPU so far", show_seconds(cost.cpu_seconds)),
         ("tuples read", cost.tuples),
         ("tuples matched", cost.matched),
         ("shuffled", show_bytes(cost.shuffled_bytes)),

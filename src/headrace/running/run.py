@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 from headrace.catalog.catalog import Catalog
-from headrace.engine.costs import QueryCost
 from headrace.engine.errors import spark_gone
 from headrace.engine.group import Group
 from headrace.engine.groups import Groups
@@ -28,17 +27,16 @@ from headrace.model.errors import EngineError, HeadraceError, LogError
 from headrace.model.grouping import MAIN
 from headrace.model.query import QueryId, Stream
 from headrace.optimizer.place import Place
+from headrace.options import Options
 from headrace.planner.joins import is_joined
 from headrace.running.conducting import Conducting
+from headrace.running.costs import CostBook
 from headrace.running.crew import Crew
 from headrace.running.feeding import Feed, Feeds
 from headrace.running.progress import progress_of
 from headrace.running.retries import Retry
 
 T = TypeVar("T")
-
-FORGET_COSTS = 20_000
-"""When the costs of more queries are known, those of queries that are gone are forgotten."""
 
 POLL_SECONDS = 0.1
 """How often the background run looks for work at least."""
@@ -89,7 +87,6 @@ class Totals:
     event_time_latency: float | None = None
     deployments: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
     recent: deque[EpochInfo] = field(default_factory=lambda: deque(maxlen=4000))
-    costs: dict[int, QueryCost] = field(default_factory=dict)
 
     def add(self, epoch: Epoch, commit: Commit, home: Callable[[int], str | None]) -> None:
         """Add what a group delivered in an epoch. `home` tells the group that a query lives in then.
@@ -141,16 +138,17 @@ class Running:
         catalog: Catalog,
         arrivals: Arrivals,
         sealer: Sealer,
-        max_epoch_rows: int,
-        progress: bool | None,
+        options: Options,
         splits: Splits,
         conducting: Conducting,
+        costs: CostBook,
     ) -> None:
         self.groups, self.splits, self.feeds, self.conducting = groups, splits, Feeds(), conducting
+        self.costs = costs
         self._sealing, self._moving = Retry(), Retry()
         self.totals = Totals()
         self._catalog, self._arrivals, self._sealer = catalog, arrivals, sealer
-        self._max_epoch_rows, self._progress = max_epoch_rows, progress
+        self._max_epoch_rows, self._progress = options.max_epoch_rows, options.progress
         self._crew = Crew(groups, self._committed, splits=splits)
         self._show: Callable[[Commit], None] = _show_nothing
         self._lock, self._adding = threading.Lock(), threading.Lock()
@@ -165,15 +163,10 @@ class Running:
         def home(query: int) -> str | None:
             return self._catalog.entry_of(QueryId(query)).group_at(commit.epoch)
 
-        costs = group.costs(commit)
+        self.costs.add(group.costs(commit))
         self.conducting.committed(group, commit)
         with self._adding:
             self.totals.add(epoch, commit, home)
-            known = self.totals.costs
-            known |= {query: known.get(query, QueryCost()).then(cost) for query, cost in costs.items()}
-            if len(known) > FORGET_COSTS:  # of queries that are gone
-                listed = {int(entry.query.id) for entry in self._catalog.current()}
-                self.totals.costs = {query: cost for query, cost in known.items() if query in listed}
             self._show(commit)
 
     # on demand
@@ -375,6 +368,7 @@ class Running:
             self._lock.release()
             self._crew.close()
             self.groups.close()
+            self.costs.save()
 
 
 def _show_nothing(commit: Commit) -> None:
