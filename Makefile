@@ -40,7 +40,7 @@ $(STAMP): pyproject.toml
 	@echo "Installing Headrace into $(VENV) (the first time downloads about 500 MB, most of it Spark)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@echo "Compiling the kernels"
-	@$(BIN)/python -c 'import headrace.operators.compiled.matches, headrace.workloads.linear_road.kernels'
+	@$(BIN)/python -c 'import headrace.operators.kinds, headrace.workloads.linear_road.kernels'
 	@touch $@
 
 java:

@@ -29,6 +29,7 @@ from headrace.operators.compiled.windows import (
     pick_values,
     subtract_totals,
 )
+from headrace.operators.sessions.micro import merge_runs
 from headrace.planner.predicates import index_operands
 
 TUPLES, KEYS, QUERIES, REGIONS = 200_000, 200, 1_000, 50
@@ -238,3 +239,12 @@ def test_stored(benchmark: Benchmark, kernel: str) -> None:
         "numpy": by_numpy,
     }
     benchmark(ways[kernel])
+
+
+@pytest.mark.parametrize("in_time", [True, False], ids=["in time", "in no order"])
+def test_find_sessions(benchmark: Benchmark, in_time: bool) -> None:
+    """A minute of 1,000 keys, and sessions with a gap of 100 ms."""
+    rng = np.random.default_rng(1)
+    keys, starts = rng.integers(0, 1_000, TUPLES), rng.integers(0, 60_000_000, TUPLES)
+    starts = np.sort(starts) if in_time else starts
+    benchmark(lambda: merge_runs(keys, starts, starts, 100_000))

@@ -17,11 +17,13 @@ import pyarrow as pa
 from headrace.model.epoch import NEVER_US
 from headrace.model.partitioning import Partitioning
 from headrace.model.plan import SessionOperator
+from headrace.operators.common.bitrows import as_given, ordered_by_row
 from headrace.operators.common.bundle import Blob, Item, pack_bundle, read_bundle
 from headrace.operators.common.encode import Array, Ints, narrow, to_physical
 from headrace.operators.common.keys import Keys, encode_keys, unify_keys
 from headrace.operators.common.placing import route_keys
 from headrace.operators.common.regions import Regions, region_count, regions_of
+from headrace.operators.compiled.runs import find_runs
 from headrace.operators.protocol import Columns, Shipment
 from headrace.operators.windows.lanes import Parts
 from headrace.operators.windows.tuples import (
@@ -35,6 +37,10 @@ from headrace.operators.windows.tuples import (
 
 WORTH_MERGING = 0.75
 """Micro-sessions are shipped in place of tuples when there are at most so many as a share of these."""
+
+
+COUNTED_GROUPS, GROUPS_PER_ROW = 1 << 16, 8
+"""So many groups are counted, and so many more for each row. If there are more of them, rows are sorted by group."""
 
 
 @dataclass(slots=True)
@@ -76,33 +82,37 @@ def merge_runs(groups: Ints, starts: Ints, lasts: Ints, gap: int | Ints) -> Merg
         nothing = np.empty(0, np.int64)
         return Merged(nothing, nothing, nothing)
     order = ordered(groups, starts)
-    group, start = groups[order], starts[order]
-    other = group[1:] != group[:-1]
-    reach = _running_last(np.append(0, np.cumsum(other)), lasts[order])
-    gaps = gap if isinstance(gap, int) else gap[order][1:]
-    first = np.flatnonzero(np.append(True, other | (start[1:] - gaps > reach[:-1])))
-    return Merged(order, first, reach[np.append(first[1:], len(order)) - 1])
+    first, until, count = (
+        np.empty(len(order), np.int64),
+        np.empty(len(order), np.int64),
+        np.zeros(1, np.int64),
+    )
+    gaps = np.array([gap], np.int64) if isinstance(gap, int) else gap
+    rows = (_as_numbers(groups), _as_numbers(starts), _as_numbers(lasts), _as_numbers(gaps))
+    find_runs(order, *rows, first, until, count)
+    return Merged(order, first[: count[0]], until[: count[0]])
+
+
+def _as_numbers(values: Ints) -> Ints:
+    return as_given(values.astype(np.int64, copy=False))
 
 
 def ordered(groups: Ints, starts: Ints) -> Ints:
-    """The rows by group, and by start inside of it."""
-    base, span = int(starts.min()), int(starts.max()) - int(starts.min()) + 1
-    if span * (int(groups.max()) + 1) >= 2**62:
+    """The rows by group, and by start inside of it; rows that are alike stay in their order.
+
+    Tuples come nearly in the order of time, which makes sorting by start cheap. Groups are then counted.
+    """
+    later = groups[1:] > groups[:-1]
+    in_time = starts[1:] >= starts[:-1]
+    if (later | ((groups[1:] == groups[:-1]) & in_time)).all():
+        return np.arange(len(groups))
+    count = int(groups.max()) + 1
+    if count > COUNTED_GROUPS + GROUPS_PER_ROW * len(groups):
         return np.lexsort((starts, groups))
-    place = groups * span + (starts - base)
-    return np.arange(len(place)) if (place[1:] >= place[:-1]).all() else np.argsort(place, kind="stable")
-
-
-def _running_last(group: Ints, lasts: Ints) -> Ints:
-    """The latest moment so far in each row's group; groups are numbered from 0 and in order."""
-    if (lasts[1:] >= lasts[:-1])[group[1:] == group[:-1]].all():
-        return lasts
-    base, span = int(lasts.min()), int(lasts.max()) - int(lasts.min()) + 1
-    if span * (int(group[-1]) + 1) < 2**62:
-        return np.maximum.accumulate(lasts - base + group * span) - group * span + base
-    moments, rank = np.unique(lasts, return_inverse=True)
-    best = np.maximum.accumulate(rank + group * len(moments)) - group * len(moments)
-    return moments[best]
+    if in_time.all():
+        return ordered_by_row(groups, count)[0]
+    by_start = np.argsort(starts, kind="stable")
+    return by_start[ordered_by_row(groups[by_start], count)[0]]
 
 
 def late_limits(operator: SessionOperator, closed_us: int) -> Ints:
