@@ -38,7 +38,8 @@ TEXTS = {
     "odd": "SELECT pack % 2 AS half, MIN(price * 2) AS low FROM sales "
     "GROUP BY pack % 2, window(ts, '9 seconds', '3 seconds')",
     "high": "SELECT id, price FROM sales WHERE price > 4",
-    "visit": "SELECT user, COUNT(*) AS n, SUM(price) AS s FROM sales GROUP BY user, session_window(ts, '2 seconds')",
+    "visit": "SELECT user, COUNT(*) AS n, COUNT(DISTINCT pack) AS packs FROM sales "
+    "GROUP BY user, session_window(ts, '2 seconds')",
     "seen": "SELECT s.id, a.campaign FROM sales [RANGE 10 SECONDS SLIDE 5 SECONDS] AS s, "
     "ads [RANGE 10 SECONDS SLIDE 5 SECONDS] AS a WHERE s.user = a.user AND s.price > 2",
     "chain": "SELECT s.id, a.id AS ad, b.id AS other FROM sales [RANGE 6 SECONDS SLIDE 3 SECONDS] AS s, "

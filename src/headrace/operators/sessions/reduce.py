@@ -20,14 +20,13 @@ from headrace.operators.common.encode import Bools, Ints, positions, ranges
 from headrace.operators.common.keys import empty_key, unify_keys
 from headrace.operators.common.matching import Matcher
 from headrace.operators.protocol import Emit
-from headrace.operators.sessions.logic import ReadySessions, SessionLogic
+from headrace.operators.sessions.logic import SessionLogic
 from headrace.operators.sessions.micro import MicroSessions, late_limits, lateness, merge_runs, ordered
 from headrace.operators.sessions.rows import Found, lower_output, open_block
 from headrace.operators.sessions.segment import SessionBlock, SessionSegment
-from headrace.operators.sessions.values import KeptBags, RowValues, SessionValues, gather_bags
+from headrace.operators.sessions.values import KeptBags, gather_bags, row_values, values_of_keys
 from headrace.operators.sessions.words import common_words, make_segment
 from headrace.operators.windows.aggregation import Reduced
-from headrace.operators.windows.bags import Bag
 from headrace.operators.windows.folding import shadow
 from headrace.operators.windows.lanes import Parts
 from headrace.operators.windows.stored_bags import query_of_entry
@@ -71,9 +70,9 @@ def reduce_sessions(
         found = _merge(logic, pairs, stored, low, high)
         if found is None:
             continue
-        values = _values(logic, bags, found, low, high)
+        values = values_of_keys(logic, bags, found, low, high)
         for ready in logic.outputs:
-            kept = partial(_row_values, values, found, ready)
+            kept = partial(row_values, values, found, ready)
             lowered = lower_output(logic, found, ready, keys, words, watermark_us, kept)
             reduced.note(lowered)
             if lowered.table is not None and lowered.table.num_rows:
@@ -87,28 +86,6 @@ def reduce_sessions(
     if blocks:
         reduced.segment = make_segment(logic.operator, keys, blocks, words, later.bags())
     return reduced
-
-
-def _values(
-    logic: SessionLogic, bags: Sequence[Bag], found: Found, low: int, high: int
-) -> list[SessionValues]:
-    """The values of each bag for the sessions of the keys [low, high)."""
-    return [
-        SessionValues(
-            bag.take(np.flatnonzero((bag.keys >= low) & (bag.keys < high))),
-            logic.query_of[one.columns],
-            found,
-            logic.gaps,
-        )
-        for one, bag in zip(logic.bags, bags, strict=True)
-    ]
-
-
-def _row_values(
-    values: Sequence[SessionValues], found: Found, ready: ReadySessions, aggregate: int, rows: Ints
-) -> RowValues:
-    bag, entries = ready.bags[aggregate]
-    return RowValues(values[bag], found, ready, entries, rows)
 
 
 def _unify(

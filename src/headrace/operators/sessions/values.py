@@ -163,6 +163,29 @@ class RowValues:
                 yield self.values.of_rows(int(self.entries[query]), place, len(mine))
 
 
+def values_of_keys(
+    logic: SessionLogic, bags: Sequence[Bag], found: Found, low: int, high: int
+) -> list[SessionValues]:
+    """The values of each bag for the sessions of the keys [low, high)."""
+    return [
+        SessionValues(
+            bag.take(np.flatnonzero((bag.keys >= low) & (bag.keys < high))),
+            logic.query_of[one.columns],
+            found,
+            logic.gaps,
+        )
+        for one, bag in zip(logic.bags, bags, strict=True)
+    ]
+
+
+def row_values(
+    values: Sequence[SessionValues], found: Found, ready: ReadySessions, aggregate: int, rows: Ints
+) -> RowValues:
+    """The values behind some result rows of an output, for one of its aggregates."""
+    bag, entries = ready.bags[aggregate]
+    return RowValues(values[bag], found, ready, entries, rows)
+
+
 class KeptBags:
     """What later epochs need of each bag, gathered block by block of keys."""
 
