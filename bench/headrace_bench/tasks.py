@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import cProfile
 import pstats
+import resource
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +21,6 @@ from typing import Any
 from unittest import mock
 
 import click
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.table import Table
@@ -183,7 +183,7 @@ def figures(queries: int, seen: list[Seen]) -> list[str]:
         f"{writing:.3f}",
         f"{seconds / writing:.2f}" if writing else "",
         f"{statistics.mean(one.rows for one in seen):,.0f}",
-        f"{psutil.Process().memory_info().rss / 2**20:,.0f}",
+        f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10:,.0f}",
     ]
 
 
@@ -212,7 +212,7 @@ def tasks(
 ) -> None:
     """CPU seconds of an epoch's tasks, all in this process."""
     pa.set_cpu_count(1)
-    table = Table("queries", "CPU s", "map s", "reduce s", "pyarrow s", "ratio", "rows", "MB")
+    table = Table("queries", "CPU s", "map s", "reduce s", "pyarrow s", "ratio", "rows", "peak MB")
     for count in queries:
         found: list[Seen] = []
         profiler = cProfile.Profile(time.process_time)

@@ -9,7 +9,7 @@ import numpy as np
 
 from headrace.model.window import Window
 from headrace.operators.common.bitrows import ordered_by_row
-from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.encode import Array, Ints, narrow
 from headrace.operators.compiled.windows import add_stored, keep_stored
 from headrace.operators.windows.bags import Bag, ClosedBag
 from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock, accumulate_at, shadow
@@ -324,7 +324,10 @@ def _close(
 def live_rows(
     logic: AggregationLogic, w: int, window: Window, grid: Grid | None, block: KeyBlock
 ) -> WindowBlock | None:
-    """What later epochs still need, without the rows that hold no tuple."""
+    """What later epochs still need, without the rows that hold no tuple.
+
+    It waits for the other blocks of keys, so integers are as narrow as they may be.
+    """
     if grid is None:
         return None
     counts = grid.lanes[0]
@@ -340,7 +343,6 @@ def live_rows(
         ids = logic.ids[i][logic.window_entries(i, w)]
         parts = grid.lanes[i]
         if len(ids) and parts is not None:
-            lanes[text] = LaneBlock(
-                ids, {n: p.reshape(len(p), -1) if full else p[:, slot, keys] for n, p in parts.items()}
-            )
+            rows = {n: p.reshape(len(p), -1) if full else p[:, slot, keys] for n, p in parts.items()}
+            lanes[text] = LaneBlock(ids, {n: narrow(part) for n, part in rows.items()})
     return WindowBlock(window, keys + block.first, grid.starts[slot], lanes)
