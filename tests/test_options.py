@@ -23,6 +23,8 @@ from headrace.storage.warehouse import Warehouse
         {"master": 5},
         {"config": "spark.x=1"},
         {"spark": "local"},
+        {"functions": {"similar": len}},
+        {"functions": 5},
         {"read_only": True, "rebuild": True},
     ],
 )

@@ -108,6 +108,7 @@ def test_every_example_of_the_page_is_a_statement() -> None:
             "ShowGroups",
             "ShowSplits",
             "ShowEvents",
+            "ShowFunctions",
             "Explain",
             "Help",
             "Select",

@@ -208,3 +208,9 @@ def test_ends_of_windows_are_found_whatever_the_ratio() -> None:
             ends = [start + window.range_us for start in range(-60, 60) if start == window.last_start(start)]
             assert next_end(window, moment) == min(end for end in ends if end > moment)
     assert first_end(Window(86_400 * SECOND, 1), NOON) == NOON + 1
+
+
+def test_a_query_that_waits_for_a_function_says_so() -> None:
+    waiting = replace(ACTIVE, missing=("similar",))
+    assert "it waits for similar(): register the function again" in status_of(waiting).standing
+    assert "similar()" in str(status_of(waiting))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -32,6 +34,7 @@ def open(
     rebuild: bool = False,
     sharing: str = "functional",
     upkeep: UpkeepOptions | None = None,
+    functions: Mapping[str, tuple[Callable[..., Any], str]] | None = None,
 ) -> Session:
     """Open a warehouse for writing, creating it when absent. Use the session in a `with` block, or `close()` it.
 
@@ -65,6 +68,8 @@ def open(
             those that select few tuples, and those that select many. "manual": all are in the main group but for those
             that people put elsewhere.
         upkeep: How often upkeep looks at files; the defaults suit all but tests.
+        functions: Functions of your own to register before anything is run or rebuilt, by name: the function, and the
+            type of its values. See `Session.register_function`.
     """
     return Session(
         path,
@@ -86,5 +91,6 @@ def open(
             rebuild,
             sharing,
             upkeep or UpkeepOptions(),
+            functions,
         ),
     )

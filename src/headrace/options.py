@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace import sql
 from headrace.engine.options import GroupOptions, UpkeepOptions
@@ -50,6 +50,7 @@ class Options:
     rebuild: bool = False
     sharing: str = "functional"
     upkeep: UpkeepOptions = field(default_factory=UpkeepOptions)
+    functions: Mapping[str, tuple[Callable[..., Any], str]] | None = None
 
     def __post_init__(self) -> None:
         self.group  # noqa: B018 - the durations are read, so that bad ones are refused now
@@ -70,6 +71,14 @@ class Options:
         if self.config is not None and not isinstance(self.config, Mapping):
             raise EngineError(
                 "BAD_OPTION", f"config is {self.config!r}", hint="give a dict of Spark's settings"
+            )
+        given = {} if self.functions is None else self.functions
+        pairs = given.values() if isinstance(given, Mapping) else (given,)
+        if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+            raise EngineError(
+                "BAD_OPTION",
+                f"functions is {self.functions!r}",
+                hint="give a dict of names to pairs: {'similar': (similar, 'DOUBLE')}",
             )
         if self.spark is not None and not hasattr(self.spark, "sparkContext"):
             raise EngineError("BAD_OPTION", f"spark is {self.spark!r}", hint="give a SparkSession")

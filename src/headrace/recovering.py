@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.asking.functions import add_function
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.events import EventBook
 from headrace.catalog.queries import QueryEntry
 from headrace.catalog.waiting import Batching
 from headrace.engine.delivered import Delivered
+from headrace.engine.functions import clear_functions
 from headrace.engine.group import House
 from headrace.engine.groups import Groups
 from headrace.engine.recovery import check_commits, check_cursor, last_commits
@@ -64,6 +66,10 @@ def recover(warehouse: Warehouse, sparks: SparkSessions, options: Options) -> Re
         lambda: sparks.reader,
     )
     running, events = None, EventBook(warehouse)
+    if not warehouse.read_only:
+        clear_functions(warehouse)
+    for name, (function, type_) in (options.functions or {}).items():
+        add_function(warehouse, catalog, sparks, name, function, type_)
     if not warehouse.read_only:
         equip_workers(sparks.jobs, warehouse.root)
         upkeep = Upkeep(warehouse, catalog, sealer, delivered, options.group.upkeep)

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace import sql
 from headrace.asking.creating import create_queries, create_query, needs_of
 from headrace.asking.defining import DEFAULT_BOUND
+from headrace.asking.functions import FunctionInfo, function_infos, register_function
 from headrace.asking.splits import Expression, Wanted, create_split, drop_split, restart_split
 from headrace.asking.starting import Start
 from headrace.asking.statements import execute
@@ -206,6 +207,24 @@ class Session:
         """
         made = create_queries(self, queries, replace=replace, group=group)
         return [QueryHandle(self, query.name, query.id) for query in made]
+
+    def register_function(
+        self, name: str, function: Callable[..., Any], type: str, cost: float | None = None
+    ) -> None:
+        """Let queries call a function of your own, from now on and anywhere in their texts.
+
+        It takes a `pyarrow.Array` for each argument and returns one of the same length, of `type`, which is Spark DDL.
+        The value of a row must follow from that row's arguments alone, and be the same each time: rows are computed
+        again after a crash and by audits. `cost` is an estimate in CPU seconds per row, until calls are measured.
+
+        Name and type are kept in the warehouse, the code is not. Register it again after opening: queries that call it
+        wait for that, and lose nothing.
+        """
+        register_function(self, name, function, type, cost)
+
+    def functions(self) -> list[FunctionInfo]:
+        """Every registered function, with the live queries that call it."""
+        return function_infos(self)
 
     def groups(self) -> list[GroupInfo]:
         """Every sharing group: its members, how far it is, and what its epochs cost."""

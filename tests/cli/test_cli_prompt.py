@@ -42,7 +42,7 @@ def offered(prefix: str, before: str = "") -> list[str]:
         ("`sp", "SELECT * FROM ", ["`spend per user`"]),
         ("", "DROP QUERY ", ["purchases", "spend", "`spend per user`"]),
         ("str", "CREATE ", ["stream"]),
-        ("", "show ", ["GROUPS", "QUERIES", "STREAMS"]),
+        ("", "show ", ["FUNCTIONS", "GROUPS", "QUERIES", "STREAMS"]),
         ("", "alter query spend set ", ["GROUP", "PARTITIONS"]),
         ("", "alter query spend set group ", []),
         ("", "SELECT 1 FROM spend GROUP ", ["BY"]),

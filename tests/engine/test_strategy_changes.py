@@ -12,6 +12,7 @@ from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -70,6 +71,10 @@ class World:
     @property
     def homes(self) -> World:
         return self
+
+    @property
+    def functions(self) -> Any:
+        return SimpleNamespace(check=lambda queries: None, files=lambda: ())
 
     def regroupings(self, group: str, after: int, until: int) -> list[Any]:
         return []

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from headrace import sql
+from headrace.asking.functions import explain_unknown
 from headrace.asking.starting import Start, start_epoch
 from headrace.looking.grouped import check_group
 from headrace.model.errors import EngineError, HeadraceError, SqlError
@@ -80,8 +81,11 @@ def create_queries(
 def parse(session: Session, text: str) -> QueryPlan:
     """A text as a query over the streams of today."""
     streams = {str(stream.name): stream for stream in session._catalog.streams()}
-    with session._sparks.lock:
-        return sql.parse_query(text, streams, session._sparks.shapes)
+    try:
+        with session._sparks.lock:
+            return sql.parse_query(text, streams, session._sparks.shapes)
+    except SqlError as error:
+        raise explain_unknown(session, error) from None
 
 
 def _start_epoch(session: Session, plan: QueryPlan, start: Start) -> int | None:

@@ -35,6 +35,7 @@ from headrace.sql.statements import (
     Repartition,
     Select,
     ShowEvents,
+    ShowFunctions,
     ShowGroups,
     ShowQueries,
     ShowSplits,
@@ -81,6 +82,8 @@ def execute(session: Session, text: str, *, allow_files: bool = False) -> str | 
             return show_splits(session)
         case ShowEvents():
             return show_events(session)
+        case ShowFunctions():
+            return show_functions(session)
         case Explain(None, verbose):
             return session.explain(verbose=verbose)
         case Explain(target, verbose, is_text):
@@ -252,6 +255,19 @@ def show_queries(session: Session) -> pa.Table:
             "rows": [i.rows for i in infos],
             "error": pa.array([i.error for i in infos], pa.string()),
             "trouble": pa.array([i.trouble for i in infos], pa.string()),
+        }
+    )
+
+
+def show_functions(session: Session) -> pa.Table:
+    infos = session.functions()
+    return pa.table(
+        {
+            "function": pa.array([i.name for i in infos], pa.string()),
+            "type": pa.array([i.type for i in infos], pa.string()),
+            "cost": pa.array([i.cost for i in infos], pa.float64()),
+            "ready": pa.array([i.ready for i in infos], pa.bool_()),
+            "queries": pa.array([i.queries for i in infos], pa.list_(pa.string())),
         }
     )
 

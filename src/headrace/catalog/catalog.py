@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace.catalog.archive import Archived
 from headrace.catalog.directory import Directory
+from headrace.catalog.functions import FunctionTable
 from headrace.catalog.groups import GroupTable
 from headrace.catalog.homes import Homes
 from headrace.catalog.queries import QueryEntry, QueryState
@@ -47,6 +48,7 @@ class Catalog:
         self._lock = threading.RLock()
         self._streams = StreamTable(warehouse)
         self.splits = SplitTable(warehouse)
+        self.functions = FunctionTable(warehouse)
         start = Snapshot(-1, -1, 1, ())
         if warehouse.exists(SNAPSHOT):
             start = warehouse.read_value(SNAPSHOT, "catalog-snapshot")

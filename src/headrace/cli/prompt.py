@@ -37,7 +37,7 @@ BEFORE_NAMES = frozenset(
 
 FOLLOWS = {
     "ALTER": ("QUERY", "WAREHOUSE"),
-    "SHOW": ("GROUPS", "QUERIES", "STREAMS"),
+    "SHOW": ("FUNCTIONS", "GROUPS", "QUERIES", "STREAMS"),
     "CREATE": ("QUERY", "STREAM"),
     "DROP": ("QUERY", "STREAM"),
     "CLOSE": ("STREAM",),

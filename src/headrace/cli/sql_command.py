@@ -61,6 +61,7 @@ def sql(
     SHOW STREAMS
     SHOW QUERIES
     SHOW GROUPS                  queries that share their work, how far each group is, and what it costs
+    SHOW FUNCTIONS               functions of your own, and the queries that call them
     SHOW SPLITS                  operators of your own over streams that are cut into sub-streams
     SHOW EVENTS                  what was decided about groups, and why
     DROP QUERY spend

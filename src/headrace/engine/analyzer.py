@@ -46,16 +46,16 @@ class SparkAnalyzer:
     """Analyses texts in a session of its own, so that no view of ours shows up in the user's catalog."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._spark = child_session(spark, {**MEANING, **_WHOLE_TEXTS})
+        self.spark = child_session(spark, {**MEANING, **_WHOLE_TEXTS})
         self._views: dict[str, Stream] = {}
-        self._parser: Any = self._spark._jsparkSession.sessionState().sqlParser()
+        self._parser: Any = self.spark._jsparkSession.sessionState().sqlParser()
 
     def schema(self, sql: str, *streams: Stream) -> tuple[Column, ...]:
         """Columns of `sql` over empty relations named like the streams; raises SqlError. Runs no job."""
         try:
             for stream in streams:
                 self._show(stream)
-            frame = self._spark.sql(sql)
+            frame = self.spark.sql(sql)
             fields = frame.schema.fields
             check_repeatable(frame, sql)
         except PySparkException as error:
@@ -68,7 +68,7 @@ class SparkAnalyzer:
         Plans are compared in canonical form, which knows no ids and no order of commuting operands, and as text, which
         shows how operators nest.
         """
-        with active(self._spark):
+        with active(self.spark):
             try:
                 written = self._read(original)
             except PySparkException as error:
@@ -97,7 +97,7 @@ class SparkAnalyzer:
         nulls = ", ".join(
             f"CAST(NULL AS {column.type.ddl}) AS {quote_name(column.name)}" for column in stream.columns
         )
-        empty = self._spark.sql(f"SELECT {nulls} WHERE false")
+        empty = self.spark.sql(f"SELECT {nulls} WHERE false")
         empty.createOrReplaceTempView(quote_name(stream.name))
         self._views[stream.name] = stream
 

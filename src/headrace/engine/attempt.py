@@ -108,6 +108,7 @@ class EpochRunner:
         """
         root, path = self._warehouse.root, plan_path(self._group, plan.version)
         streams = {str(stream.name): stream for stream in self._catalog.streams(epoch.id)}
+        self._catalog.functions.check(entry.query for entry in entries)
         live = [s for s in held if _alive(s, plan, epoch)]
         check_segments(root, live)
         check_chunks(root, _chunks_read(plan, epoch), content=False)
@@ -117,7 +118,14 @@ class EpochRunner:
                     self._warehouse.replace_value(path, "plan", plan)
                 faults.reach("job.before")
                 spec = self._home.spec(int(epoch.id))
-                context = JobContext(self.spark, root, self._group, spec.partitioning, spec.tasks)
+                context = JobContext(
+                    self.spark,
+                    root,
+                    self._group,
+                    spec.partitioning,
+                    spec.tasks,
+                    self._catalog.functions.files(),
+                )
                 job = Job(plan, path, epoch, streams, live, attempt)
                 result = run_job(context, replace(job, place=place(epoch_work(plan, epoch, live))))
                 faults.reach("job.after")
@@ -308,4 +316,4 @@ def expressions_of(query: Query, stream: str) -> tuple[Operand, ...]:
             found = set()
         case never:
             assert_never(never)
-    return tuple(operand for operand in found if not operand.plain)
+    return tuple({source for operand in found for source in operand.sources if not source.plain})

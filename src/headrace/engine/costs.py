@@ -8,11 +8,13 @@ are divided by the rows that it made. So the costs of all queries add up to what
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from headrace.model import codec
-from headrace.model.metrics import OperatorMetrics
+from headrace.model.metrics import FunctionMetrics, OperatorMetrics, add_functions
 from headrace.model.plan import SharedPlan
+from headrace.optimizer.grouping.statistics import FunctionEpoch
+from headrace.optimizer.grouping.values import FunctionName
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,8 @@ class QueryCost:
     """What a query has cost so far. `state_bytes` is what it holds now, its share of files.
 
     `cpu_seconds` is the time of kernels, or of the driver while plain Spark ran the query. `tuples` were read for it,
-    `matched` of them it accepted.
+    `matched` of them it accepted. `functions` says what registered functions cost that tasks called for it; these
+    seconds are among the others.
     """
 
     cpu_seconds: float = 0.0
@@ -29,6 +32,7 @@ class QueryCost:
     rows: int = 0
     shuffled_bytes: float = 0.0
     state_bytes: float = 0.0
+    functions: Mapping[str, FunctionCost] = field(default_factory=dict)
 
     def then(self, later: QueryCost) -> QueryCost:
         """Both together; state is that of the later one."""
@@ -39,10 +43,40 @@ class QueryCost:
             self.rows + later.rows,
             self.shuffled_bytes + later.shuffled_bytes,
             later.state_bytes,
+            _add_functions(self.functions, later.functions),
         )
 
 
-codec.register(QueryCost)
+@dataclass(frozen=True, slots=True)
+class FunctionCost:
+    """Rows for which a query needed a function, and its part of the CPU seconds of the calls for all queries."""
+
+    rows: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: FunctionCost) -> FunctionCost:
+        return FunctionCost(self.rows + other.rows, self.seconds + other.seconds)
+
+
+def _add_functions(
+    left: Mapping[str, FunctionCost], right: Mapping[str, FunctionCost]
+) -> dict[str, FunctionCost]:
+    return {
+        name: left.get(name, FunctionCost()) + right.get(name, FunctionCost()) for name in {**left, **right}
+    }
+
+
+def _called_by(spent: OperatorMetrics, query: int) -> dict[str, FunctionCost]:
+    """A query's part of what functions cost: in proportion to the rows for which it needed them."""
+    found = {}
+    for name, calls in spent.functions.items():
+        rows, every = calls.wanted.get(str(query), 0), sum(calls.wanted.values())
+        if rows:
+            found[name] = FunctionCost(rows, calls.seconds * rows / every)
+    return found
+
+
+codec.register(QueryCost, FunctionCost)
 
 
 def divide_costs(operators: Mapping[str, OperatorMetrics], plan: SharedPlan) -> dict[int, QueryCost]:
@@ -78,9 +112,7 @@ def _weights(spent: OperatorMetrics, queries: Iterable[int]) -> dict[int, int]:
 
 def _add_state(cost: QueryCost, more: float) -> QueryCost:
     """A query in several operators has state in each of them."""
-    return QueryCost(
-        cost.cpu_seconds, cost.tuples, cost.matched, cost.rows, cost.shuffled_bytes, cost.state_bytes + more
-    )
+    return replace(cost, state_bytes=cost.state_bytes + more)
 
 
 def _divide(spent: OperatorMetrics, weights: Mapping[int, int]) -> Iterable[tuple[int, QueryCost]]:
@@ -96,5 +128,16 @@ def _divide(spent: OperatorMetrics, weights: Mapping[int, int]) -> Iterable[tupl
                 spent.rows.get(str(query), 0),
                 spent.shuffled_bytes * share,
                 spent.state_bytes * share,
+                _called_by(spent, query),
             ),
         )
+
+
+def function_epochs(operators: Mapping[str, OperatorMetrics]) -> tuple[FunctionEpoch, ...]:
+    """What registered functions did in an epoch of a group, as the grouping controller asks for it."""
+    found: dict[str, FunctionMetrics] = {}
+    for spent in operators.values():
+        found = add_functions(found, spent.functions)
+    return tuple(
+        FunctionEpoch(FunctionName(name), calls.rows, calls.seconds) for name, calls in sorted(found.items())
+    )

@@ -28,7 +28,7 @@ from headrace.engine.paths import TRIAL, search_path
 from headrace.engine.spark import is_gone, is_stopped
 from headrace.model.epoch import Epoch
 from headrace.model.errors import HeadraceError, StorageError
-from headrace.model.query import Aggregation, Fallback, Join, QueryId
+from headrace.model.query import Aggregation, Fallback, Join, Query, QueryId
 from headrace.model.state import SegmentFile
 from headrace.storage.warehouse import Warehouse
 
@@ -160,7 +160,8 @@ class Inquiry:
             raise
         if guilty:
             culprit = search.order[search.good]
-            found = {**search.culprits, str(culprit): _verdict(search.failure, epoch)}
+            blamed = self._catalog.entry_of(QueryId(culprit)).query
+            found = {**search.culprits, str(culprit): _verdict(search.failure, epoch, blamed)}
             self._note(replace(search, culprits=found, deaths=0, trying=None))
             return {culprit: found[str(culprit)]}
         self._note(Search(int(epoch.id), culprits=search.culprits))
@@ -229,5 +230,7 @@ def _suspicion(entry: QueryEntry, epoch: Epoch) -> int:
     return 2 * (entry.first_epoch == epoch.id) + (risky or fragile)
 
 
-def _verdict(failure: Failure, epoch: Epoch) -> str:
-    return f"{failure} (epoch {epoch.id} runs without this query, and not with it)"
+def _verdict(failure: Failure, epoch: Epoch, query: Query | None = None) -> str:
+    functions = () if query is None else query.plan.functions
+    calls = f"; it calls {', '.join(f'{name}()' for name in functions)}" if functions else ""
+    return f"{failure} (epoch {epoch.id} runs without this query, and not with it{calls})"

@@ -39,6 +39,7 @@ from headrace.engine.reduce import reduce_task
 from headrace.engine.references import ordered_references, owned_references
 from headrace.engine.tasks import scan_task
 from headrace.model.epoch import Chunk, Epoch
+from headrace.model.functions import FunctionFile
 from headrace.model.metrics import OperatorMetrics
 from headrace.model.partitioning import Partitioning, even_partitioning
 from headrace.model.plan import Operator, Read, ScanPath, SharedPlan
@@ -60,8 +61,8 @@ Thing = TypeVar("Thing")
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """Where a group's jobs run: the session, the warehouse, the group's name, which partition owns which keys, and how
-    many map tasks a job has at most.
+    """Where a group's jobs run: the session, the warehouse, the group's name, which partition owns which keys, how many
+    map tasks a job has at most, and the functions that its tasks may call.
     """
 
     spark: SparkSession
@@ -69,6 +70,7 @@ class JobContext:
     group: str
     partitioning: Partitioning
     tasks: int
+    functions: tuple[FunctionFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +198,7 @@ def _catalyst_scans(
     for name, chunks, reads in _chunks_by_stream(job, busy):
         slow = [read for read in reads if read.path is ScanPath.CATALYST]
         if slow:
-            operands = list(dict.fromkeys(operand for read in slow for operand in read.scanned))
+            operands = list(dict.fromkeys(operand for read in slow for operand in read.sources))
             frame = chunk_frame(context.spark, context.root, job.streams[name], chunks)
             scans.append(scan_catalyst(frame, task, name, operands))
     return scans
@@ -215,6 +217,7 @@ def _task(context: JobContext, job: Job) -> EpochTask:
         handover=handover_dir(context.group, uuid.uuid4().hex),
         rebuilds=job.rebuilds,
         large_bytes=LARGE_BYTES,
+        functions=context.functions,
     )
 
 

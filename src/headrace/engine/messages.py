@@ -15,6 +15,7 @@ from headrace.engine.records import ResultFile
 from headrace.model import codec
 from headrace.model.epoch import NEVER_US, Chunk
 from headrace.model.errors import HeadraceError
+from headrace.model.functions import FunctionFile
 from headrace.model.metrics import OperatorMetrics
 from headrace.model.partitioning import Partitioning
 from headrace.model.plan import Operator
@@ -28,7 +29,7 @@ class EpochTask:
     """What every task of an epoch job knows. `closed` and `watermark` are per stream.
 
     `plan` and `handover` are paths in the warehouse. A job that rebuilds state delivers nothing. Blobs from
-    `large_bytes` on are handed over as files.
+    `large_bytes` on are handed over as files. `functions` are those that may be called.
     """
 
     root: str
@@ -42,6 +43,7 @@ class EpochTask:
     handover: str
     rebuilds: bool = False
     large_bytes: int = LARGE_BYTES
+    functions: tuple[FunctionFile, ...] = ()
 
     @property
     def handing(self) -> Handover:

@@ -252,6 +252,7 @@ class _Rebuild:
         return {name: chunks for name, chunks in found.items() if chunks}
 
     def _run_batch(self, batch: _Batch, held: list[SegmentFile], attempt: str) -> list[SegmentFile]:
+        self._ground.catalog.functions.check(entry.query for entry in batch.entries)
         streams = {str(stream.name): stream for stream in self._ground.catalog.streams(self._epoch)}
         plan = self._plan(batch.entries, {stream.name: stream for stream in streams.values()})
         path = plan_path(self._group, plan.version)
@@ -271,6 +272,7 @@ class _Rebuild:
                 self._group,
                 self._beginning.spec.partitioning,
                 self._beginning.spec.tasks,
+                self._ground.catalog.functions.files(),
             )
             result = run_job(context, Job(plan, path, epoch, streams, held, attempt, rebuilds=True))
         except HeadraceError:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from headrace.engine.files import segment_damaged
+from headrace.engine.functions import caller_of
 from headrace.engine.handover import Shipped, hand_over, take_over
 from headrace.engine.messages import (
     Control,
@@ -107,6 +108,7 @@ class Partition:
         self._operators: dict[str, OperatorMetrics] = {}
         self._joins: list[JoinCount] = []
         self._ways: list[FamilyWay] = []
+        self._caller = caller_of(control.task.root, control.task.functions)
         self.sent: list[Shipped] = []
         self.bytes_sent = 0
 
@@ -129,7 +131,7 @@ class Partition:
         factor = kind.factor_of(operator) is not None
         emit = self._factors.taking(operator.id) if factor else self._writer.add
         send = partial(self.send, operator.id)
-        reduced = logic.reduce(received, ReduceOutlet(emit, send, task.partitioning))
+        reduced = logic.reduce(received, ReduceOutlet(emit, send, task.partitioning, self._caller))
         if received.step == 0:
             self._segments += kept
             if reduced.state is not None:
@@ -143,6 +145,7 @@ class Partition:
             matched=as_text(reduced.matched),
             rows=as_text(rows),
             joined=as_text(reduced.joined),
+            functions=self._caller.take_spent(),
         )
         self._note(operator.id, reduced.failures, spent)
 

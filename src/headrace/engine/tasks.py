@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.engine.files import check_chunk, check_chunks
+from headrace.engine.functions import caller_of
 from headrace.engine.handover import Shipped, hand_over
 from headrace.engine.messages import (
     Check,
@@ -42,8 +43,10 @@ from headrace.model.predicate import Operand
 from headrace.model.statistics import KeyStatistics
 from headrace.model.types import Kind
 from headrace.model.ways import FamilyWay, add_ways
+from headrace.operators.common.calls import Called, CallPlan
 from headrace.operators.kinds import operator_kind
 from headrace.operators.protocol import Batch, MapOutlet, OperatorLogic
+from headrace.operators.uses import call_plan
 from headrace.planner import shared as _registers_plan_classes  # noqa: F401
 from headrace.storage import faults
 from headrace.storage.envelope import open_envelope
@@ -59,11 +62,12 @@ PLANS = 32
 
 @dataclass(frozen=True, slots=True)
 class PreparedPlan:
-    """A plan with its operators made ready to run, by their ids."""
+    """A plan with its operators made ready to run, by their ids, and the calls of functions for each of their reads."""
 
     plan: SharedPlan
     operators: dict[str, Operator]
     logic: dict[str, OperatorLogic]
+    calls: dict[tuple[str, int], CallPlan]
 
     def scanning(self, stream: str, path: ScanPath) -> list[tuple[Operator, int]]:
         """The operators that read a stream by a path, with the number of the read."""
@@ -80,7 +84,8 @@ def prepared_plan(root: str, plan: str) -> PreparedPlan:
     path = Path(root, plan)
     shared: SharedPlan = open_envelope(path.read_bytes(), "plan", path)
     logic = {operator.id: operator_kind(operator).prepare(operator, shared) for operator in shared.operators}
-    return PreparedPlan(shared, {operator.id: operator for operator in shared.operators}, logic)
+    calls = {(o.id, read): call_plan(o, read) for o in shared.operators for read in range(len(o.reads))}
+    return PreparedPlan(shared, {operator.id: operator for operator in shared.operators}, logic, calls)
 
 
 def attempt_name(task: EpochTask, part: str) -> str:
@@ -128,19 +133,21 @@ class MapTask:
         self._operators: dict[str, OperatorMetrics] = {}
         self._keys: list[KeyStatistics] = []
         self._ways: list[FamilyWay] = []
+        self._failures: dict[str, str] = {}
+        self._caller = caller_of(task.root, task.functions)
 
     def operands(self, stream: str, path: ScanPath) -> list[Operand]:
         """What must be read of a stream for the operators that get it by this path."""
         reads = self._prepared.scanning(stream, path)
-        return list(dict.fromkeys(o for operator, read in reads for o in operator.reads[read].scanned))
+        return list(dict.fromkeys(o for operator, read in reads for o in operator.reads[read].sources))
 
     def encoded(self, stream: str, path: ScanPath) -> list[str]:
         """The string columns that an operator takes as codes and a dictionary."""
         found: dict[str, None] = {}
         for operator, read in self._prepared.scanning(stream, path):
             if operator_kind(operator).encoded:
-                scanned = operator.reads[read].scanned
-                found |= dict.fromkeys(o.sql for o in scanned if o.type.kind is Kind.STRING)
+                sources = operator.reads[read].sources
+                found |= dict.fromkeys(o.sql for o in sources if o.type.kind is Kind.STRING)
         return list(found)
 
     def run(self, batch: TupleBatch) -> Iterator[Shipped]:
@@ -149,10 +156,13 @@ class MapTask:
             began = time.process_time()
             name = attempt_name(self._task, f"{operator.id}-{batch.part}")
             writer = ResultWriter(self._task.root, name, self._task.epoch)
+            calls = self._prepared.calls[operator.id, read]
+            called = calls.run(batch.plain(), batch.rows, self._caller) if calls else Called()
+            self._failures |= {str(query): reason for query, reason in called.failures.items()}
             mapped = self._prepared.logic[operator.id].map(
                 Batch(
                     read,
-                    batch.columns if operator_kind(operator).encoded else batch.plain(),
+                    (batch.columns if operator_kind(operator).encoded else batch.plain()) | called.columns,
                     batch.rows,
                     self._task.epoch,
                     self._task.closed_us(operator),
@@ -172,6 +182,7 @@ class MapTask:
                 shuffled_bytes=sum(len(shipment.blob) for shipment in mapped.shipments),
                 matched=as_text(mapped.matched),
                 rows=as_text(mapped.rows),
+                functions=self._caller.take_spent(),
             )
             self._operators[operator.id] = self._operators.get(operator.id, OperatorMetrics()) + spent
             yield from shipped
@@ -188,6 +199,7 @@ class MapTask:
         return report_of(
             Report(
                 results=tuple(self._results),
+                failures=self._failures,
                 metrics=metrics,
                 operators=self._operators,
                 keys=tuple(self._keys),

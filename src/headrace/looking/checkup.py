@@ -87,7 +87,17 @@ class Checkup:
         """What keeps rows from the results of a query: trouble of its own group, of sealing and of its streams."""
         streams = self._known(entry.query.plan.streams)
         about = (problem for stream in streams for problem in self.of_source(stream))
-        return [*self.of_group(entry.group), *about]
+        return [*self.of_functions(entry), *self.of_group(entry.group), *about]
+
+    def of_functions(self, entry: QueryEntry) -> list[Problem]:
+        """The functions that a live query waits for: nobody has registered them since the warehouse was opened."""
+        if self.running is None or not entry.live or entry.error is not None:
+            return []
+        table, about = self.catalog.functions, f"query `{entry.query.name}`"
+        missing = [
+            table.not_registered(name, "the query waits for it") for name in table.missing(entry.query)
+        ]
+        return [Problem(about, in_a_line(error), error.hint, entry.requested_at) for error in missing]
 
     def _known(self, streams: Iterable[str]) -> list[Stream]:
         return [self.catalog.stream(name) for name in streams if self.catalog.has_stream(name)]
@@ -237,6 +247,7 @@ class Checkup:
             for text in self._odd(stream, self.opened.get(stream.name, Oddities())):
                 yield Problem(f"stream `{stream.name}`", text, None, 0.0)
         for entry in self.catalog.current():
+            yield from self.of_functions(entry)
             if entry.error is not None and entry.live:
                 about = f"query `{entry.query.name}`"
                 yield Problem(about, f"it is quarantined: {entry.error}", "drop it", entry.requested_at)

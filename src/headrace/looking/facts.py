@@ -51,6 +51,7 @@ class FactFinder:
             run=self._run(entry),
             began_us=began,
             group=self.home(entry),
+            missing=self.catalog.functions.missing(entry.query),
         )
 
     def _run(self, entry: QueryEntry) -> RunState:

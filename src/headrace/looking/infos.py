@@ -183,6 +183,10 @@ def cost_lines(cost: QueryCost) -> tuple[tuple[str, Any], ...]:
         ("tuples matched", cost.matched),
         ("shuffled", show_bytes(cost.shuffled_bytes)),
         ("state", show_bytes(cost.state_bytes)),
+        *(
+            (f"{name}()", f"{show_seconds(spent.seconds)} for {spent.rows:,} rows")
+            for name, spent in sorted(cost.functions.items())
+        ),
     )
 
 
@@ -262,7 +266,7 @@ def query_infos(
     groups = checkup.of_groups()
 
     def trouble(entry: QueryEntry) -> str | None:
-        problems = [*groups.get("", ()), *groups.get(entry.group, ())]
+        problems = [*checkup.of_functions(entry), *groups.get("", ()), *groups.get(entry.group, ())]
         problems += (p for name in entry.query.plan.streams for p in troubles.get(name, ()))
         return f"{problems[0].about}: {problems[0].message}" if problems and entry.live else None
 

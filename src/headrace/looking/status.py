@@ -60,7 +60,7 @@ class GroupFacts:
 @dataclass(frozen=True, slots=True)
 class QueryFacts:
     """What is known of a query. `epoch` is the last committed one, below 0 before any; `began_us` is the watermark
-    before its first epoch, up to which windows were closed already.
+    before its first epoch, up to which windows were closed already. `missing` are functions that it waits for.
     """
 
     name: str
@@ -75,6 +75,7 @@ class QueryFacts:
     run: RunState = RunState.IDLE
     began_us: int = NEVER_US
     group: GroupFacts = GroupFacts()
+    missing: tuple[str, ...] = ()
 
     @property
     def watermark_us(self) -> int:
@@ -151,7 +152,7 @@ def standing(facts: QueryFacts) -> tuple[str, ...]:
     group = facts.group
     if facts.error is not None or facts.state in (QueryState.QUARANTINED, QueryState.DROPPED):
         return ()
-    said = []
+    said = [f"it waits for {name}(): register the function again" for name in facts.missing]
     if group.error is not None:
         said.append(f"epoch {group.cursor + 1} of its group {group.name} is tried again: {group.error}")
     if facts.state is not QueryState.ACTIVE:

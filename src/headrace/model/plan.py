@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from headrace.model.predicate import Op, Operand, Predicate, Value
+from headrace.model.predicate import TRUE, Op, Operand, Predicate, Value
 from headrace.model.query import AggregateFunction, QueryId, StreamName
 from headrace.model.types import SqlType
 from headrace.model.window import SessionWindow, Window
@@ -25,6 +25,11 @@ class Read:
     stream: StreamName
     path: ScanPath
     scanned: tuple[Operand, ...]
+
+    @property
+    def sources(self) -> tuple[Operand, ...]:
+        """What has to be scanned for it; calls of functions are made of that."""
+        return tuple(dict.fromkeys(source for operand in self.scanned for source in operand.sources))
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,12 +294,23 @@ class AcrossPositions:
 
 @dataclass(frozen=True, slots=True)
 class JoinedQuery:
-    """A query that ends at a chain: its windows per position of the chain, and its conditions across positions."""
+    """A query that ends at a chain: its windows per position of the chain, and its conditions across positions.
+
+    `called` is a condition on values of functions of joined tuples. What these are called with, an operand that the
+    tuple at some position carries, is in `called_with`; `at_position` names it there.
+    """
 
     query: QueryId
     slot: int
     windows: tuple[Window, ...]
     across: tuple[AcrossPositions, ...]
+    called: Predicate = TRUE
+    called_with: tuple[tuple[int, Operand], ...] = ()
+
+
+def at_position(position: int, operand: Operand) -> Operand:
+    """An operand of the tuple at one position of a chain, as one of joined rows."""
+    return Operand(f"@{position} {operand.sql}", operand.type, operand.plain)
 
 
 @dataclass(frozen=True, slots=True)

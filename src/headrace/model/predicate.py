@@ -16,13 +16,16 @@ class Operand:
     """Something a kernel reads per tuple: a column of the stream, or an expression Catalyst evaluates.
 
     `sql` is the bare column name when `plain`, else Spark SQL text over the stream's columns. A row of several values
-    has these as its `parts`. Only the parts are read, and `sql` is no more than the row's name.
+    has these as its `parts`. Only the parts are read, and `sql` is no more than the row's name. A call of a registered
+    `function` is made by tasks, with its `arguments`; these are all that is scanned for it.
     """
 
     sql: str
     type: SqlType
     plain: bool = True
     parts: tuple[Operand, ...] = ()
+    function: str | None = None
+    arguments: tuple[Operand, ...] = ()
 
     @staticmethod
     def row(parts: tuple[Operand, ...]) -> Operand:
@@ -36,10 +39,34 @@ class Operand:
         plain = all(part.plain for part in parts)
         return Operand(f"row({name})", SqlType(f"struct<{fields}>"), plain, parts)
 
+    @staticmethod
+    def call(function: str, type: SqlType, arguments: tuple[Operand, ...]) -> Operand:
+        """The value of a registered function.
+
+        >>> Operand.call("similar", SqlType("double"), (Operand("a", SqlType("string")),)).sql
+        'similar(a)'
+        """
+        text = f"{function}({', '.join(argument.sql for argument in arguments)})"
+        return Operand(text, type, False, (), function, arguments)
+
     @property
     def read(self) -> tuple[Operand, ...]:
-        """What has to be read for it: itself, or its parts."""
+        """What a kernel reads for it: itself, or its parts."""
         return self.parts or (self,)
+
+    @property
+    def sources(self) -> tuple[Operand, ...]:
+        """What has to be scanned for it: itself, or what its parts or arguments are made of."""
+        if not self.parts and self.function is None:
+            return (self,)
+        inner = (source for part in (*self.parts, *self.arguments) for source in part.sources)
+        return tuple(dict.fromkeys(inner))
+
+    @property
+    def calls(self) -> tuple[Operand, ...]:
+        """The calls in it, inner ones first. Without arguments there is nothing to call."""
+        inner = tuple(call for part in (*self.parts, *self.arguments) for call in part.calls)
+        return tuple(dict.fromkeys((*inner, self))) if self.arguments else inner
 
 
 class Op(Enum):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NewType
 
-from headrace.model.predicate import Op, Operand, Predicate
+from headrace.model.predicate import TRUE, Op, Operand, Predicate
 from headrace.model.types import Column, SqlType
 from headrace.model.window import AnyWindow, Window
 
@@ -184,7 +184,8 @@ class Join:
     The sides' windows have one slide and end together; their ranges may differ. The hubs make a tree of the sides: from
     each side there is one way to each other, from hub to hub by way of a side that is in both. An aggregation of the
     rows has keys, inputs and filters over carried names, as plain operands, and the window of the side with the longest
-    range. This is what the query means. Whether rows are joined for it is for `planner/strategies` to say.
+    range. `called` is a condition on values of functions of joined rows, over carried names. This is what the query
+    means. Whether rows are joined for it is for `planner/strategies` to say.
     """
 
     sides: tuple[JoinSide, ...]
@@ -192,6 +193,7 @@ class Join:
     carried: tuple[Carried, ...]
     across: tuple[Across, ...]
     then: JoinedRows | Aggregation
+    called: Predicate = TRUE
 
     def __post_init__(self) -> None:
         ends = {(w.slide_us, (w.offset_us + w.range_us) % w.slide_us) for w in (s.window for s in self.sides)}
@@ -239,7 +241,8 @@ class QueryPlan:
     `log_sql` is the same over `log_relation(i)` for stream i; when the query has a window it drops late tuples by
     CLOSED_COLUMN and takes only windows that end in (:after, :until], both BIGINT microsecond parameters. Of sessions
     it takes only those that start after :began. `verbatim` says that `log_sql` is the query's own text in all but its
-    relations and windows, and not a rendering of what we read in it.
+    relations and windows, and not a rendering of what we read in it. `functions` are the registered functions that it
+    calls.
     """
 
     text: str
@@ -249,6 +252,7 @@ class QueryPlan:
     plain_sql: str
     log_sql: str
     verbatim: bool = False
+    functions: tuple[str, ...] = ()
 
     @property
     def stream(self) -> StreamName:

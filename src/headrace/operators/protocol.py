@@ -17,6 +17,7 @@ from headrace.model.predicate import Operand
 from headrace.model.statistics import JoinCount, KeyStatistics
 from headrace.model.ways import FamilyWay
 from headrace.operators.common.bundle import Blob, Item
+from headrace.operators.common.calls import Caller
 from headrace.operators.common.placing import Portion
 
 Columns = Mapping[Operand, pa.ChunkedArray]
@@ -90,11 +91,15 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class ReduceOutlet:
-    """Where what a reduce task makes goes: complete rows, and blobs for the next stage of an operator, by its id."""
+    """Where what a reduce task makes goes: complete rows, and blobs for the next stage of an operator, by its id.
+
+    `caller` calls registered functions.
+    """
 
     emit: Emit
     send: Callable[[str, Sequence[Shipment]], None]
     partitioning: Partitioning
+    caller: Caller
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from headrace.model.plan import (
     JoinOperator,
     ProductOperator,
     ProductOutput,
+    at_position,
 )
 from headrace.model.predicate import (
     TRUE,
@@ -232,13 +233,38 @@ def _plan_chain(joinings: Sequence[Joining], place: Mapping[str, int], feeds: st
             for one in body.across
         )
         sides = sorted(at, key=lambda side: at[side])
-        queries.append(JoinedQuery(joining.id, joining.slot, tuple(windows[side] for side in sides), across))
+        called, called_with = _called(body, at)
+        queries.append(
+            JoinedQuery(
+                joining.id,
+                joining.slot,
+                tuple(windows[side] for side in sides),
+                across,
+                called,
+                called_with,
+            )
+        )
         outputs |= {(at[one.side], one.operand) for one in carried}
     ordered = sorted(
         outputs, key=lambda output: (output[0], output[1].sql, output[1].type.name, output[1].plain)
     )
     named = tuple(JoinLeaf(*leaves[position]) for position in range(len(leaves)))
     return JoinChain(named, hubs, joinings[0].signature, tuple(ordered), tuple(queries), feeds)
+
+
+def _called(body: Join, at: Mapping[int, int]) -> tuple[Predicate, tuple[tuple[int, Operand], ...]]:
+    """(a query's condition on functions of joined rows, over positions; what these are called with)."""
+    named = {carried.name: (at[carried.side], carried.operand) for carried in body.carried}
+    found: dict[tuple[int, Operand], None] = {}
+
+    def own(operand: Operand) -> Operand:
+        if operand.function is not None:
+            return Operand.call(operand.function, operand.type, tuple(map(own, operand.arguments)))
+        found[named[operand.sql]] = None
+        return at_position(*named[operand.sql])
+
+    renaming = {operand: own(operand) for operand in sorted(operands_of(body.called), key=lambda o: o.sql)}
+    return renamed(body.called, renaming), tuple(sorted(found, key=lambda one: (one[0], one[1].sql)))
 
 
 # products

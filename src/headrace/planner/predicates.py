@@ -22,8 +22,9 @@ from headrace.model.predicate import (
 
 
 def scan_path(operands: Iterable[Operand]) -> ScanPath:
-    """FAST when every operand is a plain column, else Catalyst has to evaluate something first."""
-    return ScanPath.FAST if all(operand.plain for operand in operands) else ScanPath.CATALYST
+    """FAST when all that is scanned are plain columns, else Catalyst has to evaluate something first."""
+    plain = all(source.plain for operand in operands for source in operand.sources)
+    return ScanPath.FAST if plain else ScanPath.CATALYST
 
 
 def index_operands(predicates: Iterable[Predicate]) -> tuple[OperandIndex, ...]:

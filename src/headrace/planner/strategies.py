@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 from headrace.model.lanes import is_factor
-from headrace.model.predicate import operands_of
+from headrace.model.predicate import TRUE, operands_of
 from headrace.model.query import (
     Aggregate,
     AggregateFunction,
@@ -144,6 +144,8 @@ def _obstacles(body: Join) -> Iterator[str]:
         yield "the streams are joined on different keys"
     if body.across:
         yield "a condition compares values of two streams, so not all tuples of a key meet"
+    if body.called != TRUE:
+        yield "a function decides which tuples of a key meet"
     yield from _key_obstacles(body, then)
     for aggregate in then.aggregates:
         yield from _aggregate_obstacles(body, then, aggregate)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from headrace.model.predicate import TRUE, Operand, Predicate
+from headrace.model.predicate import TRUE, Predicate, conjunction
 from headrace.model.query import (
     MAX_AGGREGATES,
     Across,
@@ -24,10 +24,12 @@ from headrace.model.query import (
     Projection,
     QueryPlan,
     Stream,
+    StreamName,
 )
 from headrace.model.types import Column, SqlType
 from headrace.model.window import AnyWindow, Window
 from headrace.sql import errors
+from headrace.sql.bodies.operands import OperandShape
 from headrace.sql.bodies.predicates import Compiler
 from headrace.sql.bodies.windows import (
     MAX_COPIES_PER_TUPLE,
@@ -41,26 +43,6 @@ from headrace.sql.render.templates import Template
 from headrace.sql.text.cql import joined_windows
 from headrace.sql.text.dialect import render
 from headrace.sql.text.lexer import Lexed
-
-
-@dataclass(frozen=True, slots=True)
-class OperandShape:
-    """An operand whose text may have holes."""
-
-    text: Template
-    type: SqlType
-    plain: bool
-    parts: tuple[OperandShape, ...] = ()
-
-    @staticmethod
-    def row(parts: tuple[OperandShape, ...]) -> OperandShape:
-        """Several operands as one; see `Operand.row`."""
-        return OperandShape(Template.of(""), SqlType("void"), False, parts)
-
-    def bind(self, fill: Callable[[Template], str]) -> Operand:
-        if self.parts:
-            return Operand.row(tuple(part.bind(fill) for part in self.parts))
-        return Operand(fill(self.text), self.type, self.plain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +118,13 @@ class JoinShape:
     carried: tuple[CarriedShape, ...]
     across: tuple[Across, ...]
     then: JoinedRowsShape | AggregationShape
+    called: tuple[exp.Expr, ...] = ()
+
+    @property
+    def row(self) -> Stream:
+        """Joined rows as a stream of what they carry."""
+        columns = tuple(Column(one.name, one.operand.type) for one in self.carried)
+        return Stream(StreamName(""), columns, "", 0)
 
 
 BodyShape = AggregationShape | ProjectionShape | JoinShape | FallbackShape
@@ -150,7 +139,8 @@ class Shape:
     plain Spark SQL. `stream` is what expressions are over and `streams` what the query reads: the same but for joins,
     of which `brackets` holds the number of each side's CQL window (None: the window of the calls) and `timed` each
     side's stream. `log` may be the query's own text (`verbatim`); then `rendered` is our rendering of it, which runs
-    when windows are too dense for Spark's own (None: there is none, because we misread the text).
+    when windows are too dense for Spark's own (None: there is none, because we misread the text). `functions` are the
+    registered functions that it calls.
     """
 
     stream: Stream
@@ -168,6 +158,7 @@ class Shape:
     verbatim: bool = False
     timed: tuple[Stream, ...] = ()
     rendered: Template | None = None
+    functions: tuple[str, ...] = ()
     texts: dict[int, Template] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -205,6 +196,7 @@ def bind(shape: Shape, lexed: Lexed, literals: tuple[str, ...], timezone: str) -
         plain_sql=lexed.text if shape.plain is None else fill(shape.plain),
         log_sql=fill(log),
         verbatim=verbatim,
+        functions=shape.functions,
     )
 
 
@@ -330,11 +322,13 @@ def _body(
             return Projection(condition(), tuple(output.bind(fill) for output in outputs))
         case AggregationShape() as found:
             return aggregation(found, condition())
-        case JoinShape(joined, hubs, carried, across, then):
+        case JoinShape(joined, hubs, carried, across, then, called):
+            over_rows = compile_over(shape.body.row)
             return Join(
                 tuple(map(side_of, joined, sides)),
                 tuple(map(hub_of, hubs)),
                 tuple(Carried(item.name, item.side, item.operand.bind(fill)) for item in carried),
                 across,
                 joined_rows(then) if isinstance(then, JoinedRowsShape) else aggregation(then, TRUE),
+                conjunction(*map(over_rows.predicate, called)),
             )

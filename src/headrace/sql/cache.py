@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 
 from headrace.model.query import Stream
-from headrace.model.types import Column
+from headrace.model.types import Column, SqlType
 from headrace.sql.binding import Shape
 from headrace.sql.resolve.analysis import Analyzer
 
@@ -15,13 +15,23 @@ MAX_SHAPES = 4096
 class ShapeCache:
     """An Analyzer that also remembers shapes, the least recently kept of which it forgets first.
 
-    Safe to use with changing streams: a shape is only found while its streams are exactly as they were.
+    Safe to use with changing streams: a shape is only found while its streams are exactly as they were. `functions` are
+    the registered functions that texts may call, by name in small letters; `register` changes them.
     """
 
     def __init__(self, analyzer: Analyzer, capacity: int = MAX_SHAPES) -> None:
         self._analyzer, self._capacity = analyzer, capacity
+        self.functions: dict[str, SqlType] = {}
         self._shapes: dict[Hashable, Shape] = {}
         self._schemas: dict[Hashable, tuple[Column, ...]] = {}
+
+    def register(self, name: str, type_: SqlType | None) -> None:
+        """Let texts call a function of that type, or no longer (None). What was known of texts is forgotten."""
+        self.functions.pop(name, None)
+        if type_ is not None:
+            self.functions[name] = type_
+        self._shapes.clear()
+        self._schemas.clear()
 
     def schema(self, sql: str, *streams: Stream) -> tuple[Column, ...]:
         return self._analyzer.schema(sql, *streams)

@@ -14,14 +14,23 @@ from headrace.model.query import LOG_RELATION, QueryPlan, Stream
 from headrace.model.types import Column, Kind, SqlType
 from headrace.model.window import Window
 from headrace.sql import errors
-from headrace.sql.binding import BodyShape, FallbackShape, OperandShape, ProjectionShape, Shape, bind
+from headrace.sql.binding import BodyShape, FallbackShape, ProjectionShape, Shape, bind
 from headrace.sql.bodies.aggregates import plan_aggregation
 from headrace.sql.bodies.calls import NotShared
-from headrace.sql.bodies.conjuncts import in_order
+from headrace.sql.bodies.conjuncts import conjuncts, in_order
 from headrace.sql.bodies.having import filter_keys_early
 from headrace.sql.bodies.join_query import build_join
 from headrace.sql.bodies.layers import needs_layers, render_layers
+from headrace.sql.bodies.operands import OperandShape
 from headrace.sql.bodies.predicates import Compiler
+from headrace.sql.bodies.registered import (
+    call_shape,
+    calls_registered,
+    guard_calls,
+    in_cost_order,
+    mark_calls,
+    type_arguments,
+)
 from headrace.sql.bodies.sessions import checked_sessions, no_session_rows
 from headrace.sql.bodies.windows import STAND_IN, has_window, is_window_column, stand_ins, window_column
 from headrace.sql.cache import ShapeCache
@@ -78,12 +87,14 @@ def _build(
         }
         reusable = lifted.lifted <= mark_literals(tree, lifted.slots, texts)
         rendered = render_again(tree, lifted)
+        functions = mark_calls(tree, analyzer.functions)
         try:
             select = inline_ctes(refuse_statement(tree))
             refuse_parts(select, analytic=lexed.cql is not None)
             shape = _shape(select, lexed, lifted, streams, analyzer, timezone)
         except SqlError as error:
             raise or_misread(error, lexed, rendered, analyzer) from None
+        shape = replace(shape, functions=functions)
         return faithful(shape, select, lexed, lifted, rendered, analyzer), reusable
     except RecursionError:
         raise errors.syntax("the text is nested too deeply") from None
@@ -182,7 +193,8 @@ class _Build:
         plain = None if self.lexed.cql is None else Template.of(render_plain(flat))
         columns = self._columns(flat, plain)
         shared = filter_keys_early(flat)
-        self.where = _conjunction(shared.where)
+        type_arguments((*shared.expressions(), *shared.where, *(shared.group or ())), self._types_of)
+        self.where = _conjunction(_cheapest_first(shared.where))
         self.ordered = None if self.where is None else in_order(self.where, self._harmless)
         body = self._body(shared, columns)
         logged = determined(flat) if is_determined(body) else flat
@@ -295,6 +307,8 @@ class _Build:
             node = node.this
         if isinstance(node, exp.Column):
             return OperandShape(Template.of(node.name), type_, plain=True)
+        if (call := call_shape(node, self.stream, self.literals)) is not None:
+            return call
         if not cannot_raise(node, self.stream, self.literals):
             for guard in (condition, self.ordered):
                 node = node if guard is None else _case(guard, node)
@@ -338,5 +352,12 @@ def _conjunction(nodes: tuple[exp.Expr, ...]) -> exp.Expr | None:
     return whole
 
 
+def _cheapest_first(nodes: tuple[exp.Expr, ...]) -> tuple[exp.Expr, ...]:
+    """Conditions with registered functions come after all others."""
+    if not any(map(calls_registered, nodes)):
+        return nodes
+    return tuple(in_cost_order([part for node in nodes for part in conjuncts(node)]))
+
+
 def _case(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
-    return exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])
+    return exp.Case(ifs=[exp.If(this=condition.copy(), true=guard_calls(condition, value))])

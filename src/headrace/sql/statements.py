@@ -122,6 +122,11 @@ class ShowEvents:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowFunctions:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
 class Explain:
     """Of a query by name, of a text that begins with SELECT, WITH or FROM, or (None) of everything."""
 
@@ -158,6 +163,7 @@ Statement = (
     | ShowGroups
     | ShowSplits
     | ShowEvents
+    | ShowFunctions
     | Explain
     | Help
     | Select
@@ -346,7 +352,9 @@ def _show(cursor: Cursor) -> Statement:
         return ShowSplits()
     if cursor.accept("EVENTS"):
         return ShowEvents()
-    raise cursor.problem("STREAMS, QUERIES, GROUPS, SPLITS or EVENTS")
+    if cursor.accept("FUNCTIONS"):
+        return ShowFunctions()
+    raise cursor.problem("STREAMS, QUERIES, GROUPS, SPLITS, EVENTS or FUNCTIONS")
 
 
 def _explain(cursor: Cursor) -> Statement:

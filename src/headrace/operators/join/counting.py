@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from headrace.model.blocks import EVERY_BLOCK
 from headrace.model.plan import InputRole
 from headrace.model.statistics import JoinCount, SideCount
 from headrace.model.tables import WORD
@@ -24,8 +25,10 @@ def accepted_tuples(logic: JoinLogic, new: New) -> dict[int, int]:
     for spec, rows in zip(logic.inputs, new, strict=True):
         if rows is None:
             continue
+        # tuples that are in every block are counted in the first
+        once = rows.keys.of_rows() if spec.input.keys[0] == EVERY_BLOCK else None
         for queries, sets in zip(spec.slots, rows.content.sets, strict=True):
-            counts = count_bits(sets)
+            counts = count_bits(sets if once is None else sets[:, rows.keys.hashes[once] == 0])
             for slot, query in queries.items():
                 found[query] = found.get(query, 0) + int(counts[place_of(slot, logic.words)])
     return {query: count for query, count in found.items() if count}

@@ -66,7 +66,8 @@ class Joins:
         """A rebuild joins for the chains that feed an aggregation alone."""
         gathered = self._gatherings(outlet)
         windowed: Counter[int] = Counter()
-        joined = self._outlet(received, outlet, gathered, windowed)
+        failures: dict[int, str] = {}
+        joined = self._outlet(received, outlet, gathered, windowed, failures)
         state, matched, sides = None, {}, []
         if received.step > 0:
             held = received.absorbed, received.kept
@@ -87,7 +88,7 @@ class Joins:
             waiting.flush()
         joins = [*sides, *(JoinCount(QueryId(query), rows=count) for query, count in windowed.items())]
         stored = {query: count for query, count in rows.items() if query in self._counted}
-        return Reduced(state, stored, matched=matched, joined=rows, joins=joins)
+        return Reduced(state, stored, failures, matched=matched, joined=rows, joins=joins)
 
     def _outlet(
         self,
@@ -95,6 +96,7 @@ class Joins:
         outlet: ReduceOutlet,
         gathered: Mapping[str, Gathering],
         windowed: Counter[int],
+        failures: dict[int, str],
     ) -> Outlet:
         """Where joined rows go. `windowed` gets how many each query has that are fed, once for each window."""
 
@@ -112,6 +114,8 @@ class Joins:
             outlet.partitioning,
             self._fed_slots if received.rebuilds else None,
             tuple(self._feeds),
+            outlet.caller,
+            failures,
         )
 
     def _store(self, chain: int, block: JoinedBlock, epoch: int, emit: Emit) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +20,10 @@ from headrace.operators.common.regions import regions_of
 from headrace.operators.join.keys import keys_are_exact
 from headrace.operators.join.windows import PairWindows
 from headrace.operators.protocol import Columns
+
+if TYPE_CHECKING:
+    from headrace.operators.join.called import CalledConditions
+    from headrace.operators.join.similar import Bound
 
 
 def carried_name(operand: Operand) -> str:
@@ -101,8 +106,10 @@ class Step:
     The first step takes new tuples only; a later one takes all tuples where its position is before the first step's,
     else only older ones: so each combination is found once. `reach` holds, for each earlier step, how far before and
     after its tuples any query's partners lie. `across` are the conditions that can be checked from here on, with the
-    queries that ask. Of a step with a hop, `travels` says what of each earlier position is needed from here on, besides
-    event times, and `number` is its place in `JoinLogic.hops`.
+    queries that ask; `called` are the queries whose conditions on functions can be, and `conditions` has these ready
+    once they were asked, as `bounds` has the lowest scores that any query wants. Of a step with a hop, `travels` says
+    what of each earlier position is needed from here on, besides event times, and `number` is its place in
+    `JoinLogic.hops`.
     """
 
     of: JoinStep
@@ -113,6 +120,9 @@ class Step:
     chains: list[tuple[int, Array]] = field(default_factory=list)
     reach: list[tuple[int, int]] = field(default_factory=list)
     across: list[tuple[AcrossPositions, Array]] = field(default_factory=list)
+    called: list[JoinedQuery] = field(default_factory=list)
+    conditions: CalledConditions | None = None
+    bounds: tuple[Bound, ...] | None = None
     travels: dict[int, list[Operand]] = field(default_factory=dict)
     number: int | None = None
 
@@ -176,6 +186,9 @@ class JoinLogic:
                 ends = {condition.left_position, condition.right_position}
                 if ends <= here and (step.position in ends or not step.before):
                     asking.setdefault(condition, []).append(query.slot)
+            positions = {position for position, _ in query.called_with}
+            if positions and positions <= here and step.position in positions:
+                step.called.append(query)
         step.across = [(condition, slot_mask(slots, self.words)) for condition, slots in asking.items()]
         mine = max((query.windows[step.position].range_us for query in step.queries), default=0)
         for earlier in step.before:
@@ -184,6 +197,8 @@ class JoinLogic:
         needs = {output for number, _ in step.chains for output in self.operator.chains[number].outputs}
         for one, _ in step.across:
             needs |= {(one.left_position, one.left), (one.right_position, one.right)}
+        for query in step.called:
+            needs |= {*query.called_with}
         for child in step.children:
             needs |= self._finish(child)
         if step.of.hop is not None:

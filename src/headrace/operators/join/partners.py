@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.encode import Array, Bools, Ints
 from headrace.operators.join.groups import Groups, average_group, group_rows, sampled
 from headrace.operators.join.side import Part
 from headrace.operators.join.windows import Containment
@@ -26,6 +27,12 @@ SCAN_ROWS = 16
 LIST_PAIRS = 1 << 16
 """So few pairs are tried one by one, whatever they look like."""
 
+SCORED_ROWS, SCORED_TUPLES = 1 << 9, 1 << 12
+"""So many rows and tuples are scored at a time."""
+
+MayScore = Callable[[Ints, slice], Bools]
+"""Which pairs [row, tuple] may score high enough, of some rows and a range of the part's tuples."""
+
 Pairs = tuple[Ints, Ints, Array]
 """(row, tuple, query-set) of pairs that some query wants."""
 
@@ -35,6 +42,7 @@ class Meeting:
     """Rows with their query-sets and, per earlier position, their moments and how these share windows with the part's.
 
     `keys[row]` is the row's key in the part, or -1. `near` says between which times partners of some rows lie.
+    `may_score` says which pairs of rows and tuples are worth a look; without it all are.
     """
 
     keys: Ints
@@ -44,6 +52,7 @@ class Meeting:
     near: Callable[[Ints], tuple[Ints, Ints]]
     part: Part
     role: int
+    may_score: MayScore | None = None
 
     def pairs(self) -> Iterator[Pairs]:
         """All pairs, block by block; no block is empty."""
@@ -51,6 +60,9 @@ class Meeting:
         if len(row) == 0:
             return
         first, last = self._ranges(row)
+        if self.may_score is not None:
+            yield from self._by_score(row, first, last, self.may_score)
+            return
         counts = last - first
         if self._layout(row, int(counts.sum())) is Layout.GROUPS:
             yield from self._by_groups(row, first, last)
@@ -60,6 +72,25 @@ class Meeting:
             found = self._wanted(self.sets, self.moments, mine, self.part.moment, row[at], right)
             if len(found[0]):
                 yield found
+
+    def _by_score(self, row: Ints, first: Ints, last: Ints, may_score: MayScore) -> Iterator[Pairs]:
+        """All pairs whose score may be high enough; blocks of rows and tuples are looked at as a whole."""
+        order = np.lexsort((first, self.keys[row]))
+        row, first, last = row[order], first[order], last[order]
+        mine = self.part.content.sets[self.role]
+        edges = np.flatnonzero(np.diff(self.keys[row], prepend=-1)).tolist()
+        for begin, end in pairwise([*edges, len(row)]):
+            for low in range(begin, end, SCORED_ROWS):
+                some = slice(low, min(low + SCORED_ROWS, end))
+                for left in range(int(first[some].min()), int(last[some].max()), SCORED_TUPLES):
+                    right = np.arange(left, min(left + SCORED_TUPLES, int(last[some].max())))
+                    near = (right >= first[some, None]) & (right < last[some, None])
+                    at, other = np.nonzero(may_score(row[some], slice(left, left + len(right))) & near)
+                    found = self._wanted(
+                        self.sets, self.moments, mine, self.part.moment, row[some][at], right[other]
+                    )
+                    if len(found[0]):
+                        yield found
 
     def _ranges(self, row: Ints) -> tuple[Ints, Ints]:
         """First and last tuple of the part for each row: of equal key, and near enough in time."""

@@ -19,15 +19,18 @@ from headrace.model.statistics import JoinCount
 from headrace.model.tables import WORD
 from headrace.operators.common.bitrows import count_bits
 from headrace.operators.common.bundle import Blob, Item, read_bundle
+from headrace.operators.common.calls import Caller
 from headrace.operators.common.encode import Ints
 from headrace.operators.join.block import JoinedBlock, holds_across
+from headrace.operators.join.called import CalledConditions
 from headrace.operators.join.counting import accepted_tuples, count_sides
 from headrace.operators.join.hops import Arrivals, Outbox, Send
 from headrace.operators.join.logic import JoinLogic, Step, place_of, slot_mask
-from headrace.operators.join.partners import Meeting, has_bits
+from headrace.operators.join.partners import MayScore, Meeting, has_bits
 from headrace.operators.join.prefix import Prefix, take_tuples
 from headrace.operators.join.rows import JoinTuples, KeyedRows, keyed
 from headrace.operators.join.side import Part, Side
+from headrace.operators.join.similar import Looks, score_bounds
 from headrace.operators.join.state import JoinSegment, build_segment, read_input
 from headrace.operators.join.tuples import meta_of, together
 from headrace.operators.join.windows import Containment, Moments
@@ -38,7 +41,8 @@ Consume = Callable[[int, JoinedBlock], None]
 
 @dataclass(frozen=True, slots=True)
 class Outlet:
-    """Where rows go: complete ones to `consume`, those on their way to another key to `send`.
+    """Where rows go: complete ones to `consume`, those on their way to another key to `send`. `caller` calls functions,
+    and `failures` gets the queries for which that failed.
 
     Every stage has the same partitioning. Rows are joined for the queries of these slots; None stands for all. What the
     sides of queries let in is counted for these chains.
@@ -49,6 +53,8 @@ class Outlet:
     partitioning: Partitioning
     slots: frozenset[int] | None = None
     counted_chains: tuple[int, ...] = ()
+    caller: Caller = field(default_factory=Caller)
+    failures: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -156,6 +162,8 @@ class _Join:
         self._consume = outlet.consume
         self._asking = None if outlet.slots is None else slot_mask(outlet.slots, logic.words)
         self._outbox = Outbox(logic, outlet.send, outlet.partitioning)
+        self._looks = Looks()
+        self._caller, self._failures = outlet.caller, outlet.failures
         self._containment: dict[tuple[InputRole, InputRole, Moments, Moments], Containment] = {}
         self._counts = np.zeros(len(logic.words) * WORD, np.int64)
 
@@ -228,16 +236,36 @@ class _Join:
             lambda rows: _reach(step, prefix, rows),
             part,
             role,
+            self._may_score(step, part, prefix),
         )
         for left, right, sets in meeting.pairs():
             tuples = take_tuples(prefix.tuples, left)
             tuples[step.position] = (part, right)
             yield self._checked(step, Prefix(prefix.probe, tuples, prefix.keys[left], sets))
 
+    def _may_score(self, step: Step, part: Part, prefix: Prefix) -> MayScore | None:
+        """Which pairs are worth a look, where the scores of vectors decide."""
+        if step.bounds is None:
+            step.bounds = score_bounds(step)
+        return self._looks.may_score(step.bounds, prefix, part) if step.bounds else None
+
     def _checked(self, step: Step, prefix: Prefix) -> Prefix:
-        """The rows without the queries whose conditions across positions do not hold."""
-        if not step.across or prefix.rows == 0:
-            return prefix
+        """The rows without the queries whose conditions across positions, or on functions of them, do not hold."""
+        if step.across and prefix.rows:
+            prefix = self._compared(step, prefix)
+        if step.called and prefix.rows:
+            return self._conditions(step).restrict(prefix, self._caller, self._failures)
+        return prefix
+
+    def _conditions(self, step: Step) -> CalledConditions:
+        """What functions decide at a step; built once per plan."""
+        if step.conditions is None:
+            words = self._logic.words
+            places = [place_of(query.slot, words) for query in step.called]
+            step.conditions = CalledConditions(step.called, places, len(words))
+        return step.conditions
+
+    def _compared(self, step: Step, prefix: Prefix) -> Prefix:
         for condition, mask in step.across:
             asked = np.flatnonzero(has_bits(prefix.sets & mask[:, None]))
             failed = asked[~holds_across(condition, take_tuples(prefix.tuples, asked))]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from headrace.model.blocks import BLOCK_KEYS, BLOCKS, ONE_BLOCK
 from headrace.model.epoch import NEVER_US
 from headrace.model.partitioning import Partitioning
 from headrace.model.ways import FamilyWay
@@ -45,7 +46,7 @@ def prepare_join(
     if event_time.valid is not None:
         wanted &= event_time.valid
     for key in spec.input.keys:
-        if columns[key].null_count:
+        if key not in BLOCK_KEYS and columns[key].null_count:
             wanted &= np.asarray(one_chunk(columns[key]).is_valid())
     kept = np.flatnonzero(wanted)
     times = event_time.values[kept]
@@ -59,11 +60,23 @@ def prepare_join(
     def take(column: pa.ChunkedArray | pa.Array) -> pa.Array:
         return one_chunk(column) if taken is None else one_chunk(column).take(taken)
 
-    keys = encode_row_keys([take(columns[key]) for key in spec.input.keys], spec.input.keys)
     carried = {name: take(columns[operand]) for name, operand in spec.carried.items()}
     if taken is not None:
         sets = np.take(sets, kept, axis=2)
-    return JoinTuples(input, keys, Content(0, times, code, codes, sets, carried))
+    content = Content(0, times, code, codes, sets, carried)
+    if spec.input.keys[0] in BLOCK_KEYS:
+        return _in_blocks(spec, content)
+    keys = encode_row_keys([take(columns[key]) for key in spec.input.keys], spec.input.keys)
+    return JoinTuples(input, keys, content)
+
+
+def _in_blocks(spec: InputLogic, content: Content) -> JoinTuples:
+    """The tuples of a join without an equality: each in one block, or in all of them."""
+    rows = content.rows
+    if spec.input.keys[0] == ONE_BLOCK:
+        return JoinTuples(spec.number, RowKeys(np.arange(rows) % BLOCKS, None), content)
+    blocks = np.repeat(np.arange(BLOCKS), rows)
+    return JoinTuples(spec.number, RowKeys(blocks, None), content.take(np.tile(np.arange(rows), BLOCKS)))
 
 
 def _codes(spec: InputLogic, times: Ints, closed_us: int) -> tuple[Ints, Codes, Bools | None]:

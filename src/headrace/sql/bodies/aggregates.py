@@ -10,7 +10,7 @@ from sqlglot import exp
 from headrace.model.query import AggregateFunction, Stream, StreamName
 from headrace.model.tables import WINDOW_EDGES, WINDOW_END, SessionTable, aggregate_column, key_column
 from headrace.model.types import Kind, SqlType
-from headrace.sql.binding import AggregateShape, AggregationShape, OperandShape
+from headrace.sql.binding import AggregateShape, AggregationShape
 from headrace.sql.bodies.calls import (
     INTERVALS,
     ORDERED,
@@ -21,6 +21,7 @@ from headrace.sql.bodies.calls import (
     read_call,
     result_type,
 )
+from headrace.sql.bodies.operands import OperandShape
 from headrace.sql.bodies.windows import is_window_column, window_edge
 from headrace.sql.render.templates import Template
 from headrace.sql.resolve.columns import Flat, column, enclosed

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from headrace.sql.bodies.registered import guard_calls
+
 
 def conjuncts(node: exp.Expr) -> list[exp.Expr]:
     """What a filter on `node` splits into, in order; a negated OR is split as Spark's optimiser splits it."""
@@ -46,7 +48,10 @@ def in_order(node: exp.Expr, harmless: Callable[[exp.Expr], bool]) -> exp.Expr:
         whole = run[0].copy()
         for part in run[1:]:
             whole = exp.And(this=_operand(whole), expression=_operand(part.copy()))
-        ordered = whole if ordered is None else exp.Case(ifs=[exp.If(this=whole, true=ordered)])
+        if ordered is None:
+            ordered = whole
+        else:
+            ordered = exp.Case(ifs=[exp.If(this=whole, true=guard_calls(whole, ordered))])
     assert ordered is not None
     return ordered
 

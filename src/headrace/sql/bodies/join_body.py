@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from headrace.model.predicate import Op
+from headrace.model.blocks import EVERY_BLOCK, ONE_BLOCK
+from headrace.model.predicate import Op, Operand
 from headrace.model.query import Across, Stream
 from headrace.model.tables import WINDOW_EDGES
 from headrace.model.types import TIMESTAMP, Column, Kind, SqlType
@@ -24,14 +25,21 @@ from headrace.sql.binding import (
     HubShape,
     JoinedRowsShape,
     JoinShape,
-    OperandShape,
     SideShape,
 )
 from headrace.sql.bodies.aggregates import plan_aggregation, window_struct
 from headrace.sql.bodies.calls import SHARED_FUNCTIONS, NotShared
 from headrace.sql.bodies.conjuncts import conjuncts, in_order
 from headrace.sql.bodies.join_hubs import find_hubs
+from headrace.sql.bodies.operands import OperandShape
 from headrace.sql.bodies.predicates import Compiler
+from headrace.sql.bodies.registered import (
+    call_shape,
+    calls_registered,
+    mark_call,
+    outermost_calls,
+    type_arguments,
+)
 from headrace.sql.bodies.windows import is_window_column, window_edge
 from headrace.sql.render.templates import Template
 from headrace.sql.resolve.columns import Flat, column, enclosed
@@ -68,6 +76,10 @@ _ORDERLESS = SHARED_FUNCTIONS | {
 
 _KEYS = _COMPARED | {Kind.DECIMAL, Kind.TIME}
 
+FLOAT = SqlType("float")
+SCORES = frozenset(("vector_cosine_similarity", "vector_inner_product"))
+"""Spark's functions of two vectors that joins decide by themselves."""
+
 TypesOf = Callable[[list[str]], list[SqlType]]
 
 
@@ -89,8 +101,9 @@ def plan_join(
         plan = _Plan(flat, origin, types_of, literals, timezone)
         plan.sort_conditions()
         hubs, sides, across = plan.find_hubs(), plan.sides(), plan.across()
+        called = plan.called()
         last = then(plan)
-        return JoinShape(sides, hubs, tuple(plan.carried.values()), across, last)
+        return JoinShape(sides, hubs, tuple(plan.carried.values()), across, last, called)
 
     if flat.group is None:
         return finished(_Plan.rows)
@@ -112,6 +125,7 @@ class _Plan:
     equalities: list[tuple[exp.Expr, exp.Expr]] = field(default_factory=list)
     compared: list[tuple[exp.Expr, Op, exp.Expr]] = field(default_factory=list)
     residual: list[exp.Expr] = field(default_factory=list)
+    calling: list[exp.Expr] = field(default_factory=list)
     raising: exp.Expr | None = None
     carried: dict[tuple[int, str], CarriedShape] = field(default_factory=dict)
 
@@ -119,9 +133,14 @@ class _Plan:
 
     def sort_conditions(self) -> None:
         """Every conjunct to the side it is about, to the equalities, to comparisons across sides, or to the rest."""
+        type_arguments(self.flat.where, self.types_of)
         for whole in self.flat.where:
             for node in conjuncts(whole):
                 sides = self.origin.sides_in(node)
+                self._mark_scores(node)
+                if calls_registered(node) and len(sides) > 1:
+                    self.calling.append(node)
+                    continue
                 if any(map(is_window_column, node.find_all(exp.Column))):
                     self._leave(node)
                 elif len(sides) <= 1:
@@ -155,6 +174,24 @@ class _Plan:
         """Stored rows as expressions see them."""
         stream, edges = self.origin.stream, (Column(name, TIMESTAMP) for name in WINDOW_EDGES.values())
         return replace(stream, columns=(*stream.columns, *edges))
+
+    def _mark_scores(self, node: exp.Expr) -> None:
+        """Scores of vectors of two sides are calls that joins make."""
+        for call in node.find_all(exp.Anonymous):
+            if function_name(call) in SCORES and len(call.expressions) == 2:
+                sides = [self.origin.sides_in(argument) for argument in call.expressions]
+                if all(len(some) == 1 for some in sides) and sides[0] != sides[1]:
+                    mark_call(call, FLOAT)
+
+    def _is_similarity(self, node: exp.Expr) -> bool:
+        """Whether a condition asks for a score above a constant."""
+        inner = node.unnest()
+        if not isinstance(inner, exp.GT | exp.GTE | exp.LT | exp.LTE):
+            return False
+        upper, lower = inner.this.unnest(), inner.expression.unnest()
+        if isinstance(inner, exp.LT | exp.LTE):
+            upper, lower = lower, upper
+        return function_name(upper) in SCORES and not self.origin.sides_in(lower)
 
     def _two_sided(self, node: exp.Expr) -> bool:
         parts = [self.origin.sides_in(part) for part in (node.this, node.expression)]
@@ -199,7 +236,16 @@ class _Plan:
     # keys
 
     def find_hubs(self) -> tuple[HubShape, ...]:
-        """The keys that connect all sides; equalities that no key stands for become comparisons."""
+        """The keys that connect all sides; equalities that no key stands for become comparisons.
+
+        Where there is no equality, a score that has to be high enough connects two sides: tuples meet in blocks.
+        """
+        if (
+            not self.equalities
+            and len(self.origin.sides) == 2
+            and any(map(self._is_similarity, self.calling))
+        ):
+            return (HubShape((0, 1), ((_block(EVERY_BLOCK),), (_block(ONE_BLOCK),))),)
         found = find_hubs(self.origin, self.equalities, lambda nodes: self._key_type(nodes) is not None)
         self.compared += [(left, Op.EQ, right) for left, right in found.compared]
         for side, equal in found.own:
@@ -244,6 +290,42 @@ class _Plan:
             found.append(Across(places[0], op, places[1]))
         return tuple(found)
 
+    def called(self) -> tuple[exp.Expr, ...]:
+        """Conditions on functions of joined rows, over what these carry. They come after all others, as in Spark; so
+        where others are left to a reader, these are too.
+        """
+        found = [] if self.residual else [self._called(node) for node in self.calling]
+        if None in found or self.residual:
+            for node in self.calling:
+                self._leave(node)
+            return ()
+        return tuple(node.transform(self._carried_call, copy=False) for node in found if node is not None)
+
+    def _called(self, node: exp.Expr) -> exp.Expr | None:
+        """The condition with a column for each argument of its calls; None when tasks cannot decide it."""
+        copied, columns = node.copy(), list[Column]()
+        for call in outermost_calls(copied):
+            for argument in list(call.expressions):
+                if len(self.origin.sides_in(argument)) > 1:
+                    return None
+                inner = argument.unnest()
+                (type_,) = self._types([inner])
+                name = f"a{len(columns)}"
+                columns.append(Column(name, type_))
+                replaced = column(name)
+                replaced.meta["argument"] = (inner.copy(), type_)
+                argument.replace(replaced)
+        stream = Stream(self.origin.stream.name, tuple(columns), "", 0)
+        compiler = Compiler(stream, self.literals, self.timezone, render)
+        return copied if compiler.only_atoms(copied) else None
+
+    def _carried_call(self, node: exp.Expr) -> exp.Expr:
+        argument = node.meta.get("argument") if isinstance(node, exp.Column) else None
+        if argument is None:
+            return node
+        place = self._carry(*argument)
+        return column(list(self.carried.values())[place].name)
+
     # what rows carry
 
     def _operand(self, node: exp.Expr, type_: SqlType) -> OperandShape:
@@ -252,6 +334,8 @@ class _Plan:
         if isinstance(inner, exp.Column):
             return OperandShape(Template.of(inner.name), type_, plain=True)
         side = self.origin.sides[self._side(node)]
+        if (call := call_shape(inner, side.stream, self.literals)) is not None:
+            return call
         if not cannot_raise(inner, side.stream, self.literals):
             raise NotShared(f"{self._text(node)} may fail for tuples that are never joined")
         return OperandShape(Template.of(render(inner)), type_, plain=False)
@@ -373,6 +457,10 @@ class _Plan:
             return condition
 
         return plan_aggregation(replace(self.flat, where=()), self.types_of, operand, guarded, self.literals)
+
+
+def _block(key: Operand) -> OperandShape:
+    return OperandShape(Template.of(""), key.type, False, (), key.function)
 
 
 def _texts(nodes: Iterable[exp.Expr]) -> tuple[Template, ...]:

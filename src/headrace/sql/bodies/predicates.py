@@ -16,6 +16,7 @@ from sqlglot import exp
 from headrace.model.predicate import And, Compare, Const, IsNull, Not, Op, Operand, Or, Predicate
 from headrace.model.query import Stream
 from headrace.model.types import BOOLEAN, Kind, SqlType
+from headrace.sql.bodies.registered import call_operand, registered_type
 from headrace.sql.resolve.functions import function_name
 from headrace.sql.resolve.safety import cannot_raise
 from headrace.sql.text.literals import Literal, LiteralKind, read_date, read_literal, read_timestamp
@@ -113,14 +114,20 @@ class Compiler:
                 return self._membership(node)
             case exp.Is():
                 return self._is(node)
+            case exp.Anonymous() if registered_type(node) is not None:
+                operand = self._operand(node)
+                return Compare(operand, Op.EQ, 1) if operand and operand.type == BOOLEAN else None
             case exp.Anonymous():
                 return self._null_call(node)
         return None
 
     def _operand(self, node: exp.Expr) -> Operand | None:
-        """The stream's column that `node` is, if it is one that kernels read."""
+        """The stream's column or the call that `node` is, if it is one that kernels read."""
         while isinstance(node, exp.Paren):
             node = node.this
+        if registered_type(node) is not None:
+            call = call_operand(node, self.stream, self.literals, self.text_of)
+            return None if call is None or call.type.kind in _NO_OPERAND else call
         if not isinstance(node, exp.Column):
             return None
         column = next((column for column in self.stream.columns if column.name == node.name), None)

@@ -1,0 +1,119 @@
+"""Registered functions on their way to tasks: pickled code in a private file, named with its checksum by every task.
+
+A task runs no code but that whose checksum came with the task itself, so nobody who can merely write to the warehouse
+makes a worker run something.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import sysconfig
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pyspark import cloudpickle
+
+from headrace.model.errors import EngineError
+from headrace.model.functions import FunctionFile
+from headrace.model.types import SqlType
+from headrace.operators.common.calls import Caller, LoadedFunction
+from headrace.storage.warehouse import Warehouse
+
+FUNCTIONS_DIR = "functions"
+
+
+def pickled(name: str, function: Callable[..., Any]) -> bytes:
+    """A function as bytes. What a program of its author's own defines goes along; workers may not have the program.
+
+    EngineError when that cannot be sent.
+    """
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    own = module is not None and not _is_installed(module)
+    try:
+        if own:
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+        code: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
+        return code
+    except Exception as error:
+        raise EngineError(
+            "FUNCTION_NOT_SENT",
+            f"the function {name}() cannot be sent to Spark's workers",
+            detail=f"{type(error).__name__}: {error}",
+            hint="let it hold nothing but what can be pickled: no locks, sessions or open files",
+        ) from error
+    finally:
+        if own:
+            cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def _is_installed(module: ModuleType) -> bool:
+    """Whether workers can import a module by themselves: those of Python, of installed packages, and ours."""
+    if (
+        module.__name__.split(".")[0] in ("headrace", "__main__")
+        or (file := getattr(module, "__file__", None)) is None
+    ):
+        return True  # of a program that is run, everything goes along in any case
+    homes = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return any(Path(file).is_relative_to(home) for home in homes if home)
+
+
+def write_function(warehouse: Warehouse, name: str, type_: SqlType, code: bytes) -> FunctionFile:
+    """Let tasks find a function, which is `pickled`."""
+    checksum = hashlib.sha256(code).hexdigest()
+    path = f"{FUNCTIONS_DIR}/{checksum[:32]}.code"
+    warehouse.replace(path, code)
+    return FunctionFile(name, type_, path, checksum)
+
+
+def clear_functions(warehouse: Warehouse) -> None:
+    """Remove the code that former sessions left behind."""
+    folder = warehouse.path(FUNCTIONS_DIR)
+    for file in folder.iterdir() if folder.is_dir() else ():
+        warehouse.delete(f"{FUNCTIONS_DIR}/{file.name}")
+
+
+def caller_of(root: str, functions: Sequence[FunctionFile]) -> Caller:
+    """Calls the functions that a task names."""
+    found = {function.name: function for function in functions}
+
+    def load(name: str) -> LoadedFunction:
+        if name not in found:
+            raise EngineError(
+                "FUNCTION_MISSING",
+                f"the function {name}() is not registered",
+                hint=f"register the function again: hr.register_function('{name}', ...)",
+            )
+        return _loaded(root, found[name])
+
+    return Caller(load)
+
+
+@lru_cache(maxsize=256)
+def _loaded(root: str, file: FunctionFile) -> LoadedFunction:
+    code = Path(root, file.path).read_bytes()
+    if hashlib.sha256(code).hexdigest() != file.checksum:
+        raise EngineError(
+            "FUNCTION_DAMAGED",
+            f"the file {file.path} is not what was written for the function {file.name}()",
+            hint="register the function again",
+        )
+    return LoadedFunction(loaded(file.name, code), file.type)
+
+
+@lru_cache(maxsize=256)
+def loaded(name: str, code: bytes) -> Callable[..., Any]:
+    """The function that was `pickled`. EngineError when it needs what is not there."""
+    try:
+        function: Callable[..., Any] = cloudpickle.loads(code)
+    except Exception as error:
+        raise EngineError(
+            "FUNCTION_NOT_SENT",
+            f"Spark's workers cannot load the function {name}()",
+            detail=f"{type(error).__name__}: {error}",
+            hint="install the modules that it needs where Spark's workers run",
+        ) from error
+    return function

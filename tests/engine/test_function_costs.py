@@ -1,0 +1,29 @@
+"""What functions cost: divided among the queries that needed them, and added up for the grouping controller."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from headrace.engine.costs import divide_costs, function_epochs
+from headrace.model.metrics import FunctionMetrics, OperatorMetrics
+
+SPENT = OperatorMetrics(
+    map_seconds=2.0,
+    tuples=100,
+    functions={"similar": FunctionMetrics(rows=40, inputs=10, seconds=1.5, wanted={"1": 30, "2": 10})},
+)
+
+
+def test_a_query_pays_for_the_rows_that_it_needed() -> None:
+    plan: Any = SimpleNamespace(operators=[SimpleNamespace(id="o", queries=(1, 2, 3))], products=())
+    costs = divide_costs({"o": SPENT}, plan)
+    assert costs[1].functions["similar"].rows == 30 and costs[1].functions["similar"].seconds == 1.125
+    assert costs[2].functions["similar"].seconds == 0.375 and not costs[3].functions
+    both = costs[1].then(costs[1])
+    assert both.functions["similar"].rows == 60 and both.functions["similar"].seconds == 2.25
+
+
+def test_the_controller_gets_rows_and_seconds_by_function() -> None:
+    (found,) = function_epochs({"o": SPENT, "p": SPENT, "q": OperatorMetrics()})
+    assert (found.function, found.rows, found.seconds) == ("similar", 80, 3.0)

@@ -1,0 +1,137 @@
+"""Joins that a score of vectors connects, as whole jobs without a JVM, against loops over all pairs."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from local_spark import LocalSpark
+from test_function_calls import rows_of
+
+from headrace.engine import job
+from headrace.engine.functions import pickled, write_function
+from headrace.engine.job import Job, JobContext, JobResult, run_job
+from headrace.engine.paths import plan_path
+from headrace.log.chunks import write_chunk
+from headrace.model.blocks import BLOCKS
+from headrace.model.epoch import NEVER_US, Epoch, StreamEpoch
+from headrace.model.partitioning import even_partitioning
+from headrace.model.plan import JoinOperator
+from headrace.model.query import EpochId, Join, JoinedRows, Query, QueryId, Stream, StreamName
+from headrace.model.state import SegmentFile
+from headrace.model.tables import joined_column
+from headrace.model.types import Column, SqlType
+from headrace.operators.common.scores import COSINE
+from headrace.planner.group import Member, plan_group
+from headrace.planner.joins import Joining
+from headrace.sql import ShapeCache, parse_query
+from headrace.storage.envelope import envelope
+from headrace.storage.warehouse import Warehouse
+from similar_cases import COLUMNS, VECTORS, Ask, embed, tuples
+from sql_fakes import FakeAnalyzer
+
+STREAMS = {
+    name: Stream(StreamName(name), tuple(Column(c, SqlType(t)) for c, t in COLUMNS), "ts", 0)
+    for name in ("offers", "wishes")
+}
+SCHEMA = pa.schema([(name, SqlType(type_).arrow) for name, type_ in COLUMNS])
+
+
+@pytest.fixture(autouse=True)
+def _without_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "unwrap_spark_exception", nullcontext)
+
+
+class World:
+    def __init__(self, root: Path) -> None:
+        warehouse = Warehouse(root / "w")
+        self.warehouse = warehouse.root
+        self.files = (write_function(warehouse, "embed", VECTORS, pickled("embed", embed)),)
+        self.shapes = ShapeCache(FakeAnalyzer())
+        self.shapes.register("embed", VECTORS)
+        self.held: list[SegmentFile] = []
+
+    def query(self, number: int, text: str) -> Query:
+        return Query(QueryId(number), f"q{number}", parse_query(text, STREAMS, self.shapes))
+
+    def run(
+        self, number: int, queries: list[Query], rows: dict[str, list[dict[str, Any]]], partitions: int = 2
+    ) -> JobResult:
+        plan = plan_group([Member(q, int(q.id)) for q in queries], {s.name: s for s in STREAMS.values()})
+        assert all(isinstance(operator, JoinOperator) for operator in plan.operators) and not plan.fallbacks
+        path = plan_path("main", plan.version)
+        (self.warehouse / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.warehouse / path).write_bytes(envelope("plan", plan))
+        parts = []
+        for name, some in rows.items():
+            table = pa.Table.from_pylist(some, schema=SCHEMA)
+            chunk = write_chunk(self.warehouse, f"log/{name}", table, "ts", number)
+            parts.append(StreamEpoch(StreamName(name), (chunk,), NEVER_US, NEVER_US))
+        spark: Any = LocalSpark()
+        context = JobContext(spark, self.warehouse, "main", even_partitioning(partitions), 2, self.files)
+        result = run_job(context, Job(plan, path, Epoch(EpochId(number), tuple(parts)), {}, self.held, "a"))
+        self.held = result.segments
+        return result
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_similar_tuples_meet_as_loops_say_whatever_the_partitions(tmp_path: Path, seed: int) -> None:
+    print(f"seed {seed}")
+    rng, world = random.Random(seed), World(tmp_path)
+    asks = [Ask(rng, n) for n in range(1, 7)]
+    queries = [world.query(ask.number, ask.text()) for ask in asks]
+    found: dict[int, Counter[Any]] = {ask.number: Counter() for ask in asks}
+    every: dict[str, list[dict[str, Any]]] = {"offers": [], "wishes": []}
+    for epoch in range(3):
+        rows = {name: tuples(rng, 25, 1_000 * epoch + 100 * i) for i, name in enumerate(every)}
+        result = world.run(epoch, queries, rows, partitions=rng.choice([1, 2, 5]))
+        assert not result.failures
+        for query in queries:
+            body = query.plan.body
+            assert isinstance(body, Join) and isinstance(body.then, JoinedRows) and body.then.where is None
+            leaves = Joining(query.id, int(query.id), body).leaves
+            names = [joined_column(*leaves[c.side], c.operand) for c in body.carried if c.operand.sql == "id"]
+            kept = rows_of(world, result, int(query.id))  # type: ignore[arg-type]
+            found[int(query.id)].update(tuple(row[name] for name in names) for row in kept)
+        for name, some in rows.items():
+            every[name] += some
+    for ask in asks:
+        assert found[ask.number] == ask.rows(every), (ask.number, ask.text())
+    assert sum(sum(rows.values()) for rows in found.values()) > 20
+
+
+def test_blocks_are_spread_over_partitions_and_few_pairs_are_scored_exactly(tmp_path: Path) -> None:
+    world, rng = World(tmp_path), random.Random(1)
+    window = "[RANGE 30 SECONDS SLIDE 30 SECONDS]"
+    texts = [
+        f"SELECT l.id FROM offers {window} AS l, wishes {window} AS r "
+        f"WHERE vector_cosine_similarity(l.v, r.v) > {bound} AND l.n > {level}"
+        for bound, level in ((0.9, 1), (0.97, 0))
+    ]
+    rows = {"offers": tuples(rng, 200, 0, 32), "wishes": tuples(rng, 200, 1_000, 32)}
+    queries = [world.query(n, text) for n, text in enumerate(texts, 1)]
+    result = world.run(0, queries, rows, 4)
+    assert len({segment.path for segment in world.held}) > 1 and BLOCKS == 8
+    (spent,) = result.operators.values()
+    odd = 0.1 * 2 * 200 * 200  # zero vectors, and those with an element that is NULL
+    assert 0 < spent.functions[COSINE].rows < 1.5 * odd
+
+
+def test_vectors_of_different_lengths_fail_the_queries_that_meet_them(tmp_path: Path) -> None:
+    world, rng = World(tmp_path), random.Random(3)
+    window = "[RANGE 30 SECONDS SLIDE 30 SECONDS]"
+    texts = [
+        f"SELECT l.id FROM offers {window} AS l, wishes {window} AS r "
+        f"WHERE vector_cosine_similarity(l.v, r.v) > 0.9 AND l.n {op} 9"
+        for op in ("<", ">=")
+    ]
+    odd = tuples(rng, 1, 500)[0] | {"v": [1.0, 2.0], "n": 9}
+    rows = {"offers": [*tuples(rng, 20, 0), odd], "wishes": tuples(rng, 20, 100)}
+    result = world.run(0, [world.query(n, text) for n, text in enumerate(texts, 1)], rows)
+    assert list(result.failures) == [2]
+    assert "VECTOR_DIMENSION_MISMATCH" in result.failures[2] and COSINE in result.failures[2]
