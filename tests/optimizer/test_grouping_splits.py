@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping_cases import RATE, Case, health_of, random_case
+from grouping_cases import JOIN, RATE, Case, health_of, random_case
 from headrace.model.query import Needs, QueryId
 from headrace.optimizer.grouping.monitor import GroupHealth
 from headrace.optimizer.grouping.settings import Scaling, Settings
@@ -17,6 +17,7 @@ from headrace.optimizer.grouping.throughput import isolated_share, penalised_que
 from headrace.optimizer.grouping.values import (
     Decision,
     FunctionName,
+    OperatorId,
     QueryFacts,
     Resized,
     SplitCause,
@@ -185,3 +186,50 @@ def test_violations_say_what_was_asked_for() -> None:
     told = [v.what for v in violations(replace(case.situation, queries=facts, health={group.name: health}))]
     assert any("5000 are asked for" in what for what in told)
     assert any("behind its input, and 1.0 s are asked for" in what for what in told)
+
+
+def test_an_operator_that_others_do_not_use_leaves_with_all_its_queries() -> None:
+    other = OperatorId("person+auction")
+    case = random_case(4, 6, tasks=8).with_groups([(range(6), 8)])
+    group = case.situation.grouping.groups[0]
+    queries = {
+        q: replace(facts, operator=other if q in (2, 5) else facts.operator)
+        for q, facts in case.situation.queries.items()
+    }
+    slow = GroupHealth(
+        rate=RATE,
+        throughput=0.4 * RATE,
+        lag=0.0,
+        lag_growth=0.6 * RATE,
+        busy=8.0,
+        shared=7.9,
+        operators={other: 7.0, JOIN: 0.9},
+    )
+    samples = {
+        q: replace(sample, selectivity=1e-4) for q, sample in case.situation.statistics.samples.items()
+    }
+    statistics = replace(case.situation.statistics, samples=samples)
+    situation = replace(case.situation, queries=queries, statistics=statistics, health={group.name: slow})
+    decision = decide_splits(situation)
+    (change,) = decision.changes
+    assert isinstance(change, SplitOff)
+    assert change.queries == (2, 5)
+    assert len(change.into) == 1, "they stay together"
+    assert "their work on person and auction held the group at 40%" in change.reason
+
+
+def test_within_the_cores_a_split_has_to_pay() -> None:
+    """The same situation asks for a split where everybody has tasks of their own, as the paper has it."""
+    case = random_case(7, 6, tasks=4).dearer(3.0).with_groups([(range(6), 4)])
+    group = case.situation.grouping.groups[0]
+    slow = replace(health_of(10.0, 4), throughput=0.13 * RATE, lag_growth=0.87 * RATE, busy=4.0, shared=4.0)
+    situation = replace(
+        case.situation,
+        health={group.name: slow},
+        settings=replace(case.situation.settings, cores=4, task_budget=4),
+    )
+    assert case.load(range(6)) > 4
+    rich = replace(situation, settings=replace(situation.settings, cores=None))
+    assert penalised_queries(situation, group)
+    assert [type(change) for change in decide_splits(rich).changes] == [SplitOff]
+    assert not decide_splits(situation).changes, "there is more work than all cores can do"
