@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 from collections import Counter
@@ -16,6 +15,7 @@ from pyspark import cloudpickle
 from scenario import BUSY, outlive
 
 import headrace
+from thorough import seeds
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
@@ -100,7 +100,7 @@ def by_hand(hr: Any) -> Counter[tuple[int, ...]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(8 if os.environ.get("HEADRACE_THOROUGH") else 1))
+@pytest.mark.parametrize("seed", seeds(1))
 def test_rows_of_a_split_do_not_depend_on_deaths(spark: Any, tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     seen: Counter[str] = Counter()

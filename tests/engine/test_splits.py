@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import random
+import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,12 @@ from split_cases import (
 
 from headrace.engine.splits import tasks
 from headrace.engine.splits.commits import KEEP_COMMITS
+from headrace.engine.splits.instances import limited, noting, stuck_call
 from headrace.model.epoch import FOREVER_US
 from headrace.model.errors import CatalogError
 from headrace.optimizer.splitting.adapting import Adapting, SplitPlan
 from headrace.storage import faults
+from thorough import seeds
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +51,7 @@ def feed(house: Any, rng: random.Random, step: int) -> None:
     house.add(in_arrow(rows), chunk_rows=rng.choice([1, 7, 1000]))
 
 
-@pytest.mark.parametrize("seed", range(60 if os.environ.get("HEADRACE_THOROUGH") else 3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_rows_are_those_of_a_plain_loop(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random routes, broadcasts, orders, chunks, windows, batches, epochs, kills and lost instances."""
     rng = random.Random(seed)
@@ -244,3 +247,32 @@ def test_files_that_no_commit_names_go(tmp_path: Path) -> None:
     house.forget()
     open_house(tmp_path)
     assert not stray.exists()
+
+
+STUCK_WORKER = """
+import signal, sys, time
+from pathlib import Path
+from headrace.engine.splits import instances
+instances.GRACE_S = 0.2
+folder = Path(sys.argv[1])
+with instances.noting(folder / "call-0"), instances.limited(0.1, "the call that hangs"):
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])  # as deaf as compiled code
+        time.sleep(60)
+    finally:
+        print("not reached")
+"""
+
+
+def test_a_worker_that_hangs_in_compiled_code_ends_and_says_where(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STUCK_WORKER, str(tmp_path)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1 and "not reached" not in done.stdout
+    assert stuck_call(tmp_path) == "the call that hangs"
+
+
+def test_a_call_that_ends_leaves_no_word(tmp_path: Path) -> None:
+    with noting(tmp_path / "call-0"), limited(5.0, "a quick call"):
+        pass
+    assert stuck_call(tmp_path) is None

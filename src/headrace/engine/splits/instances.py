@@ -7,7 +7,9 @@ cache, and a kill at any point costs only the time to fill it again.
 
 from __future__ import annotations
 
+import faulthandler
 import hashlib
+import os
 import signal
 import threading
 import time
@@ -15,8 +17,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +30,7 @@ from headrace.model.epoch import FOREVER_US
 from headrace.model.errors import EngineError
 from headrace.model.splits import Split
 from headrace.model.splitting import IncrementalOperator, Output, SplitOperator, State, rows_by_kind
+from headrace.storage.private import make_directory, open_new
 
 BATCH_ROWS = 1 << 16
 """A call of `process` gets so many tuples at most."""
@@ -102,9 +106,44 @@ class SlowCall(BaseException):
     """A call of the user's code took too long. No Exception: the user's code may catch these."""
 
 
+GRACE_S = 10.0
+"""A call that hears no alarm for so long after its time is in compiled code that does not return: the worker ends."""
+
+STUCK = "Timeout ("
+"""How faulthandler begins."""
+
+_notes: IO[bytes] | None = None
+"""Where this worker writes in which call it is."""
+
+
 @contextmanager
-def limited(seconds: float | None) -> Iterator[None]:
-    """Raise SlowCall in the block when it takes too long. Only the main thread of a process can do that."""
+def noting(path: Path) -> Iterator[None]:
+    """Write the call under way into a file, so that the driver knows it should the worker have to end."""
+    global _notes
+    make_directory(path.parent)
+    with open(open_new(path), "wb", buffering=0) as file:
+        _notes = file
+        try:
+            yield
+        finally:
+            _notes = None
+
+
+def stuck_call(folder: Path) -> str | None:
+    """In which call a worker had to end; None when none had to."""
+    for path in sorted(folder.glob("call-*")):
+        what, _, rest = path.read_text(errors="replace").partition("\n")
+        if STUCK in rest:
+            return what
+    return None
+
+
+@contextmanager
+def limited(seconds: float | None, what: str) -> Iterator[None]:
+    """Raise SlowCall in the block when it takes too long. Only the main thread of a process can do that.
+
+    A worker that notes its calls ends when that does not help: the job fails, and its driver reads the note.
+    """
     if seconds is None or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -113,11 +152,18 @@ def limited(seconds: float | None) -> Iterator[None]:
         raise SlowCall
 
     before = signal.signal(signal.SIGALRM, ring)
+    if _notes is not None:
+        os.ftruncate(_notes.fileno(), 0)
+        os.lseek(_notes.fileno(), 0, os.SEEK_SET)
+        _notes.write(f"{what}\n".encode())
+        faulthandler.dump_traceback_later(seconds + GRACE_S, exit=True, file=_notes)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        if _notes is not None:
+            faulthandler.cancel_dump_traceback_later()
         signal.signal(signal.SIGALRM, before)
 
 
@@ -188,7 +234,7 @@ class Handler:
 
     def _call(self, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            with limited(self._limit):
+            with limited(self._limit, what):
                 return function(*arguments)
         except SlowCall:
             raise too_slow(self.split.name, what, self._limit or 0.0) from None
@@ -260,7 +306,7 @@ def open_instance(
     """A new instance with the state of a chain: a snapshot, and the changes since."""
     what = f"open() of sub-stream {sub_stream}"
     try:
-        with limited(None if split.call_us is None else split.call_us / 1e6):
+        with limited(None if split.call_us is None else split.call_us / 1e6, what):
             operator = make()
             operator.open(sub_stream, load_state(chain[0]) if chain else None)
             for changes in chain[1:]:

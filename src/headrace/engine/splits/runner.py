@@ -38,7 +38,8 @@ from headrace.engine.splits.commits import (
     sweep,
     sweep_rows,
 )
-from headrace.engine.splits.faults import OPERATOR, bad_expression, is_fault
+from headrace.engine.splits.faults import OPERATOR, bad_expression, is_fault, too_slow
+from headrace.engine.splits.instances import stuck_call
 from headrace.engine.splits.job import SplitJobs
 from headrace.engine.splits.messages import ProcessReport, ProcessWork, SplitEpoch, SplitReport
 from headrace.engine.splits.paths import commits_dir, home_of, trouble_path
@@ -192,6 +193,9 @@ class SplitRunner:
             raise
         except Exception as error:
             sweep_rows(self._house.warehouse, self.split, self.commit)
+            stuck = stuck_call(self._house.warehouse.path(told.folder))
+            if stuck is not None and self.split.call_us is not None:
+                raise too_slow(self.split.name, stuck, self.split.call_us / 1e6) from error
             raise self._explained(int(epoch.id), error) from error
         finally:
             shutil.rmtree(self._house.warehouse.path(told.folder), ignore_errors=True)

@@ -23,7 +23,7 @@ from headrace.engine.messages import TaskError
 from headrace.engine.splits.bundles import Bundle, from_stream, open_bundle, to_stream, write_bundle
 from headrace.engine.splits.code import Packed, SplitCode, unpack
 from headrace.engine.splits.faults import OPERATOR
-from headrace.engine.splits.instances import Handler, Instance, finer_cuts, open_instance, usual_cuts
+from headrace.engine.splits.instances import Handler, Instance, finer_cuts, noting, open_instance, usual_cuts
 from headrace.engine.splits.messages import (
     ProcessReport,
     ProcessWork,
@@ -313,9 +313,10 @@ def process(work: ProcessWork, packed: Packed, number: int) -> ProcessReport:
         del kept[sub_stream]
     processor = Processor(work, unpack(packed), kept, Sources(work))
     try:
-        for sub_stream in _order(epoch.split.sub_streams, kept, number):
-            if _take(epoch, sub_stream):
-                processor.run(sub_stream)
+        with noting(Path(epoch.root, epoch.folder, f"call-{number}-{uuid.uuid4().hex}")):
+            for sub_stream in _order(epoch.split.sub_streams, kept, number):
+                if _take(epoch, sub_stream):
+                    processor.run(sub_stream)
     except BaseException:
         kept.clear()  # some have gone on, and nobody will know of it
         raise
