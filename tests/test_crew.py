@@ -87,6 +87,38 @@ def test_a_slow_group_holds_nobody_up() -> None:
     crew.close()
 
 
+class FakeSplits(FakeGroups):
+    """Splits beside the groups."""
+
+    def has(self, name: str) -> bool:
+        return name in self.groups
+
+    def running(self) -> list[str]:
+        return [name for name, split in self.groups.items() if split.error is None]
+
+
+def test_splits_run_beside_groups_and_sealing_waits_for_the_quickest_of_both() -> None:
+    group, split = FakeGroup("main", 2), FakeGroup("split:road", 2)
+    split.gate.clear()
+    done: list[str] = []
+    splits: Any = FakeSplits(split)
+    crew = Crew(FakeGroups(group), lambda one, commit: done.append(one.name), splits=splits)  # type: ignore[arg-type]
+    until(lambda: crew.dispatch() or done == ["main"] * 2)  # type: ignore[func-returns-value]
+    assert crew.due() == ["split:road"] and crew.caught_up(), "the group has run everything"
+    group.left = 1
+    assert not crew.caught_up(), "both are behind"
+    split.gate.set()
+    crew.run_to_end(lambda: False)
+    assert done.count("split:road") == 2 and crew.due() == []
+    split.left, split.error = 1, EngineError("EPOCH_FAILED", "no luck")
+    with pytest.raises(HeadraceError, match="no luck"):
+        crew.run_to_end(lambda: False)
+    assert list(crew.troubles) == ["split:road"]
+    splits.groups.clear()  # somebody drops it
+    assert crew.troubles == {}
+    crew.close()
+
+
 def test_when_all_are_behind_nobody_has_caught_up() -> None:
     slow = FakeGroup("main", 2)
     slow.gate.clear()
