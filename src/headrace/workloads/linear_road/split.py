@@ -13,10 +13,13 @@ import pyarrow as pa
 
 from headrace.model.epoch import FOREVER_US
 from headrace.model.splitting import Output, State, rows_by_kind
+from headrace.workloads.linear_road import operator
 from headrace.workloads.linear_road.hashing import Ints
 from headrace.workloads.linear_road.history import day_rows
 from headrace.workloads.linear_road.operator import AddBalances, History, LinearRoad
 from headrace.workloads.linear_road.rules import ANSWERS, COLUMNS, DAYS, Kind, Rules
+
+ROUTE, BROADCAST = operator.ROUTE, operator.BROADCAST
 
 EVENT_TIME = "ts"
 DDL = ", ".join([*(f"{name} INT" for name in COLUMNS), f"{EVENT_TIME} TIMESTAMP"])
@@ -33,11 +36,6 @@ OUTPUTS = {
     for kind, schema in ANSWERS.items()
 }
 """The columns of the answers, by kind."""
-
-__all__ = [
-    *("BROADCAST", "DDL", "EVENT_TIME", "OUTPUTS", "ROUTE", "WANTS"),
-    *("RoadOperator", "RuledHistory", "SumOperator", "as_tuples", "broadcast", "route"),
-]
 
 
 def route(batch: pa.RecordBatch) -> pa.Array:
