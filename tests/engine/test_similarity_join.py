@@ -27,8 +27,10 @@ from headrace.model.state import SegmentFile
 from headrace.model.tables import joined_column
 from headrace.model.types import Column, SqlType
 from headrace.operators.common.scores import COSINE
+from headrace.planner.explain import explain_query
 from headrace.planner.group import Member, plan_group
 from headrace.planner.joins import Joining
+from headrace.planner.strategies import default_choice
 from headrace.sql import ShapeCache, parse_query
 from headrace.storage.envelope import envelope
 from headrace.storage.warehouse import Warehouse
@@ -135,3 +137,17 @@ def test_vectors_of_different_lengths_fail_the_queries_that_meet_them(tmp_path: 
     result = world.run(0, [world.query(n, text) for n, text in enumerate(texts, 1)], rows)
     assert list(result.failures) == [2]
     assert "VECTOR_DIMENSION_MISMATCH" in result.failures[2] and COSINE in result.failures[2]
+
+
+def test_explain_tells_of_blocks_and_of_what_calls_decide(tmp_path: Path) -> None:
+    world, window = World(tmp_path), "[RANGE 30 SECONDS SLIDE 30 SECONDS]"
+    query = world.query(
+        1,
+        f"SELECT l.id FROM offers {window} AS l, wishes {window} AS r "
+        "WHERE vector_cosine_similarity(l.v, embed(r.text)) > 0.9",
+    )
+    plan = plan_group([Member(query, 1)], {s.name: s for s in STREAMS.values()})
+    body = query.plan.body
+    said = explain_query(query, plan, default_choice(body))
+    assert "each tuple is in all of 8 blocks" in said and "each tuple is in one block" in said
+    assert "decided last, by calls: vector_cosine_similarity(" in said and "> 0.9" in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
+from headrace.model.blocks import BLOCKS, EVERY_BLOCK, ONE_BLOCK
 from headrace.model.plan import (
     AggregatingOperator,
     AggregationOperator,
@@ -20,7 +21,7 @@ from headrace.model.plan import (
     SessionOperator,
     SharedPlan,
 )
-from headrace.model.predicate import And, Compare, Const, IsNull, Not, Or, Predicate
+from headrace.model.predicate import TRUE, And, Compare, Const, IsNull, Not, Or, Predicate
 from headrace.model.query import Aggregation, Fallback, Join, Projection, Query
 from headrace.model.strategy import Choice, Strategy
 from headrace.model.ways import FamilyWay
@@ -124,7 +125,7 @@ def _join_query_lines(body: Join, strategy: Strategy) -> list[str]:
     for number, side in enumerate(body.sides):
         lines.append(f"  {side.stream}, {render_window(side.window)}")
         for key in body.keys_of(number):
-            lines.append(f"    key: {', '.join(part.sql for part in key)}")
+            lines.append(f"    key: {', '.join(_BLOCKS.get(part, part.sql) for part in key)}")
         lines.append(f"    where: {render_predicate(side.where)}")
     for hub in body.hubs if len(body.hubs) > 1 else ():
         met = zip(hub.sides, hub.keys, strict=True)
@@ -133,7 +134,15 @@ def _join_query_lines(body: Join, strategy: Strategy) -> list[str]:
     for across in body.across:
         left, right = body.carried[across.left].name, body.carried[across.right].name
         lines.append(f"  across: {left} {across.op.value} {right}")
+    if body.called != TRUE:
+        lines.append(f"  decided last, by calls: {render_predicate(body.called)}")
     return lines
+
+
+_BLOCKS = {
+    EVERY_BLOCK: f"none; each tuple is in all of {BLOCKS} blocks",
+    ONE_BLOCK: "none; each tuple is in one block",
+}
 
 
 def _when(window: AnyWindow | None) -> str:
