@@ -311,6 +311,6 @@ def test_files_of_a_pattern_in_the_background(open_session: Open, tmp_path: Path
     line = "72 rows and 4 files taken, unknown how many files are waiting, 1 file set aside, "
     assert f"{line}2 rows without event time, 1 corrupt record" in str(report)
     (aside,) = hr.health().aside
-    assert aside.path.endswith("bad.json.gz") and "Not in GZIP format" in aside.reason, aside
+    assert aside.path.endswith("bad.json.gz") and "gzip" in aside.reason.lower(), aside
     (told, _) = hr.health().problems
     assert told.hint is not None and "under another name" in told.hint
