@@ -18,7 +18,7 @@ from headrace.engine.conductor.watching import Measured
 from headrace.engine.records import Metrics
 from headrace.model.events import EventKind
 from headrace.model.grouping import MAIN, auto_group, auto_number
-from headrace.model.metrics import OperatorMetrics
+from headrace.model.metrics import FunctionMetrics, OperatorMetrics
 from headrace.model.predicate import TRUE, Compare, Op, Operand, Predicate
 from headrace.model.query import NO_NEEDS, Fallback, Needs, Projection, QueryId, QueryPlan, StreamName
 from headrace.model.types import BIGINT
@@ -41,7 +41,7 @@ def plan_of(where: Predicate = TRUE, streams: Sequence[str] = ("s",), *, plain: 
 
 @dataclass
 class PlayedQuery:
-    """A query, the tuples it takes, and what each of them costs in seconds of CPU."""
+    """A query, the tuples it takes, and what each of them costs in seconds of CPU; `called` is that of a function."""
 
     plan: QueryPlan
     group: str
@@ -50,6 +50,7 @@ class PlayedQuery:
     needs: Needs = NO_NEEDS
     moving: bool = False
     apart: bool = False
+    called: float = 0.0
 
 
 @dataclass
@@ -133,7 +134,8 @@ class Engine:
             operator: (
                 self.scan_s,
                 # tuples that several queries take are worked on once; the dearest one says what they cost
-                max(self.played[i].share for i in ids) * max(self.played[i].seconds for i in ids),
+                max(self.played[i].share for i in ids) * max(self.played[i].seconds for i in ids)
+                + sum(self.played[i].called for i in ids),
             )
             for operator, ids in by_operator.items()
         }
@@ -150,6 +152,11 @@ class Engine:
                 reduce_seconds=work * done,
                 tuples=round(done),
                 matched={str(i): round(self.played[i].share * done) for i in by_operator[operator]},
+                functions={
+                    f"similar{i}": FunctionMetrics(seconds=self.played[i].called * done, wanted={str(i): 1})
+                    for i in by_operator[operator]
+                    if self.played[i].called
+                },
             )
             for operator, (scan, work) in cost.items()
         }
@@ -248,6 +255,20 @@ def test_whoever_would_be_faster_alone_leaves_a_slow_query_of_the_same_stream(bo
     homes = engine.groups()
     assert all(engine.played[i].group != engine.played[0].group for i in range(1, 4)), homes
     assert EventKind.VIOLATION in kinds(book), "somebody was slower than alone for a while"
+
+
+def test_a_query_whose_function_holds_the_others_up_leaves(book: EventBook) -> None:
+    engine = Engine()
+    for i in range(5):
+        engine.create(i, 900)
+    conductor = conductor_of(engine, book)
+    play(engine, conductor, 15)
+    engine.create(5, 900, called=4e-4)
+    play(engine, conductor, 30)
+    assert engine.groups()[MAIN] == list(range(5))
+    [split] = [event for event in book.all() if event.kind is EventKind.SPLIT]
+    assert "`similar5` after the shared part held the group at" in split.reason
+    assert split.queries == ("q5",)
 
 
 def test_more_input_than_all_tasks_can_process_splits_nobody(book: EventBook) -> None:

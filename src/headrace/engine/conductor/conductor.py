@@ -212,7 +212,7 @@ class Conductor:
         tasks = stage.tasks(groups) | {name: n for name, n in state.tasks.items() if name in groups}
         return Situation(
             grouping_of(queries, tasks, stage.cores, stage.next_number()),
-            facts_of((query for query in queries if not query.apart), stage.cores),
+            facts_of((query for query in queries if not query.apart), stage.cores, self._books.functions),
             statistics,
             state.health,
             state.calibration.coefficients(),
@@ -391,7 +391,7 @@ class Conductor:
 
         What has been let in since then takes room already.
         """
-        facts, samples = facts_of(guests, self._stage.cores), self._knowledge.samples_of(guests, latest)
+        facts, samples = facts_of(guests, self._stage.cores, {}), self._knowledge.samples_of(guests, latest)
         statistics = replace(latest.statistics, samples={**latest.statistics.samples, **samples})
         situation = replace(latest, queries={**latest.queries, **facts}, statistics=statistics)
         room = find_room(situation, list(facts), self._state.promised)
@@ -405,7 +405,11 @@ class Conductor:
         assert self._grouper is not None
         known = self._queries(self._clock())
         statistics = self._knowledge.with_queries([*known, *guests], self._books)
-        facts = facts_of([*(query for query in known if not query.apart), *guests], self._stage.cores)
+        facts = facts_of(
+            [*(query for query in known if not query.apart), *guests],
+            self._stage.cores,
+            self._books.functions,
+        )
         situation = replace(self._situation(known, statistics), queries=facts)
         decision = self._grouper.place(situation, [guest.id for guest in guests])
         self._state.tasks |= {

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from headrace.model.grouping import MAIN, auto_number
 from headrace.model.predicate import Predicate, operands_of
 from headrace.model.query import NO_NEEDS, Aggregation, Fallback, Join, Needs, Projection, QueryId, QueryPlan
-from headrace.optimizer.grouping.values import Grouping, GroupName, OperatorId, QueryFacts, SharingGroup
+from headrace.optimizer.grouping.values import (
+    FunctionName,
+    Grouping,
+    GroupName,
+    OperatorId,
+    QueryFacts,
+    SharingGroup,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +64,15 @@ def predicates_on(plan: QueryPlan, stream: str) -> tuple[Predicate, ...] | None:
     return found if plain else None
 
 
-def facts_of(queries: Iterable[LiveQuery], cores: int) -> dict[QueryId, QueryFacts]:
+def facts_of(
+    queries: Iterable[LiveQuery], cores: int, functions: Mapping[QueryId, FunctionName]
+) -> dict[QueryId, QueryFacts]:
     """What the controller knows of each query. Alone it would have all cores, as every group has by default."""
     return {
-        query.id: QueryFacts(query.id, operator_of(query.plan), cores, needs=query.needs) for query in queries
+        query.id: QueryFacts(
+            query.id, operator_of(query.plan), cores, functions.get(query.id), needs=query.needs
+        )
+        for query in queries
     }
 
 

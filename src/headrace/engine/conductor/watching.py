@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -12,8 +12,8 @@ import numpy as np
 from headrace.engine.records import Metrics
 from headrace.model.metrics import OperatorMetrics
 from headrace.model.query import QueryId
-from headrace.optimizer.grouping.statistics import GroupEpoch, OperatorEpoch, RegionTable
-from headrace.optimizer.grouping.values import GroupName, OperatorId
+from headrace.optimizer.grouping.statistics import FunctionEpoch, GroupEpoch, OperatorEpoch, RegionTable
+from headrace.optimizer.grouping.values import FunctionName, GroupName, OperatorId
 
 WATCHED_S = 6.0
 """How far back a group's epochs are looked at. Three of them are looked at in any case."""
@@ -52,6 +52,8 @@ class Books:
     epochs: dict[str, deque[Measured]] = field(default_factory=dict)
     accepted: dict[QueryId, float] = field(default_factory=dict)
     joined: dict[QueryId, float] = field(default_factory=dict)
+    functions: dict[QueryId, FunctionName] = field(default_factory=dict)
+    """The function that each query calls; the dearest one, if it calls several."""
 
     def add(self, measured: Measured) -> None:
         """Note an epoch. What a group did with quite other members or tasks says nothing about it any more."""
@@ -66,6 +68,8 @@ class Books:
                 self._fade(self.accepted, QueryId(int(query)), count)
             for query, count in spent.joined.items():
                 self._fade(self.joined, QueryId(int(query)), count)
+            for name, called in sorted(spent.functions.items(), key=lambda item: item[1].seconds):
+                self.functions |= {QueryId(int(query)): FunctionName(name) for query in called.wanted}
 
     def forget(self, groups: Iterable[str], queries: Iterable[QueryId]) -> None:
         """Keep only these groups and queries."""
@@ -73,6 +77,7 @@ class Books:
         self.epochs = {name: kept for name, kept in self.epochs.items() if name in listed}
         self.accepted = {query: count for query, count in self.accepted.items() if query in live}
         self.joined = {query: count for query, count in self.joined.items() if query in live}
+        self.functions = {query: name for query, name in self.functions.items() if query in live}
 
     def matches(self, joins: Iterable[QueryId]) -> dict[QueryId, float]:
         """Rows that each of these joins makes of a tuple it accepts. A query that is no join has one for each."""
@@ -174,6 +179,7 @@ def _epoch(
         tuple(_operator(operator, after, taken, operators, regions) for operator in sorted(mine)),
         _rows(after),
         spent.finish_cpu,
+        _functions(after, taken, operators, regions),
     )
 
 
@@ -190,27 +196,59 @@ def _operator(
 ) -> OperatorEpoch:
     """What the queries of one operator did. The CPU of tasks is divided as that of the plan's operators is."""
     tuples = sum(taken[stream] for stream in operator.split("+"))
-    table = regions.get(operator)
-    selected = matches = 0.0
-    if table is not None and table.sampled:
-        columns = [i for i, query in enumerate(table.queries) if query in measured.members]
-        mine = table.wanted[:, columns].any(axis=1)
-        selected = tuples * float(table.tuples @ mine) / table.sampled
-        matches = tuples * float(table.matches @ mine) / table.sampled
+    selected, matches = _selected(regions.get(operator), measured.members, tuples)
     owned = [id_ for id_, users in measured.users.items() if users and operators.get(users[0]) == operator]
     spent = measured.operators
     map_s = sum(spent[id_].map_seconds for id_ in owned if id_ in spent)
     reduce_s = sum(spent[id_].reduce_seconds for id_ in owned if id_ in spent)
     all_map = sum(one.map_seconds for one in spent.values())
     all_reduce = sum(one.reduce_seconds for one in spent.values())
+    scan_s = measured.metrics.map_cpu * (map_s / all_map if all_map > 0 else 0.0)
+    join_s = measured.metrics.reduce_cpu * (reduce_s / all_reduce if all_reduce > 0 else 0.0)
+    # functions are called in the same tasks, and are counted by themselves
+    called = sum(one.seconds for id_ in owned if id_ in spent for one in spent[id_].functions.values())
+    in_joins = min(called, join_s)
     return OperatorEpoch(
         operator,
         tuples,
         round(selected),
         round(matches),
-        measured.metrics.map_cpu * (map_s / all_map if all_map > 0 else 0.0),
-        measured.metrics.reduce_cpu * (reduce_s / all_reduce if all_reduce > 0 else 0.0),
+        max(0.0, scan_s - (called - in_joins)),
+        join_s - in_joins,
     )
+
+
+def _selected(table: RegionTable | None, queries: Collection[QueryId], tuples: float) -> tuple[float, float]:
+    """(tuples that any of these queries wants, their matches), of so many tuples of an operator."""
+    if table is None or not table.sampled:
+        return 0.0, 0.0
+    columns = [i for i, query in enumerate(table.queries) if query in queries]
+    mine = table.wanted[:, columns].any(axis=1)
+    share = tuples / table.sampled
+    return share * float(table.tuples @ mine), share * float(table.matches @ mine)
+
+
+def _functions(
+    measured: Measured,
+    taken: Mapping[str, int],
+    operators: Mapping[QueryId, OperatorId],
+    regions: Mapping[OperatorId, RegionTable],
+) -> tuple[FunctionEpoch, ...]:
+    """What was spent on each function. Its rows are the matches of the queries that call it, as the model has it."""
+    spent: dict[str, float] = {}
+    users: dict[str, set[QueryId]] = {}
+    for one in measured.operators.values():
+        for name, called in one.functions.items():
+            spent[name] = spent.get(name, 0.0) + called.seconds
+            users.setdefault(name, set()).update(QueryId(int(query)) for query in called.wanted)
+    found = []
+    for name, seconds in sorted(spent.items()):
+        rows = 0.0
+        for operator in {operators[query] for query in users[name] if query in operators}:
+            tuples = sum(taken.get(stream, 0) for stream in operator.split("+"))
+            rows += _selected(regions.get(operator), users[name], tuples)[1]
+        found.append(FunctionEpoch(FunctionName(name), round(rows), seconds))
+    return tuple(found)
 
 
 def _rows(measured: Measured) -> int:
