@@ -15,7 +15,7 @@ from headrace.model.predicate import And, Compare, Not, Op, Operand, Or, Predica
 from headrace.model.query import Aggregation, Projection, Query, QueryId, QueryPlan
 from headrace.model.ways import FamilyWay, Finding
 from headrace.model.window import Window
-from headrace.operators.common import cells
+from headrace.operators.common import cells, matching
 from headrace.operators.common.bitrows import ordered_by_row, pack_words
 from headrace.operators.common.boxes import BoxMaker, BoxTable
 from headrace.operators.common.matching import Matcher, Matches, codes_of, homes_for
@@ -267,6 +267,40 @@ def test_rare_queries_are_candidates_and_frequent_ones_have_bit_rows() -> None:
     assert not is_worth_rehoming(homes, homes_for(table, codes[::2]))
     by_price = Homes(np.ones(table.boxes, bool), np.ones(table.boxes, np.int64), homes.shares, 0.0)
     assert is_worth_rehoming(by_price, homes), "most queries accept a price, so lists of prices are long"
+
+
+@pytest.mark.parametrize("seed", seeds(4))
+def test_candidates_that_are_compared_once_give_the_same_partials(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those that are compared for each measure, and as cells."""
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    plan = plan_group([Member(random_query(rng, n), n) for n in range(40)], {STREAM.name: STREAM})
+    (operator,) = [o for o in plan.operators if isinstance(o, AggregationOperator) and not o.bags]
+    rows = [
+        {name: random_value(rng, name) for name in OPERANDS} | {"ts": rng.randint(0, 60)} for _ in range(300)
+    ]
+    table = pa.Table.from_pylist(rows, schema=pa.schema([(c.name, c.type.arrow) for c in STREAM.columns]))
+    tuples = prepare_tuples(operator, {o: table.column(o.sql) for o in operator.scanned}, -(2**63))
+    assert tuples is not None
+    block = folding.KeyBlock(0, tuples.keys.count, tuples, tuples.keys.ids, slice(None))
+    monkeypatch.setattr(folding, "is_best", lambda *_: False)
+    numbers = np.random.default_rng(seed)
+    monkeypatch.setattr(cells, "homes_for", lambda table, codes: random_homes(numbers, table, 1.0))
+    found = []
+    for choice, most in ((Membership.CELLS, 0), (Membership.MATCHES, -1), (Membership.MATCHES, 10**9)):
+        made = Choice(choice, seed % 2 == 0, None, None)
+        monkeypatch.setattr(folding, "decide_membership", lambda batch, made=made: made)
+        monkeypatch.setattr(folding, "is_sparse", lambda *_, choice=choice: choice is Membership.MATCHES)
+        monkeypatch.setattr(matching, "MOST_LISTED", most)
+        ways: list[FamilyWay] = []
+        folded = folding.fold_block(AggregationLogic(operator), block, ways)
+        assert folded is not None
+        assert any(way.finding is Finding.CANDIDATES for way in ways) is (choice is Membership.MATCHES)
+        found.append(folded.lanes)
+    compare_lanes(operator, found[0], found[1])
+    compare_lanes(operator, found[1], found[2])
 
 
 @pytest.mark.parametrize("seed", seeds(4))

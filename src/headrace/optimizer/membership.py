@@ -210,7 +210,8 @@ def estimate_cells_ns(work: CellWork, rows: int, tuples: int) -> float:
 
 def estimate_matches_ns(batch: FamilyBatch) -> float:
     finding: float = VISIT_NS + _finding_ns(batch.operands, batch.words, batch.candidates, batch.listed)
-    return batch.tuples * batch.passes * finding + min(estimate_tile_ns(batch), estimate_places_ns(batch))
+    passes = 1 if batch.listed and not batch.words else batch.passes  # candidates are compared once for all
+    return batch.tuples * passes * finding + min(estimate_tile_ns(batch), estimate_places_ns(batch))
 
 
 def estimate_tile_ns(batch: FamilyBatch) -> float:

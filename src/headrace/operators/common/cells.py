@@ -26,6 +26,10 @@ MEMBER_ELEMENTS = 1 << 25
 """Tuples of any other family are worked off in blocks, so that no membership has more elements than this."""
 
 
+REHOMING_BATCHES = 64
+"""How often a family's lists are looked at that have been in use for long."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cells:
     """The cell of each tuple (-1: no query of the family wants it) and `membership[cell, column]`.
@@ -65,6 +69,7 @@ class FamilyIndex:
         self._size = prod(self._radices)
         self._static: tuple[Ints, Bools] | None = None
         self._matcher: Matcher | None = None
+        self._batches = 0
 
     @cached_property
     def boxes(self) -> BoxTable | None:
@@ -80,13 +85,15 @@ class FamilyIndex:
         """What finds the queries of these tuples, given the operator's regions; only for families that have boxes.
 
         It is made when it is first asked for, and made anew when the tuples have changed so much that another one would
-        be clearly faster. Nothing is worked out per query otherwise.
+        be clearly faster. That is looked at after 1, 2, 4, .. batches, and then after every 64. Otherwise nothing is
+        worked out per query.
         """
         assert self.boxes is not None
         mine = [regions[operand] for operand in self.operands]
         tuples = len(mine[0])
-        asks = self._matcher is None or tuples > self.boxes.boxes > WORD
-        if self._matcher is None or asks:
+        self._batches += 1
+        due = self._batches & (self._batches - 1) == 0 or self._batches % REHOMING_BATCHES == 0
+        if self._matcher is None or (due and tuples > self.boxes.boxes > WORD):
             homes = homes_for(
                 self.boxes, codes_of(self.boxes, [r[some_of(tuples, HOMES_SAMPLE)] for r in mine])
             )

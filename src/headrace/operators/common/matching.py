@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -16,11 +17,14 @@ from headrace.operators.common.bitrows import ordered_by_row, pack_words
 from headrace.operators.common.boxes import BoxTable
 from headrace.operators.common.encode import Ints, ranges
 from headrace.operators.common.regions import Regions
-from headrace.operators.compiled.matches import count_matches, put_pairs, put_words
+from headrace.operators.compiled.matches import count_matches, list_matches, put_pairs, put_words
 from headrace.optimizer.membership import Homes, decide_homes
 
 LISTED_REGIONS = 16
 """All lists together may have this many entries for each box and each region."""
+
+MOST_LISTED = 1 << 24
+"""So many candidates are looked at once for all measures; more of them once for each."""
 
 SAMPLE = 512
 """So many tuples tell about how many queries of a family match one."""
@@ -146,6 +150,29 @@ class Matcher:
             query = np.repeat(np.arange(len(counts)), counts)  # a query may have boxes of both kinds
             tuples = tuples[np.lexsort((tuples, query))]
         return tuples, counts
+
+    @cached_property
+    def found(self) -> Matcher:
+        """Finds the box of a tuple that is nothing but the number of its box: for matches that are known already."""
+        boxes = np.arange(len(self.column))
+        codes, ones = boxes.astype(np.int32), np.ones((len(boxes), 1), np.int64)
+        offsets = np.array([0, len(boxes)], np.int64)
+        table = BoxTable(len(boxes), offsets, boxes, boxes[:, None], ones, codes, codes + np.int32(1))
+        return Matcher(
+            table, Homes(np.ones(len(boxes), bool), np.zeros(len(boxes), np.int64), np.ones(ones.shape), 0.0)
+        )
+
+    def listed_matches(self, codes: Ints, order: Ints, bounds: Ints) -> tuple[Ints, Ints] | None:
+        """(box, tuple) of all matches in the order of rows, boxes as codes for `found`; None where not all boxes are
+        candidates, or too many of them would have to be looked at.
+        """
+        most = int((self.offsets[codes + 1] - self.offsets[codes]).sum())
+        if self.words or most > MOST_LISTED:
+            return None
+        boxes, tuples, count = np.empty((most, 1), np.int32), np.empty(most, np.int64), np.zeros(1, np.int64)
+        every = Matches(self, codes, np.empty(0, np.uint64), np.arange(len(self.column)), order, bounds)
+        list_matches(every.found, boxes, tuples, count)
+        return boxes[: count[0]], tuples[: count[0]]
 
     def put_words(self, regions: Sequence[Regions], places: Ints, words: Ints) -> None:
         """Set the bit `places[query]` of [word, tuple] for every query that accepts a tuple."""

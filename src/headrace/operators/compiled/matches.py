@@ -305,6 +305,20 @@ def put_pairs(matches: Found, tuples: Ints, next_: Ints) -> None:
 
 
 @called
+def list_match(box: int, tuple_: int, row: int, state: Any) -> None:
+    boxes, tuples, count = state
+    boxes[count[0]], tuples[count[0]] = box, tuple_
+    count[0] += 1
+
+
+@compiled((_FOUND, made(int32, 2), made(int64), made(int64)))
+def list_matches(matches: Found, boxes: Ints, tuples: Ints, count: Ints) -> None:
+    """The candidates that tuples are in, as `count[0]` pairs of a box and a tuple in the order of the tuples' rows."""
+    bounds = matches[11]
+    walk_lists(matches, 0, len(bounds) - 1, list_match, (boxes[:, 0], tuples, count))
+
+
+@called
 def put_bit(box: int, tuple_: int, row: int, state: Any) -> None:
     words, entries, _ = state
     words[entries[box] >> 6, tuple_] |= np.uint64(1) << np.uint64(entries[box] & 63)

@@ -166,8 +166,8 @@ def _choose(
         matcher.words,
         matcher.candidates_of(some),
         matcher.candidates > 0,
-        sum(float(matching[np.unique(matcher.column[k.entries >= 0])].sum()) for k in kept),
-        sum(int((k.entries >= 0).sum()) for k in kept),
+        sum(float(matching[k.columns].sum()) for k in kept),
+        sum(len(k.columns) for k in kept),
         work,
     )
     choice = decide_membership(batch)
@@ -221,14 +221,30 @@ def _update_matches(
     """Let every tuple update the partials of the queries that it matches."""
     matcher = matching.matcher
     codes = matcher.codes([regions[operand] for operand in logic.families[family].operands])
-    for kept in logic.keepers_of(family, matcher):
+    keepers = [kept for kept in logic.keepers_of(family, matcher) if inputs[kept.measure] is not None]
+    known = matcher.listed_matches(codes, order, bounds) if len(keepers) > 1 else None
+    tuples: Ints | None = None
+    if known is not None:  # candidates are compared once, and what matched is gone through for each measure
+        codes, tuples = known
+        matcher, bounds = matcher.found, _bounds_of(tuples, order, bounds)
+        order = np.arange(len(tuples))
+    for kept in keepers:
         parts, into = inputs[kept.measure], lanes[kept.lane]
-        if parts is None:
-            continue
-        assert into is not None and not isinstance(into, SliceSums)
+        assert parts is not None and into is not None and not isinstance(into, SliceSums)
         matches = Matches(matcher, codes, kept.mask, kept.entries, order, bounds, matching.sparse)
         into.update(shadow(into, parts))
-        logic.measures[kept.measure].update(into, shadow(parts, into), matches)
+        given = shadow(parts, into)
+        if tuples is not None:
+            given = {name: part[tuples] for name, part in given.items()}
+        logic.measures[kept.measure].update(into, given, matches)
+
+
+def _bounds_of(tuples: Ints, order: Ints, bounds: Ints) -> Ints:
+    """Where each row's begin of some tuples in the order of rows, given the order and bounds of all."""
+    row = np.empty(len(order), np.int64)
+    row[order] = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+    counts = np.bincount(row[tuples], minlength=len(bounds) - 1)
+    return np.append(0, np.cumsum(counts))
 
 
 def _sums_rows(

@@ -97,10 +97,10 @@ class AggregationLogic:
             known = self._keepers[family] = (matcher, keepers)
         return known[1]
 
-    def _keeping(self, family: int, matcher: Matcher, mine: Ints, at: Ints) -> tuple[Ints, Ints]:
+    def _keeping(self, family: int, matcher: Matcher, mine: Ints, at: Ints) -> tuple[Ints, Ints, Ints]:
         of_column = np.full(len(self._families[family].columns), -1, np.int64)
         of_column[at] = mine
-        return matcher.entries(of_column)
+        return at, *matcher.entries(of_column)
 
     def _kept_by(self, family: int, measures: Iterable[int]) -> list[tuple[int, int, Ints, Ints]]:
         """(measure, lane, entries of the lane, their positions among the family's columns) of what is kept."""
@@ -143,6 +143,7 @@ class Keepers:
 
     measure: int
     lane: int
+    columns: Ints
     mask: Ints
     entries: Ints
 
