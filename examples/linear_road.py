@@ -41,7 +41,7 @@ HISTORY = partial(road.RuledHistory, TRAFFIC.seed, EXPRESSWAYS, TRAFFIC.vehicles
 def main(picture: Path) -> None:
     with tempfile.TemporaryDirectory() as folder, headrace.open(folder, progress=False) as hr:
         create(hr)
-        seen = list(TRAFFIC.batches(SHOWN[0] - WARM_UP_S, SHOWN[1], rows=8_000))
+        seen = list(TRAFFIC.batches(SHOWN[0] - WARM_UP_S, SHOWN[1], rows=60_000))
         started = time.perf_counter()
         for batch in seen:
             hr.append("traffic", pa.Table.from_batches([road.as_tuples(batch)]))
@@ -89,7 +89,8 @@ def answers_of(hr: headrace.Session, kind: str) -> pa.RecordBatch:
     """All answers of a kind; balances are those that were added up."""
     split, rows = ("sums", None) if kind == "balances" else ("road", kind)
     table = hr.split(split).results(rows).toArrow().drop_columns([road.EVENT_TIME])
-    return table.combine_chunks().to_batches()[0]
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
 def validate(seen: list[pa.RecordBatch], answers: dict[str, pa.RecordBatch]) -> Verdict:
