@@ -25,7 +25,8 @@ from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch, StreamEpoch
 from headrace.model.functions import FunctionFile
 from headrace.model.partitioning import even_partitioning
 from headrace.model.plan import SharedPlan
-from headrace.model.query import EpochId, Join, Projection, Query, QueryId, StreamName
+from headrace.model.predicate import TRUE
+from headrace.model.query import EpochId, Fallback, Join, JoinedRows, Projection, Query, QueryId, StreamName
 from headrace.model.tables import joined_column
 from headrace.model.types import DOUBLE
 from headrace.planner.group import Member, plan_group
@@ -257,3 +258,23 @@ def test_arguments_are_calls_and_a_call_is_an_output(tmp_path: Path) -> None:
         name for row in rows_of(world, result, 1) for name, v in row.items() if isinstance(v, int)
     }
     assert Counter(row[name] for row in rows_of(world, result, 1)) == wanted
+
+
+def test_constants_and_expressions_are_arguments_too(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    where = "l.userID = r.userID AND scored(l.price, 'NO') > 1 AND scored(r.price, lower(l.country)) > 2"
+    query = world.query(
+        1, f"SELECT l.level {JOIN} WHERE {where} AND scored(l.price, r.country) < scored(2.5D, 'x')"
+    )
+    assert isinstance(query.plan.body, Fallback)  # Spark may call any of them first
+    query = world.query(2, f"SELECT l.level {JOIN} WHERE {where} AND scored(r.price, 'NO') > 1")
+    body = query.plan.body
+    assert isinstance(body, Join) and isinstance(body.then, JoinedRows) and body.then.where is None
+    assert "lower(" in str(body.carried) and "scored(" in str(body.called)
+    assert "scored(" in str(body.sides[0].where) and "scored(" in str(body.sides[1].where)
+    query = world.query(
+        3, f"SELECT l.level {JOIN} WHERE l.userID = r.userID AND scored(l.price + r.price, 'x') > 1"
+    )
+    body = query.plan.body
+    assert isinstance(body, Join) and isinstance(body.then, JoinedRows) and body.called == TRUE
+    assert "scored(" in (body.then.where or "")  # for whoever reads the rows

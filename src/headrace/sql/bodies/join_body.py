@@ -30,14 +30,13 @@ from headrace.sql.binding import (
 from headrace.sql.bodies.aggregates import plan_aggregation, window_struct
 from headrace.sql.bodies.calls import SHARED_FUNCTIONS, NotShared
 from headrace.sql.bodies.conjuncts import conjuncts, in_order
+from headrace.sql.bodies.join_calls import argument_of, is_similarity, mark_scores, with_columns
 from headrace.sql.bodies.join_hubs import find_hubs
 from headrace.sql.bodies.operands import OperandShape
 from headrace.sql.bodies.predicates import Compiler
 from headrace.sql.bodies.registered import (
     call_shape,
     calls_registered,
-    mark_call,
-    outermost_calls,
     type_arguments,
 )
 from headrace.sql.bodies.windows import is_window_column, window_edge
@@ -75,10 +74,6 @@ _ORDERLESS = SHARED_FUNCTIONS | {
 """Aggregates whose value does not hang on the order of their input."""
 
 _KEYS = _COMPARED | {Kind.DECIMAL, Kind.TIME}
-
-FLOAT = SqlType("float")
-SCORES = frozenset(("vector_cosine_similarity", "vector_inner_product"))
-"""Spark's functions of two vectors that joins decide by themselves."""
 
 TypesOf = Callable[[list[str]], list[SqlType]]
 
@@ -137,7 +132,7 @@ class _Plan:
         for whole in self.flat.where:
             for node in conjuncts(whole):
                 sides = self.origin.sides_in(node)
-                self._mark_scores(node)
+                mark_scores(node, self.origin)
                 if calls_registered(node) and len(sides) > 1:
                     self.calling.append(node)
                     continue
@@ -174,24 +169,6 @@ class _Plan:
         """Stored rows as expressions see them."""
         stream, edges = self.origin.stream, (Column(name, TIMESTAMP) for name in WINDOW_EDGES.values())
         return replace(stream, columns=(*stream.columns, *edges))
-
-    def _mark_scores(self, node: exp.Expr) -> None:
-        """Scores of vectors of two sides are calls that joins make."""
-        for call in node.find_all(exp.Anonymous):
-            if function_name(call) in SCORES and len(call.expressions) == 2:
-                sides = [self.origin.sides_in(argument) for argument in call.expressions]
-                if all(len(some) == 1 for some in sides) and sides[0] != sides[1]:
-                    mark_call(call, FLOAT)
-
-    def _is_similarity(self, node: exp.Expr) -> bool:
-        """Whether a condition asks for a score above a constant."""
-        inner = node.unnest()
-        if not isinstance(inner, exp.GT | exp.GTE | exp.LT | exp.LTE):
-            return False
-        upper, lower = inner.this.unnest(), inner.expression.unnest()
-        if isinstance(inner, exp.LT | exp.LTE):
-            upper, lower = lower, upper
-        return function_name(upper) in SCORES and not self.origin.sides_in(lower)
 
     def _two_sided(self, node: exp.Expr) -> bool:
         parts = [self.origin.sides_in(part) for part in (node.this, node.expression)]
@@ -243,7 +220,7 @@ class _Plan:
         if (
             not self.equalities
             and len(self.origin.sides) == 2
-            and any(map(self._is_similarity, self.calling))
+            and any(is_similarity(node, self.origin) for node in self.calling)
         ):
             return (HubShape((0, 1), ((_block(EVERY_BLOCK),), (_block(ONE_BLOCK),))),)
         found = find_hubs(self.origin, self.equalities, lambda nodes: self._key_type(nodes) is not None)
@@ -262,7 +239,8 @@ class _Plan:
         return self._operand(node, self._types([node])[0])
 
     def _side(self, node: exp.Expr) -> int:
-        return min(self.origin.sides_in(node))
+        """The side that a value is of; a constant is the first one's."""
+        return min(self.origin.sides_in(node), default=0)
 
     def _key_type(self, nodes: Sequence[exp.Expr]) -> SqlType | None:
         """The type that all of these have, or one of their integer types; None when Spark would convert them."""
@@ -294,33 +272,20 @@ class _Plan:
         """Conditions on functions of joined rows, over what these carry. They come after all others, as in Spark; so
         where others are left to a reader, these are too.
         """
-        found = [] if self.residual else [self._called(node) for node in self.calling]
+        found = [] if self.residual else list(map(self._with_columns, self.calling))
         if None in found or self.residual:
             for node in self.calling:
                 self._leave(node)
             return ()
         return tuple(node.transform(self._carried_call, copy=False) for node in found if node is not None)
 
-    def _called(self, node: exp.Expr) -> exp.Expr | None:
-        """The condition with a column for each argument of its calls; None when tasks cannot decide it."""
-        copied, columns = node.copy(), list[Column]()
-        for call in outermost_calls(copied):
-            for argument in list(call.expressions):
-                if len(self.origin.sides_in(argument)) > 1:
-                    return None
-                inner = argument.unnest()
-                (type_,) = self._types([inner])
-                name = f"a{len(columns)}"
-                columns.append(Column(name, type_))
-                replaced = column(name)
-                replaced.meta["argument"] = (inner.copy(), type_)
-                argument.replace(replaced)
-        stream = Stream(self.origin.stream.name, tuple(columns), "", 0)
-        compiler = Compiler(stream, self.literals, self.timezone, render)
-        return copied if compiler.only_atoms(copied) else None
+    def _with_columns(self, node: exp.Expr) -> exp.Expr | None:
+        return with_columns(
+            node, self.origin, lambda inner: self._types([inner])[0], self.literals, self.timezone
+        )
 
     def _carried_call(self, node: exp.Expr) -> exp.Expr:
-        argument = node.meta.get("argument") if isinstance(node, exp.Column) else None
+        argument = argument_of(node)
         if argument is None:
             return node
         place = self._carry(*argument)

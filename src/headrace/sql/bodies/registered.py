@@ -136,28 +136,24 @@ def call_shape(node: exp.Expr, stream: Stream, literals: tuple[str, ...]) -> Ope
 
 def guard_calls(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
     """A copy of `value` whose calls of registered functions are made only where `condition` is TRUE."""
-
-    def step(node: exp.Expr) -> exp.Expr:
-        type_ = registered_type(node)
-        if type_ is None or not isinstance(node, exp.Anonymous):
-            return node
-        name, arguments = node.name, list(node.expressions)
-        guard: exp.Expr = exp.Paren(this=condition.copy())
-        if name.startswith(GUARDED):
-            guard = exp.And(this=guard, expression=exp.Paren(this=arguments.pop(0)))
-        else:
-            name = f"{GUARDED}{name.lower()}"
-        call = exp.Anonymous(this=name, expressions=[guard, *arguments])
-        call.meta[_REGISTERED] = type_
-        return call
-
     copied = value.copy()
-    if not calls_registered(copied):
-        return copied
     for call in [found for found in copied.find_all(exp.Anonymous) if registered_type(found) is not None]:
-        changed = step(call)
+        guarded = _guarded(call, condition)
         if call is copied:
-            copied = changed
+            copied = guarded
         else:
-            call.replace(changed)
+            call.replace(guarded)
     return copied
+
+
+def _guarded(call: exp.Anonymous, condition: exp.Expr) -> exp.Expr:
+    """A call with a condition as its first argument, beside the one that it may have already."""
+    name, arguments = call.name, list(call.expressions)
+    guard: exp.Expr = exp.Paren(this=condition.copy())
+    if name.startswith(GUARDED):
+        guard = exp.And(this=guard, expression=exp.Paren(this=arguments.pop(0)))
+    else:
+        name = f"{GUARDED}{name.lower()}"
+    found = exp.Anonymous(this=name, expressions=[guard, *arguments])
+    found.meta[_REGISTERED] = registered_type(call)
+    return found
