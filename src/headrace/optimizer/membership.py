@@ -222,7 +222,8 @@ def estimate_tile_ns(batch: FamilyBatch) -> float:
 
 def estimate_places_ns(batch: FamilyBatch) -> float:
     pages = batch.entries * min(1.0, batch.rows / PAGE)
-    update = PLACE_NS if pages <= NEAR_PAGES * batch.passes else FAR_PLACE_NS
+    far = FAR_PLACE_NS if pages > NEAR_PAGES * batch.passes else FAR_UPDATE_NS + PLACE_NS - UPDATE_NS
+    update = PLACE_NS if max(batch.entries / NEAR_BOXES, pages / NEAR_PAGES) <= batch.passes else far
     return update * batch.updates * batch.tuples
 
 
