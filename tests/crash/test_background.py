@@ -6,7 +6,6 @@ import dataclasses
 import json
 import random
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,17 +19,11 @@ from headrace.health import RunState
 from headrace.model.errors import CatalogError, HeadraceError
 from headrace.sources import files
 from headrace.storage import faults
+from waiting import until
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
 SCHEMA = "id BIGINT, userID BIGINT, gemPackID BIGINT, name STRING, price DOUBLE, ts TIMESTAMP"
-
-
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.01)
 
 
 def test_start_twice_is_refused(open_session: Any) -> None:
@@ -78,20 +71,21 @@ def test_cancelled_jobs_are_run_again(open_session: Any) -> None:
     """As when somebody presses Ctrl-C in a notebook: PySpark then cancels every job there is."""
     hr = open_session(upkeep=BUSY)
     play(hr, steps=2)
-    cancelled = 0
+    context, cancelled, before = hr.spark.sparkContext, 0, hr.metrics().input_rows
+    hr.start("20 milliseconds")
+    for step in range(2, 6):
 
-    def cancel(point: str) -> None:
-        nonlocal cancelled
-        if point == "job.before" and cancelled < 3:
+        def taken(rows: int = before + 30 * (step - 1)) -> bool:
+            return bool(hr.metrics().input_rows >= rows)
+
+        hr.append("purchases", batch(step))
+        until(lambda taken=taken: context.statusTracker().getActiveJobsIds() or taken())
+        if step < 5 and not taken():
             cancelled += 1
-            threading.Timer(0.1, hr.spark.sparkContext.cancelAllJobs).start()
-
-    with faults.hooked(cancel):
-        hr.start("20 milliseconds")
-        for step in range(2, 6):
-            hr.append("purchases", batch(step))
-            until(lambda step=step: hr.metrics().input_rows >= 30 * (step + 1) - 60)
-        hr.stop()
+            context.cancelAllJobs()
+        until(taken)
+    hr.stop()
+    assert cancelled
     hr.run_available()
     assert all(info.error is None for info in hr.queries())
     for name in ("spend", "odd", "uniq"):
@@ -114,10 +108,17 @@ def test_stream_with_a_source_created_while_running(open_session: Any, tmp_path:
 
     (tmp_path / "more.json").write_text("\n".join(lines))
     (tmp_path / "more.json").rename(folder / "more.json")
-    for _ in range(40):  # the source's jobs are hit as well; the source starts again where it was
-        hr.spark.sparkContext.cancelAllJobs()
-        time.sleep(0.02)
-    until(lambda: hr.metrics().input_rows == 10)
+    cancelled = 0
+
+    def taken() -> bool:
+        """The source's jobs are hit as well; the source starts again where it was."""
+        nonlocal cancelled
+        if cancelled < 40:
+            cancelled += 1
+            hr.spark.sparkContext.cancelAllJobs()
+        return hr.metrics().input_rows == 10
+
+    until(taken)
     hr.stop()
     hr.run_available()
     assert hr.query("q").metrics().rows == 6
@@ -130,13 +131,13 @@ def test_close_while_another_thread_runs(open_session: Any, point: str) -> None:
     hr = open_session()
     play(hr, ("spend",), steps=2)
     hr.append("purchases", batch(2))
-    reached, ended = threading.Event(), []
+    reached, closed, ended = threading.Event(), threading.Event(), []
 
     def slow(here: str) -> None:
         if here == point:
             reached.set()
-            time.sleep(0.7)
-            assert hr._warehouse.held
+            until(lambda: hr._closed)
+            assert not closed.wait(0.3) and hr._warehouse.held
 
     def run() -> None:
         try:
@@ -149,6 +150,7 @@ def test_close_while_another_thread_runs(open_session: Any, point: str) -> None:
         thread.start()
         reached.wait()
         hr.close()
+        closed.set()
         thread.join()
     assert ended in ([], ["EPOCH_CANCELLED"])
     again = open_session()
@@ -157,35 +159,40 @@ def test_close_while_another_thread_runs(open_session: Any, point: str) -> None:
     assert again.query("spend").audit().ok
 
 
+class Beat:
+    """Counts the points that any thread reaches, so that others can act at all moments of an epoch."""
+
+    def __init__(self) -> None:
+        self._changed, self._count = threading.Condition(), 0
+
+    def __call__(self, point: str) -> None:
+        with self._changed:
+            self._count += 1
+            self._changed.notify_all()
+
+    def pause(self, points: int) -> None:
+        """Until so many more are reached. When nothing goes on, it is not waited for."""
+        with self._changed:
+            end = self._count + points
+            self._changed.wait_for(lambda: self._count >= end, timeout=0.5)
+
+
 def test_stress(open_session: Any) -> None:
     """Threads append, create, drop and read while epochs run; then every query equals plain Spark."""
     upkeep = dataclasses.replace(BUSY, grace_seconds=10.0)  # there are readers here
     hr = open_session(upkeep=upkeep, changelog_delay="50 milliseconds", changelog_count=5, max_epoch_rows=200)
     hr.create_stream("purchases", SCHEMA, event_time="ts", watermark="4 seconds")
-    end = time.monotonic() + 12
+    beat, taking = Beat(), threading.Lock()
     trouble: list[BaseException] = []
     appended: list[int] = []
-    taking = threading.Lock()
-
-    def guarded(work: Callable[[random.Random], None], seed: int) -> threading.Thread:
-        def run() -> None:
-            chance = random.Random(seed)
-            try:
-                while time.monotonic() < end and not trouble:
-                    work(chance)
-            except BaseException as error:
-                trouble.append(error)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        return thread
+    asked: list[str] = []
 
     def appends(chance: random.Random) -> None:
         with taking:
             step = len(appended)
             appended.append(step)
         hr.append("purchases", batch(step))
-        time.sleep(chance.uniform(0.0, 0.4))
+        beat.pause(chance.randrange(12))
 
     def asks(chance: random.Random) -> None:
         name = f"{chance.choice(FAST)}{chance.randrange(4)}"
@@ -194,23 +201,41 @@ def test_stress(open_session: Any) -> None:
                 hr.create_query(QUERIES[name[:-1]], name=name)
             else:
                 hr.drop_query(name)
+            asked.append(name)
         except CatalogError as error:
             assert error.code in ("QUERY_EXISTS", "QUERY_NOT_FOUND", "QUERY_DROPPED")
-        time.sleep(chance.uniform(0.0, 0.2))
+        beat.pause(chance.randrange(8))
 
     def looks(chance: random.Random) -> None:
         infos = hr.queries()
         hr.metrics()
         if infos:
             hr.query(chance.choice(infos).name).to_pandas()
-        time.sleep(chance.uniform(0.0, 1.0))
+        beat.pause(chance.randrange(20))
 
-    hr.start("20 milliseconds")
-    threads = [guarded(work, seed) for seed, work in enumerate((appends, appends, asks, asks, looks))]
-    for thread in threads:
-        thread.join()
+    def enough() -> bool:
+        return bool(trouble) or ((hr.metrics().epoch or 0) >= 20 and len(asked) >= 40)
+
+    def guarded(work: Callable[[random.Random], None], seed: int) -> threading.Thread:
+        def run() -> None:
+            chance = random.Random(seed)
+            try:
+                while not enough():
+                    work(chance)
+            except BaseException as error:
+                trouble.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+    with faults.hooked(beat):
+        hr.start("20 milliseconds")
+        threads = [guarded(work, seed) for seed, work in enumerate((appends, appends, asks, asks, looks))]
+        for thread in threads:
+            thread.join()
+        hr.stop()
     assert not trouble, trouble
-    hr.stop()
     hr.run_available()
     assert sum(info.rows for info in hr.streams()) == 30 * len(appended)
     infos = hr.queries()
@@ -223,27 +248,46 @@ def test_stress(open_session: Any) -> None:
 
 
 INTERRUPTED = """
-import os, signal, sys, time
+import os, signal, sys, threading
 sys.path.insert(0, {here!r})
 import attached, scenario
 import headrace
+from headrace.storage import faults
+
+
+class CtrlC:
+    '''Interrupts the main thread when the background run reaches a point, once the main thread waits for it.'''
+
+    def __init__(self, point):
+        self.point, self.ready = point, threading.Event()
+
+    def __call__(self, point):
+        if point == self.point:
+            self.point = None
+            self.ready.wait(60)
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def append_and_wait(step, point):
+    interrupt = CtrlC(point)
+    with faults.hooked(interrupt):
+        hr.append("purchases", scenario.batch(step))
+        interrupt.ready.set()
+        threading.Event().wait(60)
+        raise AssertionError("nobody came")
+
 
 caught = 0
 try:
     with headrace.open({warehouse!r}, spark=attached.attach(), upkeep=scenario.BUSY, progress=False) as hr:
         scenario.play(hr, steps=2)
         hr.start("20 milliseconds")
-        for step in range(2, 6):
-            hr.append("purchases", scenario.batch(step))
+        for step, point in enumerate(("seal.after", "job.before", "job.after", "commit.before"), 2):
             try:
-                time.sleep(0.15 * step)
-                os.kill(os.getpid(), signal.SIGINT)
-                time.sleep(5)
+                append_and_wait(step, point)
             except KeyboardInterrupt:
                 caught += 1
-        hr.append("purchases", scenario.batch(6))
-        time.sleep(0.1)
-        os.kill(os.getpid(), signal.SIGINT)
+        append_and_wait(6, "job.before")
 except KeyboardInterrupt:
     caught += 1
 print("caught", caught, flush=True)
