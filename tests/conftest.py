@@ -21,6 +21,10 @@ settings.register_profile(
 )
 settings.load_profile("headrace")
 
+# Tests end long before it pays to optimise Java code a second time, and it takes much of their CPU time. Drivers
+# that tests start inherit it.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+
 collect_ignore_glob = ["*conftest.py"]
 """Conftest files of several folders have one module name, so they are not collected for doctests."""
 
