@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,8 @@ from headrace.model.epoch import NEVER_US
 from headrace.model.partitioning import ALL_KEY_GROUPS, even_partitioning, ranges_of
 from headrace.model.plan import AggregationOperator, SessionOperator
 from headrace.model.predicate import TRUE
-from headrace.model.query import Aggregation
+from headrace.model.query import Aggregate, AggregateFunction, Aggregation, Query, QueryId, QueryPlan
+from headrace.model.types import SqlType
 from headrace.model.window import SessionWindow, Window
 from headrace.operators.common.bundle import read_bundle
 from headrace.operators.common.ordered import KeyOrder, order_keys
@@ -160,8 +162,40 @@ def test_sections_equal_filters(seed: int) -> None:
     rows = np.sort(rng.integers(0, keys.num_rows, 500)).astype(("i2", "i4", "i8")[seed % 3])
     found = sections.rows_of(rows)
     assert found.numbers.tolist() == np.flatnonzero(wanted[rows]).tolist()
+    low_only = np.sort(rng.integers(0, min(keys.num_rows, 128), 50)).astype(
+        np.int8
+    )  # sections may be beyond them
+    assert sections.rows_of(low_only).numbers.tolist() == np.flatnonzero(wanted[low_only]).tolist()
     places = np.cumsum(wanted) - 1
     assert sections.renumber(rows[wanted[rows]]).tolist() == places[rows[wanted[rows]]].tolist()
+
+
+@pytest.mark.parametrize("sessions", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_few_values_of_many_keys_survive_a_repartitioning(seed: int, sessions: bool) -> None:
+    """Values are stored with the numbers of their keys, in the type of the greatest of these."""
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    having = set(rng.sample(range(301), 3))
+    counted = Aggregate(AggregateFunction.COUNT_DISTINCT, OPERANDS["i"], TRUE, SqlType("bigint"))
+    window = SessionWindow(50) if sessions else Window(90, 90)
+    body = Aggregation(window, TRUE, (OPERANDS["k"],), (counted,), (), None)
+    query = Query(QueryId(1), "q", QueryPlan("", (STREAM.name,), body, (), "", ""))
+    operator, *_ = plan_group([Member(query, 0)], {STREAM.name: STREAM}).operators
+    rows = [{"k": key, "i": 7 if key in having else None, "ts": 1} for key in range(301)]
+    table, shelf = pa.Table.from_pylist(rows, schema=SCHEMA), Shelf(partitions=1)
+    found: dict[int, int] = {}
+    for closed, watermark, partitions in ((NEVER_US, 2, 1), (2, 1000, 2)):
+        shelf.partitioning, tuples = even_partitioning(partitions), table if closed == NEVER_US else table[:0]
+        if isinstance(operator, SessionOperator):
+            results: test_sessions.Found = defaultdict(list)
+            test_sessions.run_epoch(operator, [tuples], shelf, closed, watermark, results)
+            found |= {key[2]: counts[0] for key, counts in results[1]}
+        else:
+            assert isinstance(operator, AggregationOperator)
+            for part in test_aggregation.run_epoch(operator, [tuples], shelf, closed, watermark, rng):
+                found |= dict(zip(part.column("k0").to_pylist(), part.column("a0").to_pylist(), strict=True))
+    assert found == {key: int(key in having) for key in range(301)}
 
 
 def test_an_order_of_nothing_has_no_sections() -> None:

@@ -61,10 +61,12 @@ class Sections:
 
     def rows_of(self, keys: Ints) -> Sections:
         """The rows that have one of these keys; `keys`, one for each row, ascend. Looks at a few of them only."""
-        # in the type of the keys: numpy would convert all of them otherwise
-        low = np.searchsorted(keys, self.low.astype(keys.dtype), "left")
-        high = np.searchsorted(keys, (self.high - 1).astype(keys.dtype), "right")
-        some = low < high
+        # In the type of the keys: numpy would convert all of them otherwise. It can be too narrow for some of these
+        # numbers, for rows are stored in the type of their own greatest key; no row has a number beyond it.
+        most = np.iinfo(keys.dtype).max
+        low = np.searchsorted(keys, np.minimum(self.low, most).astype(keys.dtype), "left")
+        high = np.searchsorted(keys, np.minimum(self.high - 1, most).astype(keys.dtype), "right")
+        some = (low < high) & (self.low <= most)
         return Sections(low[some], high[some])
 
 
