@@ -54,3 +54,23 @@ def test_damage_keeps_nobody_from_opening(log: Opened, caplog: pytest.LogCapture
     log.warehouse.path(COSTS).write_bytes(b"{")
     assert CostBook(log.warehouse, log.catalog).costs == {}
     assert COSTS in caplog.text
+
+
+def test_what_could_not_be_written_is_written_later(log: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "SAVE_EPOCHS", 2)
+    book, tried = CostBook(log.warehouse, log.catalog), []
+
+    def full(*given: object) -> None:
+        tried.append(given)
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log.warehouse, "replace_value", full)
+        for _ in range(4):
+            book.add({1: QueryCost(tuples=1)})
+    assert len(tried) == 2, "not after every epoch"
+    book.save()
+    assert CostBook(log.warehouse, log.catalog).costs[1].tuples == 4
+    monkeypatch.setattr(log.warehouse, "replace_value", full)
+    book.save()
+    assert len(tried) == 2, "there is nothing new"

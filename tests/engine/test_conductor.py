@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.catalog.events import EventBook
+from headrace.catalog.events import EVENTS, EventBook
 from headrace.engine.conductor.conductor import Conductor
 from headrace.engine.conductor.facts import LiveQuery, operator_of
 from headrace.engine.conductor.sampling import StreamSample
-from headrace.engine.conductor.watching import Measured
+from headrace.engine.conductor.watching import Books, Measured
 from headrace.engine.records import Metrics
 from headrace.model.events import EventKind
 from headrace.model.grouping import MAIN, auto_group, auto_number
@@ -315,6 +315,7 @@ def test_without_a_policy_nobody_is_moved(book: EventBook) -> None:
     play(engine, conductor, 130)
     assert engine.groups() == {MAIN: [0, 1]}
     assert conductor.place([(plan_of(), NO_NEEDS)]) == [None]
+    assert conductor._books == Books() and not conductor._fresh, "nothing piles up that nobody reads"
 
 
 def test_new_queries_start_where_they_slow_nobody(book: EventBook) -> None:
@@ -392,6 +393,18 @@ def test_events_last_and_are_bounded(tmp_path: Path) -> None:
     assert [event.reason for event in again] == ["reason 2", "reason 3", "reason 4"]
     assert (len(again[-1].queries), again[-1].count, again[-1].delay_s) == (10, 24, 0.25)
     assert EventBook(warehouse).add(9.0, EventKind.TASKS, MAIN, "more").number == 5
+
+
+def test_a_torn_book_of_events_keeps_nobody_from_opening(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    warehouse = Warehouse(tmp_path / "house")
+    EventBook(warehouse).add(1.0, EventKind.TASKS, MAIN, "more")
+    warehouse.path(EVENTS).write_bytes(b"{")
+    book = EventBook(warehouse)
+    assert book.all() == () and EVENTS in caplog.text
+    book.add(2.0, EventKind.TASKS, MAIN, "fewer")
+    assert [event.reason for event in EventBook(warehouse).all()] == ["fewer"]
 
 
 def test_moves_that_no_epoch_has_taken_in_are_not_decided_again(book: EventBook) -> None:

@@ -82,6 +82,31 @@ def test_a_wish_is_known_with_the_next_epoch_and_ended_queries_have_none(log: Op
     assert stage.next_number() == 2
 
 
+def test_a_group_that_a_person_named_a_moment_ago_counts(log: Opened) -> None:
+    stage, _ = stage_of(log)
+    ids = [log.catalog.request_create(name, CHEAP).id for name in "abcd"]
+    log.append(1)
+    seal(log)
+    log.catalog.request_move("a", "alerts")
+    log.catalog.flush()  # in a changelog, and in no epoch
+    log.catalog.request_move("b", "alerts")
+    log.catalog.request_move("c", "alerts")
+    log.catalog.request_move("c", MAIN)  # and so back to whoever decides
+    stage.move([(query, "auto-0") for query in ids])
+    log.append(2)
+    seal(log)
+    assert {query.name: query.group for query in stage.queries()} == {
+        "a": "alerts",
+        "b": "alerts",
+        "c": "auto-0",
+        "d": "auto-0",
+    }
+    stage.move([(ids[0], "auto-0")])
+    log.append(3)
+    seal(log)
+    assert stage.queries()[0].group == "auto-0", "only what waits is looked at here"
+
+
 def test_samples_are_the_newest_tuples_of_the_log(log: Opened) -> None:
     stage, _ = stage_of(log)
     assert stage.sample("purchases", ["price"], 10) is None

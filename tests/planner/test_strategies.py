@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from plan_cases import BY_KEY, CASES, JOINED, PlanCase
 
+from headrace.engine.choosing import Chooser
 from headrace.engine.records import no_commit
 from headrace.model import codec
 from headrace.model.grouping import Regrouping, Relocation
@@ -24,6 +25,7 @@ from headrace.model.statistics import (
     add_epoch,
 )
 from headrace.model.strategy import DEFAULTS, Choice, Strategies, Strategy
+from headrace.model.ways import FamilyWay, Finding
 from headrace.optimizer.strategies import CHANGE, ROW_COST, decide_strategies, estimate_join
 from headrace.planner.group import Member, plan_group
 from headrace.planner.joins import input_id
@@ -290,3 +292,11 @@ def test_statistics_are_kept_in_a_commit_as_they_are() -> None:
     older = json.loads(codec.dumps(commit))
     del older["statistics"]
     assert codec.loads(json.dumps(older).encode()).statistics == NOTHING_KNOWN
+
+
+def test_what_operators_did_is_remembered_while_the_plan_has_them() -> None:
+    chooser, finding = Chooser(), next(iter(Finding))
+    chooser.found([FamilyWay("a", ("v",), 1, finding, tuples=3), FamilyWay("b", ("v",), 1, finding)], "ab")
+    chooser.found([], "ac")  # it had no tuples in this epoch
+    assert [way.tuples for way in chooser.ways("ab")] == [3]
+    assert chooser.ways("b") == ()

@@ -25,7 +25,7 @@ from headrace.catalog.streams import StreamTable
 from headrace.catalog.waiting import Batching, Waiting
 from headrace.model.epoch import NEVER_US, Change, Create, Drop, Epoch, Move
 from headrace.model.errors import CatalogError, StorageError
-from headrace.model.grouping import MAIN, plain_group
+from headrace.model.grouping import MAIN, is_reserved, plain_group
 from headrace.model.query import NO_NEEDS, EpochId, Fallback, Needs, Query, QueryId, QueryPlan, Stream
 from headrace.sql.text.names import quote_name
 from headrace.storage import faults
@@ -213,14 +213,19 @@ class Catalog:
             return entry.query
 
     def request_moves(self, moves: Iterable[tuple[QueryId, str]]) -> None:
-        """Ask for queries to live in other groups, durably. Those that have ended meanwhile stay where they were."""
+        """Ask for queries to live in other groups, durably. Those that have ended meanwhile stay where they were.
+
+        So do those that a person has named a group for which no epoch has taken in yet: the person decides.
+        """
         with uninterrupted(), self._lock:
             entries = ((self._directory.queries.get(query), group) for query, group in moves)
             now = self._waiting.clock.now()
+            wished = {change.id: change.group for change in self._waiting if isinstance(change, Move)}
+            named = {query for query, group in wished.items() if group != MAIN and not is_reserved(group)}
             changes = [
                 Move(entry.query.id, group, now)
                 for entry, group in entries
-                if entry is not None and entry.live and entry.error is None
+                if entry is not None and entry.live and entry.error is None and entry.query.id not in named
             ]
             if changes:
                 self._request(*changes)

@@ -9,12 +9,16 @@ in the list of regroupings.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import threading
 from collections import deque
 from collections.abc import Sequence
 
+from headrace.model.errors import StorageError
 from headrace.model.events import Event, EventKind
 from headrace.storage.warehouse import Warehouse
+
+_LOGGER = logging.getLogger(__name__)
 
 EVENTS = "catalog/events.json"
 
@@ -30,8 +34,12 @@ class EventBook:
 
     def __init__(self, warehouse: Warehouse, kept: int = KEPT) -> None:
         self._warehouse, self._lock = warehouse, threading.Lock()
-        found = warehouse.read_value(EVENTS, "events") if warehouse.exists(EVENTS) else ()
-        self._events: deque[Event] = deque(found, maxlen=kept)
+        self._events: deque[Event] = deque(maxlen=kept)
+        try:
+            if warehouse.exists(EVENTS):
+                self._events.extend(warehouse.read_value(EVENTS, "events"))
+        except StorageError as error:  # nothing else needs it
+            _LOGGER.warning("%s; events are noted from now on", error.message)
         self._next = 1 + max((event.number for event in self._events), default=-1)
 
     def all(self) -> tuple[Event, ...]:

@@ -59,12 +59,15 @@ class Chooser:
             shown = Statistics(streams=_paces(epoch), keys=tuple(keys), joins=work)
             self._known = add_epoch(self._known, shown)
 
-    def found(self, ways: Iterable[FamilyWay]) -> None:
-        """Take in how the tuples of an epoch found their queries. What an operator did last is remembered."""
+    def found(self, ways: Iterable[FamilyWay], operators: Iterable[str]) -> None:
+        """Take in how the tuples of an epoch found their queries. What an operator did last is remembered as long as it
+        is among `operators`, those of the plan.
+        """
         found: dict[str, list[FamilyWay]] = {}
         for way in ways:
             found.setdefault(way.operator, []).append(way)
-        self._ways |= {operator: add_ways(mine) for operator, mine in found.items()}
+        known = self._ways | {operator: add_ways(mine) for operator, mine in found.items()}
+        self._ways = {operator: known[operator] for operator in operators if operator in known}
 
     def ways(self, operators: Iterable[str]) -> tuple[FamilyWay, ...]:
         """How tuples found their queries when these operators last had some."""

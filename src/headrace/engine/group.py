@@ -247,7 +247,9 @@ class Group:
                 self._choose(int(epoch.id))
                 result, version, plan_seconds = self._deliver(epoch, attempt)
                 self._chooser.measured(epoch, result.keys, result.joins)
-                self._chooser.found(result.ways)
+                self._chooser.found(
+                    result.ways, (operator.id for operator in self.plan_for(int(epoch.id)).operators)
+                )
             spent = time.perf_counter() - started
             made = self._make_commit(epoch, version, result, spent, plan_seconds)
             commit = house.upkeep.compaction(self.name).rewrite(made)

@@ -163,9 +163,8 @@ class Upkeep:
 
     def _end_group(self, group: str, commit: Commit) -> None:
         homes = self._catalog.homes
-        last = (
-            homes.last_regrouping
-        )  # before it is certain that nobody lives there: somebody may move in meanwhile
+        # asked before it is certain that nobody lives there: somebody may move in meanwhile
+        last = homes.last_regrouping
         if group == MAIN or homes.next_epoch(group, commit.epoch) is not None:
             return
         taken = last if homes.regroupings(group, commit.regrouping, ANY_EPOCH) else commit.regrouping

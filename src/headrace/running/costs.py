@@ -55,7 +55,7 @@ class CostBook:
                 listed = {int(entry.query.id) for entry in self._catalog.current()}
                 self._costs = {query: cost for query, cost in known.items() if query in listed}
             self._unsaved += 1
-            due = self._unsaved >= SAVE_EPOCHS
+            due = self._unsaved % SAVE_EPOCHS == 0
         if due:
             self.save()
 
@@ -64,9 +64,11 @@ class CostBook:
         with self._lock:
             if not self._unsaved:
                 return
-            kept = {str(query): cost for query, cost in self._costs.items()}
-            self._unsaved = 0
+            kept, noted = {str(query): cost for query, cost in self._costs.items()}, self._unsaved
         try:
             self._warehouse.replace_value(COSTS, "costs", kept)
         except (StorageError, OSError) as error:
             _LOGGER.warning("the costs of queries could not be written down: %s", error)
+            return
+        with self._lock:
+            self._unsaved = max(0, self._unsaved - noted)

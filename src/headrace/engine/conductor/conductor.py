@@ -152,10 +152,13 @@ class Conductor:
     def look(self) -> Decision | None:
         """Do what is due now; what was decided, None when it was not time."""
         with self._lock:
+            if self._grouper is None:
+                self._fresh.clear()  # nobody would ever read or forget it
+                return None
             now, began = self._clock(), time.thread_time()
             self._take_in()
             table = self._state.timetable
-            if self._grouper is None or now < min(table.watch_at, table.merge_at):
+            if now < min(table.watch_at, table.merge_at):
                 return None
             queries = self._queries(now)
             self._books.forget({query.group for query in queries}, (query.id for query in queries))

@@ -58,7 +58,7 @@ def _prune_words(blocks: Sequence[SessionBlock], bags: Bags, sql: str, words: pa
 def common_words(
     operator: SessionOperator, micros: MicroSessions | None, segments: Sequence[SessionSegment]
 ) -> dict[int, pa.Array]:
-    """One dictionary per input of strings or rows ; ranks in rows and segments are translated to it."""
+    """One dictionary per input of strings or rows; ranks in rows and segments are translated to it."""
     words: dict[int, pa.Array] = {}
     for i, operand in enumerate(operator.inputs):
         if not has_words(operand):
