@@ -63,7 +63,7 @@ def test_the_validator_accepts_every_answer(tmp_path: Path, monkeypatch: pytest.
         partial(road.SumOperator, EXPRESSWAYS), lambda batch: np.zeros(batch.num_rows, int)
     )
     splits.create(sums, pack("sums", everything))
-    batches = list(TRAFFIC.batches(10_200, 10_400, rows=400))
+    batches = list(TRAFFIC.batches(10_200, 10_320, rows=800))
     for number, batch in enumerate(batches):
         append(log.warehouse, log.arrivals, traffic, pa.Table.from_batches([road.as_tuples(batch)]))
         if number % 3 == 0:

@@ -191,8 +191,9 @@ def compare(operand: Operand, op: Op, literal: Literal, timezone: str) -> Predic
     """`operand op literal` as Spark (ANSI mode) compares them, or None when that is not a comparison in the
     operand's own domain.
 
-    >>> compare(Operand("n", SqlType("int")), Op.GE, Literal(LiteralKind.DOUBLE, 3.5), "UTC")
-    Compare(operand=Operand(sql='n', type=SqlType(name='int'), plain=True, parts=()), op=<Op.GT: '>'>, value=3)
+    >>> found = compare(Operand("n", SqlType("int")), Op.GE, Literal(LiteralKind.DOUBLE, 3.5), "UTC")
+    >>> found.op, found.value
+    (<Op.GT: '>'>, 3)
     """
     if literal.kind is LiteralKind.NULL:
         return Const(None)
