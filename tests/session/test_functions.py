@@ -115,9 +115,10 @@ def test_after_reopening_queries_wait_for_their_function_and_lose_nothing(
     hr = _open(open_session)
     hr.register_function("odd", odd_price, "DOUBLE")
     hr.create_query(QUERIES["where"], name="where")
-    hr.create_query(QUERIES["plain"], name="plain", group="other")
+    hr.create_query(QUERIES["plain"], name="plain")
     hr.append("orders", _orders(100, 6, 0))
     hr.run_available()
+    assert hr.query("where").metrics().group == hr.query("plain").metrics().group
     hr.close()
 
     hr = _open(open_session)
@@ -128,6 +129,8 @@ def test_after_reopening_queries_wait_for_their_function_and_lose_nothing(
     with pytest.raises(HeadraceError, match=r"odd\(\) is not registered; query `where` waits") as raised:
         hr.run_available()
     assert "register the function again" in str(raised.value)
+    assert hr.query("plain").audit().ok and len(hr.query("plain").to_pandas()) > 1  # the others went on
+    assert hr.query("where").metrics().group != hr.query("plain").metrics().group
     assert [(info.name, info.ready) for info in hr.functions()] == [("odd", False)]
     assert "odd" in str(hr.execute("SHOW FUNCTIONS").to_pylist())
     with pytest.raises(HeadraceError, match="FUNCTION_IN_USE"):

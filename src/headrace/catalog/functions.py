@@ -44,6 +44,12 @@ class FunctionTable:
         with self._lock:
             return tuple(self._specs[name] for name in sorted(self._specs))
 
+    @property
+    def all_ready(self) -> bool:
+        """Whether every function that was ever registered has been registered since the warehouse was opened."""
+        with self._lock:
+            return self._specs.keys() <= self._files.keys()
+
     def is_ready(self, name: str) -> bool:
         """Whether a function was registered since the warehouse was opened."""
         with self._lock:

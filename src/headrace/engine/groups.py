@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 
 from pyspark.sql import SparkSession
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from headrace.engine.group import Group, House
 from headrace.engine.moves import Standing, Step, Traveller, holds_back, plan_moves
 from headrace.model.errors import EngineError
-from headrace.model.grouping import MAIN, GroupSpec, Regrouping
+from headrace.model.grouping import MAIN, GroupSpec, Regrouping, Relocation, auto_group, auto_number
 from headrace.model.partitioning import KEY_GROUPS, even_partitioning
 from headrace.model.state import SegmentFile
 
@@ -121,19 +121,43 @@ class Groups:
 
         The caller makes sure that no group begins an epoch meanwhile.
         """
-        travellers = self.travellers()
-        if not travellers:
-            return set()
         with self._lock:
-            for step in plan_moves(travellers, self.standings(running, failing)):
-                try:
-                    self._regroup(step)
-                except Exception as error:  # one move that fails keeps nobody else from running
-                    if str(error) not in self._complaints:
-                        _LOGGER.warning("queries stay in group %s for now: %s", step.source, error)
-                    self._complaints.add(str(error))
+            self._take(self._partings(running))
+            travellers = self.travellers()
+            if not travellers:
+                return set()
+            self._take(plan_moves(travellers, self.standings(running, failing)))
         standings = self.standings(running, failing)
         return {t.group for t in self.travellers() if holds_back(t.group, t.wish.group, standings)}
+
+    def _take(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            try:
+                self._regroup(step)
+            except Exception as error:  # one move that fails keeps nobody else from running
+                if str(error) not in self._complaints:
+                    _LOGGER.warning("queries stay in group %s for now: %s", step.source, error)
+                self._complaints.add(str(error))
+
+    def _partings(self, running: Collection[str]) -> Iterator[Step]:
+        """Queries whose function nobody has registered again wait in a group of their own, so that the others go on.
+
+        A query in its very first epoch cannot leave yet: its group waits with it.
+        """
+        catalog = self._house.catalog
+        if catalog.functions.all_ready:
+            return
+        for name, standing in self.standings(running).items():
+            epoch = standing.cursor + 1
+            if standing.running or not standing.due:
+                continue
+            members = catalog.active_entries(epoch, name)
+            waiting = [e for e in members if e.stays[-1].epoch < epoch and catalog.functions.missing(e.query)]
+            if waiting and (name == MAIN or len(waiting) < len(members)):
+                numbers = (auto_number(group) for group in catalog.homes.groups())
+                target = auto_group(1 + max((n for n in numbers if n is not None), default=-1))
+                moves = tuple(Relocation(entry.query.id, name, target) for entry in waiting)
+                yield Step(epoch, name, target, moves)
 
     def _regroup(self, step: Step) -> None:
         catalog = self._house.catalog
