@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -191,6 +194,60 @@ def test_nonsense_is_named(tmp_path: Path, body: Callable[..., pa.Array], said: 
     query = world.query(1, "SELECT userID FROM purchases WHERE scored(price, country) > 3")
     result = world.run([query], {"purchases": tuples(random.Random(1), 20)})
     assert said in result.failures[1] and "scored()" in result.failures[1]
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with modules of a program. What they are called is forgotten at the end."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def test_modules_of_the_program_that_a_function_uses_go_along(program: Path) -> None:
+    (program / "of_program_b.py").write_text(
+        "import pyarrow.compute as pc\n\nfactor = 2.0\n\ndef times(x):\n    return pc.multiply(x, factor)\n"
+    )
+    (program / "of_program_a.py").write_text(
+        "import of_program_b\nfrom of_program_b import times\n\n"
+        "def scored(prices, countries):\n    return times(of_program_b.times(prices))\n"
+    )
+    code = program / "code"
+    code.write_bytes(pickled("scored", importlib.import_module("of_program_a").scored))
+    script = (
+        "import pickle, sys, pyarrow as pa; "
+        "print(pickle.load(open(sys.argv[1], 'rb'))(pa.array([1.5]), None).to_pylist(), 'of_program_a' in sys.modules)"
+    )
+    done = subprocess.run(  # as a worker: the program's folder is nowhere on its path
+        [sys.executable, "-c", script, str(code)], capture_output=True, text=True, check=True, cwd="/"
+    )
+    assert done.stdout == "[6.0] False\n"
+
+
+def test_a_function_that_workers_cannot_load_fails_its_own_queries_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pc, "of_this_machine", lambda prices, countries: prices, raising=False)
+    pc.of_this_machine.__module__, pc.of_this_machine.__qualname__ = pc.__name__, "of_this_machine"  # type: ignore[attr-defined]
+    world = World(tmp_path, pc.of_this_machine)  # type: ignore[attr-defined]
+    monkeypatch.delattr(pc, "of_this_machine")  # workers have another version of the package
+    texts = [
+        "SELECT userID FROM purchases WHERE scored(price, country) > 3",
+        "SELECT userID FROM purchases WHERE level > 1",
+        "SELECT l.level FROM purchases [RANGE 10 SECONDS] AS l, returns [RANGE 10 SECONDS] AS r "
+        "WHERE l.userID = r.userID AND scored(l.price, r.country) > 1",
+    ]
+    rng = random.Random(1)
+    rows = {"purchases": tuples(rng, 20), "returns": tuples(rng, 20)}
+    result = world.run([world.query(n, text) for n, text in enumerate(texts, 1)], rows)
+    assert set(result.failures) == {1, 3}
+    for reason in result.failures.values():
+        assert reason.startswith(
+            "the function scored() failed: Spark's workers cannot load it, AttributeError"
+        )
+        assert reason.endswith("install the modules that it needs where they run")
 
 
 JOIN = "FROM purchases [RANGE 10 SECONDS SLIDE 10 SECONDS] AS l, returns [RANGE 10 SECONDS SLIDE 10 SECONDS] AS r"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from contextlib import nullcontext
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,13 @@ from headrace.model.blocks import BLOCKS
 from headrace.model.epoch import NEVER_US, Epoch, StreamEpoch
 from headrace.model.partitioning import even_partitioning
 from headrace.model.plan import JoinOperator
-from headrace.model.query import EpochId, Join, JoinedRows, Query, QueryId, Stream, StreamName
+from headrace.model.query import EpochId, Fallback, Join, JoinedRows, Query, QueryId, Stream, StreamName
 from headrace.model.state import SegmentFile
 from headrace.model.tables import joined_column
 from headrace.model.types import Column, SqlType
 from headrace.operators.common.scores import COSINE
+from headrace.operators.join import partners
+from headrace.operators.join.partners import Meeting, Pairs
 from headrace.planner.explain import explain_query
 from headrace.planner.group import Member, plan_group
 from headrace.planner.joins import Joining
@@ -34,7 +37,7 @@ from headrace.planner.strategies import default_choice
 from headrace.sql import ShapeCache, parse_query
 from headrace.storage.envelope import envelope
 from headrace.storage.warehouse import Warehouse
-from similar_cases import COLUMNS, VECTORS, Ask, embed, tuples
+from similar_cases import COLUMNS, SECOND, VECTORS, Ask, embed, exact, tuples
 from sql_fakes import FakeAnalyzer
 from thorough import seeds
 
@@ -82,6 +85,14 @@ class World:
         return result
 
 
+def _id_columns(query: Query) -> list[str]:
+    """The columns of stored rows that have the ids of a query's sides."""
+    body = query.plan.body
+    assert isinstance(body, Join) and isinstance(body.then, JoinedRows) and body.then.where is None
+    leaves = Joining(query.id, int(query.id), body).leaves
+    return [joined_column(*leaves[c.side], c.operand) for c in body.carried if c.operand.sql == "id"]
+
+
 @pytest.mark.parametrize("seed", seeds(1))
 def test_similar_tuples_meet_as_loops_say_whatever_the_partitions(tmp_path: Path, seed: int) -> None:
     print(f"seed {seed}")
@@ -95,10 +106,7 @@ def test_similar_tuples_meet_as_loops_say_whatever_the_partitions(tmp_path: Path
         result = world.run(epoch, queries, rows, partitions=rng.choice([1, 2, 5]))
         assert not result.failures
         for query in queries:
-            body = query.plan.body
-            assert isinstance(body, Join) and isinstance(body.then, JoinedRows) and body.then.where is None
-            leaves = Joining(query.id, int(query.id), body).leaves
-            names = [joined_column(*leaves[c.side], c.operand) for c in body.carried if c.operand.sql == "id"]
+            names = _id_columns(query)
             kept = rows_of(world, result, int(query.id))  # type: ignore[arg-type]
             found[int(query.id)].update(tuple(row[name] for name in names) for row in kept)
         for name, some in rows.items():
@@ -152,3 +160,75 @@ def test_explain_tells_of_blocks_and_of_what_calls_decide(tmp_path: Path) -> Non
     said = explain_query(query, plan, default_choice(body))
     assert "each tuple is in all of 8 blocks" in said and "each tuple is in one block" in said
     assert "decided last, by calls: vector_cosine_similarity(" in said and "> 0.9" in said
+
+
+WINDOW = "[RANGE 30 SECONDS SLIDE 30 SECONDS]"
+
+
+@pytest.mark.parametrize("asked", [("ab",), ("ac",), ("bc",), ("ab", "ac", "bc")])
+def test_a_score_of_any_two_of_three_streams_selects_what_loops_select(
+    tmp_path: Path, asked: tuple[str, ...]
+) -> None:
+    rng, world = random.Random(len(asked)), World(tmp_path)
+    queries = [
+        world.query(
+            n,
+            f"SELECT a.id, b.id AS x, c.id AS y FROM offers {WINDOW} AS a, wishes {WINDOW} AS b, offers {WINDOW} AS c "
+            f"WHERE a.n = b.n AND b.n = c.n AND vector_cosine_similarity({pair[0]}.v, {pair[1]}.v) > 0.5",
+        )
+        for n, pair in enumerate(asked)
+    ]
+    every: dict[str, list[dict[str, Any]]] = {"offers": [], "wishes": []}
+    found: Counter[Any] = Counter()
+    for epoch in range(2):
+        rows = {name: tuples(rng, 10, 1_000 * epoch + 100 * i) for i, name in enumerate(every)}
+        result = world.run(epoch, queries, rows)
+        assert not result.failures
+        for query in queries:
+            kept = rows_of(world, result, int(query.id))  # type: ignore[arg-type]
+            found.update((int(query.id), *(row[name] for name in _id_columns(query))) for row in kept)
+        for name, some in rows.items():
+            every[name] += some
+    wanted: Counter[Any] = Counter()
+    for joined in product(every["offers"], every["wishes"], every["offers"]):
+        windows, numbers = {row["ts"] // (30 * SECOND) for row in joined}, {row["n"] for row in joined}
+        if len(windows) == len(numbers) == 1:
+            for n, pair in enumerate(asked):
+                value = exact(COSINE, *(joined["abc".index(side)]["v"] for side in pair))
+                if value is not None and value > 0.5:
+                    wanted[n, *(row["id"] for row in joined)] += 1
+    assert found == wanted and len(wanted) > 10
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "vector_cosine_similarity(l.v, r.v) > 0.5 + 0.4",
+        "vector_cosine_similarity(l.v, r.v) > 0.9 AND concat(l.text, r.text) LIKE '%ab%'",
+    ],
+)
+def test_a_score_that_tasks_cannot_decide_stores_no_cross_product(tmp_path: Path, condition: str) -> None:
+    text = f"SELECT l.id, r.id AS other FROM offers {WINDOW} AS l, wishes {WINDOW} AS r WHERE {condition}"
+    body = World(tmp_path).query(1, text).plan.body
+    assert isinstance(body, Fallback) and "every pair of tuples would be stored" in body.reason
+
+
+def test_pairs_with_a_score_are_made_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, rng = World(tmp_path), random.Random(4)
+    query = world.query(
+        1,
+        f"SELECT l.id, r.id AS other FROM offers {WINDOW} AS l, wishes {WINDOW} AS r "
+        "WHERE vector_inner_product(l.v, r.v) > -1000.0",
+    )
+    rows = {"offers": tuples(rng, 30, 0), "wishes": tuples(rng, 30, 100)}
+    wanted, sizes, wanting = world.run(0, [query], rows).rows, list[int](), Meeting._wanted
+
+    def watched(*arguments: Any) -> Pairs:
+        sizes.append(len(arguments[-1]))
+        return wanting(*arguments)
+
+    monkeypatch.setattr(partners, "BLOCK_ROWS", 16)
+    monkeypatch.setattr(Meeting, "_wanted", watched)
+    world.held = []
+    assert world.run(1, [query], rows).rows == wanted and wanted[1] > 300
+    assert max(sizes) == 16

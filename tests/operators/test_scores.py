@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -99,3 +100,30 @@ def test_no_pair_that_reaches_a_bound_is_left_out(seed: int) -> None:
             # lengths that differ are an error that somebody has to see
             assert all(found[i, len(right) - 1] for i, a in enumerate(left) if a is not None)
     assert pruned > 5_000
+
+
+def test_products_that_become_zero_or_infinite_as_floats_are_not_left_out() -> None:
+    rng = random.Random(5)
+    sizes = (1e-44, 1e-30, 1e-23, 1e-22, 1e-15, 1.0, 1e10, 1e18, 1.9e19, 3e19, 1e30, 3e38)
+    vectors = [[float(np.float32(rng.choice([-1, 1]) * s)), 0.0] for s in sizes for _ in range(3)]
+    array = pa.array(vectors, VECTORS)
+    looked = directions(array)
+    with np.errstate(over="ignore"):
+        exact = np.array([[reference(PRODUCT, a, b) for b in vectors] for a in vectors], np.float64)
+    largest = float(np.finfo(np.float32).max)
+    pruned = 0
+    for bound in (0.0, -0.0, 1e-45, -1e-45, 1e-46, 1.0, largest, 1e39, math.inf, -largest, -1e39, -math.inf):
+        found = may_reach(PRODUCT, looked, looked, bound)
+        assert found[exact >= bound].all(), bound
+        pruned += int((~found).sum())
+    assert pruned > 1_000
+
+
+def test_a_slice_of_vectors_costs_what_it_holds() -> None:
+    vectors = pa.array(np.ones((1 << 14, 64), np.float32).tolist(), VECTORS)
+    tracemalloc.start()
+    try:
+        assert score(PRODUCT, vectors.slice(9_000, 10), vectors.slice(100, 10)).to_pylist() == [64.0] * 10
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20  # all of them are 8 MB as doubles
+    finally:
+        tracemalloc.stop()

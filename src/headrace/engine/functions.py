@@ -20,21 +20,25 @@ from pyspark import cloudpickle
 from headrace.model.errors import EngineError
 from headrace.model.functions import FunctionFile
 from headrace.model.types import SqlType
-from headrace.operators.common.calls import Caller, LoadedFunction
+from headrace.operators.common.calls import Caller, FunctionFault, LoadedFunction
 from headrace.storage.warehouse import Warehouse
 
 FUNCTIONS_DIR = "functions"
 
+_HOMES = {
+    path for name in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_path(name))
+}
+
 
 def pickled(name: str, function: Callable[..., Any]) -> bytes:
-    """A function as bytes. What a program of its author's own defines goes along; workers may not have the program.
+    """A function as bytes. What it needs of its author's own program goes along, whichever module defines it: workers
+    may not have the program.
 
     EngineError when that cannot be sent.
     """
-    module = sys.modules.get(getattr(function, "__module__", None) or "")
-    own = module is not None and not _is_installed(module)
+    own = _own_modules()
     try:
-        if own:
+        for module in own:
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
         code: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
         return code
@@ -43,22 +47,37 @@ def pickled(name: str, function: Callable[..., Any]) -> bytes:
             "FUNCTION_NOT_SENT",
             f"the function {name}() cannot be sent to Spark's workers",
             detail=f"{type(error).__name__}: {error}",
-            hint="let it hold nothing but what can be pickled: no locks, sessions or open files",
+            hint="let it and the modules of your program that it uses hold nothing but what can be pickled: no locks, "
+            "sessions or open files",
         ) from error
     finally:
-        if own:
+        for module in own:
             cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
+def _own_modules() -> list[ModuleType]:
+    """The modules of the program that runs, but for those that it lets cloudpickle send by itself."""
+    sent = cloudpickle.list_registry_pickle_by_value()  # type: ignore[no-untyped-call]
+    return [
+        module
+        for name, module in list(sys.modules.items())
+        if isinstance(module, ModuleType)
+        and module.__name__ == name
+        and name not in sent
+        and not _is_installed(module)
+    ]
+
+
 def _is_installed(module: ModuleType) -> bool:
-    """Whether workers can import a module by themselves: those of Python, of installed packages, and ours."""
-    if (
-        module.__name__.split(".")[0] in ("headrace", "__main__")
-        or (file := getattr(module, "__file__", None)) is None
+    """Whether workers can import a module by themselves: those of Python, of installed packages, Spark's and ours."""
+    file = vars(module).get("__file__")
+    if module.__name__.split(".")[0] in ("headrace", "pyspark", "py4j", "__main__") or not isinstance(
+        file, str
     ):
         return True  # of a program that is run, everything goes along in any case
-    homes = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return any(Path(file).is_relative_to(home) for home in homes if home)
+    if {"site-packages", "dist-packages"}.intersection(Path(file).parts):
+        return True
+    return any(Path(file).is_relative_to(home) for home in _HOMES)
 
 
 def write_function(warehouse: Warehouse, name: str, type_: SqlType, code: bytes) -> FunctionFile:
@@ -106,14 +125,10 @@ def _loaded(root: str, file: FunctionFile) -> LoadedFunction:
 
 @lru_cache(maxsize=256)
 def loaded(name: str, code: bytes) -> Callable[..., Any]:
-    """The function that was `pickled`. EngineError when it needs what is not there."""
+    """The function that was `pickled`. FunctionFault when it needs what is not there: only who calls it has to know."""
     try:
         function: Callable[..., Any] = cloudpickle.loads(code)
     except Exception as error:
-        raise EngineError(
-            "FUNCTION_NOT_SENT",
-            f"Spark's workers cannot load the function {name}()",
-            detail=f"{type(error).__name__}: {error}",
-            hint="install the modules that it needs where Spark's workers run",
-        ) from error
+        reason = f"Spark's workers cannot load it, {type(error).__name__}: {error}"[:500]
+        raise FunctionFault(name, f"{reason}; install the modules that it needs where they run") from error
     return function

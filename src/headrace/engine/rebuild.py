@@ -281,8 +281,15 @@ class _Rebuild:
             if was_cancelled(error):
                 raise epoch_cancelled(self._epoch) from error
             raise epoch_failed(self._epoch, error) from error
+        if result.failures:  # its segments lack these queries' rows
+            raise epoch_failed(self._epoch, self._failed(batch, result.failures))
         planned = {operator.id for operator in plan.operators}
         return [*(s for s in held if s.operator not in planned), *result.segments]
+
+    def _failed(self, batch: _Batch, failures: Mapping[int, str]) -> str:
+        names = {int(entry.query.id): entry.query.name for entry in batch.entries}
+        reasons = (f"query `{names[query]}`: {reason}" for query, reason in sorted(failures.items()))
+        return "the state cannot be rebuilt; " + "; ".join(reasons)
 
 
 def _behind(part: StreamEpoch) -> bool:

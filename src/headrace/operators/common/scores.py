@@ -27,6 +27,10 @@ BLOCK = 8
 PAIRS = 1 << 14
 """Pairs whose vectors are in memory at a time."""
 
+LARGEST, SMALLEST = float(np.finfo(np.float32).max), 2.0**-149
+"""Of floats. A product that is larger becomes infinite, and one that is nearer to 0 becomes 0: it may reach a bound
+as a float that it does not reach as a double."""
+
 Doubles = npt.NDArray[np.float64]
 
 
@@ -58,9 +62,9 @@ def _score(name: str, left: pa.Array, right: pa.Array) -> pa.Array:
 
 def _matrix(lists: pa.Array, rows: Ints, length: int) -> tuple[Doubles, Bools]:
     """(the vectors of some rows, all of one length; which of them have an element that is NULL)."""
-    starts = lists.offsets.to_numpy()[:-1][rows]
-    at = starts[:, None] + np.arange(length)
-    inner = lists.values
+    offsets = lists.offsets.to_numpy()
+    at = (offsets[:-1][rows] - offsets[0])[:, None] + np.arange(length)
+    inner = lists.values.slice(offsets[0], offsets[-1] - offsets[0])  # a slice of lists has the values of all
     holes = np.zeros(len(rows), bool)
     if inner.null_count:
         holes = ~np.asarray(inner.is_valid())[at].all(axis=1)
@@ -146,7 +150,8 @@ def may_reach(name: str, left: Directions, right: Directions, bound: float) -> B
     wanted: Doubles | float = bound
     if name == PRODUCT:
         with np.errstate(all="ignore"):
-            wanted = bound / (left.norms[:, None] * right.norms[None, :])
+            least = min(bound, LARGEST) - SMALLEST
+            wanted = least / (left.norms[:, None] * right.norms[None, :])
     # of what is no number, nothing can be left out
     found = ~(cosines < np.asarray(wanted) - margin)
     found |= left.odd[:, None] | right.odd[None, :]

@@ -86,11 +86,14 @@ class Meeting:
                     right = np.arange(left, min(left + SCORED_TUPLES, int(last[some].max())))
                     near = (right >= first[some, None]) & (right < last[some, None])
                     at, other = np.nonzero(may_score(row[some], slice(left, left + len(right))) & near)
-                    found = self._wanted(
-                        self.sets, self.moments, mine, self.part.moment, row[some][at], right[other]
-                    )
-                    if len(found[0]):
-                        yield found
+                    at, other = row[some][at], right[other]
+                    for cut in range(0, len(at), BLOCK_ROWS):
+                        block = slice(cut, cut + BLOCK_ROWS)
+                        found = self._wanted(
+                            self.sets, self.moments, mine, self.part.moment, at[block], other[block]
+                        )
+                        if len(found[0]):
+                            yield found
 
     def _ranges(self, row: Ints) -> tuple[Ints, Ints]:
         """First and last tuple of the part for each row: of equal key, and near enough in time."""

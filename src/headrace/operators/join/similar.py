@@ -32,10 +32,14 @@ class Bound:
 
 
 def score_bounds(step: Step) -> tuple[Bound, ...]:
-    """The lowest scores that queries of a step ask for; nothing when some query takes any."""
+    """The lowest scores that queries of a step ask for; nothing when some query takes any.
+
+    Scores of a tuple that is joined at a later step are no concern of this one.
+    """
+    before = {earlier.position for earlier in step.before}
     lowest: dict[tuple[str, tuple[int, Operand], Operand], float] = {}
     for query in step.queries:
-        found = next(_bounds(query, step.position), None)
+        found = next(_bounds(query, step.position, before), None)
         if found is None:
             return ()
         of = (found.function, found.earlier, found.later)
@@ -43,7 +47,7 @@ def score_bounds(step: Step) -> tuple[Bound, ...]:
     return tuple(Bound(*of, at_least) for of, at_least in lowest.items())
 
 
-def _bounds(query: JoinedQuery, position: int) -> Iterator[Bound]:
+def _bounds(query: JoinedQuery, position: int, before: set[int]) -> Iterator[Bound]:
     named = {at_position(*one): one for one in query.called_with}
     for atom in _conjuncts(query.called):
         match atom:
@@ -52,7 +56,7 @@ def _bounds(query: JoinedQuery, position: int) -> Iterator[Bound]:
                     one, other = named[left], named[right]
                     if one[0] == position:
                         one, other = other, one
-                    if other[0] == position and one[0] != position:
+                    if other[0] == position and one[0] in before:
                         yield Bound(function, one, other[1], value)
 
 

@@ -122,6 +122,7 @@ class _Plan:
     residual: list[exp.Expr] = field(default_factory=list)
     calling: list[exp.Expr] = field(default_factory=list)
     raising: exp.Expr | None = None
+    in_blocks: bool = False
     carried: dict[tuple[int, str], CarriedShape] = field(default_factory=dict)
 
     # conditions
@@ -222,6 +223,7 @@ class _Plan:
             and len(self.origin.sides) == 2
             and any(is_similarity(node, self.origin) for node in self.calling)
         ):
+            self.in_blocks = True
             return (HubShape((0, 1), ((_block(EVERY_BLOCK),), (_block(ONE_BLOCK),))),)
         found = find_hubs(self.origin, self.equalities, lambda nodes: self._key_type(nodes) is not None)
         self.compared += [(left, Op.EQ, right) for left, right in found.compared]
@@ -274,6 +276,10 @@ class _Plan:
         """
         found = [] if self.residual else list(map(self._with_columns, self.calling))
         if None in found or self.residual:
+            if self.in_blocks:
+                raise NotShared(
+                    "every pair of tuples would be stored: the score is not decided as they are joined"
+                )
             for node in self.calling:
                 self._leave(node)
             return ()
