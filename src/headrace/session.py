@@ -420,6 +420,7 @@ class Session:
     def close(self) -> None:
         """Stop, keep everything that was asked for, and let the warehouse go. Harmless when closed.
 
+        Epochs under way have some seconds to end; then they are cancelled, and run again after opening.
         In a forked child it does nothing: the session, its lock and its Spark are the parent's.
         """
         if self._released or self._pid != os.getpid():

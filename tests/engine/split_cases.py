@@ -133,7 +133,7 @@ class Context(LocalContext):
     _jsc = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: False))
 
     def broadcast(self, value: Any) -> Any:
-        return SimpleNamespace(value=value)
+        return SimpleNamespace(value=value, destroy=lambda: None)
 
     def getLocalProperty(self, name: str) -> None:
         return None

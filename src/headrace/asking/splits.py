@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from headrace import sql
 from headrace.asking.creating import parse
 from headrace.asking.defining import define_stream
 from headrace.engine.splits.code import RowFunction, SplitCode, pack
+from headrace.log.chunks import arrow_schema
 from headrace.model.errors import CatalogError, did_you_mean
 from headrace.model.query import Projection, Stream
 from headrace.model.splits import FUNCTION, Split
@@ -138,30 +142,50 @@ def _order(wanted: Wanted, stream: Stream) -> tuple[str, ...]:
     names = () if given is None else (given,) if isinstance(given, str) else tuple(given)
     known = {column.name.lower(): column.name for column in stream.columns}
     for name in names:
+        if not isinstance(name, str):
+            raise _bad(wanted, f"is ordered by {name!r}", "name columns of the stream")
         if name.lower() not in known:
             raise _bad(
                 wanted,
                 f"is ordered by `{name}`, which is no column of stream `{stream.name}`",
                 did_you_mean(name, list(known.values())) or "name columns of the stream",
             )
+        _check_sortable(wanted, stream, known[name.lower()])
     return tuple(known[name.lower()] for name in names if known[name.lower()] != stream.event_time)
 
 
+def _check_sortable(wanted: Wanted, stream: Stream, name: str) -> None:
+    try:
+        pc.sort_indices(arrow_schema(stream).empty_table(), sort_keys=[(name, "ascending")])
+    except (pa.ArrowException, TypeError):
+        kind = next(column.type.name for column in stream.columns if column.name == name)
+        why = f"is ordered by `{name}`, which has type {kind}"
+        raise _bad(wanted, why, "order by numbers, text, dates or times") from None
+
+
 def _outputs(session: Session, wanted: Wanted, stream: Stream) -> dict[str, Stream]:
-    if (wanted.schema is None) == (wanted.outputs is None):
-        raise _bad(
-            wanted, "needs one of schema and outputs", "schema for one kind of rows, outputs for several"
-        )
-    if wanted.outputs is None:
-        named = {ONE_KIND: (wanted.name, wanted.schema)}
-    else:
-        named = {kind: (f"{wanted.name}_{kind}", schema) for kind, schema in wanted.outputs.items()}
     spark = session._runs().groups.spark
     found = {}
-    for kind, (name, schema) in named.items():
+    for kind, (name, schema) in _named(wanted).items():
         when = wanted.event_time or stream.event_time
         found[kind] = define_stream(spark, name, str(schema), when, wanted.watermark)
     return found
+
+
+def _named(wanted: Wanted) -> dict[str, tuple[str, str]]:
+    """Name and columns of the output streams, by kind. Names of streams differ by more than the case of letters."""
+    if wanted.schema is not None and wanted.outputs is None:
+        return {ONE_KIND: (wanted.name, wanted.schema)}
+    if wanted.schema is not None or wanted.outputs is None:
+        raise _bad(
+            wanted, "needs one of schema and outputs", "schema for one kind of rows, outputs for several"
+        )
+    kinds: dict[str, str] = {}
+    for kind in wanted.outputs:
+        if (other := kinds.setdefault(kind.lower(), kind)) != kind:
+            why = f"has kinds `{other}` and `{kind}`, whose streams would have the same name"
+            raise _bad(wanted, why, "names of streams must differ by more than the case of letters")
+    return {kind: (f"{wanted.name}_{kind}", schema) for kind, schema in wanted.outputs.items()}
 
 
 def _bad(wanted: Wanted, why: str, hint: str) -> CatalogError:

@@ -107,8 +107,8 @@ class SplitMetrics:
 def _known(session: Session, split: Split) -> tuple[SplitCommit, SplitTrouble | None, SplitRunner | None]:
     """The last commit of a split, its trouble, and what runs it; a reader has no runner."""
     running = session._running
-    if running is not None:
-        runner = running.splits.of(split)
+    runner = None if running is None else running.splits.find(split)
+    if runner is not None:
         return runner.commit, runner.trouble, runner
     warehouse, path = session._warehouse, trouble_path(split)
     trouble = warehouse.read_value(path, "split-trouble") if warehouse.exists(path) else None
@@ -242,7 +242,10 @@ def split_problems(runners: list[SplitRunner], now: float) -> list[Problem]:
     found = []
     for runner in runners:
         about = f"split `{runner.split.name}`"
-        if runner.trouble is not None:
+        if runner.dropped:
+            text = "it is being dropped"
+            found.append(Problem(about, text, "call drop_split again if that failed", 0.0))
+        elif runner.trouble is not None:
             text = f"it is quarantined: {trouble_text(runner.trouble)}"
             hint = runner.trouble.hint or "mend it and call restart_split"
             found.append(Problem(about, text, hint, runner.trouble.since))

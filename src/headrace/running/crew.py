@@ -86,10 +86,14 @@ class Crew:
         """The groups and splits that have a sealed epoch to run."""
         return [*self._groups.due(), *(() if self._splits is None else self._splits.due())]
 
-    def _get(self, name: str) -> Group | SplitRunner:
-        if self._splits is not None and self._splits.has(name):
+    def _get(self, name: str) -> Group | SplitRunner | None:
+        """What runs epochs under a name; None for a split that somebody has dropped meanwhile."""
+        if self._splits is None or not name.startswith(SPLIT_PREFIX):
+            return self._groups.get(name)
+        try:
             return self._splits.get(name)
-        return self._groups.get(name)
+        except KeyError:
+            return None
 
     def dispatch(self, leave: Collection[str] = (), *, at_once: bool = False) -> None:
         """Let queries change groups, then start the groups that have an epoch to run, but for those to `leave` alone.
@@ -108,6 +112,8 @@ class Crew:
                 if len(self._running) >= self._threads:
                     break
                 group = self._get(name)
+                if group is None:
+                    continue
                 self._turn += 1
                 self._turns[name] = self._turn
                 self._running.add(name)

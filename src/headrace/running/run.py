@@ -41,6 +41,9 @@ T = TypeVar("T")
 POLL_SECONDS = 0.1
 """How often the background run looks for work at least."""
 
+CLOSING_SECONDS = 5.0
+"""Whoever closes waits so long for epochs under way; then they are cancelled."""
+
 
 @dataclass(frozen=True, slots=True)
 class EpochInfo:
@@ -331,7 +334,11 @@ class Running:
         self.conducting.stop()
         self._stopping.set()
         self._crew.wake()
-        self._loop.join()
+        self._loop.join(CLOSING_SECONDS if self._closed else None)
+        while self._loop.is_alive():  # a job may hang; what is cancelled is run again after opening
+            self.groups.cancel()
+            self.splits.cancel()
+            self._loop.join(0.5)
         self._loop = None
         self.feeds.stop()
 

@@ -94,7 +94,7 @@ def last_split_commit(warehouse: Warehouse, split: Split) -> SplitCommit:
         raise StorageError(
             "COMMIT_MISSING",
             f"the commit of epoch {mark} of split `{split.name}` is missing in {warehouse.path(folder)}",
-            hint="restore it from a copy of the warehouse",
+            hint="restore it from a copy of the warehouse, and call restart_split",
         )
     if not numbers:
         return no_split_commit(split)
@@ -119,24 +119,22 @@ def forget_commits(warehouse: Warehouse, split: Split) -> None:
 
 def sweep(warehouse: Warehouse, split: Split, commit: SplitCommit) -> None:
     """Remove what no commit names: files of epochs that were never committed, and what they needed for a while."""
-    home = home_of(split)
-    shutil.rmtree(warehouse.path(f"{home}/work"), ignore_errors=True)
-    named = commit.files()
+    shutil.rmtree(warehouse.path(f"{home_of(split)}/work"), ignore_errors=True)
+    sweep_files(warehouse, split, commit)
+
+
+def sweep_files(warehouse: Warehouse, split: Split, commit: SplitCommit) -> None:
+    """Remove state, waiting tuples and rows of attempts that failed."""
+    home, named = home_of(split), commit.files()
     for folder in ("state", "waiting"):
         for path in warehouse.path(f"{home}/{folder}").glob("*"):
             if f"{home}/{folder}/{path.name}" not in named:
-                path.unlink()
-    sweep_rows(warehouse, split, commit)
-
-
-def sweep_rows(warehouse: Warehouse, split: Split, commit: SplitCommit) -> None:
-    """Remove rows of attempts that failed. Those of older epochs belong to the log by now."""
+                path.unlink(missing_ok=True)
     named = {chunk.path for chunks in commit.outputs.values() for chunk in chunks}
-    folder = f"{home_of(split)}/rows"
-    for path in warehouse.path(folder).glob("*"):
-        found = _ROWS.fullmatch(path.name)
-        if found and int(found.group(1)) >= commit.epoch and f"{folder}/{path.name}" not in named:
-            path.unlink()
+    for path in warehouse.path(f"{home}/rows").glob("*"):
+        found = _ROWS.fullmatch(path.name)  # those of older epochs belong to the log by now
+        if found and int(found.group(1)) >= commit.epoch and f"{home}/rows/{path.name}" not in named:
+            path.unlink(missing_ok=True)
 
 
 def remove_dropped(warehouse: Warehouse, live: Sequence[Split]) -> None:

@@ -11,7 +11,10 @@ from pyspark.sql import SparkSession
 from headrace.engine.splits.code import Packed
 from headrace.engine.splits.commits import remove_dropped
 from headrace.engine.splits.runner import SplitHouse, SplitRunner, batch_source, runner_name
+from headrace.model.epoch import FOREVER_US
+from headrace.model.errors import HeadraceError
 from headrace.model.splits import Split
+from headrace.storage import faults
 
 
 class Splits:
@@ -22,11 +25,12 @@ class Splits:
         self._lock = threading.RLock()
         self._runners: dict[str, SplitRunner] = {}
         table = house.catalog.splits
-        remove_dropped(house.warehouse, table.all())
         for split in table.all():
-            self._begin(split)
+            if self._half_dropped(self._begin(split)):
+                self._end(split)
         for split in table.dropped():
             self._close_outputs(split)
+        remove_dropped(house.warehouse, table.all())
 
     def _begin(self, split: Split) -> SplitRunner:
         """Make the output streams that are missing, and what runs the split."""
@@ -37,6 +41,16 @@ class Splits:
         self._runners[runner.name.lower()] = runner
         return runner
 
+    def _half_dropped(self, runner: SplitRunner) -> bool:
+        """Whether a process ended after closing the outputs of a split to drop it, before it wrote down the drop."""
+        arrivals, commit = self._house.arrivals, runner.commit
+        names = [output.name for output in runner.split.outputs.values()]
+        if not runner.recovered or commit.watermark_us == FOREVER_US:
+            return False
+        lasts = [arrivals.batch(name) for name in names]
+        older = any(last is not None and last.number > commit.epoch for last in lasts)  # a commit from a copy
+        return not older and any(arrivals.closed(name) for name in names)
+
     def runners(self) -> list[SplitRunner]:
         with self._lock:
             return list(self._runners.values())
@@ -46,8 +60,17 @@ class Splits:
         with self._lock:
             return self._runners[name.lower()]
 
+    def find(self, split: Split) -> SplitRunner | None:
+        """What runs a split; None when its creation could not be brought to its end."""
+        with self._lock:
+            return self._runners.get(runner_name(split.name).lower())
+
     def of(self, split: Split) -> SplitRunner:
-        return self.get(runner_name(split.name))
+        """What runs a split; it is made when it is missing."""
+        if (runner := self.find(split)) is not None:
+            return runner
+        with self._house.sealer.holding(), self._lock:  # in the order of whoever creates a split
+            return self.find(split) or self._begin(split)
 
     def has(self, name: str) -> bool:
         with self._lock:
@@ -64,7 +87,10 @@ class Splits:
     @property
     def needs(self) -> int | None:
         """The first epoch that the log must keep for them; None when there are none."""
-        return min((runner.needs for runner in self.runners()), default=None)
+        with self._lock:
+            found = [(split, self.find(split)) for split in self._house.catalog.splits.all()]
+        needed = (split.first_epoch if runner is None else runner.needs for split, runner in found)
+        return min(needed, default=None)
 
     def create(self, split: Split, code: Packed) -> SplitRunner:
         """Remember a split durably and let it begin with the next epoch."""
@@ -72,18 +98,40 @@ class Splits:
             for output in split.outputs.values():
                 self._house.catalog.check_new_stream(output.name)
             self._house.catalog.splits.add(split)
-            runner = self._begin(split)
-            runner.attach(code)
+            try:
+                runner = self._begin(split)
+                runner.attach(code)
+            except Exception:
+                self._undo(split)
+                raise
             return runner
+
+    def _undo(self, split: Split) -> None:
+        """Take back a creation that failed. If that fails too, the split is there, and can be given its code again."""
+        catalog = self._house.catalog
+        with suppress(OSError, HeadraceError):
+            catalog.splits.drop(split)
+            self._runners.pop(runner_name(split.name).lower(), None)
+            for output in split.outputs.values():
+                if catalog.has_stream(output.name):
+                    self._house.sealer.drop_stream(output.name)
 
     def drop(self, split: Split) -> None:
         """End a split. Its output streams get no more input, and stay."""
+        runner = self.find(split)
+        if runner is not None:
+            runner.drop()  # nobody else waits meanwhile
         with self._lock:
-            runner = self._runners.pop(runner_name(split.name).lower())
-            runner.drop()
-            self._house.catalog.splits.drop(split)
-            self._close_outputs(split, even_empty=True)
-            remove_dropped(self._house.warehouse, self._house.catalog.splits.all())
+            if split in self._house.catalog.splits.all():  # else somebody else has dropped it
+                self._end(split)
+                remove_dropped(self._house.warehouse, self._house.catalog.splits.all())
+
+    def _end(self, split: Split) -> None:
+        """Close the outputs and write down the drop, in this order: streams that a kill leaves open stay open."""
+        self._close_outputs(split, even_empty=True)
+        faults.reach("split.drop")
+        self._house.catalog.splits.drop(split)
+        self._runners.pop(runner_name(split.name).lower(), None)
 
     def _close_outputs(self, split: Split, *, even_empty: bool = False) -> None:
         """Close the streams of a split that was dropped, unless others have their names by now."""

@@ -157,11 +157,13 @@ def limited(seconds: float | None, what: str) -> Iterator[None]:
         os.lseek(_notes.fileno(), 0, os.SEEK_SET)
         _notes.write(f"{what}\n".encode())
         faulthandler.dump_traceback_later(seconds + GRACE_S, exit=True, file=_notes)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:  # also when the alarm rings while the call ends
         if _notes is not None:
             faulthandler.cancel_dump_traceback_later()
         signal.signal(signal.SIGALRM, before)
@@ -181,17 +183,16 @@ class Handler:
 
     @property
     def _limit(self) -> float | None:
-        return None if self.split.call_us is None else self.split.call_us / 1e6
+        return call_limit(self.split)
 
     def run(
         self, tuples: pa.Table, times: Times, watermark_us: int | None, cuts: Sequence[int] = ()
     ) -> Processed:
         """Hand over tuples in order, cut into batches there or as usual, then the watermark if it has moved."""
         before = time.process_time()
-        whole = tuples.combine_chunks()
         for start, end in pairwise(cuts or usual_cuts(tuples.num_rows)):
             self.rows = (start, end)
-            batch = whole.slice(start, end - start).to_batches()[0]
+            batch = one_batch(tuples.slice(start, end - start))
             which = f"tuple {start}" if end - start == 1 else f"tuples {start} to {end - 1}"
             when = f"{_moment(int(times[start]))} to {_moment(int(times[end - 1]))}"
             what = (
@@ -271,9 +272,16 @@ class Handler:
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         try:
             return table.select(wanted.names).cast(wanted)
-        except (pa.ArrowException, ValueError) as error:
-            why = f"rows of kind `{kind}` that do not fit its schema: {str(error).splitlines()[0]}"
+        except (pa.ArrowException, ValueError, KeyError) as error:  # KeyError: two columns of one name
+            reason = str(error.args[0] if error.args else error).splitlines()[0]
+            why = f"rows of kind `{kind}` that do not fit its schema: {reason}"
             raise bad_output(name, number, why) from error
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """Rows, at least one, as one batch."""
+    (batch,) = table.combine_chunks().to_batches()
+    return batch
 
 
 def usual_cuts(rows: int) -> list[int]:
@@ -296,6 +304,11 @@ def finer_cuts(rows: tuple[int, int], before: Sequence[int]) -> list[int]:
     return [*(cut for cut in before if cut < start), *range(start, end, step), end]
 
 
+def call_limit(split: Split) -> float | None:
+    """How many seconds one call of a split's code may take."""
+    return None if split.call_us is None else split.call_us / 1e6
+
+
 def open_instance(
     split: Split,
     sub_stream: int,
@@ -306,7 +319,7 @@ def open_instance(
     """A new instance with the state of a chain: a snapshot, and the changes since."""
     what = f"open() of sub-stream {sub_stream}"
     try:
-        with limited(None if split.call_us is None else split.call_us / 1e6, what):
+        with limited(call_limit(split), what):
             operator = make()
             operator.open(sub_stream, load_state(chain[0]) if chain else None)
             for changes in chain[1:]:

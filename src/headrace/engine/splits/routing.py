@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.engine.splits.code import RowFunction
-from headrace.engine.splits.faults import bad_broadcast, bad_route, changing_route, raised
+from headrace.engine.splits.faults import bad_broadcast, bad_route, changing_route, raised, too_slow
+from headrace.engine.splits.instances import SlowCall, call_limit, limited, one_batch
 from headrace.model.errors import EngineError
 from headrace.model.splits import ALL, NOTHING, Counts, Split
 from headrace.sql.text.names import RESERVED_PREFIX
@@ -65,7 +66,7 @@ class Router:
         found = np.full(window.num_rows, NOWHERE, np.int64)
         if not window.num_rows:
             return found
-        batch = _one_batch(window.select([n for n in window.column_names if n not in self.hidden]))
+        batch = one_batch(window.select([n for n in window.column_names if n not in self.hidden]))
         routes = self._asked("route", self.route, window, batch)
         if routes is not None:
             numbers, known = self._numbers(routes)
@@ -81,9 +82,13 @@ class Router:
     ) -> Any:
         if given is None or isinstance(given, str):
             return None if given is None else window.column(given)
+        limit = call_limit(self.split)
         try:
-            values = given(batch)
-            again = None if self._checked else given(batch.slice(0, CHECKED_ROWS))
+            with limited(limit, f"the {what}"):
+                values = given(batch)
+                again = None if self._checked else given(batch.slice(0, CHECKED_ROWS))
+        except SlowCall:
+            raise too_slow(self.split.name, f"the {what}", limit or 0.0) from None
         except EngineError:
             raise
         except Exception as error:
@@ -237,11 +242,6 @@ def _in_order(keys: Sequence[Ints]) -> bool:
 def microseconds(times: pa.ChunkedArray) -> Ints:
     """Event times as numbers; 0 for NULL."""
     return np.asarray(times.cast(pa.int64()).fill_null(0).to_numpy(), dtype=np.int64)
-
-
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    return batches[0]
 
 
 def _same(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray) -> bool:

@@ -36,7 +36,7 @@ from headrace.engine.splits.commits import (
     next_commit,
     put_split_commit,
     sweep,
-    sweep_rows,
+    sweep_files,
 )
 from headrace.engine.splits.faults import OPERATOR, bad_expression, is_fault, too_slow
 from headrace.engine.splits.instances import stuck_call
@@ -48,7 +48,7 @@ from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch, StreamEpoch
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.query import Stream
-from headrace.model.splits import Split, SplitCommit, SplitTrouble
+from headrace.model.splits import Split, SplitCommit, SplitTrouble, no_split_commit
 from headrace.optimizer.splitting.adapting import Adapting, Seen, SplitPlan
 from headrace.storage import faults
 from headrace.storage.interrupts import uninterrupted
@@ -57,6 +57,9 @@ from headrace.storage.warehouse import Warehouse
 SPLIT_PREFIX = "split:"
 IDLE_EPOCHS = 64
 """A split that has nothing to do says so in a commit after so many epochs, since the log is kept for it."""
+
+CANCEL_SECONDS = 0.2
+"""Whoever waits for an epoch to be cancelled says so again after so many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,22 +86,33 @@ class SplitRunner:
         self.dropped = False
         self._adapting = Adapting()
         self._sealed_at: float | None = None
-        self.commit = last_split_commit(house.warehouse, split)
-        self._cursor = self.commit.epoch
-        path = trouble_path(split)
         self.trouble: SplitTrouble | None = None
-        if house.warehouse.exists(path):
-            self.trouble = house.warehouse.read_value(path, "split-trouble")
-        sweep(house.warehouse, split, self.commit)
-        self._check_log()
+        self._recover()
+
+    def _recover(self) -> None:
+        """Go on after the last commit on disk. One that cannot be read is trouble of this split, and of nobody else."""
+        warehouse, split, path = self._house.warehouse, self.split, trouble_path(self.split)
+        self.commit, self.recovered = no_split_commit(split), False
+        self._settled = False
+        """Whether it is certain that the last commit on disk is this one, and that its rows have arrived."""
+        try:
+            self.commit = last_split_commit(warehouse, split)
+            self._check_log()
+            sweep(warehouse, split, self.commit)
+            self.trouble = warehouse.read_value(path, "split-trouble") if warehouse.exists(path) else None
+            self.recovered = True
+        except HeadraceError as error:
+            self.trouble = self._trouble(self.commit.epoch + 1, error)
+        self._cursor = self.commit.epoch
         self._arrive(self.commit)
+        self._settled = True
 
     def _check_log(self) -> None:
         if self.commit.epoch + 1 < self._house.sealer.first:
             raise EngineError(
                 "COMMIT_MISSING",
                 f"split `{self.split.name}` goes on after epoch {self.commit.epoch}, but the log begins later",
-                hint=f"restore {commits_dir(self.split)} from a copy of the warehouse",
+                hint=f"restore {commits_dir(self.split)} from a copy of the warehouse, and call restart_split",
             )
 
     # the code
@@ -112,7 +126,10 @@ class SplitRunner:
         """Use this code from the next epoch on."""
         with self._lock:
             if self._code is None or self._code.key != code.key:
+                before = self._jobs
                 self._code, self._jobs = code, SplitJobs(self.spark, self.spark.sparkContext.broadcast(code))
+                if before is not None:
+                    before.code.destroy()
 
     # where it stands
 
@@ -141,8 +158,8 @@ class SplitRunner:
 
     @property
     def due(self) -> bool:
-        """Whether an epoch is sealed that it has to run."""
-        return self.runs and self.behind > 0
+        """Whether an epoch is sealed that it has to run, or rows of the last one have still to arrive."""
+        return self.runs and (self.behind > 0 or not self._settled)
 
     @property
     def stream(self) -> Stream:
@@ -155,6 +172,8 @@ class SplitRunner:
         again; what the split's own code is to blame for quarantines it.
         """
         with self._lock:
+            if self.runs and not self._settled:
+                self._recover()
             epoch = self._next_epoch() if self.due else None
             if epoch is None:
                 return None
@@ -162,6 +181,8 @@ class SplitRunner:
                 with self._jobs_of(f"headrace epoch {epoch.id} of split {self.split.name}"):
                     return self._run(epoch)
             except HeadraceError as error:
+                if self.dropped and error.code == "EPOCH_CANCELLED":
+                    return None
                 if not is_fault(error):
                     raise
                 self._quarantine(epoch, error)
@@ -189,10 +210,10 @@ class SplitRunner:
         try:
             routed, wall, processed = self._jobs_run(told, part, plan.splitters)
         except HeadraceError:
-            sweep_rows(self._house.warehouse, self.split, self.commit)
+            sweep_files(self._house.warehouse, self.split, self.commit)
             raise
         except Exception as error:
-            sweep_rows(self._house.warehouse, self.split, self.commit)
+            sweep_files(self._house.warehouse, self.split, self.commit)
             stuck = stuck_call(self._house.warehouse.path(told.folder))
             if stuck is not None and self.split.call_us is not None:
                 raise too_slow(self.split.name, stuck, self.split.call_us / 1e6) from error
@@ -211,7 +232,6 @@ class SplitRunner:
         )
         commit = replace(commit, cost=cost, committed_at=self._house.clock())
         self._put(commit)
-        self._arrive(commit)
         self._learn(epoch, commit)
         return commit
 
@@ -251,6 +271,7 @@ class SplitRunner:
         jobs = self._jobs
         assert jobs is not None
         cores, started = self.spark.sparkContext.defaultParallelism, time.perf_counter()
+        self._check_wanted(told.epoch)
         routed = jobs.split(told, part.chunks, splitters)
         wall = time.perf_counter() - started
         faults.reach("split.routed")
@@ -266,12 +287,18 @@ class SplitRunner:
             self.commit.chains,
             ticks=True,
         )
+        self._check_wanted(told.epoch)
         processed = jobs.process(work, min(cores, self.split.sub_streams))
         faults.reach("split.processed")
         done = {sub_stream for report in processed for sub_stream in report.saved}
         if len(done) != self.split.sub_streams:
             raise epoch_failed(told.epoch, "a worker that had taken sub-streams was lost")
         return routed, wall, processed
+
+    def _check_wanted(self, epoch: int) -> None:
+        """Begin no job for a split that was dropped: whoever drops it can cancel only jobs that have begun."""
+        if self.dropped:
+            raise epoch_cancelled(epoch)
 
     def _explained(self, epoch: int, error: Exception) -> EngineError:
         if is_gone(self.spark):
@@ -290,16 +317,20 @@ class SplitRunner:
         return epoch_failed(epoch, error)
 
     def _put(self, commit: SplitCommit) -> None:
+        """Let a commit count, and then its rows. What fails here is looked at again before the next epoch."""
         before = self.commit
         warehouse = self._house.warehouse
+        self._settled = False
         with uninterrupted():
             faults.reach("split.commit.before")
             put_split_commit(warehouse, self.split, commit)
             faults.reach("split.commit.after")
             self.commit, self._cursor = commit, commit.epoch
+        self._arrive(commit)
         for path in before.files() - commit.files():
             warehouse.delete(path)
         forget_commits(warehouse, self.split)
+        self._settled = True
 
     def _arrive(self, commit: SplitCommit) -> None:
         """Let the rows of a commit arrive in the log of the output streams, with the watermark; once."""
@@ -325,24 +356,30 @@ class SplitRunner:
     # trouble
 
     def _quarantine(self, epoch: Epoch, error: HeadraceError) -> None:
-        trouble = SplitTrouble(
-            int(epoch.id), error.code, error.message, error.detail, error.hint, self._house.clock()
-        )
+        trouble = self._trouble(int(epoch.id), error)
         self._house.warehouse.replace_value(trouble_path(self.split), "split-trouble", trouble)
         self.trouble = trouble
+
+    def _trouble(self, epoch: int, error: HeadraceError) -> SplitTrouble:
+        return SplitTrouble(epoch, error.code, error.message, error.detail, error.hint, self._house.clock())
 
     def restart(self) -> None:
         """Leave the quarantine: the epoch that failed is run again, from the last commit on."""
         with self._lock:
             self._house.warehouse.delete(trouble_path(self.split))
-            self.trouble = None
+            self._recover()
 
     def drop(self) -> None:
-        """End: cancel what runs, and begin no other epoch."""
+        """End: cancel what runs, begin no other epoch, and let the rows of the last commit arrive."""
         self.dropped = True
         self.cancel()
-        with self._lock:
-            pass
+        while not self._lock.acquire(timeout=CANCEL_SECONDS):
+            self.cancel()  # the job may have begun only now
+        try:
+            if not self._settled:
+                self._recover()
+        finally:
+            self._lock.release()
 
 
 def runner_name(split: str) -> str:

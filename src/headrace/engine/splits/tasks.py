@@ -118,9 +118,10 @@ def split_windows(epoch: SplitEpoch, number: int, router: Router, windows: Itera
     """Route windows of tuples and write them as files, sorted by sub-stream and in order."""
     before = time.process_time()
     splitter = Splitter(router, epoch.stream.event_time, epoch.closed_us, epoch.watermark_us)
-    for window in windows:
-        splitter.take(window)
     unique = f"e{epoch.epoch:012d}-{epoch.attempt}-{number}-{uuid.uuid4().hex}"
+    with noting(Path(epoch.root, epoch.folder, f"call-{unique}")):
+        for window in windows:
+            splitter.take(window)
     due = _written(epoch, f"{epoch.folder}/{unique}", splitter.due(), durable=False)
     waiting = _written(epoch, f"{epoch.home}/waiting/{unique}", splitter.waiting(), durable=True)
     faults.reach_task("task.split")
