@@ -232,3 +232,18 @@ def test_pairs_with_a_score_are_made_in_blocks(tmp_path: Path, monkeypatch: pyte
     world.held = []
     assert world.run(1, [query], rows).rows == wanted and wanted[1] > 300
     assert max(sizes) == 16
+
+
+@pytest.mark.parametrize("beside", ["", " AND l.n = r.n"])
+def test_a_score_that_is_compared_with_null_selects_nothing(tmp_path: Path, beside: str) -> None:
+    world, rng = World(tmp_path), random.Random(6)
+    texts = [
+        f"SELECT l.id, r.id AS other FROM offers {WINDOW} AS l, wishes {WINDOW} AS r "
+        f"WHERE vector_inner_product(l.v, r.v) > {bound}{beside}"
+        for bound in ("NULL", "-1000.0")
+    ]
+    rows = {"offers": tuples(rng, 20, 0), "wishes": tuples(rng, 20, 100)}
+    result = world.run(0, [world.query(n, text) for n, text in enumerate(texts, 1)], rows)
+    assert list(result.rows) == [2] and not result.failures
+    world.held = []
+    assert not world.run(1, [world.query(1, texts[0])], rows).rows

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headrace.model.plan import AcrossPositions, InputRole, JoinedQuery, JoinOperator, JoinStep
-from headrace.model.predicate import Operand
+from headrace.model.predicate import TRUE, Operand
 from headrace.model.tables import WORD
 from headrace.model.types import Kind
 from headrace.model.ways import FamilyWay
@@ -187,7 +187,8 @@ class JoinLogic:
                 if ends <= here and (step.position in ends or not step.before):
                     asking.setdefault(condition, []).append(query.slot)
             positions = {position for position, _ in query.called_with}
-            if positions and positions <= here and step.position in positions:
+            constant = not positions and query.called != TRUE  # a comparison with NULL is asked of any row
+            if constant or (positions <= here and step.position in positions):
                 step.called.append(query)
         step.across = [(condition, slot_mask(slots, self.words)) for condition, slots in asking.items()]
         mine = max((query.windows[step.position].range_us for query in step.queries), default=0)
