@@ -5,18 +5,39 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
+from headrace.engine import own_worker
 from headrace.engine.chain import run_chain
+from headrace.engine.group import after_epoch
 from headrace.engine.messages import Check, decode_report, encode_work
 from headrace.engine.own_worker import OwnWorker
+from headrace.engine.records import Metrics, no_commit
 from headrace.model.epoch import Chunk
+from headrace.model.metrics import OperatorMetrics
+from headrace.optimizer.place import EpochWork, Place, decide_place
+from waiting import until
 
 LONG = 60.0
+
+READY = "import os, pickle, struct, time; os.write(1, b'r');"
+"""How the program of a played worker begins."""
+
+ECHO = f"""{READY}
+while length := os.read(0, 8):
+    number, loads, *_ = pickle.loads(os.read(0, *struct.unpack("<Q", length)))
+    answer = pickle.dumps((number + OFF, loads, None))
+    os.write(1, struct.pack("<Q", len(answer)) + answer)
+"""
+"""A played worker that answers with the loads; OFF is to be replaced."""
 
 
 @pytest.fixture
@@ -69,3 +90,117 @@ def test_one_that_does_not_answer_is_ended_and_left_alone(caplog: pytest.LogCapt
         assert worker.pid is None and not psutil.pid_exists(pid)
     finally:
         worker.close()
+
+
+def test_one_that_cannot_start_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(own_worker, "_PROGRAM", "raise SystemExit(1)")
+    worker = OwnWorker(LONG, failures=2)
+    assert not any(worker.wait_until_ready(10) for _ in range(4))
+    assert worker.pid is None and worker.run([b""], 1, 1) is None
+    assert len(caplog.records) == 2 and "from now on" in caplog.text
+    caplog.clear()
+
+    def none_left(*_: object, **__: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(subprocess, "Popen", none_left)
+    worker = OwnWorker(LONG, failures=2)
+    assert [worker.run([b""], 1, 1) for _ in range(3)] == [None] * 3
+    assert len(caplog.records) == 2 and "Cannot allocate memory" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("program", "bytes_asked"),
+    [
+        ("time.sleep(20)", 1 << 20),  # more than the pipe holds
+        ("os.read(0, 1); os.write(1, b'abc'); time.sleep(20)", 1),
+        ("os.fork(); time.sleep(20)", 1),  # the pipes stay open when the worker itself is ended
+    ],
+)
+def test_nothing_of_a_question_takes_longer_than_it_may(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, program: str, bytes_asked: int
+) -> None:
+    monkeypatch.setattr(own_worker, "_PROGRAM", READY + program)
+    worker = OwnWorker(0.3)
+    assert worker.wait_until_ready(LONG)
+    children, began = psutil.Process(worker.pid).children(), time.monotonic()
+    try:
+        assert worker.run([b"x" * bytes_asked], 1, 1) is None
+        assert time.monotonic() - began < 10 and "in time" in caplog.text and worker.pid is None
+    finally:
+        worker.close()
+        for child in children:
+            child.kill()
+
+
+def test_nobody_gets_the_answer_to_another_question(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(own_worker, "_PROGRAM", ECHO.replace("OFF", "0"))
+    worker = OwnWorker(LONG)
+
+    def ask(load: bytes) -> list[bytes] | None:
+        assert worker.wait_until_ready(LONG)
+        return worker.run([load], 1, 1)
+
+    def refuse(error: BaseException) -> None:
+        def loads(_: bytes) -> None:
+            raise error
+
+        patched.setattr(own_worker.pickle, "loads", loads)
+
+    try:
+        with monkeypatch.context() as patched:
+            refuse(MemoryError())
+            assert ask(b"first") is None and "MemoryError" in caplog.text
+            refuse(KeyboardInterrupt())
+            with pytest.raises(KeyboardInterrupt):
+                ask(b"second")
+        assert worker.pid is None and ask(b"third") == [b"third"]
+        worker.close()
+        monkeypatch.setattr(own_worker, "_PROGRAM", ECHO.replace("OFF", "1"))
+        assert ask(b"fourth") is None and "instead of 4" in caplog.text and worker.pid is None
+    finally:
+        worker.close()
+
+
+def runs(process: psutil.Process) -> bool:
+    """Whether a process is alive; one that nobody has buried yet is not."""
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_one_that_hangs_ends_with_its_driver() -> None:
+    hanging = (
+        "import os, time; from headrace.engine import own_worker as o;"
+        "o.run_chain = lambda *_: (print(os.getpid(), flush=True), time.sleep(60)); o.serve()"
+    )
+    driver = (
+        "import subprocess, sys;"
+        f"p = subprocess.Popen([sys.executable, '-c', {hanging!r}], bufsize=0, stdin=-1, stdout=-1);"
+        f"p.stdin.write({own_worker._packed((1, [], 1, 1))!r}); p.wait()"
+    )
+    paths = os.pathsep.join(path for path in sys.path if path)
+    environment = os.environ | {"PYTHONPATH": paths}
+    with subprocess.Popen([sys.executable, "-c", driver], stderr=subprocess.PIPE, env=environment) as process:
+        assert process.stderr is not None
+        worker = psutil.Process(int(process.stderr.readline()))  # what it prints goes there, and it hangs now
+        process.kill()
+        try:
+            until(lambda: not runs(worker), 10)
+        finally:
+            if runs(worker):
+                worker.kill()
+
+
+def test_epochs_that_wait_for_others_are_jobs() -> None:
+    work, spent = EpochWork(100, 0, catalyst=False), {"o": OperatorMetrics(map_seconds=0.1)}
+    assert decide_place(after_epoch(work, None)) is Place.OWN_WORKER
+    for seconds, place in ((0.5, Place.OWN_WORKER), (8.0, Place.SPARK)):
+        metrics = Metrics(input_rows=100, map_seconds=seconds, reduce_seconds=0.1)
+        before = replace(no_commit("g"), metrics=metrics, operators=spent)
+        assert decide_place(after_epoch(work, before)) is place

@@ -70,7 +70,7 @@ class Group:
         self._job_group = f"headrace-{uuid.uuid4().hex[:8]}"
         self._planned: tuple[tuple[object, ...], SharedPlan] | None = None
         self._ran: SharedPlan | None = None
-        self._before: tuple[float, int] | None = None
+        self._before: Commit | None = None
         self._chooser = Chooser(self.commit.statistics)
         self._runner = EpochRunner(
             self,
@@ -255,7 +255,7 @@ class Group:
             commit = house.upkeep.compaction(self.name).rewrite(made)
             before = self._put(commit)
             if commit.metrics.input_rows:
-                self._before = (cpu_seconds(commit), commit.metrics.input_rows)
+                self._before = commit
         finally:
             house.upkeep.ends(attempt)
         self._inquiry.settled()
@@ -343,7 +343,7 @@ class Group:
         """Where the epoch runs. One that failed before is Spark's: there its culprit can be found."""
         if not self._inquiry.untroubled(epoch):
             return Place.SPARK
-        return decide_place(replace(work, before=self._before))
+        return decide_place(after_epoch(work, self._before))
 
     def _quarantine(self, broken: dict[int, str], epoch: Epoch) -> None:
         catalog = self._house.catalog
@@ -403,6 +403,18 @@ class Group:
 def cpu_seconds(commit: Commit) -> float:
     """What the kernels of an epoch took."""
     return sum(spent.map_seconds + spent.reduce_seconds for spent in commit.operators.values())
+
+
+def after_epoch(work: EpochWork, before: Commit | None) -> EpochWork:
+    """The work of an epoch, with what is known by the last one that had tuples."""
+    if before is None:
+        return work
+    metrics = before.metrics
+    return replace(
+        work,
+        before=(cpu_seconds(before), metrics.input_rows),
+        clock_seconds=metrics.map_seconds + metrics.reduce_seconds,
+    )
 
 
 def _idle(epoch: Epoch) -> bool:

@@ -36,6 +36,11 @@ VARIABLE = "HEADRACE_OWN_WORKER"
 FAILURES = 3
 """When it has failed so many times in a row, it is left alone for the life of the driver."""
 
+ORPHAN_SECONDS = 0.5
+"""How often the worker looks whether its driver is still there, also while it runs an epoch."""
+
+_PROGRAM = "from headrace.engine.own_worker import serve; serve()"
+
 _LENGTH = struct.Struct("<Q")
 
 
@@ -47,16 +52,16 @@ class OwnWorker:
         self._seconds, self._most_failures = seconds, failures
         self._process: subprocess.Popen[bytes] | None = None
         self._ready = False
-        self._failures = 0
+        self._failures = self._asked = 0
 
     def run(self, loads: Sequence[bytes], partitions: int, stages: int) -> list[bytes] | None:
         """The reports of a job's tasks; None when the worker is not there yet, is busy, is off, or failed."""
         if os.environ.get(VARIABLE) == "off" or not self._lock.acquire(blocking=False):
             return None
         try:
-            if self._failures >= self._most_failures or not self._started():
+            if not self._started():
                 return None
-            return self._ask((list(loads), partitions, stages))
+            return self._ask(list(loads), partitions, stages)
         finally:
             self._lock.release()
 
@@ -70,7 +75,7 @@ class OwnWorker:
                 process, left = self._process, deadline - time.monotonic()
                 if left <= 0 or process is None or process.stdout is None:
                     return False
-                select.select([process.stdout], [], [], left)
+                _wait(process.stdout, select.POLLIN, deadline)
 
     @property
     def pid(self) -> int | None:
@@ -85,32 +90,44 @@ class OwnWorker:
     def _started(self) -> bool:
         """Whether the worker can be asked; starts it when there is none."""
         if self._process is not None and self._process.poll() is not None:
+            self._failed("the driver's own worker ended by itself")
             self._end()
+        if self._failures >= self._most_failures:
+            return False
         if self._process is None:
-            self._process = _start()
-            self._ready = False
+            try:
+                self._process = _start()
+            except OSError as error:  # no memory for another process, say
+                self._failed(f"the driver's own worker could not be started ({error})")
+                return False
         assert self._process.stdout is not None
-        if not self._ready and select.select([self._process.stdout], [], [], 0)[0]:
+        if not self._ready and _wait(self._process.stdout, select.POLLIN, 0.0):
             self._ready = self._process.stdout.read(1) == b"r"
             if not self._ready:
-                self._failed("the driver's own worker did not start; the epoch is run as a Spark job")
+                self._failed("the driver's own worker did not start")
                 self._end()
         return self._ready
 
-    def _ask(self, question: object) -> list[bytes] | None:
-        process = self._process
+    def _ask(self, *question: object) -> list[bytes] | None:
+        """The answer to a question. Whatever happens, no answer is left in the pipe for the next one who asks."""
+        process, deadline = self._process, time.monotonic() + self._seconds
         assert process is not None and process.stdin is not None and process.stdout is not None
+        self._asked += 1
         try:
-            _send(process.stdin, question)
-            if not select.select([process.stdout], [], [], self._seconds)[0]:
-                raise TimeoutError(f"no answer in {self._seconds} s")
-            reports, trouble = _receive(process.stdout)
-        except (OSError, EOFError) as error:
-            self._failed(f"the driver's own worker ended ({error}); the epoch is run as a Spark job")
+            _write_by(process.stdin, _packed((self._asked, *question)), deadline)
+            (length,) = _LENGTH.unpack(_read_by(process.stdout, _LENGTH.size, deadline))
+            answered, reports, trouble = pickle.loads(_read_by(process.stdout, length, deadline))
+            if answered != self._asked:
+                raise ValueError(f"it answered question {answered} instead of {self._asked}")
+        except Exception as error:
+            self._failed(f"the driver's own worker ended ({error!r})")
             self._end()
             return None
+        except BaseException:  # Ctrl-C
+            self._end()
+            raise
         if trouble is not None:
-            self._failed(f"an epoch failed in the driver's own worker; it is run as a Spark job\n{trouble}")
+            self._failed(f"an epoch failed in the driver's own worker\n{trouble}")
             return None
         self._failures = 0
         found: list[bytes] = reports
@@ -118,32 +135,42 @@ class OwnWorker:
 
     def _failed(self, what: str) -> None:
         self._failures += 1
-        left_alone = (
-            "; small epochs are Spark jobs from now on" if self._failures >= self._most_failures else ""
-        )
-        _LOGGER.warning("%s%s", what, left_alone)
+        alone = self._failures >= self._most_failures
+        then = "small epochs are Spark jobs from now on" if alone else "the epoch is run as a Spark job"
+        _LOGGER.warning("%s; %s", what, then)
 
     def _end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-            self._process = None
+        process, self._process, self._ready = self._process, None, False
+        if process is not None:
+            process.kill()
+            process.wait()
+            # not until they are at their end: a process that the worker has started may hold them open
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
 
 
 def _start() -> subprocess.Popen[bytes]:
     # its threads would only take cores from the others' tasks
     alone = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     paths = os.pathsep.join(path for path in sys.path if path)
-    return subprocess.Popen(
-        [sys.executable, "-c", "from headrace.engine.own_worker import serve; serve()"],
+    process = subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM],
+        bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=os.environ | alone | {"PYTHONPATH": paths},
     )
+    assert process.stdin is not None
+    os.set_blocking(process.stdin.fileno(), False)
+    return process
 
 
 def serve() -> None:
-    """What the process does until its driver is gone: run what comes, answer with (reports, None) or (None, why)."""
+    """What the process does until its driver is gone: run what comes. An answer has the number of its question, and
+    the reports, or None and what went wrong.
+    """
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for the driver
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whoever prints must not spoil an answer
@@ -154,24 +181,30 @@ def serve() -> None:
     answers.flush()
     while True:
         try:
-            loads, partitions, stages = _receive(sys.stdin.buffer)
+            number, loads, partitions, stages = _receive(sys.stdin.buffer)
         except EOFError:
             return
         try:
-            answer: object = (run_chain(loads, partitions, stages), None)
+            answer: object = (number, run_chain(loads, partitions, stages), None)
         except Exception:
-            answer = (None, traceback.format_exc())
+            answer = (number, None, traceback.format_exc())
         try:
-            _send(answers, answer)
+            answers.write(_packed(answer))
+            answers.flush()
         except BrokenPipeError:
             return
 
 
-def _send(pipe: IO[bytes], value: object) -> None:
+def _end_with(driver: int) -> None:
+    """End this process when its driver is gone: it may hang in an epoch, and would never look into the pipe again."""
+    while os.getppid() == driver:
+        time.sleep(ORPHAN_SECONDS)
+    os._exit(1)
+
+
+def _packed(value: object) -> bytes:
     data = pickle.dumps(value)
-    pipe.write(_LENGTH.pack(len(data)))
-    pipe.write(data)
-    pipe.flush()
+    return _LENGTH.pack(len(data)) + data
 
 
 def _receive(pipe: IO[bytes]) -> Any:
@@ -184,6 +217,35 @@ def _read(pipe: IO[bytes], size: int) -> bytes:
     if len(data) < size:
         raise EOFError("the pipe was closed")
     return data
+
+
+def _wait(pipe: IO[bytes], event: int, deadline: float) -> bool:
+    """Whether a pipe can be read or written, or is broken, by a time of the monotonic clock."""
+    poll = select.poll()
+    poll.register(pipe, event)
+    return bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
+
+
+def _write_by(pipe: IO[bytes], data: bytes, deadline: float) -> None:
+    """Write to a pipe that does not block; TimeoutError when nobody reads it by then."""
+    left = memoryview(data)
+    while left:
+        if not _wait(pipe, select.POLLOUT, deadline):
+            raise TimeoutError("the question was not taken in time")
+        left = left[os.write(pipe.fileno(), left) :]
+
+
+def _read_by(pipe: IO[bytes], size: int, deadline: float) -> bytes:
+    """So many bytes of a pipe; TimeoutError when they are not there by then."""
+    found = bytearray()
+    while len(found) < size:
+        if not _wait(pipe, select.POLLIN, deadline):
+            raise TimeoutError("no answer in time")
+        data = os.read(pipe.fileno(), min(size - len(found), 1 << 20))
+        if not data:
+            raise EOFError("the pipe was closed")
+        found += data
+    return bytes(found)
 
 
 OWN_WORKER = OwnWorker()

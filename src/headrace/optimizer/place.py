@@ -21,13 +21,14 @@ class Place(Enum):
 class EpochWork:
     """What is known of an epoch before it runs: its tuples, the bytes of state that it meets, and whether Spark has to
     evaluate expressions for it. `before` is (CPU seconds, tuples) of the last epoch with tuples, None before there was
-    one.
+    one; `clock_seconds` is what its tasks took by the clock, all together.
     """
 
     tuples: int
     state_bytes: int
     catalyst: bool
     before: tuple[float, int] | None = None
+    clock_seconds: float = 0.0
 
 
 TUPLES = 1 << 14
@@ -39,6 +40,11 @@ STATE_BYTES = 1 << 25
 SECONDS = 0.5
 """And so is work of more CPU seconds than this: two cores gain by then what a job costs by itself."""
 
+CLOCK_SECONDS = 3.0
+"""And so are tasks that take longer than this by the clock, far from the time that the own worker has for an epoch: a
+function may wait for others, and need no CPU for it. It is not less, for on a busy machine all tasks wait a little.
+"""
+
 
 def decide_place(work: EpochWork) -> Place:
     """
@@ -46,19 +52,28 @@ def decide_place(work: EpochWork) -> Place:
     'own worker'
     >>> decide_place(EpochWork(1_000, 1 << 20, catalyst=False, before=(0.8, 1_000))).value
     'Spark'
+    >>> waits = EpochWork(1_000, 1 << 20, catalyst=False, before=(0.08, 1_000), clock_seconds=12.0)
+    >>> decide_place(waits).value
+    'Spark'
     """
     if work.catalyst or work.tuples > TUPLES or work.state_bytes > STATE_BYTES:
         return Place.SPARK
-    return Place.OWN_WORKER if expected_seconds(work) <= SECONDS else Place.SPARK
+    by_clock = work.clock_seconds * _share(work)
+    return (
+        Place.OWN_WORKER if expected_seconds(work) <= SECONDS and by_clock <= CLOCK_SECONDS else Place.SPARK
+    )
 
 
 def expected_seconds(work: EpochWork) -> float:
-    """What the last epoch took. Of a large one only the share of this one's tuples: small ones cost by queries.
+    """The CPU seconds of the last epoch, or a share of them.
 
     >>> expected_seconds(EpochWork(1_000, 0, catalyst=False, before=(3.0, 1_000_000)))
     0.003
     """
-    if work.before is None:
-        return 0.0
-    seconds, tuples = work.before
-    return seconds if tuples <= TUPLES else seconds * work.tuples / tuples
+    return 0.0 if work.before is None else work.before[0] * _share(work)
+
+
+def _share(work: EpochWork) -> float:
+    """How much of the last epoch this one is. Of a large one it is the share of tuples: small ones cost by queries."""
+    tuples = 0 if work.before is None else work.before[1]
+    return 1.0 if tuples <= TUPLES else work.tuples / tuples
