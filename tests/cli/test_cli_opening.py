@@ -1,5 +1,6 @@
 """Spark's chatter goes to a file; people see only what is said to them."""
 
+import inspect
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import headrace
+from headrace.cli.face import Opener
 from headrace.cli.main import cli
 from headrace.cli.opening import check_is_warehouse, open_warehouse
 from headrace.cli.stopping import stop_signals
@@ -55,6 +57,13 @@ def test_chatter_is_kept_off_the_screen_and_its_file_removed(noisy, capfd, tmp_p
     assert capfd.readouterr().err == "said to people\nafter\n"
     assert noisy[0].closed
     assert logs(tmp_path) == []
+
+
+def test_it_takes_all_options_of_an_opener():
+    taken, asked = (inspect.signature(call).parameters for call in (open_warehouse, Opener.__call__))
+    assert {name: option.default for name, option in taken.items()} == {
+        name: option.default for name, option in asked.items() if name != "self"
+    }
 
 
 def test_an_unexpected_error_names_the_log(noisy, capfd, tmp_path):

@@ -76,6 +76,7 @@ def open_warehouse(
     read_only: bool = False,
     partitions: int | None = None,
     backfill_tasks: int | None = None,
+    sharing: str = "functional",
 ) -> Iterator[Session]:
     """The real `Opener`."""
     with _spark_chatter_in_a_file():
@@ -83,7 +84,11 @@ def open_warehouse(
 
         _hush_pyspark()
         session = headrace.open(
-            warehouse, read_only=read_only, partitions=partitions, backfill_tasks=backfill_tasks
+            warehouse,
+            read_only=read_only,
+            partitions=partitions,
+            backfill_tasks=backfill_tasks,
+            sharing=sharing,
         )
         try:
             yield session
