@@ -15,7 +15,7 @@ KEY_GROUPS = 256
 """How many key groups there are, and so how many partitions at most. It is part of the warehouse's format."""
 
 Ranges = tuple[tuple[int, int], ...]
-"""Key groups as ascending half-open ranges that do not touch."""
+"""Whole numbers, such as key groups or regions, as ascending half-open ranges that do not touch."""
 
 ALL_KEY_GROUPS: Ranges = ((0, KEY_GROUPS),)
 

@@ -13,6 +13,7 @@ from typing import assert_never
 
 import numpy as np
 
+from headrace.model.partitioning import Ranges, intersect_ranges
 from headrace.model.plan import OperandIndex
 from headrace.model.predicate import And, Compare, Const, IsNull, Not, Op, Operand, Or, Predicate, Value
 from headrace.operators.common.encode import Ints
@@ -21,11 +22,8 @@ from headrace.operators.common.regions import region_count
 MOST_BOXES = 16
 """A predicate that needs more boxes has none: cells decide it."""
 
-Ranges = tuple[tuple[int, int], ...]
-"""A set of regions as ranges [low, high), ascending and apart from each other."""
-
 Box = Mapping[Operand, Ranges]
-"""A set of regions for each operand that matters; none of them is empty."""
+"""A set of regions, as ranges, for each operand that matters; none of them is empty."""
 
 
 def union(parts: Iterable[tuple[int, int]]) -> Ranges:
@@ -40,24 +38,6 @@ def union(parts: Iterable[tuple[int, int]]) -> Ranges:
             found[-1] = (found[-1][0], max(found[-1][1], high))
         elif low < high:
             found.append((low, high))
-    return tuple(found)
-
-
-def intersection(left: Ranges, right: Ranges) -> Ranges:
-    """The regions of both sets.
-
-    >>> intersection(((0, 3), (5, 9)), ((2, 6),))
-    ((2, 3), (5, 6))
-    """
-    found, i, j = [], 0, 0
-    while i < len(left) and j < len(right):
-        low, high = max(left[i][0], right[j][0]), min(left[i][1], right[j][1])
-        if low < high:
-            found.append((low, high))
-        if left[i][1] < right[j][1]:
-            i += 1
-        else:
-            j += 1
     return tuple(found)
 
 
@@ -178,7 +158,7 @@ def _meet(left: Box, right: Box) -> Box | None:
     """The box inside of both; None when there is none."""
     found = dict(left)
     for operand, ranges in right.items():
-        met = intersection(found[operand], ranges) if operand in found else ranges
+        met = intersect_ranges(found[operand], ranges) if operand in found else ranges
         if not met:
             return None
         found[operand] = met
