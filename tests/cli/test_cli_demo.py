@@ -2,7 +2,6 @@
 
 import io
 import tempfile
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -51,7 +50,8 @@ def test_every_query_comes_and_the_leaving_ones_go(session, tmp_path, capsys):
     assert session.closed == 1
 
 
-def test_the_clock_starts_when_all_is_warm(session, tmp_path, capsys):
+def test_the_clock_starts_when_all_is_warm(session, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     clock = FakeClock()
     play(session, tmp_path / "w", clock=clock)
     assert session.warmed is not None
@@ -60,7 +60,7 @@ def test_the_clock_starts_when_all_is_warm(session, tmp_path, capsys):
     assert sum(table.num_rows for table in session.warmed.appended) > 1_000
     first = session.appended[0]["ts"].to_pylist()[0]
     assert first.timestamp() >= clock.began + WARM_S
-    assert not list(Path(tempfile.gettempdir()).glob("headrace-warm-up-*"))
+    assert not list(tmp_path.glob("headrace-warm-up-*"))
 
 
 def test_purchases_keep_the_rate(session, tmp_path):

@@ -269,7 +269,7 @@ def test_rare_queries_are_candidates_and_frequent_ones_have_bit_rows() -> None:
     assert is_worth_rehoming(by_price, homes), "most queries accept a price, so lists of prices are long"
 
 
-@pytest.mark.parametrize("seed", seeds(4))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_candidates_that_are_compared_once_give_the_same_partials(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,10 +105,11 @@ class AggregationLogic:
     def _kept_by(self, family: int, measures: Iterable[int]) -> list[tuple[int, int, Ints, Ints]]:
         """(measure, lane, entries of the lane, their positions among the family's columns) of what is kept."""
         columns = np.array(self._families[family].columns, np.int64)
+        of_family = [np.isin(held, columns) for held in self._columns]
         found = []
         for measure in measures:
             for lane, of_measure in enumerate(self._of_measure):
-                mine = np.flatnonzero((of_measure == measure) & np.isin(self._columns[lane], columns))
+                mine = np.flatnonzero((of_measure == measure) & of_family[lane])
                 if len(mine):
                     found.append((measure, lane, mine, np.searchsorted(columns, self._columns[lane][mine])))
         return found
