@@ -19,10 +19,17 @@ from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.boxes import BoxMaker, BoxTable
 from headrace.operators.common.matching import Matcher, Matches, codes_of, homes_for
 from headrace.operators.compiled.matches import add_values, keep_extremes, merge_moments_of, order_by_row
+from headrace.operators.compiled.sparse import (
+    add_runs,
+    count_members,
+    extremes_of_runs,
+    list_members,
+    name_places,
+    sort_rows,
+)
 from headrace.operators.compiled.windows import (
     add_ranges,
     add_stored,
-    count_rows,
     extreme_ranges,
     keep_stored,
     pick_rows,
@@ -30,6 +37,7 @@ from headrace.operators.compiled.windows import (
     subtract_totals,
 )
 from headrace.operators.sessions.micro import merge_runs
+from headrace.operators.windows.segment import few_distinct
 from headrace.planner.predicates import index_operands
 
 TUPLES, KEYS, QUERIES, REGIONS = 200_000, 200, 1_000, 50
@@ -175,15 +183,16 @@ def closed(request: pytest.FixtureRequest) -> tuple[Array, Array]:
 
 
 def test_picking(benchmark: Benchmark, closed: tuple[Array, Array]) -> None:
-    counts, values = closed
+    counts, values = (part.reshape(ENTRIES, -1) for part in closed)
     base, per_window = np.arange(ENTRIES), np.empty((ENTRIES, WINDOWS), np.int64)
+    bounds = np.arange(WINDOWS + 1) * WIDE_KEYS
 
     def pick() -> Array:
-        count_rows(counts, base, per_window)
-        rows = int(per_window.sum())
-        keys, found = np.empty(rows + 1, np.int32), np.empty(rows, np.int64)
-        pick_rows(counts, base, keys)
-        pick_values(values, base, per_window, keys[:-1], found)
+        picked = np.empty(counts.size + 1, np.int32)
+        pick_rows(counts, base, bounds, per_window, picked)
+        ends = np.append(0, np.cumsum(per_window.sum(axis=1)))
+        found = np.empty(ends[-1], np.int64)
+        pick_values(values, base, ends, picked[: ends[-1]], found)
         return found
 
     benchmark(pick)
@@ -239,6 +248,63 @@ def test_stored(benchmark: Benchmark, kernel: str) -> None:
         "numpy": by_numpy,
     }
     benchmark(ways[kernel])
+
+
+FEW, SLOTS = 200_000, 16
+"""Rows of many keys, each with one or two in a few of the slots."""
+
+
+@pytest.fixture(scope="module")
+def few() -> tuple[Array, Array]:
+    """(keys, slots) of rows, by key and slot."""
+    rng = np.random.default_rng(1)
+    flat = np.sort(rng.choice(FEW * SLOTS // 2, FEW, replace=False))
+    return (flat // SLOTS).astype(np.int32), (flat % SLOTS).astype(np.int32)
+
+
+@pytest.mark.parametrize("kernel", ["compiled", "numpy"])
+def test_placing_rows(benchmark: Benchmark, few: tuple[Array, Array], kernel: str) -> None:
+    """Rows in any order into that of keys and slots."""
+    mixed = np.random.default_rng(1).permutation(FEW)
+    keys, slots = few[0][mixed], few[1][mixed]
+
+    def place() -> None:
+        by_slot, order = np.empty(FEW, np.int32), np.empty(FEW, np.int32)
+        sort_rows(slots, np.zeros(SLOTS + 1, np.int64), np.arange(FEW, dtype=np.int32), by_slot)
+        sort_rows(keys, np.zeros(FEW + 1, np.int64), by_slot, order)
+        distinct, count = np.empty((2, FEW), np.int32), np.zeros(1, np.int64)
+        name_places(slots, keys, order, np.empty(FEW, np.int64), distinct, count)
+
+    ways = {
+        "compiled": place,
+        "numpy": lambda: np.unique(keys.astype(np.int64) * SLOTS + slots, return_inverse=True),
+    }
+    benchmark(ways[kernel])
+
+
+def test_few_distinct(benchmark: Benchmark, few: tuple[Array, Array]) -> None:
+    slices = few[1].astype(np.int64) * 1_000_000
+    benchmark(lambda: few_distinct(slices))
+
+
+def test_windows_of_few_rows(benchmark: Benchmark, few: tuple[Array, Array]) -> None:
+    """Windows of three slots each: the keys that are in each, and sums and extremes of their rows."""
+    keys, slots = few
+    first, last = np.maximum(np.arange(SLOTS) - 2, 0), np.arange(SLOTS) + 1
+    until = np.minimum(np.arange(SLOTS) + 3, SLOTS)
+    part = np.random.default_rng(1).integers(0, 100, (4, FEW))
+
+    def close() -> None:
+        counts = np.zeros(SLOTS, np.int64)
+        count_members(keys, slots, first, last, counts)
+        next_, total = np.cumsum(counts) - counts, counts.sum()
+        members, runs = np.empty(total, np.int32), np.empty((2, total), np.int64)
+        list_members(keys, slots, first, last, until, next_, members, runs)
+        found = np.empty((4, total), np.int64)
+        add_runs(part, runs, found)
+        extremes_of_runs(part, runs, True, found)
+
+    benchmark(close)
 
 
 @pytest.mark.parametrize("in_time", [True, False], ids=["in time", "in no order"])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -15,14 +16,14 @@ from headrace.engine.result_files import ResultWriter, parquet_options, write_re
 from headrace.log.chunks import write_chunk
 from headrace.log.convert import to_table
 from headrace.model.tables import WindowTable
-from headrace.model.types import DOUBLE, STRING
+from headrace.model.types import BIGINT, DOUBLE, STRING, SqlType
 from headrace.storage.warehouse import Warehouse
 from log_samples import PURCHASES, rows_at
 
 SIZES = [128, 600, 1_100, 10_000, 131_000]
 """How many queries: dictionary pages of 1 kB to 1 MB."""
 
-TABLE = WindowTable((STRING,), (DOUBLE,))
+TABLE = WindowTable((STRING, BIGINT, SqlType("int")), (DOUBLE,))
 
 
 def stored(queries: int) -> pa.Table:
@@ -33,6 +34,8 @@ def stored(queries: int) -> pa.Table:
             "query": numbers + 1,
             "window_end": pa.array(numbers % 3, pa.timestamp("us", "UTC")),
             "k0": pa.array([f"{n * 7919 % 1000003}" for n in range(queries)]),
+            "k1": pa.array(numbers * 10**12, mask=numbers % 5 == 1),
+            "k2": pa.array((numbers % 7 - 3).astype(np.int32)),
             "a0": numbers.astype(float),
         }
     )
@@ -81,3 +84,7 @@ def test_spark_reads_dictionaries_of_any_size(spark: Any, tmp_path: Path) -> Non
             assert rows.where(F.col("query") == 10**9).count() == 0
             found = rows.selectExpr("count(*) n", "sum(a0) s", "count(DISTINCT k0) k").collect()[0]
             assert tuple(found) == (queries, queries * (queries - 1) / 2, queries), name
+            numbers = rows.selectExpr("sum(k1)", "count(k1)", "sum(k2)").collect()[0]
+            whole = [table["k1"].combine_chunks(), table["k2"].combine_chunks()]
+            sums = [pc.sum(column).as_py() for column in whole]
+            assert tuple(numbers) == (sums[0], queries - whole[0].null_count, sums[1]), name

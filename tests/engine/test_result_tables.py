@@ -95,7 +95,7 @@ def test_files_hold_each_column_as_its_values_ask_for() -> None:
     repeats, packed, bare, compressed = Holding.REPEATS, Holding.PACKED, Holding.BARE, Holding.COMPRESSED
     for table, expected in (
         (WindowTable((STRING, DOUBLE), (BIGINT, DOUBLE)), [repeats] * 3 + [compressed, packed, compressed]),
-        (SessionTable((BIGINT,), (BIGINT,)), [repeats, compressed, repeats, repeats, packed]),
+        (SessionTable((BIGINT,), (BIGINT,)), [repeats, compressed, repeats, packed, packed]),
         (TupleTable((amount, time), (0, 1)), [compressed] * 2 + [repeats] * 3),
         (JoinedTable(columns, (0, 1)), [compressed, packed, repeats, repeats, bare, bare]),
         (PlainTable((BIGINT, STRING)), [compressed] * 2 + [repeats] * 2),

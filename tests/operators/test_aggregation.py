@@ -33,7 +33,7 @@ from headrace.model.types import Column, SqlType
 from headrace.model.window import Window
 from headrace.operators.common import cells
 from headrace.operators.common.placing import Portion
-from headrace.operators.windows import aggregation, bags, folding, grid
+from headrace.operators.windows import aggregation, bags, folding, grid, sparse
 from headrace.operators.windows.aggregation import reduce_aggregation
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, portion_of_segment, segment_from, segment_items
@@ -217,6 +217,33 @@ def test_matches_slow_evaluator_in_small_blocks(seed: int, monkeypatch: pytest.M
     monkeypatch.setattr(bags, "REMEMBERED", 20)
     monkeypatch.setattr(grid, "BLOCK_ELEMENTS", random.Random(seed).choice([3, 40]))
     check_against_slow_evaluator(seed)
+
+
+@pytest.mark.parametrize("seed", seeds(3, 300))
+def test_matches_slow_evaluator_where_rows_are_listed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What only many keys with few tuples meet otherwise."""
+    rng = random.Random(seed)
+    monkeypatch.setattr(aggregation, "SPARSE_KEYS", 0)
+    monkeypatch.setattr(aggregation, "SPARSE_SHARE", math.inf)
+    monkeypatch.setattr(aggregation, "SPARSE_ELEMENTS", rng.choice([100, 1_000, 1 << 20]))
+    monkeypatch.setattr(sparse, "BLOCK_ELEMENTS", rng.choice([3, 40, 1 << 20]))
+    monkeypatch.setitem(globals(), "random_aggregate", bagless_aggregate)
+    steps: list[int] = []
+    step = aggregation.sparse_step
+    monkeypatch.setattr(aggregation, "sparse_step", lambda *args: steps.append(1) or step(*args))
+    check_against_slow_evaluator(seed, changes=rng.random() < 0.5)
+    assert steps
+
+
+def bagless_aggregate(rng: random.Random) -> Aggregate:
+    """An aggregate that needs no bag: where there are bags, rows are not listed."""
+    while True:
+        found = plain_random_aggregate(rng)
+        if not keeps_values(found.function):
+            return found
+
+
+plain_random_aggregate = random_aggregate
 
 
 @pytest.mark.parametrize("seed", seeds(1, 200))

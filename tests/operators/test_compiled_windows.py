@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ import pytest
 from headrace.operators.compiled.windows import (
     add_ranges,
     add_stored,
-    count_rows,
     extreme_ranges,
     keep_stored,
     pick_rows,
@@ -42,32 +42,31 @@ def same(left: Array, right: Array) -> bool:
     return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("entries", "sizes"), [(1, [1]), (3, [5, 0, 2]), (2, []), (4, [17, 3])])
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_rows_that_have_a_tuple_are_counted_and_picked(shape: tuple[int, int, int], dtype: Any) -> None:
+def test_places_that_have_a_tuple_are_picked(entries: int, sizes: list[int], dtype: Any) -> None:
     rng = rng_of()
-    counts = swapped(rng.integers(0, 3, shape).astype(dtype))
-    base = rng.integers(0, shape[0], 6)
-    per_window = np.empty((len(base), shape[1]), np.int64)
-    count_rows(counts, base, per_window)
-    where = [
-        (q, w, k)
-        for q in range(len(base))
-        for w in range(shape[1])
-        for k in range(shape[2])
-        if counts[base[q], w, k] > 0
-    ]
-    assert per_window.tolist() == [
-        [sum(a == q and b == w for a, b, _ in where) for w in range(shape[1])] for q in range(len(base))
-    ]
-    keys = np.empty(len(where) + 1, np.int32)
-    pick_rows(counts, base, keys)
-    assert keys[:-1].tolist() == [k for *_, k in where]
-    floats = rng.choice([0.0, -0.0, np.nan, np.inf, 1.5], shape)
-    for part, into in ((counts, np.int64), (swapped(floats), np.float64)):
-        entries, found = rng.integers(0, shape[0], len(base)), np.empty(len(where), into)
-        pick_values(part, entries, per_window, keys[:-1], found)
-        assert same(found, np.array([part[entries[q], w, k] for q, w, k in where], into))
+    bounds = np.append(0, np.cumsum(np.array(sizes, np.int64)))
+    counts = rng.integers(0, 3, (entries, bounds[-1])).astype(dtype)
+    base = rng.integers(0, entries, 6)
+    per_window = np.empty((len(base), len(sizes)), np.int64)
+    picked = np.empty(len(base) * bounds[-1] + 1, np.int32)
+    pick_rows(counts, base, bounds, per_window, picked)
+    windows = [range(low, high) for low, high in pairwise(bounds.tolist())]
+    where = [[[p for p in window if counts[b, p] > 0] for window in windows] for b in base]
+    assert per_window.tolist() == [[len(places) for places in of_query] for of_query in where]
+    places = [(q, p) for q, of_query in enumerate(where) for found in of_query for p in found]
+    assert picked[: len(places)].tolist() == [p for _, p in places]
+    floats = rng.choice([0.0, -0.0, np.nan, np.inf, 1.5], counts.shape)
+    ends = np.append(0, np.cumsum(per_window.sum(axis=1)))
+    for part, into in ((counts, np.int64), (floats, np.float64)):
+        entry, found = rng.integers(0, entries, len(base)), np.empty(len(places), into)
+        pick_values(part, entry, ends, picked[: len(places)], found)
+        assert same(found, np.array([part[entry[q], p] for q, p in places], into))
+        some = ends[2:5]
+        few = np.empty(some[-1] - some[0], into)
+        pick_values(part, entry[2:4], some, picked[some[0] : some[-1]], few)
+        assert same(few, found[some[0] : some[-1]])
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])

@@ -349,7 +349,10 @@ def _holding(field: pa.Field, joined: bool) -> Holding:
 
 def _key(type_: pa.DataType, joined: bool) -> Holding:
     # a reader may look a constant up in a dictionary, where it does not find 0.0 when the value is -0.0
-    return Holding.COMPRESSED if pa.types.is_floating(type_) else Holding.REPEATS
+    if pa.types.is_floating(type_):
+        return Holding.COMPRESSED
+    # whole numbers are packed: where keys are many, a dictionary of them takes longer than all the rest of a file
+    return Holding.PACKED if type_ in (pa.int32(), pa.int64()) else Holding.REPEATS
 
 
 def _aggregate(type_: pa.DataType, joined: bool) -> Holding:

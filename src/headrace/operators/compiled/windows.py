@@ -1,7 +1,8 @@
 """Closed windows: combine partials of slices, find the rows that have a tuple, and pick their values, in one pass each.
 
-Partials are [entry, slice or window, key]. Numpy goes over the whole of them for every step and makes an index of each
-row; where few keys have a tuple in a window, most of that is spent on what nobody gets.
+Partials are [entry, slice, key], or [entry, place] where a place is a window and a key. Numpy goes over the whole of
+them for every step and makes an index of each row; where few keys have a tuple in a window, most of that is spent on
+what nobody gets.
 """
 
 from __future__ import annotations
@@ -20,42 +21,38 @@ def _any_order(dtype: Any) -> Any:
     return types.Array(dtype, 3, "A", readonly=True)
 
 
-@compiled(*((_any_order(dtype), given(int64), made(int64, 2)) for dtype in (int32, int64)))
-def count_rows(counts: Ints, base: Ints, per_window: Ints) -> None:
-    """per_window[q, w]: how many keys have a tuple in window w, for the query whose entry is base[q]."""
-    for q in range(len(base)):
-        for w in range(counts.shape[1]):
-            found = 0
-            for k in range(counts.shape[2]):
-                found += counts[base[q], w, k] > 0
-            per_window[q, w] = found
+@compiled(
+    *((given(dtype, 2), given(int64), given(int64), made(int64, 2), made(int32)) for dtype in (int32, int64))
+)
+def pick_rows(counts: Ints, base: Ints, bounds: Ints, per_window: Ints, picked: Ints) -> None:
+    """The places [bounds[w], bounds[w + 1]) of window w at which the query whose entry is base[q] has a tuple.
 
-
-@compiled(*((_any_order(dtype), given(int64), made(int32)) for dtype in (int32, int64)))
-def pick_rows(counts: Ints, base: Ints, keys: Ints) -> None:
-    """The keys that `count_rows` counted, by query and window. `keys` has room for one more."""
+    They are picked by query and window, per_window[q, w] of them. `picked` has room for every place of every query, and
+    for one more.
+    """
     at = 0
     for q in range(len(base)):
-        for w in range(counts.shape[1]):
-            for k in range(counts.shape[2]):
-                keys[at] = k  # written in any case: a jump that nobody can foresee costs more
-                at += counts[base[q], w, k] > 0
+        entry = base[q]
+        for w in range(len(bounds) - 1):
+            before = at
+            for place in range(bounds[w], bounds[w + 1]):
+                picked[at] = place  # written in any case: a jump that nobody can foresee costs more
+                at += counts[entry, place] > 0
+            per_window[q, w] = at - before
 
 
 @compiled(
     *(
-        (_any_order(dtype), given(int64), given(int64, 2), given(int32), made(into))
+        (given(dtype, 2), given(int64), given(int64), given(int32), made(into))
         for dtype, into in ((int32, int64), (int64, int64), (float64, float64))
     )
 )
-def pick_values(part: Array, entries: Ints, per_window: Ints, keys: Ints, values: Array) -> None:
-    """The partials of picked rows; query q's are in entry entries[q]."""
-    at = 0
+def pick_values(part: Array, entries: Ints, bounds: Ints, picked: Ints, values: Array) -> None:
+    """The partials of picked places; query q's are [bounds[q], bounds[q + 1]), in entry entries[q]."""
     for q in range(len(entries)):
-        for w in range(part.shape[1]):
-            for i in range(at, at + per_window[q, w]):
-                values[i] = part[entries[q], w, keys[i]]
-            at += per_window[q, w]
+        entry = entries[q]
+        for i in range(bounds[q], bounds[q + 1]):
+            values[i - bounds[0]] = part[entry, picked[i - bounds[0]]]
 
 
 @compiled(
@@ -114,7 +111,7 @@ _PLACES = (given(int64), given(int64), given(int64))
 def add_stored(
     part: Array, wanted: Ints, rows: Ints, entries: Ints, slots: Ints, keys: Ints, into: Array
 ) -> None:
-    """into[entries[i], slots[j], keys[j]] += part[wanted[i], rows[j]]; places are distinct."""
+    """into[entries[i], slots[j], keys[j]] += part[wanted[i], rows[j]]."""
     for i in range(len(wanted)):
         for j in range(len(rows)):
             into[entries[i], slots[j], keys[j]] += part[wanted[i], rows[j]]

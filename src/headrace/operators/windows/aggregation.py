@@ -29,6 +29,7 @@ from headrace.operators.windows.grid import Source, live_rows, window_step
 from headrace.operators.windows.lower import Lowered, lower_table
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, WindowBlock
+from headrace.operators.windows.sparse import MOST_OVERLAPPING, sparse_step
 from headrace.operators.windows.stored_bags import Bags, rename_keys, revalue_bags, worded_bags
 from headrace.operators.windows.sums import SliceSums
 from headrace.operators.windows.tuples import Tuples, rerank
@@ -81,14 +82,19 @@ def reduce_aggregation(
         key_rows = keys.slice(block.first, block.count)
         values = [bag.of_keys(block.first, block.count) for bag in bags.every]
         for w, window in enumerate(logic.operator.windows):
-            fresh, closing = window_step(logic, w, block, folded, sources, values, closed_us, watermark_us)
+            if block.sparse:
+                rest, closing = sparse_step(logic, w, block, folded, sources, closed_us, watermark_us)
+            else:
+                fresh, closing = window_step(
+                    logic, w, block, folded, sources, values, closed_us, watermark_us
+                )
+                rest = live_rows(logic, w, window, fresh, block)
             for closed in closing:
                 for ready in logic.tables[w]:
                     lowered = lower_table(logic.operator, ready, closed, key_rows, words)
                     reduced.note(lowered)
                     if lowered.table is not None and lowered.table.num_rows:
                         emit(ready.signature, lowered.table, list(lowered.rows), lowered.latest_us)
-            rest = live_rows(logic, w, window, fresh, block)
             if rest is not None:
                 gathered.setdefault(w, []).append(rest)
     if gathered:
@@ -162,16 +168,46 @@ def _key_blocks(
     """All keys, in blocks whose partials fit the budget."""
     stored = [len(block.distinct_slices) for source in sources for block in source.segment.blocks]
     depth = max([1, *stored, len(tuples.slice_starts) if tuples else 0])
-    size = max(1, min(keys, BLOCK_ELEMENTS // (depth * max(len(logic.operator.columns), 64))))
+    per_key = _rows_of_key(logic, tuples, keys, sources)
+    sparse = _is_sparse(logic, per_key / depth, keys)
+    wanted = max(per_key, LEAST_ROWS) if sparse else depth
+    budget = SPARSE_ELEMENTS if sparse else BLOCK_ELEMENTS
+    size = max(1, min(keys, int(budget / (wanted * max(len(logic.operator.columns), 64)))))
     if size >= keys:
-        yield KeyBlock(0, keys, tuples, tuple_keys, slice(None))
+        yield KeyBlock(0, keys, tuples, tuple_keys, slice(None), size, sparse)
         return
     home = tuple_keys // size
     order, bounds = ordered_by_row(home, -(-keys // size))
     for i, (low, high) in enumerate(pairwise(bounds)):
         rows = order[low:high]
         here = tuples if len(rows) else None
-        yield KeyBlock(i * size, min(size, keys - i * size), here, tuple_keys[rows] - i * size, rows, size)
+        count = min(size, keys - i * size)
+        yield KeyBlock(i * size, count, here, tuple_keys[rows] - i * size, rows, size, sparse)
+
+
+SPARSE_KEYS, SPARSE_SHARE = 4_096, 0.5
+"""From so many keys on, rows are listed where less than this share of all keys and slices have tuples."""
+
+SPARSE_ELEMENTS, LEAST_ROWS = 1 << 23, 0.25
+"""Then blocks of keys are so large that partials have about so many elements. A key counts for some rows at least."""
+
+
+def _rows_of_key(
+    logic: AggregationLogic, tuples: Tuples | None, keys: int, sources: Sequence[Source]
+) -> float:
+    """How many rows a key has at most on average: of this epoch, and stored for one window."""
+    stored = [
+        sum(len(block.keys) for source in sources if (block := source.block(window)) is not None)
+        for window in logic.operator.windows
+    ]
+    return (max(stored, default=0) + (tuples.rows if tuples else 0)) / max(keys, 1)
+
+
+def _is_sparse(logic: AggregationLogic, share: float, keys: int) -> bool:
+    """Whether rows are listed, given the share of all keys and slices that have tuples. Bags know grids only."""
+    overlapping = max(window.range_us // window.slide_us for window in logic.operator.windows)
+    few = keys >= SPARSE_KEYS and share < SPARSE_SHARE
+    return few and not logic.bags and overlapping <= MOST_OVERLAPPING
 
 
 def _segment(

@@ -45,6 +45,8 @@ class KeyBlock:
     keys: Ints
     rows: Ints | slice
     size: int = 0
+    sparse: bool = False
+    """Whether most of the keys have no tuple in most slices."""
 
     @property
     def whole(self) -> bool:
@@ -94,7 +96,7 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
     lanes: list[Parts | SliceSums | None] = []
     for i, one in enumerate(logic.lanes):
         mine = [parts for m in set(logic.operator.lanes[i].measures) if (parts := inputs[m]) is not None]
-        grid = len(present) == size and not any(matching)
+        grid = len(present) == size and not any(matching) and not block.sparse
         needed = _sums_rows(logic, i, members, inputs, len(row), size) if grid else None
         if not mine:
             lanes.append(None)

@@ -23,7 +23,7 @@ from headrace.operators.windows.lanes import (
     Parts,
     each_range,
 )
-from headrace.operators.windows.lower import Closed
+from headrace.operators.windows.lower import Closed, Places
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, WindowBlock
 from headrace.operators.windows.slices import closing_windows, last_ends, slice_starts
@@ -241,22 +241,34 @@ def _add_stored(logic: AggregationLogic, w: int, grid: Grid, stored: _Stored, bl
         if lane is None or columns.start == columns.stop:
             continue
         ids = logic.ids[i][columns]
-        at = np.searchsorted(ids, lane.ids)
-        asked = np.flatnonzero(ids[np.minimum(at, len(ids) - 1)] == lane.ids)
+        asked, at = asked_entries(ids, lane.ids)
         if len(asked) == 0:
             continue
         into = grid.lanes[i]
         if into is None:
             into = one.zeros((columns.stop - columns.start, len(grid.starts), block.count))
             grid.lanes[i] = into
-        if put_stored(one, into, lane.parts, (asked, rows), (at[asked], slot, keys)):
+        if put_stored(one, into, lane.parts, (asked, rows), (at, slot, keys)):
             continue
         if full is not None and len(asked) == len(ids) == len(lane.ids):
             parts = {n: p[:, run].reshape(len(ids), -1, block.count) for n, p in lane.parts.items()}
             accumulate_at(one, into, (slice(None), full), parts)
             continue
         parts = {n: p[np.ix_(asked, rows)] for n, p in lane.parts.items()}
-        accumulate_at(one, into, (at[asked][:, None], slot[None, :], keys[None, :]), parts)
+        accumulate_at(one, into, (at[:, None], slot[None, :], keys[None, :]), parts)
+
+
+def asked_entries(ids: Ints, stored: Ints) -> tuple[Ints, Ints]:
+    """(the stored entries that somebody asks for, where each is among the ids, which ascend).
+
+    >>> [found.tolist() for found in asked_entries(np.array([3, 5]), np.array([4, 5]))]
+    [[1], [1]]
+    """
+    if len(ids) == 0:
+        return ids, ids
+    at = np.searchsorted(ids, stored)
+    asked = np.flatnonzero(ids[np.minimum(at, len(ids) - 1)] == stored)
+    return asked, at[asked]
 
 
 def put_stored(
@@ -264,7 +276,7 @@ def put_stored(
 ) -> bool:
     """Combine (entries, rows) of stored partials into the (entries, slots, keys) of a grid, in one pass.
 
-    Places are distinct. False, changing nothing, when no kernel knows this kind of partial.
+    Several rows may have one place. False, changing nothing, when no kernel knows this kind of partial.
     """
     if len(into) > 1 or len(parts) > 1:
         return False  # there are shadows, or moments
@@ -318,7 +330,8 @@ def _close(
         number: ClosedBag(one, w, bag, closing, window.range_us, keys)
         for number, (one, bag) in enumerate(zip(logic.bags, bags, strict=True))
     }
-    return Closed(closing, window.range_us, lanes, values)
+    flat = {i: {n: p.reshape(len(p), -1) for n, p in parts.items()} for i, parts in lanes.items()}
+    return Closed(closing, window.range_us, flat, Places.every(len(closing), keys), values)
 
 
 def live_rows(

@@ -13,21 +13,39 @@ from headrace.model.plan import AggregationOperator, LaneKind, Output
 from headrace.model.tables import QUERY, WINDOW_END, aggregate_column, key_column
 from headrace.model.types import TIMESTAMP, SqlType
 from headrace.operators.common.encode import Array, Bools, Ints, one_chunk, to_arrow
-from headrace.operators.compiled.windows import count_rows, pick_rows, pick_values
+from headrace.operators.compiled.windows import pick_rows, pick_values
 from headrace.operators.windows.bags import ClosedBag, PickedBags
 from headrace.operators.windows.lanes import Parts, RowBags, lower_aggregate
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Windows and keys that may have a row: those of window w are [bounds[w], bounds[w + 1]), each with its key."""
+
+    bounds: Ints
+    keys: Ints
+
+    @classmethod
+    def every(cls, windows: int, keys: int) -> Places:
+        """All keys in each window.
+
+        >>> Places.every(2, 3).keys.tolist()
+        [0, 1, 2, 0, 1, 2]
+        """
+        return cls(np.arange(windows + 1) * keys, np.tile(np.arange(keys, dtype=np.int32), windows))
+
+
 @dataclass(slots=True)
 class Closed:
-    """The windows of one `Window` that closed, for a block of keys: partials are [entry, window, key] per lane.
+    """The windows of one `Window` that closed, for a block of keys: partials are [entry, place] per lane.
 
-    A lane that is absent is zero, and a bag that is absent is empty.
+    A lane that is absent is zero, and a bag that is absent is empty. Where there are bags, all keys have a place.
     """
 
     starts: Ints
     range_us: int
     lanes: dict[int, Parts]
+    places: Places
     bags: dict[int, ClosedBag] = field(default_factory=dict)
 
 
@@ -104,7 +122,8 @@ def lower_table(
         WINDOW_END: to_arrow(picker.window_ends, None, TIMESTAMP),
     }
     for i in range(len(operator.keys)):
-        columns[key_column(i)] = take(keys.column(key_column(i)), picker.keys)
+        of_place = take(keys.column(key_column(i)), closed.places.keys)
+        columns[key_column(i)] = take(of_place, picker.picked)
     parts = [
         picker.part(output, low, high)
         for output, (low, high) in zip(ready.outputs, pairwise(ready.bounds), strict=True)
@@ -135,44 +154,39 @@ def without_failed(table: pa.Table, failed: Bools, rows: dict[int, int], latest_
 
 
 class _Picker:
-    """Which (query, window, key) entries have a row: `keys` has the key of each, by query and window."""
+    """Which (query, window, key) have a row: `picked` has the place of each, by query and window."""
 
     def __init__(self, base: Ints, closed: Closed) -> None:
-        self._closed, counts = closed, closed.lanes[0]["v"]
-        _, windows, keys = counts.shape
-        self._per_window = np.empty((len(base), windows), np.int64)
-        count_rows(counts, base, self._per_window)
+        self._closed, places = closed, closed.places
+        self._per_window = np.empty((len(base), len(places.bounds) - 1), np.int64)
+        picked = np.empty(len(base) * len(places.keys) + 1, np.int32)
+        pick_rows(closed.lanes[0]["v"], base, places.bounds, self._per_window, picked)
         self.per_query = self._per_window.sum(axis=1)
         self._ends = np.append(0, np.cumsum(self.per_query))
         self.rows = int(self._ends[-1])
-        self._full = self.rows == len(base) * windows * keys
-        if self._full:
-            self.keys = np.tile(np.arange(keys, dtype=np.int32), len(base) * windows)
-        else:
-            picked = np.empty(self.rows + 1, np.int32)
-            pick_rows(counts, base, picked)
-            self.keys = picked[: self.rows]
+        self.picked = picked[: self.rows]
+        self._full = self.rows == len(picked) - 1
         ends = closed.starts + closed.range_us
         self.window_ends = np.repeat(np.tile(ends, len(base)), self._per_window.ravel())
         self.latest_us = int(ends[self._per_window.any(axis=0)].max(initial=0))
 
     def part(self, ready: ReadyOutput, low: int, high: int) -> _Part:
         """The rows of the queries [low, high), which are those of one output."""
-        first, last = int(self._ends[low]), int(self._ends[high])
-        return _Part(ready, self._closed, self._per_window[low:high], self.keys[first:last], self._full)
+        ends = self._ends[low : high + 1]
+        return _Part(ready, self._closed, ends, self.picked[ends[0] : ends[-1]], self._full)
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The partials found at an output's rows: `per_window[query, window]` of them, of these keys.
+    """The partials found at an output's rows: those of its query q, at their places, are [ends[q], ends[q + 1]).
 
-    `full` says that every key has a row in every window.
+    `full` says that there is a row at every place.
     """
 
     ready: ReadyOutput
     closed: Closed
-    per_window: Ints
-    keys: Ints
+    ends: Ints
+    picked: Ints
     full: bool
 
     @property
@@ -181,7 +195,7 @@ class _Part:
 
     @property
     def size(self) -> int:
-        return len(self.keys)
+        return len(self.picked)
 
     def certain(self, aggregate: int) -> bool:
         """Every row has a tuple; with no filter of its own and no NULL around, every row has an input."""
@@ -203,19 +217,20 @@ class _Part:
     def bags(self, aggregate: int) -> RowBags:
         """The values of an aggregate that keeps all of them."""
         bag, positions = self.ready.bags[aggregate]
-        _, windows, keys = self.closed.lanes[0]["v"].shape
-        flat = np.repeat(np.arange(self.per_window.size) * keys, self.per_window.ravel()) + self.keys
-        return PickedBags(self.closed.bags.get(bag), positions, (windows, keys), flat, self.size)
+        windows, places = len(self.closed.starts), len(self.closed.places.keys)
+        flat = np.repeat(np.arange(len(self.ends) - 1) * places, np.diff(self.ends)) + self.picked
+        shape = (windows, places // windows)
+        return PickedBags(self.closed.bags.get(bag), positions, shape, flat, self.size)
 
     def _at(self, part: Array, positions: Ints) -> Array:
         if self.full:
             return part[positions].reshape(-1)
         found = np.empty(self.size, np.float64 if part.dtype == np.float64 else np.int64)
-        pick_values(part, positions, self.per_window, self.keys, found)
+        pick_values(part, positions, self.ends, self.picked, found)
         return found
 
 
-def take(column: pa.ChunkedArray, rows: Ints) -> pa.Array:
+def take(column: pa.ChunkedArray | pa.Array, rows: Ints) -> pa.Array:
     """Some rows of a column, in this order."""
     values = one_chunk(column)
     if pa.types.is_integer(values.type) and values.null_count == 0:  # a third of what Arrow's own take costs

@@ -12,10 +12,12 @@ import numpy as np
 
 from headrace.model.plan import LaneKind
 from headrace.model.window import Window
+from headrace.operators.common.bitrows import as_given, ordered_by_row
 from headrace.operators.common.bundle import Item
 from headrace.operators.common.encode import Ints, narrow
 from headrace.operators.common.ordered import Sections
 from headrace.operators.common.placing import Portion
+from headrace.operators.compiled.sparse import list_distinct
 from headrace.operators.windows.framing import (
     KeyedSegment,
     LaneBlock,
@@ -30,6 +32,9 @@ from headrace.operators.windows.framing import (
 )
 from headrace.operators.windows.slices import last_ends
 from headrace.operators.windows.stored_bags import query_of_entry
+
+FEW_SLICES = 256
+"""Up to so many slices are told apart without a hash table that grows."""
 
 VERSION = 2
 """Version 1 had its keys placed by another hash."""
@@ -49,8 +54,23 @@ class WindowBlock:
     def distinct_slices(self) -> Ints:
         """The slices that occur, ascending; worked out once."""
         if self._distinct is None:
-            self._distinct = np.unique(self.slices)
+            self._distinct = few_distinct(self.slices)
         return self._distinct
+
+
+def few_distinct(values: Ints) -> Ints:
+    """The values that occur, ascending; quick when they are few.
+
+    >>> few_distinct(np.array([7, 3, 7])).tolist()
+    [3, 7]
+    """
+    if len(values) == 0:
+        return values
+    values = as_given(values)
+    found, count = np.empty(FEW_SLICES, np.int64), np.ones(1, np.int64)
+    found[0] = values[0]
+    list_distinct(values, np.full(4 * FEW_SLICES, values[0]), found, count)
+    return np.unique(values) if count[0] < 0 else np.sort(found[: count[0]])
 
 
 @dataclass(slots=True)
@@ -65,7 +85,7 @@ class Segment(KeyedSegment[WindowBlock]):
 
 def _ordered_block(block: WindowBlock, ranks: Ints) -> WindowBlock:
     keys = ranks[block.keys]
-    rows = np.argsort(keys, kind="stable")
+    rows, _ = ordered_by_row(keys, len(ranks))
     # narrow first: fewer bytes are moved about
     lanes = {
         name: LaneBlock(lane.ids, {n: np.take(narrow(part), rows, axis=1) for n, part in lane.parts.items()})

@@ -178,7 +178,8 @@ def int_ranges(part: Ints, lows: Ints, highs: Ints) -> Ints:
         return sums
     running = np.zeros((part.shape[1] + 1, part.shape[0], part.shape[2]), np.int64)
     accumulate(np.add, part.swapaxes(0, 1), running[1:])
-    return np.subtract(running[highs], running[lows]).swapaxes(0, 1)
+    sums = running[highs].swapaxes(0, 1) - running[lows].swapaxes(0, 1)
+    return np.ascontiguousarray(sums)
 
 
 def group_ints(values: Ints, bins: Ints, size: int) -> Ints:

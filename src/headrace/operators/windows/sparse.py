@@ -1,0 +1,252 @@
+"""A window's own slices where most keys have no tuple in most of them: rows that exist, in the order of keys.
+
+This is what `grid` does for keys that have tuples nearly everywhere. A grid costs its keys times its slices, and here a
+window costs its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from headrace.model.window import Window
+from headrace.operators.common.encode import Ints, narrow, ranges
+from headrace.operators.compiled.sparse import (
+    add_runs,
+    count_members,
+    extremes_of_runs,
+    list_members,
+    name_places,
+    sort_rows,
+)
+from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock, accumulate_at
+from headrace.operators.windows.framing import LaneBlock
+from headrace.operators.windows.grid import Source, asked_entries, put_stored
+from headrace.operators.windows.lanes import (
+    CountLogic,
+    ExtremeLogic,
+    FloatSumLogic,
+    IntSumLogic,
+    LaneLogic,
+    Parts,
+)
+from headrace.operators.windows.lower import Closed, Places
+from headrace.operators.windows.prepared import AggregationLogic
+from headrace.operators.windows.segment import WindowBlock
+from headrace.operators.windows.slices import closing_windows, last_ends, slice_starts
+from headrace.operators.windows.sums import SliceSums
+
+MOST_OVERLAPPING = 64
+"""Rows of a key are gone through for each window that they are in, so windows may not overlap more than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some rows of partials: the own slice and the key of each, and where its partials are among those of `block`.
+
+    Without a block they are this epoch's. Several of these may have the same slice and key.
+    """
+
+    slices: Ints
+    keys: Ints
+    rows: Ints
+    occurring: Ints
+    """Slices that occur; no row has another one."""
+    block: WindowBlock | None
+    own: bool
+    """Whether it is not stored anywhere else, so that later epochs need it from here."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Distinct (key, slot) by key and slot, with partials [entry, row] per lane of one window (None: all zero)."""
+
+    starts: Ints
+    keys: Ints
+    slots: Ints
+    lanes: list[Parts | None]
+
+
+def sparse_step(
+    logic: AggregationLogic,
+    w: int,
+    block: KeyBlock,
+    folded: Folded | None,
+    sources: Sequence[Source],
+    closed_us: int,
+    watermark_us: int,
+) -> tuple[WindowBlock | None, Iterator[Closed]]:
+    """(what later epochs need and nobody stores yet, the windows that closed) for one window and block of keys.
+
+    Windows that closed come some at a time, so that their partials fit the budget.
+    """
+    window = logic.operator.windows[w]
+    pieces = [piece for piece in _pieces(window, block, folded, sources, closed_us) if len(piece.rows)]
+    if not pieces:
+        return None, iter(())
+    starts = np.unique(np.concatenate([piece.occurring for piece in pieces]))
+    closing = closing_windows(window, starts, closed_us, watermark_us)
+    live = last_ends(window, starts) > watermark_us
+    mine = [piece for piece in pieces if piece.own]
+    own = _gather(logic, w, mine, starts, folded, block.count) if mine and live.any() else None
+    rest = None if own is None else _live(logic, w, own, live, block.first)
+    if len(closing) == 0:
+        return rest, iter(())
+    every = own if own is not None and len(mine) == len(pieces) else None
+    if every is None:
+        every = _gather(logic, w, pieces, starts, folded, block.count)
+    return rest, _close(logic, w, every, closing)
+
+
+def _pieces(
+    window: Window, block: KeyBlock, folded: Folded | None, sources: Sequence[Source], closed_us: int
+) -> Iterator[_Piece]:
+    if folded is not None:
+        own = slice_starts(window, folded.starts)
+        alive = last_ends(window, own) > closed_us
+        rows = np.arange(len(folded.keys)) if alive.all() else np.flatnonzero(alive[folded.slices])
+        yield _Piece(own[folded.slices[rows]], folded.keys[rows], rows, own[alive], None, True)
+    for source in sources:
+        stored = source.block(window)
+        if stored is not None:
+            rows = np.arange(len(stored.keys)) if block.whole else source.rows_of(stored, block)
+            keys = source.ids[stored.keys[rows]] - block.first
+            yield _Piece(stored.slices[rows], keys, rows, stored.distinct_slices, stored, source.absorbed)
+
+
+def _gather(
+    logic: AggregationLogic, w: int, pieces: Sequence[_Piece], starts: Ints, folded: Folded | None, keys: int
+) -> _Rows:
+    """All rows of some pieces, combined where they have the same key and slice."""
+    slots = np.searchsorted(starts, np.concatenate([piece.slices for piece in pieces])).astype(np.int32)
+    of_key = np.concatenate([piece.keys for piece in pieces]).astype(np.int32)
+    order, ordered = np.arange(len(slots), dtype=np.int32), np.empty(len(slots), np.int32)
+    if len(starts) > 1:
+        by_slot = np.empty(len(slots), np.int32)
+        sort_rows(slots, np.zeros(len(starts) + 1, np.int64), order, by_slot)
+        order = by_slot
+    sort_rows(of_key, np.zeros(keys + 1, np.int64), order, ordered)
+    places, count = np.empty(len(slots), np.int64), np.zeros(1, np.int64)
+    distinct = np.empty((2, len(slots)), np.int32)
+    name_places(slots, of_key, ordered, places, distinct, count)
+    found = _Rows(starts, distinct[0, : count[0]], distinct[1, : count[0]], [None] * len(logic.lanes))
+    bounds = np.cumsum([0] + [len(piece.rows) for piece in pieces])
+    for piece, (low, high) in zip(pieces, pairwise(bounds), strict=True):
+        for lane in range(len(logic.lanes)):
+            _put(logic, w, lane, found, piece, places[low:high], folded)
+    return found
+
+
+def _put(
+    logic: AggregationLogic,
+    w: int,
+    lane: int,
+    rows: _Rows,
+    piece: _Piece,
+    places: Ints,
+    folded: Folded | None,
+) -> None:
+    """Combine a piece's partials of a lane into those of the places that its rows have."""
+    columns, one = logic.window_entries(lane, w), logic.lanes[lane]
+    width = columns.stop - columns.start
+    if piece.block is None:
+        assert folded is not None
+        parts = folded.lanes[lane]
+        assert not isinstance(parts, SliceSums)
+        wanted, at = np.arange(columns.start, columns.stop), np.arange(width)
+    else:
+        stored = piece.block.lanes.get(logic.names[lane])
+        parts = None if stored is None else stored.parts
+        ids = logic.ids[lane][columns]
+        wanted, at = asked_entries(ids, stored.ids) if stored is not None else (ids[:0], ids[:0])
+    if parts is None or len(wanted) == 0:
+        return
+    into = rows.lanes[lane]
+    if into is None:
+        into = rows.lanes[lane] = one.zeros((width, len(rows.keys)))
+    cube = {name: part[:, None] for name, part in into.items()}
+    if put_stored(one, cube, parts, (wanted, piece.rows), (at, np.zeros(len(places), np.int64), places)):
+        return
+    order = np.argsort(places, kind="stable")  # this epoch's fine slices can have one own slice
+    first = np.flatnonzero(np.diff(places[order], prepend=-1))
+    taken = np.ix_(wanted, piece.rows[order])
+    runs = one.runs({name: part[taken] for name, part in parts.items()}, first)
+    accumulate_at(one, into, (at[:, None], places[order][first][None, :]), runs)
+
+
+def _live(logic: AggregationLogic, w: int, rows: _Rows, live: Ints, first_key: int) -> WindowBlock | None:
+    """The rows of slices that are live and hold a tuple of some query."""
+    counts = rows.lanes[0]
+    if counts is None:
+        return None
+    kept = np.flatnonzero(live[rows.slots] & (counts["v"] != 0).any(axis=0))
+    if len(kept) == 0:
+        return None
+    lanes = {}
+    for i, text in enumerate(logic.names):
+        parts = rows.lanes[i]
+        if parts is not None:
+            taken = {name: narrow(np.take(part, kept, axis=1)) for name, part in parts.items()}
+            lanes[text] = LaneBlock(logic.ids[i][logic.window_entries(i, w)], taken)
+    keys = rows.keys[kept].astype(np.int64) + first_key
+    return WindowBlock(logic.operator.windows[w], keys, rows.starts[rows.slots[kept]], lanes)
+
+
+def _close(logic: AggregationLogic, w: int, rows: _Rows, closing: Ints) -> Iterator[Closed]:
+    """Combine each closed window's rows into [entry, place]."""
+    window = logic.operator.windows[w]
+    first = np.searchsorted(closing + window.range_us, rows.starts, "right")
+    last = np.searchsorted(closing, rows.starts, "right")
+    counts = np.zeros(len(closing), np.int64)
+    count_members(rows.keys, rows.slots, first, last, counts)
+    widest = max(part.shape[0] for parts in rows.lanes if parts is not None for part in parts.values())
+    for low, high in _batches(counts, BLOCK_ELEMENTS // widest):
+        bounds = np.append(0, np.cumsum(counts[low:high]))
+        members, runs = np.empty(bounds[-1], np.int32), np.empty((2, bounds[-1]), np.int64)
+        ends = np.searchsorted(rows.starts, closing[low:high] + window.range_us)
+        some = (np.clip(first, low, high) - low, np.clip(last, low, high) - low)
+        list_members(rows.keys, rows.slots, *some, ends, bounds[:-1].copy(), members, runs)
+        lanes = {
+            i: _combine(logic.lanes[i], parts, runs)
+            for i, parts in enumerate(rows.lanes)
+            if parts is not None
+        }
+        if 0 not in lanes:
+            continue  # no query of this window has a tuple
+        yield Closed(closing[low:high], window.range_us, lanes, Places(bounds, members))
+
+
+def _batches(counts: Ints, budget: int) -> Iterator[tuple[int, int]]:
+    """Runs of windows whose members are within a budget, or a single one that is not; none without any member.
+
+    >>> list(_batches(np.array([3, 3, 9, 0]), 6))
+    [(0, 2), (2, 4)]
+    """
+    low = total = 0
+    for i, count in enumerate(counts.tolist()):
+        if total and total + count > budget:
+            yield low, i
+            low, total = i, 0
+        total += count
+    if total:
+        yield low, len(counts)
+
+
+def _combine(one: LaneLogic, parts: Parts, runs: Ints) -> Parts:
+    """[entry, run]: the partials of the rows of each run; no run is empty."""
+    if len(parts) == 1:
+        part = parts["v"]
+        found = np.empty((part.shape[0], runs.shape[1]), part.dtype)
+        match one:
+            case CountLogic() | IntSumLogic() | FloatSumLogic():
+                add_runs(part, runs, found)
+                return {"v": found}
+            case ExtremeLogic():
+                extremes_of_runs(part, runs, one.least, found)
+                return {"v": found}
+    sizes = runs[1] - runs[0]
+    rows = ranges(runs[0], sizes)
+    return one.runs({name: part[:, rows] for name, part in parts.items()}, np.cumsum(sizes) - sizes)
