@@ -51,6 +51,7 @@ PREDICATES = {
     "flink": (1, 16, 100),
 }
 """The numbers of queries with the usual number of conjuncts."""
+QUICK_PREDICATES = {"headrace": (1_000, 100, 4), "spark": (4,), "fused": (100,), "flink": (4,)}
 RARE = (10, 100, 1_000, 10_000)
 PREDICATE_KEYS, RARE_KEYS = 200, 10
 
@@ -102,8 +103,8 @@ def joins(base: Trial, workload: Workload, systems: Sequence[str]) -> Section:
     return Section(workload.value, tuple(trials))
 
 
-def predicates(base: Trial, systems: Sequence[str]) -> Section:
-    """Every system at three conjuncts, and Headrace with 1,000 queries at each number of conjuncts.
+def predicates(base: Trial, systems: Sequence[str], quick: bool = False) -> Section:
+    """Every system at three conjuncts, and Headrace with 1,000 queries at each number of conjuncts; at one, if quick.
 
     >>> section = predicates(Trial("headrace", 1), ("headrace", "fused", "flink"))
     >>> [(t.system, t.queries, t.columns) for t in section.trials][-4:]
@@ -119,11 +120,13 @@ def predicates(base: Trial, systems: Sequence[str]) -> Section:
         sample=3,
     )
     trials = []
+    counts = QUICK_PREDICATES if quick else PREDICATES
     for name in systems:
-        trials += [replace(sized, system=name, queries=count) for count in PREDICATES.get(name, ())]
+        trials += [replace(sized, system=name, queries=count) for count in counts.get(name, ())]
         if name == "headrace":
             many = replace(sized, system=name, queries=1_000)
-            trials += [replace(many, columns=n) for n in CONJUNCTS if n != USUAL_CONJUNCTS]
+            others = CONJUNCTS[:1] if quick else CONJUNCTS
+            trials += [replace(many, columns=n) for n in others if n != USUAL_CONJUNCTS]
     return Section(Workload.PREDICATES.value, tuple(trials))
 
 
@@ -183,8 +186,8 @@ def campaign(
         if workload in workloads:
             yield joins(base, workload, systems)
     if Workload.PREDICATES in workloads:
-        yield predicates(base, systems)
-        if "headrace" in systems:
+        yield predicates(base, systems, quick)
+        if "headrace" in systems and not quick:
             yield rare(base)
     for curve in CURVES:
         if curve.name in curves and "headrace" in systems:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 from click.core import ParameterSource
 
-from headrace_bench.comparing import BenchOptions, run_bench
+from headrace_bench.comparing import QUICK_S, BenchOptions, run_bench
 
 DIFFERS = 1
 WORKLOAD_NAMES = ("aggregation", "join", "complex", "predicates")
@@ -66,6 +66,12 @@ class Benchmarks(click.Group):
 
 @click.group(cls=Benchmarks, invoke_without_command=True)
 @click.option("--quick", is_flag=True, help="End within three minutes; small, so only for a first look.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=1),
+    metavar="NUMBER",
+    help="End within so many minutes; with --quick the trials of that, in the sizes that are asked for.",
+)
 @click.option("--with", "extra", multiple=True, type=click.Choice(["flink"]), help="Measure this system too.")
 @click.option(
     "--systems",
@@ -118,6 +124,7 @@ class Benchmarks(click.Group):
 def bench(
     ctx: click.Context,
     quick: bool,
+    minutes: float | None,
     extra: tuple[str, ...],
     systems: str,
     workloads: tuple[str, ...],
@@ -147,11 +154,12 @@ def bench(
         if curves == "none"
         else CURVE_NAMES
     )
-    if quick:
+    if quick and minutes is None:
         probes, rows, files, wanted = min(probes, 1), min(rows, 200_000), min(files, 4), ()
+    limit_s = minutes * 60 if minutes is not None else QUICK_S if quick else None
     kinds = tuple(dict.fromkeys(workloads)) or (USUAL_WORKLOADS[:1] if quick else USUAL_WORKLOADS)
     options = BenchOptions(
-        quick, tuple(dict.fromkeys(chosen)), wanted, probes, rows, files, seed, out, name, kinds
+        quick, tuple(dict.fromkeys(chosen)), wanted, probes, rows, files, seed, out, name, kinds, limit_s
     )
     if not run_bench(options):
         sys.exit(DIFFERS)

@@ -35,6 +35,8 @@ class BenchOptions:
     out: str
     name: str | None
     workloads: tuple[str, ...] = ("aggregation",)
+    limit_s: float | None = None
+    """What does not fit into so many seconds is left out."""
 
 
 def run_bench(options: BenchOptions) -> bool:
@@ -59,7 +61,7 @@ def run_bench(options: BenchOptions) -> bool:
     started = time.monotonic()
     try:
         with _Progress(sum(len(section.trials) for section in sections)) as progress:
-            for one in run_sections(sections, progress.show, QUICK_S if options.quick else None):
+            for one in run_sections(sections, progress.show, options.limit_s):
                 finished.append(one)
                 progress.finished([line for f in finished for line in report.summary([f])])
     except KeyboardInterrupt:

@@ -2,7 +2,7 @@
 
     catalog/requests.log    lines `<length> <checksum> {"changelog":<number>,"change":...}`, then zeros
 
-One write and one fsync per request, into space that is reserved in advance: a full disk refuses a request and
+One write and one fdatasync per request, over zeros that are on disk already: a full disk refuses a request and
 never half of it. A line counts until the changelog of its number is there. The file starts over when it has grown and
 everything in it is in changelogs.
 """
@@ -98,10 +98,19 @@ class RequestLog:
         sync_directory(self._path.parent)
 
     def _reserve(self, count: int) -> None:
+        """Room for more bytes, written as zeros and synced.
+
+        A line then only overwrites what is there, so its sync waits for its own bytes. In space that was reserved but
+        never written, a sync also waits for the file system's journal, and with it for what others write.
+        """
         assert self._handle is not None
+        if self._end + count <= self._reserved:
+            return
         while self._end + count > self._reserved:
             os.posix_fallocate(self._handle, self._reserved, RESERVE_BYTES)
+            _write(self._handle, bytes(RESERVE_BYTES), self._reserved)
             self._reserved += RESERVE_BYTES
+        os.fsync(self._handle)
 
     def _append(self, line: bytes) -> None:
         assert self._handle is not None
