@@ -34,7 +34,7 @@ def stored(queries: int) -> pa.Table:
             "query": numbers + 1,
             "window_end": pa.array(numbers % 3, pa.timestamp("us", "UTC")),
             "k0": pa.array([f"{n * 7919 % 1000003}" for n in range(queries)]),
-            "k1": pa.array(numbers * 10**12, mask=numbers % 5 == 1),
+            "k1": pa.array(numbers * 10**8, mask=numbers % 5 == 1),
             "k2": pa.array((numbers % 7 - 3).astype(np.int32)),
             "a0": numbers.astype(float),
         }
