@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from local_spark import LocalContext
+from split_operators import SECOND, Route, Summing, by_hand, spreads
 
 from headrace.engine.splits.code import SplitCode, pack
 from headrace.engine.splits.house import Splits
@@ -24,8 +23,6 @@ from headrace.model.query import Stream, StreamName
 from headrace.model.splits import FUNCTION, Split
 from headrace.model.types import BIGINT, TIMESTAMP, Column
 from log_samples import open_log
-
-SECOND = 1_000_000
 
 INPUT = Stream(
     StreamName("input"),
@@ -40,96 +37,10 @@ def output(name: str) -> Stream:
     return Stream(StreamName(name), columns, "ts", 0)
 
 
-ROWS = pa.schema(
-    [("sub", pa.int64()), ("id", pa.int64()), ("total", pa.int64()), ("ts", pa.timestamp("us", "UTC"))]
-)
-
-
-class Summing:
-    """For each tuple the sum of the ids so far; for every ten seconds that are over, how many tuples came in them."""
-
-    def open(self, sub_stream: int, state: Any) -> None:
-        self.sub = sub_stream
-        kept: Any = json.loads(state) if state is not None else [0, 0, {}]
-        self.total, self.seen, self.counts = (
-            kept[0],
-            kept[1],
-            Counter({int(k): v for k, v in kept[2].items()}),
-        )
-
-    def process(self, batch: pa.RecordBatch) -> dict[str, pa.RecordBatch]:
-        rows = []
-        for row in batch.to_pylist():
-            when = int(row["ts"].timestamp() * SECOND)
-            assert when >= self.seen, f"time goes back from {self.seen} to {when}"
-            self.seen = when
-            self.total += row["id"]
-            self.counts[when // (10 * SECOND)] += 1
-            rows.append((self.sub, row["id"], self.total, when))
-        return {"each": as_rows(rows)}
-
-    def on_watermark(self, time: int) -> dict[str, pa.RecordBatch]:
-        over = sorted(ten for ten in self.counts if (ten + 1) * 10 * SECOND <= time)
-        return {
-            "tens": as_rows(
-                [(self.sub, ten, self.counts.pop(ten), (ten + 1) * 10 * SECOND - 1) for ten in over]
-            )
-        }
-
-    def snapshot(self) -> bytes:
-        return json.dumps([self.total, self.seen, dict(self.counts)]).encode()
-
-
-class Incremental(Summing):
-    """The same with changes: here they are simply everything that there is."""
-
-    def changes(self) -> bytes:
-        return self.snapshot()
-
-    def apply(self, changes: Any) -> None:
-        self.open(self.sub, changes)
-
-
-class Tabular(Summing):
-    """The same with Arrow as its state."""
-
-    def open(self, sub_stream: int, state: Any) -> None:
-        super().open(sub_stream, None if state is None else state.column("kept")[0].as_py())
-
-    def snapshot(self) -> Any:
-        return pa.record_batch({"kept": [super().snapshot()]})
-
-
-def as_rows(rows: Sequence[tuple[int, ...]]) -> pa.RecordBatch:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * 4
-    return pa.RecordBatch.from_arrays(
-        [pa.array(column, kind) for column, kind in zip(columns, ROWS.types, strict=True)], schema=ROWS
-    )
-
-
-def by_hand(place: int | None, sub_streams: int) -> int | None:
-    """Where a tuple goes: places from 100 on go to all (-1), negative ones nowhere."""
-    if place is None or place < 0:
-        return None
-    return -1 if place >= 100 else place % sub_streams
-
-
-@dataclass(frozen=True)
-class Route:
-    sub_streams: int
-
-    def __call__(self, batch: pa.RecordBatch) -> pa.Array:
-        found = [by_hand(place, self.sub_streams) for place in batch.column("place").to_pylist()]
-        return pa.array([None if place == -1 else place for place in found], pa.int64())
-
-
-def spreads(batch: pa.RecordBatch) -> pa.Array:
-    return pa.array([place is not None and place >= 100 for place in batch.column("place").to_pylist()])
-
-
 class Context(LocalContext):
     """Just enough of Spark's context for a split."""
 
+    master = "local"
     _jsc = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: False))
 
     def broadcast(self, value: Any) -> Any:
@@ -195,10 +106,10 @@ def open_house(root: Path) -> House:
 
 def split_of(sub_streams: int, order_by: tuple[str, ...] = (), **other: Any) -> Split:
     outputs = {kind: output(f"out_{kind}") for kind in ("each", "tens")}
-    given = {"route": FUNCTION, "broadcast": FUNCTION, "wants": None, **other}
+    given = {"route": FUNCTION, "broadcast": FUNCTION, "wants": None, "call_us": 5 * SECOND, **other}
     return Split(
         id=0, name="out", stream="input", sub_streams=sub_streams, order_by=order_by, outputs=outputs,
-        first_epoch=0, call_us=5 * SECOND, **given,
+        first_epoch=0, **given,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from headrace.engine import own_worker
+from headrace.engine import beside, own_worker
 from headrace.engine.chain import run_chain
 from headrace.engine.group import after_epoch
 from headrace.engine.messages import Check, decode_report, encode_work
@@ -182,7 +182,7 @@ def test_one_that_hangs_ends_with_its_driver() -> None:
     driver = (
         "import subprocess, sys;"
         f"p = subprocess.Popen([sys.executable, '-c', {hanging!r}], bufsize=0, stdin=-1, stdout=-1);"
-        f"p.stdin.write({own_worker._packed((1, [], 1, 1))!r}); p.wait()"
+        f"p.stdin.write({beside.packed((1, [], 1, 1))!r}); p.wait()"
     )
     paths = os.pathsep.join(path for path in sys.path if path)
     environment = os.environ | {"PYTHONPATH": paths}

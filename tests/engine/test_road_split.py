@@ -47,6 +47,7 @@ def split_of(number: int, name: str, stream: str, q: int, outputs: dict[str, str
 
 def test_the_validator_accepts_every_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.engine.splits.job.unwrap_spark_exception", nullcontext)
+    monkeypatch.setenv("HEADRACE_OWN_WORKER", "off")
     log, spark = open_log(tmp_path), Spark()
     traffic = stream_of("traffic", road.DDL)
     log.sealer.create_stream(traffic)

@@ -14,18 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from split_cases import (
-    SECOND,
-    Summing,
-    as_rows,
-    attach,
-    code_of,
-    expected,
-    found,
-    in_arrow,
-    open_house,
-    split_of,
-)
+from split_cases import attach, code_of, expected, found, in_arrow, open_house, split_of
+from split_operators import SECOND, Summing, as_rows
 
 from headrace.asking import splits as asking
 from headrace.engine.splits import tasks
@@ -45,6 +35,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "splits.md"
 @pytest.fixture(autouse=True)
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr("headrace.engine.splits.job.unwrap_spark_exception", nullcontext)
+    monkeypatch.setenv("HEADRACE_OWN_WORKER", "off")
     tasks._KEPT.clear()
     yield
     tasks._KEPT.clear()

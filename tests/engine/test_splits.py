@@ -12,20 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from split_cases import (
-    SECOND,
-    Incremental,
-    Summing,
-    Tabular,
-    attach,
-    code_of,
-    expected,
-    found,
-    in_arrow,
-    open_house,
-    random_rows,
-    split_of,
-)
+from split_cases import attach, code_of, expected, found, in_arrow, open_house, random_rows, split_of
+from split_operators import SECOND, Incremental, Summing, Tabular
 
 from headrace.engine.splits import tasks
 from headrace.engine.splits.commits import KEEP_COMMITS
@@ -41,6 +29,7 @@ from thorough import seeds
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Every test begins with workers that keep nothing; tasks run in this process."""
     monkeypatch.setattr("headrace.engine.splits.job.unwrap_spark_exception", nullcontext)
+    monkeypatch.setenv("HEADRACE_OWN_WORKER", "off")
     tasks._KEPT.clear()
     yield
     tasks._KEPT.clear()

@@ -7,7 +7,7 @@ tasks for the chunks and segments that they read. A process looks at each file o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -83,3 +83,24 @@ def segment_damaged(path: Path, found: str) -> EngineError:
         f"segment {path} is {found}",
         hint="open the warehouse with rebuild=True to rebuild the state from the log",
     )
+
+
+def read_row_groups(
+    path: Path, groups: Sequence[int] | None, columns: Sequence[str], encoded: Sequence[str] = ()
+) -> pa.Table:
+    """Some columns of a chunk, of all row groups or of these; those that are `encoded` as codes and a dictionary.
+
+    A missing or damaged chunk is named.
+    """
+    try:
+        with pq.ParquetFile(path, memory_map=True, read_dictionary=list(encoded)) as file:
+            wanted = range(file.num_row_groups) if groups is None else groups
+            return file.read_row_groups(list(wanted), columns=list(columns), use_threads=False)
+    except FileNotFoundError:
+        raise LogError(
+            "CHUNK_MISSING", f"chunk {path} is missing", hint="restore the file; the log is the truth"
+        ) from None
+    except (OSError, pa.ArrowInvalid) as error:
+        raise LogError(
+            "CHUNK_DAMAGED", f"chunk {path} cannot be read", detail=str(error), hint="restore the file"
+        ) from error

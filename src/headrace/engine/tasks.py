@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import assert_never
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from headrace.engine.files import check_chunk, check_chunks
+from headrace.engine.files import check_chunk, check_chunks, read_row_groups
 from headrace.engine.functions import caller_of
 from headrace.engine.handover import Shipped, hand_over
 from headrace.engine.messages import (
@@ -36,7 +35,7 @@ from headrace.engine.messages import (
 )
 from headrace.engine.records import ResultFile
 from headrace.engine.result_files import ResultWriter
-from headrace.model.errors import HeadraceError, LogError
+from headrace.model.errors import HeadraceError
 from headrace.model.metrics import OperatorMetrics
 from headrace.model.plan import Operator, ScanPath, SharedPlan
 from headrace.model.predicate import Operand
@@ -284,20 +283,5 @@ def _as_stream(piece: pa.Table, operands: Sequence[Operand]) -> pa.Table:
 
 
 def read_piece(root: str, piece: Piece, columns: Sequence[str], encoded: Sequence[str] = ()) -> pa.Table:
-    """Some row groups and columns of a chunk, those that are `encoded` as codes and a dictionary.
-
-    A missing or damaged chunk is named.
-    """
-    full = Path(root, piece.path)
-    try:
-        with pq.ParquetFile(full, memory_map=True, read_dictionary=list(encoded)) as file:
-            wanted = range(file.num_row_groups) if piece.row_groups is None else piece.row_groups
-            return file.read_row_groups(list(wanted), columns=list(columns), use_threads=False)
-    except FileNotFoundError:
-        raise LogError(
-            "CHUNK_MISSING", f"chunk {full} is missing", hint="restore the file; the log is the truth"
-        ) from None
-    except (OSError, pa.ArrowInvalid) as error:
-        raise LogError(
-            "CHUNK_DAMAGED", f"chunk {full} cannot be read", detail=str(error), hint="restore the file"
-        ) from error
+    """Some row groups and columns of a chunk, those that are `encoded` as codes and a dictionary."""
+    return read_row_groups(Path(root, piece.path), piece.row_groups, columns, encoded)

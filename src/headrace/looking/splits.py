@@ -102,6 +102,8 @@ class SplitMetrics:
     reopened: int
     state_bytes: int
     sub_streams: dict[int, SubStreamCost]
+    own_workers: int = 0
+    """How many workers of the driver ran the operators in the last epoch; 0 when Spark's did."""
 
 
 def _known(session: Session, split: Split) -> tuple[SplitCommit, SplitTrouble | None, SplitRunner | None]:
@@ -165,6 +167,7 @@ def split_metrics(session: Session, split: Split) -> SplitMetrics:
         cost.reopened,
         sum(found.state_bytes for found in commit.sub_streams.values()),
         {int(number): found for number, found in commit.sub_streams.items()},
+        cost.own_workers,
     )
 
 
@@ -191,6 +194,9 @@ def explain_split(session: Session, split: Split) -> Text:
                 f"             planned for {commit.cost.desired_rate:,.0f} tuples per second, "
                 f"good for {commit.cost.predicted_rate:,.0f}"
             )
+    if commit.version:
+        own = commit.cost.own_workers
+        lines.append(f"  ran in:    {f'own workers, {own}' if own else 'Spark'}")
     if commit.watermark_us != NEVER_US:
         waiting = sum(file.rows for file in commit.waiting)
         lines.append(

@@ -137,6 +137,8 @@ class SplitCost:
     """How long the splitters took, in seconds of the clock."""
     desired_rate: float | None = None
     predicted_rate: float | None = None
+    own_workers: int = 0
+    """How many workers of the driver ran the operators; 0 when Spark's did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -375,6 +375,7 @@ class Running:
             self._lock.release()
             self._crew.close()
             self.groups.close()
+            self.splits.close()
             self.costs.save()
 
 

@@ -68,6 +68,16 @@ def too_slow(split: str, what: str, seconds: float) -> EngineError:
     )
 
 
+def ended(split: str, what: str) -> EngineError:
+    """The worker process ended in a call, again and again."""
+    return EngineError(
+        OPERATOR,
+        f"{what} of split `{split}` ended its process",
+        detail="it did so each time: it crashes, ends the process, or needs more memory than there is",
+        hint=_RESTART,
+    )
+
+
 def _last_lines(error: BaseException) -> str:
     """What was raised, and where in the user's code."""
     trace = error.__traceback__

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from headrace.engine.splits.code import Packed
 from headrace.engine.splits.commits import remove_dropped
 from headrace.engine.splits.runner import SplitHouse, SplitRunner, batch_source, runner_name
+from headrace.engine.splits.workers import SPLIT_WORKERS
 from headrace.model.epoch import FOREVER_US
 from headrace.model.errors import HeadraceError
 from headrace.model.splits import Split
@@ -141,6 +142,10 @@ class Splits:
             ours = even_empty or (last is not None and last.source == batch_source(split))
             if ours and catalog.has_stream(output.name) and not arrivals.closed(output.name):
                 arrivals.close(output.name)
+
+    def close(self) -> None:
+        """Let the own workers go that ran these splits."""
+        SPLIT_WORKERS.leave(str(self._house.warehouse.root))
 
     def cancel(self) -> None:
         for runner in self.runners():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import faulthandler
 import hashlib
+import json
 import os
 import signal
 import threading
@@ -129,22 +130,61 @@ def noting(path: Path) -> Iterator[None]:
             _notes = None
 
 
-def stuck_call(folder: Path) -> str | None:
-    """In which call a worker had to end; None when none had to."""
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A call that a worker did not come back from: what it was, of which sub-stream, and with which rows. `stuck` when
+    it took too long, so that the worker had to end.
+    """
+
+    what: str
+    sub_stream: int | None
+    rows: tuple[int, int] | None
+    stuck: bool
+
+
+def noted_calls(folder: Path) -> list[Noted]:
+    """The calls that workers were in when they ended."""
+    found = []
     for path in sorted(folder.glob("call-*")):
         what, _, rest = path.read_text(errors="replace").partition("\n")
-        if STUCK in rest:
-            return what
-    return None
+        where, _, rest = rest.partition("\n")
+        if what:
+            sub_stream, rows = json.loads(where or "[null, null]")
+            found.append(Noted(what, sub_stream, None if rows is None else tuple(rows), STUCK in rest))
+    return found
+
+
+def stuck_call(folder: Path) -> str | None:
+    """In which call a worker had to end; None when none had to."""
+    return next((call.what for call in noted_calls(folder) if call.stuck), None)
 
 
 @contextmanager
-def limited(seconds: float | None, what: str) -> Iterator[None]:
+def limited(
+    seconds: float | None, what: str, sub_stream: int | None = None, rows: tuple[int, int] | None = None
+) -> Iterator[None]:
     """Raise SlowCall in the block when it takes too long. Only the main thread of a process can do that.
 
     A worker that notes its calls ends when that does not help: the job fails, and its driver reads the note.
     """
-    if seconds is None or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    notes = None if _notes is None else _notes.fileno()
+    if notes is not None:
+        os.lseek(notes, 0, os.SEEK_SET)
+        os.write(notes, f"{what}\n{json.dumps([sub_stream, rows])}\n".encode())
+    try:
+        with _alarm(seconds):
+            yield
+    finally:
+        if notes is not None:
+            os.ftruncate(notes, 0)
+
+
+@contextmanager
+def _alarm(seconds: float | None) -> Iterator[None]:
+    if seconds is None:
         yield
         return
 
@@ -153,9 +193,6 @@ def limited(seconds: float | None, what: str) -> Iterator[None]:
 
     before = signal.signal(signal.SIGALRM, ring)
     if _notes is not None:
-        os.ftruncate(_notes.fileno(), 0)
-        os.lseek(_notes.fileno(), 0, os.SEEK_SET)
-        _notes.write(f"{what}\n".encode())
         faulthandler.dump_traceback_later(seconds + GRACE_S, exit=True, file=_notes)
     try:
         signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -188,9 +225,9 @@ class Handler:
     def run(
         self, tuples: pa.Table, times: Times, watermark_us: int | None, cuts: Sequence[int] = ()
     ) -> Processed:
-        """Hand over tuples in order, cut into batches there or as usual, then the watermark if it has moved."""
+        """Hand over tuples in order, cut into batches there and then as usual; then the watermark if it has moved."""
         before = time.process_time()
-        for start, end in pairwise(cuts or usual_cuts(tuples.num_rows)):
+        for start, end in pairwise(usual_cuts(tuples.num_rows, cuts)):
             self.rows = (start, end)
             batch = one_batch(tuples.slice(start, end - start))
             which = f"tuple {start}" if end - start == 1 else f"tuples {start} to {end - 1}"
@@ -235,7 +272,7 @@ class Handler:
 
     def _call(self, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            with limited(self._limit, what):
+            with limited(self._limit, what, self.sub_stream, self.rows):
                 return function(*arguments)
         except SlowCall:
             raise too_slow(self.split.name, what, self._limit or 0.0) from None
@@ -284,13 +321,15 @@ def one_batch(table: pa.Table) -> pa.RecordBatch:
     return batch
 
 
-def usual_cuts(rows: int) -> list[int]:
-    """Where batches begin, and where the last one ends.
+def usual_cuts(rows: int, first: Sequence[int] = ()) -> list[int]:
+    """Where batches begin, and where the last one ends. The first ones may be given.
 
-    >>> usual_cuts(3), usual_cuts(0)
-    ([0, 3], [0])
+    >>> usual_cuts(3), usual_cuts(0), usual_cuts(9, [0, 2, 4])
+    ([0, 3], [0], [0, 2, 4, 9])
     """
-    return [*range(0, rows, BATCH_ROWS), rows] if rows else [0]
+    given = [cut for cut in first[:-1] if cut < rows]
+    start = min(first[-1], rows) if first else 0
+    return [*given, *range(start, rows, BATCH_ROWS), rows] if rows else [0]
 
 
 def finer_cuts(rows: tuple[int, int], before: Sequence[int]) -> list[int]:
@@ -319,7 +358,7 @@ def open_instance(
     """A new instance with the state of a chain: a snapshot, and the changes since."""
     what = f"open() of sub-stream {sub_stream}"
     try:
-        with limited(call_limit(split), what):
+        with limited(call_limit(split), what, sub_stream):
             operator = make()
             operator.open(sub_stream, load_state(chain[0]) if chain else None)
             for changes in chain[1:]:

@@ -1,17 +1,17 @@
-"""One epoch of a split as two Spark jobs: splitters, then processors.
+"""One epoch of a split: splitters, then processors, as two Spark jobs or in the driver's own workers.
 
-They are jobs of their own, because processors start when all splitters are done anyway, and the driver looks first at
+These are two steps, because processors start when all splitters are done anyway, and the driver looks first at
 what the splitters say: a bad route stops the epoch before any operator has seen a tuple.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -37,11 +37,13 @@ from headrace.engine.splits.messages import (
 )
 from headrace.engine.splits.routing import POSITION, ROUTED, SPREAD, plain_column
 from headrace.engine.splits.tasks import process_task, router_of, split_task, split_windows
+from headrace.engine.splits.workers import SplitWorker, ask_all
 from headrace.log.chunks import arrow_schema, cut
 from headrace.model import codec
 from headrace.model.epoch import Chunk
 from headrace.model.errors import HeadraceError
-from headrace.model.splits import FUNCTION, Split
+from headrace.model.splits import FUNCTION, Split, SubStreamCost
+from headrace.optimizer.splitting.dealing import deal_sub_streams
 from headrace.sql.text.names import quote_name
 
 CHUNK_ROWS = 1 << 40
@@ -53,9 +55,55 @@ _REPORT = "report binary"
 Report = TypeVar("Report", SplitReport, ProcessReport)
 
 
+class SplitJobs(Protocol):
+    """Where the tasks of a split run, and the code that they run."""
+
+    def split(self, epoch: SplitEpoch, chunks: Sequence[Chunk], splitters: int) -> list[SplitReport]:
+        """Route an epoch's chunks with so many splitters."""
+
+    def process(self, work: ProcessWork, tasks: int) -> list[ProcessReport]:
+        """Run the operators of an epoch in so many tasks."""
+
+
 @dataclass(frozen=True, slots=True)
-class SplitJobs:
-    """Where a split's jobs run, and the code that they run."""
+class OwnJobs:
+    """Tasks run in workers of the driver. Where Spark evaluates the route, splitting is a Spark job still.
+
+    `home` names the split among all of this process, `spent` says what its sub-streams have cost so far.
+    """
+
+    home: str
+    spent: Mapping[str, SubStreamCost]
+    workers: Sequence[SplitWorker]
+    packed: Packed
+    spark: SplitJobs
+
+    def split(self, epoch: SplitEpoch, chunks: Sequence[Chunk], splitters: int) -> list[SplitReport]:
+        """Route an epoch's chunks with so many splitters."""
+        if not chunks:
+            return []
+        if not is_plain(epoch.split, [column.name for column in epoch.stream.columns]):
+            return self.spark.split(epoch, chunks, splitters)
+        works = spread_chunks(epoch, chunks, min(splitters, len(self.workers)))
+        found = ask_all(self.workers, "split", self.packed, [(codec.dumps(work),) for work in works])
+        return [_checked(report, SplitReport) for report in found]
+
+    def process(self, work: ProcessWork, tasks: int) -> list[ProcessReport]:
+        """Run the operators of an epoch in so many tasks."""
+        load, workers = codec.dumps(work), self.workers[:tasks]
+        kept = [worker.homes.get(self.home, []) for worker in workers]
+        seconds = {int(number): spent.seconds for number, spent in self.spent.items()}
+        dealt = deal_sub_streams(work.epoch.split.sub_streams, kept, seconds)
+        loads = [(load, number, mine) for number, mine in enumerate(dealt)]
+        for worker, mine in zip(workers, dealt, strict=True):
+            worker.homes[self.home] = mine
+        found = ask_all(workers, "process", self.packed, loads)
+        return [_checked(report, ProcessReport) for report in found]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkJobs:
+    """Tasks are those of Spark jobs."""
 
     spark: SparkSession
     code: Broadcast[Packed]

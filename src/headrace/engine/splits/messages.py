@@ -61,7 +61,8 @@ class ProcessWork:
     """What the processors of an epoch have to do. Whoever comes first takes a sub-stream.
 
     `version` names the commit that the epoch follows, `state` and `chains` are those of that commit. A sub-stream that
-    got no tuples is called only when the watermark moves (`ticks`).
+    got no tuples is called only when the watermark moves (`ticks`). `cuts` says where the first batches of sub-streams
+    end in which a worker was lost.
     """
 
     epoch: SplitEpoch
@@ -72,6 +73,7 @@ class ProcessWork:
     state: dict[str, BundleFile]
     chains: dict[str, tuple[tuple[int, int], ...]]
     ticks: bool
+    cuts: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,11 @@ from headrace.engine.splits.faults import bad_broadcast, bad_route, changing_rou
 from headrace.engine.splits.instances import SlowCall, call_limit, limited, one_batch
 from headrace.model.errors import EngineError
 from headrace.model.splits import ALL, NOTHING, Counts, Split
-from headrace.sql.text.names import RESERVED_PREFIX
 
 Ints = NDArray[np.int64]
 
-POSITION = f"{RESERVED_PREFIX}_position"
-ROUTED, SPREAD = f"{RESERVED_PREFIX}_route", f"{RESERVED_PREFIX}_broadcast"
+POSITION = "__headrace_position"
+ROUTED, SPREAD = "__headrace_route", "__headrace_broadcast"
 """Columns that splitters add to tuples: the place in the epoch, and what Spark computed of route and broadcast."""
 
 NOWHERE = -2

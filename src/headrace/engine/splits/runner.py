@@ -11,8 +11,8 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
 from pyspark.errors import PySparkException
@@ -27,7 +27,7 @@ from headrace.engine.errors import (
     spark_reason,
     was_cancelled,
 )
-from headrace.engine.spark import is_gone, jobs_of
+from headrace.engine.spark import is_gone, is_local, jobs_of
 from headrace.engine.splits.code import Packed
 from headrace.engine.splits.commits import (
     due_files,
@@ -39,17 +39,21 @@ from headrace.engine.splits.commits import (
     sweep_files,
 )
 from headrace.engine.splits.faults import OPERATOR, bad_expression, is_fault, too_slow
-from headrace.engine.splits.instances import stuck_call
-from headrace.engine.splits.job import SplitJobs
+from headrace.engine.splits.instances import noted_calls
+from headrace.engine.splits.job import OwnJobs, SparkJobs, SplitJobs
+from headrace.engine.splits.losses import Losses, LostIn
 from headrace.engine.splits.messages import ProcessReport, ProcessWork, SplitEpoch, SplitReport
 from headrace.engine.splits.paths import commits_dir, home_of, trouble_path
+from headrace.engine.splits.workers import SPLIT_WORKERS, WorkerCancelled
 from headrace.log.arrivals import Arrivals, Batch
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch, StreamEpoch
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.query import Stream
 from headrace.model.splits import Split, SplitCommit, SplitTrouble, no_split_commit
+from headrace.optimizer.place import Place
 from headrace.optimizer.splitting.adapting import Adapting, Seen, SplitPlan
+from headrace.optimizer.splitting.place import SplitLoad, decide_processors, decide_split_place
 from headrace.storage import faults
 from headrace.storage.interrupts import uninterrupted
 from headrace.storage.warehouse import Warehouse
@@ -81,7 +85,7 @@ class SplitRunner:
         self.name = runner_name(split.name)
         self._lock = threading.Lock()
         self._job_group = f"headrace-split-{uuid.uuid4().hex[:8]}"
-        self._jobs: SplitJobs | None = None
+        self._jobs: SparkJobs | None = None
         self._code: Packed | None = None
         self.dropped = False
         self._adapting = Adapting()
@@ -127,7 +131,7 @@ class SplitRunner:
         with self._lock:
             if self._code is None or self._code.key != code.key:
                 before = self._jobs
-                self._code, self._jobs = code, SplitJobs(self.spark, self.spark.sparkContext.broadcast(code))
+                self._code, self._jobs = code, SparkJobs(self.spark, self.spark.sparkContext.broadcast(code))
                 if before is not None:
                     before.code.destroy()
 
@@ -179,7 +183,7 @@ class SplitRunner:
                 return None
             try:
                 with self._jobs_of(f"headrace epoch {epoch.id} of split {self.split.name}"):
-                    return self._run(epoch)
+                    return self._run_until_known(epoch)
             except HeadraceError as error:
                 if self.dropped and error.code == "EPOCH_CANCELLED":
                     return None
@@ -201,23 +205,31 @@ class SplitRunner:
             self._put(replace(self.commit, epoch=self._cursor, outputs={}, ticked=False))
         return None
 
-    def _run(self, epoch: Epoch) -> SplitCommit:
+    def _run_until_known(self, epoch: Epoch) -> SplitCommit:
+        """Run an epoch. When a worker is lost in a call of the split's code, run it again to see whether that call is
+        to blame, and with which tuple.
+        """
+        losses = Losses(self.split.name)
+        while True:
+            try:
+                return self._run(epoch, losses)
+            except LostIn as lost:
+                losses = losses.after(lost.call)
+
+    def _run(self, epoch: Epoch, losses: Losses) -> SplitCommit:
         started = time.perf_counter()
         part = epoch.of(self.stream.name)
         assert part is not None
         attempt = uuid.uuid4().hex[:8]
         told, plan = self._epoch(int(epoch.id), part, attempt), self.plan
         try:
-            routed, wall, processed = self._jobs_run(told, part, plan.splitters)
+            routed, wall, processed, own = self._jobs_run(told, part, plan.splitters, losses)
         except HeadraceError:
             sweep_files(self._house.warehouse, self.split, self.commit)
             raise
         except Exception as error:
             sweep_files(self._house.warehouse, self.split, self.commit)
-            stuck = stuck_call(self._house.warehouse.path(told.folder))
-            if stuck is not None and self.split.call_us is not None:
-                raise too_slow(self.split.name, stuck, self.split.call_us / 1e6) from error
-            raise self._explained(int(epoch.id), error) from error
+            raise self._explained(int(epoch.id), error, told.folder) from error
         finally:
             shutil.rmtree(self._house.warehouse.path(told.folder), ignore_errors=True)
         version = f"{epoch.id}:{attempt}"
@@ -227,6 +239,7 @@ class SplitRunner:
             window_rows=told.window_rows,
             seconds=time.perf_counter() - started,
             split_wall=wall,
+            own_workers=own,
             desired_rate=plan.desired,
             predicted_rate=plan.predicted,
         )
@@ -265,46 +278,85 @@ class SplitRunner:
         self._adapting = self._adapting.after(Seen(counts.read, commit.cost.split_seconds, share, every))
 
     def _jobs_run(
-        self, told: SplitEpoch, part: StreamEpoch, splitters: int
-    ) -> tuple[list[SplitReport], float, list[ProcessReport]]:
-        """What splitters and processors report, and how long the splitters took."""
-        jobs = self._jobs
-        assert jobs is not None
-        cores, started = self.spark.sparkContext.defaultParallelism, time.perf_counter()
-        self._check_wanted(told.epoch)
-        routed = jobs.split(told, part.chunks, splitters)
-        wall = time.perf_counter() - started
-        faults.reach("split.routed")
-        if told.watermark_us <= told.closed_us:
-            return routed, wall, []
-        work = ProcessWork(
-            told,
-            self.commit.version,
-            f"{told.epoch}:{told.attempt}",
-            tuple(report.due for report in routed if report.due is not None),
-            due_files(self.commit, told.watermark_us),
-            self.commit.state,
-            self.commit.chains,
-            ticks=True,
-        )
-        self._check_wanted(told.epoch)
-        processed = jobs.process(work, min(cores, self.split.sub_streams))
+        self, told: SplitEpoch, part: StreamEpoch, splitters: int, losses: Losses
+    ) -> tuple[list[SplitReport], float, list[ProcessReport], int]:
+        """What splitters and processors report, how long the splitters took, and how many own workers ran operators."""
+        started = time.perf_counter()
+        with self._placed(losses) as (jobs, tasks, own):
+            self._check_wanted(told.epoch)
+            routed = jobs.split(told, part.chunks, splitters)
+            wall = time.perf_counter() - started
+            faults.reach("split.routed")
+            if told.watermark_us <= told.closed_us:
+                return routed, wall, [], own
+            work = ProcessWork(
+                told,
+                self.commit.version,
+                f"{told.epoch}:{told.attempt}",
+                tuple(report.due for report in routed if report.due is not None),
+                due_files(self.commit, told.watermark_us),
+                self.commit.state,
+                self.commit.chains,
+                ticks=True,
+                cuts=losses.cuts,
+            )
+            self._check_wanted(told.epoch)
+            processed = jobs.process(work, tasks)
         faults.reach("split.processed")
         done = {sub_stream for report in processed for sub_stream in report.saved}
         if len(done) != self.split.sub_streams:
             raise epoch_failed(told.epoch, "a worker that had taken sub-streams was lost")
-        return routed, wall, processed
+        return routed, wall, processed, own
+
+    @contextmanager
+    def _placed(self, losses: Losses) -> Iterator[tuple[SplitJobs, int, int]]:
+        """Where an epoch runs: the jobs, in how many tasks the operators run, and how many own workers do it."""
+        assert self._jobs is not None and self._code is not None
+        load, most = self._load(), self.split.sub_streams
+        if decide_split_place(load) is Place.OWN_WORKER and SPLIT_WORKERS.usable:
+            count = 1 if losses.alone else decide_processors(load, most)
+            with SPLIT_WORKERS.hired(self._own_home, count) as workers:
+                if workers:
+                    own = OwnJobs(self._own_home, self.commit.sub_streams, workers, self._code, self._jobs)
+                    yield own, len(workers), len(workers)
+                    return
+        yield self._jobs, 1 if losses.alone else min(load.spark_cores, most), 0
+
+    def _load(self) -> SplitLoad:
+        """What is known of the next epoch."""
+        cost, context = self.commit.cost, self.spark.sparkContext
+        ran = cost.split_seconds + cost.process_seconds
+        place = Place.OWN_WORKER if cost.own_workers else Place.SPARK
+        return SplitLoad(
+            seconds=ran or None,
+            own_cores=SPLIT_WORKERS.cores,
+            spark_cores=context.defaultParallelism,
+            local=is_local(context.master or "local"),
+            place=place if ran else None,
+            tasks=max(1, cost.own_workers),
+        )
+
+    @property
+    def _own_home(self) -> str:
+        """Whose the own workers are that run this split."""
+        return f"{self._house.warehouse.root}/{home_of(self.split)}"
 
     def _check_wanted(self, epoch: int) -> None:
         """Begin no job for a split that was dropped: whoever drops it can cancel only jobs that have begun."""
         if self.dropped:
             raise epoch_cancelled(epoch)
 
-    def _explained(self, epoch: int, error: Exception) -> EngineError:
+    def _explained(self, epoch: int, error: Exception, folder: str) -> Exception:
+        if isinstance(error, WorkerCancelled) or was_cancelled(error):
+            return epoch_cancelled(epoch)
         if is_gone(self.spark):
             return spark_gone()
-        if was_cancelled(error):
-            return epoch_cancelled(epoch)
+        calls = noted_calls(self._house.warehouse.path(folder))
+        stuck = next((call.what for call in calls if call.stuck), None)
+        if stuck is not None and self.split.call_us is not None:
+            return too_slow(self.split.name, stuck, self.split.call_us / 1e6)
+        if calls and not query_caused(error):
+            return LostIn(calls[0])
         if isinstance(error, PySparkException) and error.getCondition() == "PYTHON_EXCEPTION":
             return EngineError(
                 OPERATOR,
@@ -352,6 +404,7 @@ class SplitRunner:
     def cancel(self) -> None:
         """Let the job under way, if any, fail with EPOCH_CANCELLED; nothing is lost. From any thread."""
         self.spark.sparkContext.cancelJobGroup(self._job_group)
+        SPLIT_WORKERS.cancel(self._own_home)
 
     # trouble
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from headrace.engine.files import check_chunk
+from headrace.engine.files import check_chunk, read_row_groups
 from headrace.engine.messages import TaskError
 from headrace.engine.splits.bundles import Bundle, from_stream, open_bundle, to_stream, write_bundle
 from headrace.engine.splits.code import Packed, SplitCode, unpack
@@ -43,7 +43,6 @@ from headrace.engine.splits.routing import (
     plain_column,
     ranges_of,
 )
-from headrace.engine.tasks import read_piece
 from headrace.log.chunks import DEFAULT_MAX_CHUNK_ROWS, arrow_schema, cut, write_chunk
 from headrace.model import codec
 from headrace.model.epoch import Chunk
@@ -61,9 +60,11 @@ def split_task(packed: Packed, work: bytes) -> Iterator[bytes]:
     yield codec.dumps(_reported(SplitReport, lambda: _split(codec.loads(work), unpack(packed))))
 
 
-def process_task(packed: Packed, work: bytes, number: int) -> Iterator[bytes]:
-    """Run the operators of the sub-streams that nobody else takes; a `ProcessReport`."""
-    yield codec.dumps(_reported(ProcessReport, lambda: process(codec.loads(work), packed, number)))
+def process_task(
+    packed: Packed, work: bytes, number: int, mine: Sequence[int] | None = None
+) -> Iterator[bytes]:
+    """Run the operators of these sub-streams, or of those that nobody else takes; a `ProcessReport`."""
+    yield codec.dumps(_reported(ProcessReport, lambda: process(codec.loads(work), packed, number, mine)))
 
 
 Report = TypeVar("Report", SplitReport, ProcessReport)
@@ -104,7 +105,7 @@ def _windows(work: SplitWork, columns: Sequence[str]) -> Iterator[pa.Table]:
         piece = placed.piece
         if piece.whole is not None:
             check_chunk(Path(root), piece.path, *piece.whole)
-        table = read_piece(root, piece, columns).cast(schema)
+        table = read_row_groups(Path(root, piece.path), piece.row_groups, columns).cast(schema)
         positions = pa.array(np.arange(placed.position, placed.position + table.num_rows))
         held.append(table.append_column(POSITION, positions))
         if sum(part.num_rows for part in held) >= work.epoch.window_rows:
@@ -237,7 +238,8 @@ class Processor:
         schemas = {kind: arrow_schema(output) for kind, output in split.outputs.items()}
         handler = Handler(split, sub_stream, schemas, instance)
         try:
-            done = handler.run(tuples, times, work.epoch.watermark_us if work.ticks else None)
+            cuts = work.cuts.get(str(sub_stream), ())
+            done = handler.run(tuples, times, work.epoch.watermark_us if work.ticks else None, cuts)
         except EngineError as error:
             raise self._narrowed(handler, tuples, times, error) from error
         saved = handler.save([size for _, size in chain])
@@ -303,8 +305,10 @@ class Processor:
         )
 
 
-def process(work: ProcessWork, packed: Packed, number: int) -> ProcessReport:
-    """Take sub-streams until none is left."""
+def process(
+    work: ProcessWork, packed: Packed, number: int, mine: Sequence[int] | None = None
+) -> ProcessReport:
+    """Run the sub-streams that this task was given, or take some until none is left."""
     before = time.process_time()
     epoch = work.epoch
     kept = _KEPT.setdefault((epoch.root, epoch.home, packed.key), {})
@@ -315,8 +319,9 @@ def process(work: ProcessWork, packed: Packed, number: int) -> ProcessReport:
     processor = Processor(work, unpack(packed), kept, Sources(work))
     try:
         with noting(Path(epoch.root, epoch.folder, f"call-{number}-{uuid.uuid4().hex}")):
-            for sub_stream in _order(epoch.split.sub_streams, kept, number):
-                if _take(epoch, sub_stream):
+            given = _order(epoch.split.sub_streams, kept, number) if mine is None else mine
+            for sub_stream in given:
+                if mine is not None or _take(epoch, sub_stream):
                     processor.run(sub_stream)
     except BaseException:
         kept.clear()  # some have gone on, and nobody will know of it
