@@ -10,21 +10,23 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.workloads.linear_road import split as road
 from headrace.workloads.linear_road.traffic import Traffic
-from headrace.workloads.linear_road.validator import Validator, Verdict
+from headrace.workloads.linear_road.validator import Verdict
 from headrace_bench.epochs import folder, own_spark
 from headrace_bench.meters import Meter
+from headrace_bench.road_check import Answers, Played, all_shares, validate
 from headrace_bench.spine import numbers, screen
 
 SEGMENTS = (
@@ -34,6 +36,7 @@ SEGMENTS = (
 """How much of Linear Road is SQL: cars and speeds of every segment and minute, as a shared query beside the splits."""
 
 POLL_S = 0.01
+WARM_ROWS = 1_000_000
 LAST_ANSWERS_S = 30.0
 """How long to wait for the answers to the last second."""
 
@@ -42,15 +45,17 @@ LAST_ANSWERS_S = 30.0
 class Commits:
     """The commits of a split as they come: when each counted, and up to which time tuples were answered."""
 
-    handle: Any
+    session: Any
+    name: str
     at: dict[int, float] = field(default_factory=dict)
     marks: list[tuple[int, float]] = field(default_factory=list)
 
     def look(self) -> None:
-        found = self.handle.metrics()
-        if found.committed_at and found.epoch not in self.at:
-            self.at[found.epoch] = found.committed_at
-            self.marks.append((found.watermark_us, found.committed_at))
+        splits = self.session._runs().splits
+        commit = splits.of(self.session._catalog.splits.get(self.name)).commit
+        if commit.committed_at and commit.epoch not in self.at:
+            self.at[commit.epoch] = commit.committed_at
+            self.marks.append((commit.watermark_us, commit.committed_at))
 
     def answered(self, second: int) -> float | None:
         """When all tuples of a second were answered."""
@@ -67,7 +72,10 @@ class Rating:
     responses: list[float]
     verdict: Verdict
     cores: float
+    """Without those that made the traffic."""
     peak_mb: dict[str, float]
+    late_s: float
+    """How much later than due tuples were appended at worst: what this machine, or this program, was too slow for."""
 
     @property
     def valid(self) -> bool:
@@ -79,7 +87,7 @@ class Rating:
         times = (f"{value:.2f}" for value in spread)
         return (
             *(str(self.expressways), f"{self.tuples_per_s:,.0f}", *times),
-            *(f"{self.cores:.2f}", memory, "yes" if self.valid else "NO"),
+            *(f"{self.late_s:.2f}", f"{self.cores:.2f}", memory, "yes" if self.valid else "NO"),
         )
 
 
@@ -97,7 +105,10 @@ def linear_road(expressways: list[int], seconds: int, warm_up: int, full: bool, 
     """Linear Road at its real rate; ends with the first number of expressways that is not valid."""
     from rich.table import Table
 
-    headers = ("expressways", "tuples/s", "p50 s", "p99 s", "max s", "cores", "peak MB", "valid")
+    headers = (
+        *("expressways", "tuples/s", "p50 s", "p99 s", "max s"),
+        *("fed late s", "cores", "peak MB", "valid"),
+    )
     table, best = Table(*headers), 0
     with own_spark() as spark:
         for count in expressways:
@@ -144,42 +155,54 @@ def rate(spark: Any, place: Path, count: int, warm_up: int, seconds: int, segmen
 
     traffic = Traffic(count)
     begin = traffic.seconds - seconds
-    history = [road.RuledHistory(traffic.seed, count, traffic.vehicles, xway) for xway in range(count)]
-    validator = Validator(
-        paid=lambda vid, day, xway: int(history[xway].paid(np.array([vid]), np.array([day]))[0])
-    )
+    played = Played(traffic, begin - warm_up, begin, traffic.seconds)
     with headrace.open(place, spark=spark, progress=False) as hr:
         create(hr, traffic)
         if segments:
             hr.create_query(SEGMENTS, name="segments")
         if warm_up:
-            for batch in traffic.batches(begin - warm_up, begin, rows=200_000):
-                validator.feed(batch)
-                hr.append("traffic", pa.Table.from_batches([road.as_tuples(batch)]))
-                hr.run_available()
-        played = list(traffic.batches(begin, rows=1))
-        played = [batch for batch in played if batch.num_rows]
+            warm(hr, played)
         with Meter() as meter:
-            started, watched = time.monotonic(), play(hr, played)
+            started = time.monotonic()
+            seen = play(hr, played)
             took = time.monotonic() - started
-        zero, splits = watched
-        for batch in played:
-            validator.feed(batch)
-        for kind in road.OUTPUTS:
-            check(hr, validator, kind, splits["sums" if kind == "balances" else "road"], zero, begin)
+        answers = [file for kind in road.OUTPUTS for file in delivered(hr, kind, seen, begin)]
+    click.echo(f"{count} expressways were played in {took:.0f} s; now every answer is validated")
+    verdict = validate(played, all_shares(played), answers)
     responses = []
-    for batch in played:
-        second = int(batch.column("Time")[0].as_py())
-        answered = splits["road"].answered(second)
+    for second in range(begin, traffic.seconds):
+        answered = seen.splits["road"].answered(second)
         # without an answer it took at least as long as we waited
-        responses.append((answered or zero + seconds + LAST_ANSWERS_S) - (zero + second + 1 - begin))
-    tuples = sum(batch.num_rows for batch in played)
-    return Rating(count, tuples / seconds, responses, validator.verdict(), meter.cpu_s / took, meter.peak_mb)
+        waited = (answered or seen.zero + seconds + LAST_ANSWERS_S) - (seen.zero + second + 1 - begin)
+        responses.append(waited)
+    cores = (meter.cpu_s - seen.made_s) / took
+    return Rating(count, seen.tuples / seconds, responses, verdict, cores, meter.peak_mb, seen.late_s)
 
 
-def play(hr: Any, played: list[pa.RecordBatch]) -> tuple[float, dict[str, Commits]]:
-    """Append every second its tuples, at the end of that second; (when the first one began, what was committed)."""
-    splits = {name: Commits(hr.split(name)) for name in ("road", "sums")}
+def warm(hr: Any, played: Played) -> None:
+    """Fill the state with earlier traffic, as fast as it goes."""
+    for batch in played.traffic.batches(played.warm, played.begin, rows=WARM_ROWS):
+        hr.append("traffic", pa.Table.from_batches([road.as_tuples(batch)]))
+        hr.run_available()
+
+
+@dataclass
+class Seen:
+    """A run as it was seen: when it began, what was committed when, and what making the traffic took of this process.
+
+    `late_s` is how much later than due the tuples of a second were appended, at worst.
+    """
+
+    zero: float
+    splits: dict[str, Commits]
+    tuples: int = 0
+    made_s: float = 0.0
+    late_s: float = 0.0
+
+
+def play(hr: Any, played: Played) -> Seen:
+    """Append every second its tuples, at the end of that second."""
+    splits = {name: Commits(hr, name) for name in ("road", "sums")}
     stop = threading.Event()
 
     def watch() -> None:
@@ -189,16 +212,18 @@ def play(hr: Any, played: list[pa.RecordBatch]) -> tuple[float, dict[str, Commit
 
     watcher = threading.Thread(target=watch, name="commits", daemon=True)
     watcher.start()
+    ahead = Ahead(played)
     hr.start("200 milliseconds")
-    zero, first = time.time(), int(played[0].column("Time")[0].as_py())
-    for batch in played:
-        due = zero + int(batch.column("Time")[0].as_py()) - first + 1
+    seen = Seen(time.time() + 0.5, splits)
+    for second, table in ahead:
+        due = seen.zero + second - played.begin + 1
         time.sleep(max(0.0, due - time.time()))
-        hr.append("traffic", pa.Table.from_batches([road.as_tuples(batch)]))
-    last = int(played[-1].column("Time")[0].as_py())
+        seen.late_s = max(seen.late_s, time.time() - due)
+        hr.append("traffic", table)
+        seen.tuples += table.num_rows
     hr.close_stream("traffic")
     until = time.time() + LAST_ANSWERS_S
-    while time.time() < until and any(c.answered(last) is None for c in splits.values()):
+    while time.time() < until and any(c.answered(played.end - 1) is None for c in splits.values()):
         time.sleep(0.1)
     hr.stop()
     hr.run_available()
@@ -206,21 +231,51 @@ def play(hr: Any, played: list[pa.RecordBatch]) -> tuple[float, dict[str, Commit
     watcher.join()
     for commits in splits.values():
         commits.look()
-    return zero, splits
+    seen.made_s = ahead.cpu_s
+    return seen
 
 
-def check(hr: Any, validator: Validator, kind: str, commits: Commits, zero: float, begin: int) -> None:
-    """Give the answers of a kind to the validator, with the moments of their commits in seconds of the traffic.
+class Ahead:
+    """The tuples of every second, made some seconds before they are due by a process of their own."""
 
-    Answers of the warming up are not timed.
-    """
-    stream = "sums" if kind == "balances" else f"road_{kind}"
+    def __init__(self, played: Played, seconds: int = 8) -> None:
+        context = get_context("spawn")
+        self._queue: Any = context.Queue(seconds)
+        self._process = context.Process(target=make_seconds, args=(played, self._queue), daemon=True)
+        self._process.start()
+        self._first = self._queue.get()
+        self.cpu_s = 0.0
+
+    def __iter__(self) -> Iterator[tuple[int, pa.Table]]:
+        found = self._first
+        while not isinstance(found, float):
+            second, data = found
+            with pa.ipc.open_stream(data) as reader:
+                yield second, reader.read_all()
+            found = self._queue.get()
+        self.cpu_s = found
+        self._process.join()
+
+
+def make_seconds(played: Played, queue: Any) -> None:
+    """Put the tuples of every second into a queue, and at last how many CPU seconds that took."""
+    pa.set_cpu_count(1)
+    for batch in played.traffic.batches(played.begin, played.end, rows=1):
+        if batch.num_rows:
+            timed = road.as_tuples(batch)
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, timed.schema) as writer:
+                writer.write_batch(timed)
+            queue.put((int(batch.column("Time")[0].as_py()), sink.getvalue().to_pybytes()))
+    queue.put(time.process_time())
+
+
+def delivered(hr: Any, kind: str, seen: Seen, begin: int) -> Iterator[Answers]:
+    """The files with answers of a kind, and the moments of their commits in seconds of the traffic."""
+    stream, split = ("sums", "sums") if kind == "balances" else (f"road_{kind}", "road")
     epochs = hr._sealer.epochs(hr._sealer.first)
     for chunk in [chunk for epoch in epochs for chunk in getattr(epoch.of(stream), "chunks", ())]:
         made = int(Path(chunk.path).name.split("-")[0])  # rows of a split are named by their epoch
-        for rows in pq.read_table(hr._warehouse.path(chunk.path)).combine_chunks().to_batches():
-            times = rows.column("Time").to_numpy().astype(np.float64)
-            emit = commits.at.get(made, zero) - zero + begin - 1
-            timed = np.where(times < begin, times, np.maximum(times, emit))
-            answers = rows.drop_columns([road.EVENT_TIME]).append_column("Emit", pa.array(timed))
-            validator.check(kind, answers)
+        counted = seen.splits[split].at.get(made)
+        if counted is not None:  # else it is of the warming up
+            yield Answers(kind, str(hr._warehouse.path(chunk.path)), counted - seen.zero + begin - 1)

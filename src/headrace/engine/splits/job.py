@@ -42,7 +42,7 @@ from headrace.log.chunks import arrow_schema, cut
 from headrace.model import codec
 from headrace.model.epoch import Chunk
 from headrace.model.errors import HeadraceError
-from headrace.model.splits import FUNCTION, Split, SubStreamCost
+from headrace.model.splits import FUNCTION, Split
 from headrace.optimizer.splitting.dealing import deal_sub_streams
 from headrace.sql.text.names import quote_name
 
@@ -69,11 +69,12 @@ class SplitJobs(Protocol):
 class OwnJobs:
     """Tasks run in workers of the driver. Where Spark evaluates the route, splitting is a Spark job still.
 
-    `home` names the split among all of this process, `spent` says what its sub-streams have cost so far.
+    `home` names the split among all of this process, `spent` says how many seconds its sub-streams took
+    in the last epoch.
     """
 
     home: str
-    spent: Mapping[str, SubStreamCost]
+    spent: Mapping[int, float]
     workers: Sequence[SplitWorker]
     packed: Packed
     spark: SplitJobs
@@ -92,8 +93,7 @@ class OwnJobs:
         """Run the operators of an epoch in so many tasks."""
         load, workers = codec.dumps(work), self.workers[:tasks]
         kept = [worker.homes.get(self.home, []) for worker in workers]
-        seconds = {int(number): spent.seconds for number, spent in self.spent.items()}
-        dealt = deal_sub_streams(work.epoch.split.sub_streams, kept, seconds)
+        dealt = deal_sub_streams(work.epoch.split.sub_streams, kept, self.spent)
         loads = [(load, number, mine) for number, mine in enumerate(dealt)]
         for worker, mine in zip(workers, dealt, strict=True):
             worker.homes[self.home] = mine

@@ -90,6 +90,8 @@ class SplitRunner:
         self.dropped = False
         self._adapting = Adapting()
         self._sealed_at: float | None = None
+        self._spent: dict[int, float] = {}
+        """How many seconds each sub-stream took in the last epoch."""
         self.trouble: SplitTrouble | None = None
         self._recover()
 
@@ -232,6 +234,8 @@ class SplitRunner:
             raise self._explained(int(epoch.id), error, told.folder) from error
         finally:
             shutil.rmtree(self._house.warehouse.path(told.folder), ignore_errors=True)
+        if processed:
+            self._spent = {int(at): cost.seconds for report in processed for at, cost in report.costs.items()}
         version = f"{epoch.id}:{attempt}"
         commit = next_commit(self.commit, int(epoch.id), version, part.watermark_us, routed, processed)
         cost = replace(
@@ -317,7 +321,7 @@ class SplitRunner:
             count = 1 if losses.alone else decide_processors(load, most)
             with SPLIT_WORKERS.hired(self._own_home, count) as workers:
                 if workers:
-                    own = OwnJobs(self._own_home, self.commit.sub_streams, workers, self._code, self._jobs)
+                    own = OwnJobs(self._own_home, self._spent, workers, self._code, self._jobs)
                     yield own, len(workers), len(workers)
                     return
         yield self._jobs, 1 if losses.alone else min(load.spark_cores, most), 0

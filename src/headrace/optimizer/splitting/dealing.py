@@ -10,6 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 UNEVEN = 0.3
 """Sub-streams move when two workers differ by more than this share of what a worker does on average."""
 
+LEAST_GAP_S = 0.02
+"""And by more than so many seconds: of less, the state that has to be read takes longer."""
+
 MOVES = 4
 """So many move in an epoch at most."""
 
@@ -17,7 +20,8 @@ MOVES = 4
 def deal_sub_streams(
     sub_streams: int, kept: Sequence[Collection[int]], seconds: Mapping[int, float]
 ) -> list[list[int]]:
-    """The sub-streams of each worker. `kept` are those that each has instances of, `seconds` what each has cost.
+    """The sub-streams of each worker. `kept` are those that each has instances of, `seconds` what each cost in an
+    epoch.
 
     >>> deal_sub_streams(5, [{0, 1}, {2}], {})
     [[0, 1, 4], [2, 3]]
@@ -47,7 +51,7 @@ def _move(dealt: list[list[int]], loads: list[float], weights: Mapping[int, floa
     busiest, idlest = loads.index(max(loads)), loads.index(min(loads))
     gap = loads[busiest] - loads[idlest]
     fitting = [number for number in dealt[busiest] if weights[number] <= 0.75 * gap]
-    if gap <= UNEVEN * sum(loads) / len(loads) or not fitting:
+    if gap <= max(LEAST_GAP_S, UNEVEN * sum(loads) / len(loads)) or not fitting:
         return False
     moved = min(fitting, key=lambda number: (abs(weights[number] - gap / 2), number))
     dealt[busiest].remove(moved)

@@ -82,7 +82,22 @@ class Validator:
         columns = [batch.column(name).to_numpy().tolist() for name in COLUMNS]
         for row in zip(*columns, strict=True):
             for due in self._reference.read(row):
-                self._expect(due)
+                self.expect(due)
+
+    def expect(self, due: Expected) -> None:
+        """An answer is due."""
+        self._counts[due.kind]["due"] += 1
+        self._due.setdefault((due.kind, due.key), []).append(due.value)
+
+    @property
+    def charges(self) -> dict[int, tuple[list[int], list[int]]]:
+        """What vehicles were charged so far, by which balances are judged. Whoever runs the rules elsewhere adds it."""
+        return self._reference.charges
+
+    def count(self, kind: str, counts: Counter[str], slowest_s: float) -> None:
+        """Add answers that were judged elsewhere."""
+        self._counts[kind] += counts
+        self._slowest[kind] = max(slowest_s, self._slowest.get(kind, slowest_s))
 
     def check(self, kind: str, answers: pa.RecordBatch) -> None:
         """Read answers of one kind. The column `Emit` says when each was delivered, in seconds of the input's time."""
@@ -101,10 +116,6 @@ class Validator:
         self._due = {}
         words = {fault: tuple(found) for fault, found in self._words.items()}
         return Verdict(self.rules, self._counts, words, self._slowest)
-
-    def _expect(self, due: Expected) -> None:
-        self._counts[due.kind]["due"] += 1
-        self._due.setdefault((due.kind, due.key), []).append(due.value)
 
     def _compare(self, kind: str, key: tuple[int, ...], value: tuple[int, ...], delay: float) -> None:
         due = self._due.get((kind, key))
