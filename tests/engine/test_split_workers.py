@@ -48,7 +48,7 @@ def test_rows_are_those_of_a_plain_loop(tmp_path: Path, seed: int, monkeypatch: 
         Adapting, "plan", lambda self, q, cores: SplitPlan(rng.choice([1, 2]), rng.choice([5, 1000]))
     )
     monkeypatch.setattr(
-        "headrace.engine.splits.runner.decide_processors", lambda load, most: rng.choice([1, 2])
+        "headrace.engine.splits.placing.decide_processors", lambda load, most: rng.choice([1, 2])
     )
     print(f"seed {seed}: q {q}, order {order}, {operator.__name__}")
     split, code = split_of(q, order), code_of(operator, q)
@@ -174,7 +174,7 @@ def test_a_worker_that_is_lost_once_quarantines_nobody(tmp_path: Path) -> None:
 def test_instances_stay_alive_between_epochs_and_are_made_anew_after_a_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.engine.splits.runner.decide_processors", lambda load, most: 2)
+    monkeypatch.setattr("headrace.engine.splits.placing.decide_processors", lambda load, most: 2)
     house, split = open_house(tmp_path), split_of(4)
     attach(house, split, code_of())
     reopened = []

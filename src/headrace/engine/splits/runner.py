@@ -1,4 +1,4 @@
-"""A split at work: a cursor of its own over the sealed epochs, two jobs and one commit for each.
+"""A split at work: a cursor of its own over the sealed epochs, two steps and one commit for each.
 
 The commit of an epoch names the rows of that epoch. Only then do they arrive in the log of the output streams, as a
 batch that has the epoch's number: an arrival that was made already is not made again. So a kill between the two loses
@@ -11,23 +11,15 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.catalog.catalog import Catalog
-from headrace.engine.errors import (
-    epoch_cancelled,
-    epoch_failed,
-    query_caused,
-    spark_gone,
-    spark_reason,
-    was_cancelled,
-)
-from headrace.engine.spark import is_gone, is_local, jobs_of
+from headrace.engine.errors import epoch_cancelled, epoch_failed
+from headrace.engine.spark import jobs_of
 from headrace.engine.splits.code import Packed
 from headrace.engine.splits.commits import (
     due_files,
@@ -38,22 +30,21 @@ from headrace.engine.splits.commits import (
     sweep,
     sweep_files,
 )
-from headrace.engine.splits.faults import OPERATOR, bad_expression, is_fault, too_slow
-from headrace.engine.splits.instances import noted_calls
-from headrace.engine.splits.job import OwnJobs, SparkJobs, SplitJobs
+from headrace.engine.splits.failures import explained
+from headrace.engine.splits.faults import is_fault
+from headrace.engine.splits.job import SparkJobs
 from headrace.engine.splits.losses import Losses, LostIn
 from headrace.engine.splits.messages import ProcessReport, ProcessWork, SplitEpoch, SplitReport
 from headrace.engine.splits.paths import commits_dir, home_of, trouble_path
-from headrace.engine.splits.workers import SPLIT_WORKERS, WorkerCancelled
+from headrace.engine.splits.placing import Placed, Site, known_load, placed
+from headrace.engine.splits.workers import SPLIT_WORKERS
 from headrace.log.arrivals import Arrivals, Batch
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch, StreamEpoch
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.query import Stream
 from headrace.model.splits import Split, SplitCommit, SplitTrouble, no_split_commit
-from headrace.optimizer.place import Place
 from headrace.optimizer.splitting.adapting import Adapting, Seen, SplitPlan
-from headrace.optimizer.splitting.place import SplitLoad, decide_processors, decide_split_place
 from headrace.storage import faults
 from headrace.storage.interrupts import uninterrupted
 from headrace.storage.warehouse import Warehouse
@@ -231,7 +222,8 @@ class SplitRunner:
             raise
         except Exception as error:
             sweep_files(self._house.warehouse, self.split, self.commit)
-            raise self._explained(int(epoch.id), error, told.folder) from error
+            folder = self._house.warehouse.path(told.folder)
+            raise explained(self.split, self.spark, int(epoch.id), error, folder) from error
         finally:
             shutil.rmtree(self._house.warehouse.path(told.folder), ignore_errors=True)
         if processed:
@@ -286,13 +278,13 @@ class SplitRunner:
     ) -> tuple[list[SplitReport], float, list[ProcessReport], int]:
         """What splitters and processors report, how long the splitters took, and how many own workers ran operators."""
         started = time.perf_counter()
-        with self._placed(losses) as (jobs, tasks, own):
+        with self._placed(losses) as place:
             self._check_wanted(told.epoch)
-            routed = jobs.split(told, part.chunks, splitters)
+            routed = place.jobs.split(told, part.chunks, splitters)
             wall = time.perf_counter() - started
             faults.reach("split.routed")
             if told.watermark_us <= told.closed_us:
-                return routed, wall, [], own
+                return routed, wall, [], place.own_workers
             work = ProcessWork(
                 told,
                 self.commit.version,
@@ -305,40 +297,19 @@ class SplitRunner:
                 cuts=losses.cuts,
             )
             self._check_wanted(told.epoch)
-            processed = jobs.process(work, tasks)
+            processed = place.jobs.process(work, place.tasks)
         faults.reach("split.processed")
         done = {sub_stream for report in processed for sub_stream in report.saved}
         if len(done) != self.split.sub_streams:
             raise epoch_failed(told.epoch, "a worker that had taken sub-streams was lost")
-        return routed, wall, processed, own
+        return routed, wall, processed, place.own_workers
 
-    @contextmanager
-    def _placed(self, losses: Losses) -> Iterator[tuple[SplitJobs, int, int]]:
-        """Where an epoch runs: the jobs, in how many tasks the operators run, and how many own workers do it."""
+    def _placed(self, losses: Losses) -> AbstractContextManager[Placed]:
+        """Where the next epoch runs."""
         assert self._jobs is not None and self._code is not None
-        load, most = self._load(), self.split.sub_streams
-        if decide_split_place(load) is Place.OWN_WORKER and SPLIT_WORKERS.usable:
-            count = 1 if losses.alone else decide_processors(load, most)
-            with SPLIT_WORKERS.hired(self._own_home, count) as workers:
-                if workers:
-                    own = OwnJobs(self._own_home, self._spent, workers, self._code, self._jobs)
-                    yield own, len(workers), len(workers)
-                    return
-        yield self._jobs, 1 if losses.alone else min(load.spark_cores, most), 0
-
-    def _load(self) -> SplitLoad:
-        """What is known of the next epoch."""
-        cost, context = self.commit.cost, self.spark.sparkContext
-        ran = cost.split_seconds + cost.process_seconds
-        place = Place.OWN_WORKER if cost.own_workers else Place.SPARK
-        return SplitLoad(
-            seconds=ran or None,
-            own_cores=SPLIT_WORKERS.cores,
-            spark_cores=context.defaultParallelism,
-            local=is_local(context.master or "local"),
-            place=place if ran else None,
-            tasks=max(1, cost.own_workers),
-        )
+        site = Site(self._own_home, self.split.sub_streams, self._code, self._jobs, self._spent)
+        load = known_load(self.spark.sparkContext, self.commit.cost)
+        return placed(site, load, alone=losses.alone)
 
     @property
     def _own_home(self) -> str:
@@ -349,28 +320,6 @@ class SplitRunner:
         """Begin no job for a split that was dropped: whoever drops it can cancel only jobs that have begun."""
         if self.dropped:
             raise epoch_cancelled(epoch)
-
-    def _explained(self, epoch: int, error: Exception, folder: str) -> Exception:
-        if isinstance(error, WorkerCancelled) or was_cancelled(error):
-            return epoch_cancelled(epoch)
-        if is_gone(self.spark):
-            return spark_gone()
-        calls = noted_calls(self._house.warehouse.path(folder))
-        stuck = next((call.what for call in calls if call.stuck), None)
-        if stuck is not None and self.split.call_us is not None:
-            return too_slow(self.split.name, stuck, self.split.call_us / 1e6)
-        if calls and not query_caused(error):
-            return LostIn(calls[0])
-        if isinstance(error, PySparkException) and error.getCondition() == "PYTHON_EXCEPTION":
-            return EngineError(
-                OPERATOR,
-                f"the code of split `{self.split.name}` cannot be run by Spark's workers",
-                detail=spark_reason(error),
-                hint="modules that it imports must be there for the workers; then call restart_split",
-            )
-        if query_caused(error):
-            return bad_expression(self.split.name, spark_reason(error))
-        return epoch_failed(epoch, error)
 
     def _put(self, commit: SplitCommit) -> None:
         """Let a commit count, and then its rows. What fails here is looked at again before the next epoch."""
