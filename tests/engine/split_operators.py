@@ -97,3 +97,54 @@ class Route:
 
 def spreads(batch: pa.RecordBatch) -> pa.Array:
     return pa.array([place is not None and place >= 100 for place in batch.column("place").to_pylist()])
+
+
+class Keyed:
+    """Numbers the tuples of every key (their place). A broadcast tuple counts for all keys that came before it.
+
+    What it gives does not depend on how many sub-streams there are.
+    """
+
+    def open(self, sub_stream: int, state: Any) -> None:
+        self.sub = sub_stream
+        self.counts: dict[int, int] = (
+            {} if state is None else {int(k): n for k, n in json.loads(state).items()}
+        )
+
+    def process(self, batch: pa.RecordBatch) -> dict[str, pa.RecordBatch]:
+        rows = []
+        for row in batch.to_pylist():
+            if row["place"] >= 100:
+                self.counts = {key: count + 1 for key, count in self.counts.items()}
+                continue
+            count = self.counts[row["place"]] = self.counts.get(row["place"], 0) + 1
+            rows.append((row["place"], row["id"], count, int(row["ts"].timestamp() * SECOND)))
+        return {"each": as_rows(rows)}
+
+    def on_watermark(self, time: int) -> None:
+        return None
+
+    def snapshot(self) -> bytes:
+        return json.dumps(self.counts).encode()
+
+    def split_state(self, state: bytes, sub_streams: int) -> dict[int, bytes]:
+        found: dict[int, dict[str, int]] = {}
+        for key, count in json.loads(state).items():
+            found.setdefault(int(key) % sub_streams, {})[key] = count
+        return {number: json.dumps(counts).encode() for number, counts in found.items()}
+
+    def merge_state(self, states: Sequence[bytes]) -> bytes:
+        merged: dict[str, int] = {}
+        for state in states:
+            merged |= json.loads(state)
+        return json.dumps(merged).encode()
+
+
+class KeyedChanges(Keyed):
+    """The same with changes: here they are simply everything that there is."""
+
+    def changes(self) -> bytes:
+        return self.snapshot()
+
+    def apply(self, changes: Any) -> None:
+        self.open(self.sub, changes)

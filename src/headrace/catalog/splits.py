@@ -1,4 +1,4 @@
-"""The durable list of splits: a record for each that came or went."""
+"""The durable list of splits: a record for each that came, changed or went."""
 
 from __future__ import annotations
 
@@ -42,6 +42,13 @@ class SplitTable:
         with self._lock:
             if self.find(split.name) is not None:
                 raise CatalogError("SPLIT_EXISTS", f"there is already a split `{split.name}`")
+            self._write(split)
+
+    def alter(self, split: Split) -> None:
+        """Remember that a split is another one from now on, durably. Its number says which."""
+        with self._lock:
+            if split.id not in self._splits:
+                raise CatalogError("SPLIT_UNKNOWN", f"there is no split `{split.name}`")
             self._write(split)
 
     def drop(self, split: Split) -> None:

@@ -164,6 +164,8 @@ class SplitCommit:
     """Whether the watermark moved in this epoch."""
     rows: int = 0
     sub_streams: dict[str, SubStreamCost] = field(default_factory=dict)
+    sub_stream_count: int = 0
+    """How many sub-streams the state and the waiting tuples are for; 0 when nobody said."""
     cost: SplitCost = SplitCost()
     committed_at: float = 0.0
 
@@ -189,4 +191,4 @@ codec.register(Split, SplitDrop, BundleFile, Counts, SubStreamCost, SplitCost, S
 
 def no_split_commit(split: Split) -> SplitCommit:
     """Where a split begins."""
-    return SplitCommit(split.id, split.first_epoch - 1, "")
+    return SplitCommit(split.id, split.first_epoch - 1, "", sub_stream_count=split.sub_streams)

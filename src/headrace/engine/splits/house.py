@@ -107,6 +107,14 @@ class Splits:
                 raise
             return runner
 
+    def alter(self, split: Split, code: Packed) -> None:
+        """Let a split be another one from its next epoch on: first durably, then where it runs."""
+        runner = self.of(split)
+        with self._lock:
+            self._house.catalog.splits.alter(split)
+            faults.reach("split.alter")
+        runner.alter(split, code)
+
     def _undo(self, split: Split) -> None:
         """Take back a creation that failed. If that fails too, the split is there, and can be given its code again."""
         catalog = self._house.catalog

@@ -31,12 +31,15 @@ from headrace.engine.splits.messages import (
     PlacedPiece,
     ProcessReport,
     ProcessWork,
+    ResizeReport,
+    ResizeWork,
     SplitEpoch,
     SplitReport,
     SplitWork,
 )
+from headrace.engine.splits.resizing import with_routes
 from headrace.engine.splits.routing import POSITION, ROUTED, SPREAD, plain_column
-from headrace.engine.splits.tasks import process_task, router_of, split_task, split_windows
+from headrace.engine.splits.tasks import process_task, resize_task, router_of, split_task, split_windows
 from headrace.engine.splits.workers import SplitWorker, ask_all
 from headrace.log.chunks import arrow_schema, cut
 from headrace.model import codec
@@ -52,7 +55,7 @@ CHUNK_ROWS = 1 << 40
 _FILE, _ROW = "__headrace_file", "__headrace_row"
 _REPORT = "report binary"
 
-Report = TypeVar("Report", SplitReport, ProcessReport)
+Report = TypeVar("Report", SplitReport, ProcessReport, ResizeReport)
 
 
 class SplitJobs(Protocol):
@@ -63,6 +66,9 @@ class SplitJobs(Protocol):
 
     def process(self, work: ProcessWork, tasks: int) -> list[ProcessReport]:
         """Run the operators of an epoch in so many tasks."""
+
+    def resize(self, work: ResizeWork) -> ResizeReport:
+        """Move state and waiting tuples to other sub-streams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ class OwnJobs:
     spent: Mapping[int, float]
     workers: Sequence[SplitWorker]
     packed: Packed
-    spark: SplitJobs
+    spark: SparkJobs
 
     def split(self, epoch: SplitEpoch, chunks: Sequence[Chunk], splitters: int) -> list[SplitReport]:
         """Route an epoch's chunks with so many splitters."""
@@ -99,6 +105,12 @@ class OwnJobs:
             worker.homes[self.home] = mine
         found = ask_all(workers, "process", self.packed, loads)
         return [_checked(report, ProcessReport) for report in found]
+
+    def resize(self, work: ResizeWork) -> ResizeReport:
+        """Move state and waiting tuples to other sub-streams."""
+        work = routed_by_spark(self.spark.spark, work)
+        (found,) = ask_all(self.workers[:1], "resize", self.packed, [(codec.dumps(work),)])
+        return _checked(found, ResizeReport)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +141,16 @@ class SparkJobs:
         numbers = context.parallelize(range(tasks), tasks)
         found = _collected(lambda: numbers.flatMap(partial(_process_task, self.code, load)).collect())
         return [_checked(report, ProcessReport) for report in found]
+
+    def resize(self, work: ResizeWork) -> ResizeReport:
+        """Move state and waiting tuples to other sub-streams."""
+        loads = self.spark.sparkContext.parallelize([codec.dumps(routed_by_spark(self.spark, work))], 1)
+        (found,) = _collected(lambda: loads.flatMap(partial(_resize_task, self.code)).collect())
+        return _checked(found, ResizeReport)
+
+
+def _resize_task(code: Broadcast[Packed], work: bytes) -> Iterator[bytes]:
+    return resize_task(code.value, work)
 
 
 def _split_task(code: Broadcast[Packed], work: bytes) -> Iterator[bytes]:
@@ -239,6 +261,31 @@ def catalyst_mapper(
         yield pa.RecordBatch.from_pydict({"report": pa.array([codec.dumps(report)], pa.binary())})
 
     return run
+
+
+def routed_by_spark(spark: SparkSession, work: ResizeWork) -> ResizeWork:
+    """Waiting tuples with what Spark computes of route and broadcast, if these are expressions."""
+    epoch, split = work.epoch, work.epoch.split
+    named = [column.name for column in epoch.stream.columns]
+    texts = ((split.route, ROUTED), (split.broadcast, SPREAD))
+    added = [
+        f"({text}) AS {name}"
+        for text, name in texts
+        if text not in (None, FUNCTION) and not plain_column(text, named)
+    ]
+    if not added:
+        return work
+
+    def routed(tuples: pa.Table) -> pa.Table:
+        frame = spark.createDataFrame(tuples)
+        columns = [quote_name(name) for name in (*named, POSITION)]
+        return frame.selectExpr(*columns, *added).toArrow().select([*tuples.column_names, *_names(added)])
+
+    return with_routes(work, routed, work.waiting)
+
+
+def _names(added: Sequence[str]) -> list[str]:
+    return [text.rpartition(" AS ")[2] for text in added]
 
 
 def _placed_windows(

@@ -97,4 +97,29 @@ class ProcessReport:
     error: TaskError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ResizeWork:
+    """What is to move to other sub-streams: the state and the waiting tuples of a commit. `epoch` has the new split.
+
+    `watermark_us` is how far that commit came: earlier tuples were handed over.
+    """
+
+    epoch: SplitEpoch
+    watermark_us: int
+    waiting: tuple[BundleFile, ...]
+    state: dict[str, BundleFile]
+    chains: dict[str, tuple[tuple[int, int], ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeReport:
+    """The state by new sub-streams, in one file, with the bytes of each; and the waiting tuples, routed anew."""
+
+    state: BundleFile | None = None
+    sizes: dict[str, int] = field(default_factory=dict)
+    waiting: tuple[BundleFile, ...] = ()
+    error: TaskError | None = None
+
+
 codec.register(SplitEpoch, PlacedPiece, SplitWork, SplitReport, ProcessWork, SavedPart, ProcessReport)
+codec.register(ResizeWork, ResizeReport)

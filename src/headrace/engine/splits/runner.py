@@ -11,7 +11,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
@@ -34,9 +34,16 @@ from headrace.engine.splits.failures import explained
 from headrace.engine.splits.faults import is_fault
 from headrace.engine.splits.job import SparkJobs
 from headrace.engine.splits.losses import Losses, LostIn
-from headrace.engine.splits.messages import ProcessReport, ProcessWork, SplitEpoch, SplitReport
+from headrace.engine.splits.messages import (
+    ProcessReport,
+    ProcessWork,
+    ResizeWork,
+    SplitEpoch,
+    SplitReport,
+)
 from headrace.engine.splits.paths import commits_dir, home_of, trouble_path
 from headrace.engine.splits.placing import Placed, Site, known_load, placed
+from headrace.engine.splits.resizing import is_due, resized_commit
 from headrace.engine.splits.workers import SPLIT_WORKERS
 from headrace.log.arrivals import Arrivals, Batch
 from headrace.log.seal import Sealer
@@ -128,6 +135,13 @@ class SplitRunner:
                 if before is not None:
                     before.code.destroy()
 
+    def alter(self, split: Split, code: Packed) -> None:
+        """Go on as this split from the next epoch on; an epoch under way comes to its end first."""
+        with self._lock:
+            self.split = split
+            self._spent = {}
+        self.attach(code)
+
     # where it stands
 
     @property
@@ -216,7 +230,7 @@ class SplitRunner:
         attempt = uuid.uuid4().hex[:8]
         told, plan = self._epoch(int(epoch.id), part, attempt), self.plan
         try:
-            routed, wall, processed, own = self._jobs_run(told, part, plan.splitters, losses)
+            base, routed, wall, processed, own = self._jobs_run(told, part, plan.splitters, losses)
         except HeadraceError:
             sweep_files(self._house.warehouse, self.split, self.commit)
             raise
@@ -229,7 +243,7 @@ class SplitRunner:
         if processed:
             self._spent = {int(at): cost.seconds for report in processed for at, cost in report.costs.items()}
         version = f"{epoch.id}:{attempt}"
-        commit = next_commit(self.commit, int(epoch.id), version, part.watermark_us, routed, processed)
+        commit = next_commit(base, int(epoch.id), version, part.watermark_us, routed, processed)
         cost = replace(
             commit.cost,
             window_rows=told.window_rows,
@@ -240,7 +254,7 @@ class SplitRunner:
             predicted_rate=plan.predicted,
         )
         commit = replace(commit, cost=cost, committed_at=self._house.clock())
-        self._put(commit)
+        self._put(commit, base.files())
         self._learn(epoch, commit)
         return commit
 
@@ -275,24 +289,27 @@ class SplitRunner:
 
     def _jobs_run(
         self, told: SplitEpoch, part: StreamEpoch, splitters: int, losses: Losses
-    ) -> tuple[list[SplitReport], float, list[ProcessReport], int]:
-        """What splitters and processors report, how long the splitters took, and how many own workers ran operators."""
+    ) -> tuple[SplitCommit, list[SplitReport], float, list[ProcessReport], int]:
+        """The commit that the epoch follows, what splitters and processors report, how long the splitters took, and how
+        many own workers ran operators.
+        """
         started = time.perf_counter()
         with self._placed(losses) as place:
             self._check_wanted(told.epoch)
+            base = self._resized(told, place)
             routed = place.jobs.split(told, part.chunks, splitters)
             wall = time.perf_counter() - started
             faults.reach("split.routed")
             if told.watermark_us <= told.closed_us:
-                return routed, wall, [], place.own_workers
+                return base, routed, wall, [], place.own_workers
             work = ProcessWork(
                 told,
-                self.commit.version,
+                base.version,
                 f"{told.epoch}:{told.attempt}",
                 tuple(report.due for report in routed if report.due is not None),
-                due_files(self.commit, told.watermark_us),
-                self.commit.state,
-                self.commit.chains,
+                due_files(base, told.watermark_us),
+                base.state,
+                base.chains,
                 ticks=True,
                 cuts=losses.cuts,
             )
@@ -302,7 +319,17 @@ class SplitRunner:
         done = {sub_stream for report in processed for sub_stream in report.saved}
         if len(done) != self.split.sub_streams:
             raise epoch_failed(told.epoch, "a worker that had taken sub-streams was lost")
-        return routed, wall, processed, place.own_workers
+        return base, routed, wall, processed, place.own_workers
+
+    def _resized(self, told: SplitEpoch, place: Placed) -> SplitCommit:
+        """The last commit; with state and waiting tuples moved when it had another number of sub-streams."""
+        commit = self.commit
+        if not is_due(commit, self.split):
+            return replace(commit, sub_stream_count=self.split.sub_streams)
+        work = ResizeWork(told, commit.watermark_us, commit.waiting, commit.state, commit.chains)
+        report = place.jobs.resize(work)
+        faults.reach("split.resized")
+        return resized_commit(commit, self.split, report)
 
     def _placed(self, losses: Losses) -> AbstractContextManager[Placed]:
         """Where the next epoch runs."""
@@ -321,9 +348,12 @@ class SplitRunner:
         if self.dropped:
             raise epoch_cancelled(epoch)
 
-    def _put(self, commit: SplitCommit) -> None:
-        """Let a commit count, and then its rows. What fails here is looked at again before the next epoch."""
-        before = self.commit
+    def _put(self, commit: SplitCommit, made: Collection[str] = ()) -> None:
+        """Let a commit count, and then its rows. What fails here is looked at again before the next epoch.
+
+        Files of the last commit, and those that were `made` on the way, go when it does not name them.
+        """
+        before = self.commit.files().union(made)
         warehouse = self._house.warehouse
         self._settled = False
         with uninterrupted():
@@ -332,7 +362,7 @@ class SplitRunner:
             faults.reach("split.commit.after")
             self.commit, self._cursor = commit, commit.epoch
         self._arrive(commit)
-        for path in before.files() - commit.files():
+        for path in before - commit.files():
             warehouse.delete(path)
         forget_commits(warehouse, self.split)
         self._settled = True

@@ -27,13 +27,18 @@ from headrace.engine.splits.instances import Handler, Instance, finer_cuts, noti
 from headrace.engine.splits.messages import (
     ProcessReport,
     ProcessWork,
+    ResizeReport,
+    ResizeWork,
     SavedPart,
     SplitEpoch,
     SplitReport,
     SplitWork,
 )
+from headrace.engine.splits.resizing import resize
 from headrace.engine.splits.routing import (
     POSITION,
+    ROUTED,
+    SPREAD,
     Ints,
     Ranges,
     Router,
@@ -67,7 +72,21 @@ def process_task(
     yield codec.dumps(_reported(ProcessReport, lambda: process(codec.loads(work), packed, number, mine)))
 
 
-Report = TypeVar("Report", SplitReport, ProcessReport)
+def resize_task(packed: Packed, work: bytes) -> Iterator[bytes]:
+    """Move state and waiting tuples to other sub-streams; a `ResizeReport`."""
+    yield codec.dumps(_reported(ResizeReport, lambda: _resize(codec.loads(work), unpack(packed))))
+
+
+def _resize(work: ResizeWork, code: SplitCode) -> ResizeReport:
+    split, columns = work.epoch.split, [column.name for column in work.epoch.stream.columns]
+    named = [
+        None if text is None else plain_column(text, columns) or computed
+        for text, computed in ((split.route, ROUTED), (split.broadcast, SPREAD))
+    ]
+    return resize(work, code, router_of(work.epoch, code, *named))
+
+
+Report = TypeVar("Report", SplitReport, ProcessReport, ResizeReport)
 
 
 def _reported(report: type[Report], run: Callable[[], Report]) -> Report:

@@ -253,7 +253,8 @@ def serve() -> None:
     def run(kind: str, key: str, packed: Packed | None, loads: list[tuple[object, ...]]) -> list[bytes]:
         if packed is not None:
             codes[key] = packed
-        task = {"split": tasks.split_task, "process": tasks.process_task}[kind]
+        known = {"split": tasks.split_task, "process": tasks.process_task, "resize": tasks.resize_task}
+        task = known[kind]
         return [report for load in loads for report in task(codes[key], *load)]  # type: ignore[operator]
 
     beside.serve(run)
