@@ -15,7 +15,14 @@ from headrace import sql
 from headrace.asking.creating import create_queries, create_query, needs_of
 from headrace.asking.defining import DEFAULT_BOUND
 from headrace.asking.functions import FunctionInfo, function_infos, register_function
-from headrace.asking.splits import Expression, Wanted, create_split, drop_split, restart_split
+from headrace.asking.splits import (
+    Expression,
+    Wanted,
+    alter_split,
+    create_split,
+    drop_split,
+    restart_split,
+)
 from headrace.asking.starting import Start
 from headrace.asking.statements import execute
 from headrace.asking.streams import attach_source, close_stream, create_stream, drop_stream
@@ -342,6 +349,15 @@ class Session:
     def splits(self) -> list[SplitInfo]:
         """Every split, oldest first, with its state, and its error when it is quarantined."""
         return Listing(split_infos(self))
+
+    def alter_split(self, name: str, q: int, *, route: Expression | None = None) -> None:
+        """Let a split have `q` sub-streams from its next epoch on, with another route if one is given.
+
+        Its operator takes its state apart and puts it together again: `split_state(state, q)` gives the parts of one
+        instance's state by their new sub-stream, and `merge_state(states)` makes one of several. Tuples that wait for
+        the watermark are routed anew. Nothing is lost, whenever the process ends.
+        """
+        alter_split(self, name, q, route)
 
     def restart_split(self, name: str) -> None:
         """Let a quarantined split run again, from its last commit on: no tuple is lost, and none counts twice."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ from pyspark import cloudpickle
 import headrace
 from headrace.looking.splits import SplitState
 from headrace.model.errors import CatalogError, EngineError
+from headrace.model.events import EventKind
 
 pytestmark = pytest.mark.spark
 
@@ -158,3 +160,60 @@ def test_what_an_operator_does_wrong_stops_its_split_alone(hr: Any) -> None:
     }.items():
         with pytest.raises((CatalogError, EngineError, headrace.HeadraceError), match=f"(?i){why}"):
             hr.create_split("wrong", "input", 5, route=wrong, operator=Totals, schema=SCHEMA)
+
+
+class PerPlace(Totals):
+    """The sum of the ids of each place so far, so that rows do not depend on the number of sub-streams."""
+
+    def open(self, sub_stream: int, state: Any) -> None:
+        self.sums: dict[str, int] = json.loads(state or b"{}")
+
+    def process(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        ids, places, totals = batch.column("id").to_pylist(), batch.column("place").to_pylist(), []
+        for id_, place in zip(ids, places, strict=True):
+            self.sums[str(place)] = self.sums.get(str(place), 0) + id_
+            totals.append(self.sums[str(place)])
+        return pa.record_batch({"sub": places, "id": ids, "total": totals, "ts": batch.column("ts")})
+
+    def snapshot(self) -> bytes:
+        return json.dumps(self.sums).encode()
+
+    def split_state(self, state: bytes, q: int) -> dict[int, bytes]:
+        sums = json.loads(state)
+        parts = {int(place) % q for place in sums}
+        return {n: json.dumps({p: s for p, s in sums.items() if int(p) % q == n}).encode() for n in parts}
+
+    def merge_state(self, states: list[bytes]) -> bytes:
+        return json.dumps(
+            {place: total for state in states for place, total in json.loads(state).items()}
+        ).encode()
+
+
+def test_another_number_of_sub_streams_changes_no_row(hr: Any) -> None:
+    hr.create_stream("late", "id BIGINT, place BIGINT, ts TIMESTAMP", event_time="ts", watermark="9 seconds")
+    hr.create_split("places", "late", 2, route="place % 2", operator=PerPlace, schema=SCHEMA)
+    hr.create_split("fixed", "late", 2, route="place % 2", operator=Totals, schema=SCHEMA)
+    tuples = rows(0, 60)
+    for at, change in enumerate((None, "ALTER SPLIT places SET q = 5, route = 'place'", None)):
+        hr.append("late", tuples[at * 20 : at * 20 + 20])
+        if change:
+            assert "has 5 sub-streams" in str(hr.execute(change))
+        hr.run_available()
+    hr.alter_split("places", 3, route=lambda batch: [n % 3 for n in batch.column("place").to_pylist()])
+    hr.close_stream("late")
+    hr.run_available()
+    wanted: Counter[tuple[int, ...]] = Counter()
+    sums = [0] * 5
+    for row in tuples:
+        sums[row["place"]] += row["id"]
+        wanted[(row["place"], row["id"], sums[row["place"]])] += 1
+    got = hr.split("places").results().toArrow().to_pylist()
+    assert Counter((row["sub"], row["id"], row["total"]) for row in got) == wanted
+    assert hr.splits()[0].sub_streams == 3
+    told = [event.reason.split(" sub")[0] for event in hr.events() if event.kind is EventKind.RESIZED]
+    assert told == ["from 2 to 5", "from 5 to 3"]
+    for refused in (0, 20_000, "three"):
+        with pytest.raises(CatalogError, match="cannot have"):
+            hr.alter_split("places", refused)
+    with pytest.raises(CatalogError, match=r"no split_state\(\)"):
+        hr.execute("ALTER SPLIT fixed SET q = 4")

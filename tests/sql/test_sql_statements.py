@@ -162,7 +162,7 @@ def test_statement(text: str, statement: Statement) -> None:
         ("CREATE QUERY q IN GROUP a IN GROUP b AS SELECT 1", "SYNTAX", "at most one IN GROUP"),
         ("CREATE QUERY q START earliest AS SELECT 1", "SYNTAX", "'2 hours ago' in quotes"),
         ("CREATE QUERY q START 'x' START 'y' AS SELECT 1", "SYNTAX", "at most one IN GROUP and one START"),
-        ("ALTER STREAM s", "SYNTAX", "QUERY or WAREHOUSE"),
+        ("ALTER STREAM s", "SYNTAX", "QUERY, SPLIT or WAREHOUSE"),
         ("ALTER QUERY q GROUP g", "SYNTAX", "expected SET GROUP"),
         ("ALTER QUERY q SET GROUP", "SYNTAX", "name of a group"),
         ("ALTER QUERY q SET GROUP g h", "SYNTAX", "'h'"),

@@ -1,10 +1,11 @@
-"""Splits as people ask for them: created, given their operator again, restarted and dropped."""
+"""Splits as people ask for them: created, given their operator again, altered, restarted and dropped."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,9 +14,10 @@ import pyarrow.compute as pc
 from headrace import sql
 from headrace.asking.creating import parse
 from headrace.asking.defining import define_stream
-from headrace.engine.splits.code import RowFunction, SplitCode, pack
+from headrace.engine.splits.code import RowFunction, SplitCode, pack, unpack
 from headrace.log.chunks import arrow_schema
 from headrace.model.errors import CatalogError, did_you_mean
+from headrace.model.events import EventKind
 from headrace.model.query import Projection, Stream
 from headrace.model.splits import FUNCTION, Split
 from headrace.model.splitting import ONE_KIND, SplitOperator
@@ -88,13 +90,10 @@ def _code(wanted: Wanted) -> SplitCode:
 def _define(session: Session, wanted: Wanted) -> Split:
     sql.check_name(wanted.name, "split")
     q = wanted.sub_streams
-    if type(q) is not int or not 1 <= q <= MOST_SUB_STREAMS:
-        raise _bad(
-            wanted, f"cannot have {q!r} sub-streams", f"give a whole number from 1 to {MOST_SUB_STREAMS}"
-        )
+    _check_count(wanted.name, q)
     if wanted.route is None and wanted.broadcast is None:
         raise _bad(
-            wanted, "has neither a route nor a broadcast", "nobody would get a tuple: give one of them"
+            wanted.name, "has neither a route nor a broadcast", "nobody would get a tuple: give one of them"
         )
     stream = session._catalog.stream(wanted.stream)
     limit = None if wanted.time_limit is None else sql.parse_duration(wanted.time_limit)
@@ -103,9 +102,9 @@ def _define(session: Session, wanted: Wanted) -> Split:
         name=wanted.name,
         stream=str(stream.name),
         sub_streams=q,
-        route=_expression(session, wanted, stream, "route", wanted.route),
-        broadcast=_expression(session, wanted, stream, "broadcast", wanted.broadcast),
-        wants=_expression(session, wanted, stream, "wants", wanted.wants),
+        route=_expression(session, wanted.name, stream, "route", wanted.route),
+        broadcast=_expression(session, wanted.name, stream, "broadcast", wanted.broadcast),
+        wants=_expression(session, wanted.name, stream, "wants", wanted.wants),
         order_by=_order(wanted, stream),
         outputs=_outputs(session, wanted, stream),
         first_epoch=0,
@@ -113,27 +112,34 @@ def _define(session: Session, wanted: Wanted) -> Split:
     )
 
 
+def _check_count(name: str, q: object) -> None:
+    if type(q) is not int or not 1 <= q <= MOST_SUB_STREAMS:
+        raise _bad(
+            name, f"cannot have {q!r} sub-streams", f"give a whole number from 1 to {MOST_SUB_STREAMS}"
+        )
+
+
 def _expression(
-    session: Session, wanted: Wanted, stream: Stream, what: str, given: Expression | None
+    session: Session, name: str, stream: Stream, what: str, given: Expression | None
 ) -> str | None:
     """What is written down of a route, broadcast or predicate; SqlError when Spark could not evaluate it."""
     if given is None:
         return None
     if not isinstance(given, str):
         if what == "wants" or not callable(given):
-            raise _bad(wanted, f"has a {type(given).__name__} as its {what}", "write it as SQL")
+            raise _bad(name, f"has a {type(given).__name__} as its {what}", "write it as SQL")
         return FUNCTION
     plan = parse(session, f"SELECT ({given}) AS value FROM {quote_name(str(stream.name))}")
     if not isinstance(plan.body, Projection):
         raise _bad(
-            wanted,
+            name,
             f"has a {what} that is not of one tuple",
             "use columns of the stream and functions of these",
         )
     kind, allowed = plan.columns[0].type.kind, Kind.INTEGER if what == "route" else Kind.BOOLEAN
     if kind not in (allowed, Kind.VOID):
         needed = "whole numbers" if what == "route" else "TRUE or FALSE"
-        raise _bad(wanted, f"has a {what} of type {plan.columns[0].type.name}", f"it must give {needed}")
+        raise _bad(name, f"has a {what} of type {plan.columns[0].type.name}", f"it must give {needed}")
     return given.strip()
 
 
@@ -143,10 +149,10 @@ def _order(wanted: Wanted, stream: Stream) -> tuple[str, ...]:
     known = {column.name.lower(): column.name for column in stream.columns}
     for name in names:
         if not isinstance(name, str):
-            raise _bad(wanted, f"is ordered by {name!r}", "name columns of the stream")
+            raise _bad(wanted.name, f"is ordered by {name!r}", "name columns of the stream")
         if name.lower() not in known:
             raise _bad(
-                wanted,
+                wanted.name,
                 f"is ordered by `{name}`, which is no column of stream `{stream.name}`",
                 did_you_mean(name, list(known.values())) or "name columns of the stream",
             )
@@ -160,7 +166,7 @@ def _check_sortable(wanted: Wanted, stream: Stream, name: str) -> None:
     except (pa.ArrowException, TypeError):
         kind = next(column.type.name for column in stream.columns if column.name == name)
         why = f"is ordered by `{name}`, which has type {kind}"
-        raise _bad(wanted, why, "order by numbers, text, dates or times") from None
+        raise _bad(wanted.name, why, "order by numbers, text, dates or times") from None
 
 
 def _outputs(session: Session, wanted: Wanted, stream: Stream) -> dict[str, Stream]:
@@ -178,18 +184,18 @@ def _named(wanted: Wanted) -> dict[str, tuple[str, str]]:
         return {ONE_KIND: (wanted.name, wanted.schema)}
     if wanted.schema is not None or wanted.outputs is None:
         raise _bad(
-            wanted, "needs one of schema and outputs", "schema for one kind of rows, outputs for several"
+            wanted.name, "needs one of schema and outputs", "schema for one kind of rows, outputs for several"
         )
     kinds: dict[str, str] = {}
     for kind in wanted.outputs:
         if (other := kinds.setdefault(kind.lower(), kind)) != kind:
             why = f"has kinds `{other}` and `{kind}`, whose streams would have the same name"
-            raise _bad(wanted, why, "names of streams must differ by more than the case of letters")
+            raise _bad(wanted.name, why, "names of streams must differ by more than the case of letters")
     return {kind: (f"{wanted.name}_{kind}", schema) for kind, schema in wanted.outputs.items()}
 
 
-def _bad(wanted: Wanted, why: str, hint: str) -> CatalogError:
-    return CatalogError("BAD_SPLIT", f"split `{wanted.name}` {why}", hint=hint)
+def _bad(name: str, why: str, hint: str) -> CatalogError:
+    return CatalogError("BAD_SPLIT", f"split `{name}` {why}", hint=hint)
 
 
 def _difference(split: Split, present: Split) -> str:
@@ -199,6 +205,45 @@ def _difference(split: Split, present: Split) -> str:
             shown = ("other columns", "") if field == "outputs" else (f"{new!r}", f", not {old!r}")
             return f"{field}: {shown[0]}{shown[1]}"
     return "nothing differs"
+
+
+def alter_split(session: Session, name: str, q: int, route: Expression | None) -> Split:
+    """Let a split have another number of sub-streams from its next epoch on, and another route if one is given."""
+    split = session._catalog.splits.get(name)
+    runner = session._runs().splits.of(split)
+    _check_count(split.name, q)
+    if runner.code is None:
+        raise CatalogError(
+            "SPLIT_WAITS",
+            f"split `{split.name}` has no operator, which would have to take its state apart",
+            hint="give it with create_split, as it is now; then change q",
+        )
+    code = unpack(runner.code)
+    _check_moves(split, code)
+    stream = session._catalog.stream(split.stream)
+    altered = replace(split, sub_streams=q)
+    if route is not None:
+        text = _expression(session, split.name, stream, "route", route)
+        altered = replace(altered, route=text)
+        code = replace(code, route=None if isinstance(route, str) else route)
+    session._runs().splits.alter(altered, pack(split.name, code))
+    what = f"from {split.sub_streams} to {q} sub-streams, because somebody asked for it"
+    session._events.add(time.time(), EventKind.RESIZED, runner.name, what)
+    return altered
+
+
+def _check_moves(split: Split, code: SplitCode) -> None:
+    """CatalogError when it can be seen that an operator cannot move its state."""
+    made: object = code.operator
+    while isinstance(made, partial):
+        made = made.func
+    for needed in ("split_state", "merge_state"):
+        if isinstance(made, type) and not hasattr(made, needed):
+            raise CatalogError(
+                "SPLIT_FIXED",
+                f"the operator of split `{split.name}` has no {needed}(), which another number of sub-streams needs",
+                hint="give it split_state(state, q) and merge_state(states); docs/splits.md says what they do",
+            )
 
 
 def restart_split(session: Session, name: str) -> Split:

@@ -20,6 +20,7 @@ from headrace.notes import with_note
 from headrace.results.view import readable
 from headrace.sources import files
 from headrace.sql.statements import (
+    AlterSplit,
     CloseStream,
     CreateQuery,
     CreateStream,
@@ -62,6 +63,9 @@ def execute(session: Session, text: str, *, allow_files: bool = False) -> str | 
             return _drop_stream(session, name, if_exists)
         case DropQuery(name, if_exists):
             return _drop_query(session, name, if_exists)
+        case AlterSplit(name, q, route):
+            session.alter_split(name, q, route=route)
+            return f"split {name} has {count(q, 'sub-stream')} from its next epoch on"
         case DropSplit(name, if_exists):
             return _drop_split(session, name, if_exists)
         case CloseStream(name):

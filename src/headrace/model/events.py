@@ -15,6 +15,7 @@ class EventKind(Enum):
     MERGED = "merged"
     SPLIT = "split"
     TASKS = "tasks"
+    RESIZED = "resized"
     VIOLATION = "violation"
     ERROR = "error"
 

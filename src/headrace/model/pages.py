@@ -61,7 +61,15 @@ _SECTIONS = {
 _SPLIT_SECTIONS = {
     "what-you-say": ("BAD_SPLIT", "SPLIT_EXISTS", "SPLIT_NOT_PORTABLE"),
     "living-with-it": (
-        *("SPLIT_UNKNOWN", "SPLIT_KIND", "STREAM_OF_SPLIT", "SPLIT_ROUTE", "SPLIT_ROUTE_CHANGES"),
+        *(
+            "SPLIT_UNKNOWN",
+            "SPLIT_KIND",
+            "SPLIT_WAITS",
+            "SPLIT_FIXED",
+            "STREAM_OF_SPLIT",
+            "SPLIT_ROUTE",
+            "SPLIT_ROUTE_CHANGES",
+        ),
         *("SPLIT_EXPRESSION", "SPLIT_OPERATOR", "SPLIT_OUTPUT", "SPLIT_TIMEOUT", "SPLIT_STATE_DAMAGED"),
     ),
 }

@@ -5,6 +5,7 @@ from headrace.sql.help import help_text
 from headrace.sql.query import parse_query
 from headrace.sql.resolve.analysis import Analyzer
 from headrace.sql.statements import (
+    AlterSplit,
     CloseStream,
     CreateQuery,
     CreateStream,
@@ -33,6 +34,7 @@ from headrace.sql.text.lexer import check_text
 from headrace.sql.text.names import check_name, quote_name
 
 __all__ = [
+    "AlterSplit",
     "Analyzer",
     "CloseStream",
     "CreateQuery",

@@ -48,6 +48,12 @@ TOPICS = (
         "alter-query",
     ),
     Topic(
+        "ALTER SPLIT",
+        "ALTER SPLIT name SET q = number [, route = 'expression']",
+        "Gives a split another number of sub-streams from its next epoch on. Its state moves along.",
+        "alter-split",
+    ),
+    Topic(
         "ALTER WAREHOUSE",
         "ALTER WAREHOUSE SET PARTITIONS number",
         "Spreads keys over so many partitions from the next epoch on: tasks that run side by side.",

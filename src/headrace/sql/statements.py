@@ -75,6 +75,15 @@ class DropSplit:
 
 
 @dataclass(frozen=True, slots=True)
+class AlterSplit:
+    """Another number of sub-streams, and another route when the statement has one."""
+
+    name: str
+    q: int
+    route: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CloseStream:
     name: str
 
@@ -155,6 +164,7 @@ Statement = (
     | DropStream
     | DropQuery
     | DropSplit
+    | AlterSplit
     | CloseStream
     | Describe
     | Insert
@@ -179,6 +189,8 @@ def parse_statement(text: str) -> Statement:
     DropQuery(name='spend per user', if_exists=False)
     >>> parse_statement("EXPLAIN VERBOSE spend")
     Explain(name_or_text='spend', verbose=True, is_text=False)
+    >>> parse_statement("ALTER SPLIT road SET q = 4, route = 'xway % 4'")
+    AlterSplit(name='road', q=4, route='xway % 4')
     >>> parse_statement("ALTER QUERY spend SET GROUP alerts")
     MoveQuery(name='spend', group='alerts')
     """
@@ -250,7 +262,19 @@ def _alter(cursor: Cursor) -> Statement:
     if cursor.accept("WAREHOUSE"):
         cursor.expect("SET", "PARTITIONS")
         return Repartition(cursor.whole_number("of partitions"))
-    raise cursor.problem("QUERY or WAREHOUSE")
+    if cursor.accept("SPLIT"):
+        return _alter_split(cursor)
+    raise cursor.problem("QUERY, SPLIT or WAREHOUSE")
+
+
+def _alter_split(cursor: Cursor) -> Statement:
+    name = cursor.name("split")
+    cursor.expect("SET", "Q", "=")
+    count, route = cursor.whole_number("of sub-streams"), None
+    if cursor.accept(","):
+        cursor.expect("ROUTE", "=")
+        route = cursor.string("SQL that gives the number of a sub-stream")
+    return AlterSplit(name, count, route)
 
 
 def _if_present(cursor: Cursor, replace: bool) -> IfPresent:

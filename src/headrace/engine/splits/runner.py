@@ -126,6 +126,11 @@ class SplitRunner:
         """Whether somebody has given the operator since the warehouse was opened."""
         return self._code is not None
 
+    @property
+    def code(self) -> Packed | None:
+        """The code that it runs, once somebody has given it."""
+        return self._code
+
     def attach(self, code: Packed) -> None:
         """Use this code from the next epoch on."""
         with self._lock:
