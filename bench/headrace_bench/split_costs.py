@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 
 from headrace.engine.messages import Piece
 from headrace.engine.splits.code import SplitCode, pack
-from headrace.engine.splits.job import CHUNK_ROWS
 from headrace.engine.splits.messages import (
     PlacedPiece,
     ProcessWork,
@@ -27,6 +26,7 @@ from headrace.engine.splits.messages import (
     SplitReport,
     SplitWork,
 )
+from headrace.engine.splits.routing import CHUNK_ROWS
 from headrace.engine.splits.tasks import Sources, split_task
 from headrace.model import codec
 from headrace.model.epoch import FOREVER_US, NEVER_US

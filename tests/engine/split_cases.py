@@ -74,8 +74,10 @@ class House:
     def add(self, rows: list[dict[str, Any]], chunk_rows: int = 1_000_000) -> None:
         append(self.log.warehouse, self.log.arrivals, INPUT, rows, max_chunk_rows=chunk_rows)
 
-    def run(self, max_rows: int = 1_000_000) -> None:
-        """Seal and run until nothing is left."""
+    def run(self, max_rows: int = 1_000_000, *, together: bool = False) -> None:
+        """Seal and run until nothing is left. `together`: everything is sealed before anything runs."""
+        while together and self.log.sealer.seal(max_rows) is not None:
+            pass
         while self.log.sealer.seal(max_rows) is not None or self.splits.due():
             for name in self.splits.due():
                 self.splits.get(name).run_next()

@@ -81,7 +81,7 @@ def life(root: Path, seed: int, deadly: float) -> Any:
                     step += 1
                     if rng.random() < 0.5:
                         altered(house, rng.choice([1, 2, 3, 4, 5, 7]), operator)
-                    house.run(rng.choice([30, 1000]))
+                    house.run(rng.choice([30, 1000]), together=rng.random() < 0.3)
                     used.add(house.splits.runners()[0].commit.sub_stream_count)
                 house.log.arrivals.close("input")
                 house.run()

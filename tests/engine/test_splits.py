@@ -59,14 +59,14 @@ def test_rows_are_those_of_a_plain_loop(tmp_path: Path, seed: int, monkeypatch: 
         try:
             with faults.hooked(lambda point: _die(rng, deadly, point)):
                 attach(house, split, code)
-                house.run(rng.choice([10, 1000]))
+                house.run(rng.choice([10, 1000]), together=rng.random() < 0.5)
                 while step < steps:
                     arrived = house.log.arrivals.next_number
                     feed(house, random.Random(f"{seed} {step} {arrived}"), step)
                     step += 1
                     if rng.random() < 0.2:
                         tasks._KEPT.clear()
-                    house.run(rng.choice([10, 1000]))
+                    house.run(rng.choice([10, 1000]), together=rng.random() < 0.5)
                 if not house.log.arrivals.closed("input"):
                     house.log.arrivals.close("input")
                 house.run()

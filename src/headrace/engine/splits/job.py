@@ -38,7 +38,7 @@ from headrace.engine.splits.messages import (
     SplitWork,
 )
 from headrace.engine.splits.resizing import with_routes
-from headrace.engine.splits.routing import POSITION, ROUTED, SPREAD, plain_column
+from headrace.engine.splits.routing import CHUNK_ROWS, POSITION, ROUTED, SPREAD, plain_column
 from headrace.engine.splits.tasks import process_task, resize_task, router_of, split_task, split_windows
 from headrace.engine.splits.workers import SplitWorker, ask_all
 from headrace.log.chunks import arrow_schema, cut
@@ -48,9 +48,6 @@ from headrace.model.errors import HeadraceError
 from headrace.model.splits import FUNCTION, Split
 from headrace.optimizer.splitting.dealing import deal_sub_streams
 from headrace.sql.text.names import quote_name
-
-CHUNK_ROWS = 1 << 40
-"""The position of a row is its number in its chunk, and so much for each chunk of the epoch before it."""
 
 _FILE, _ROW = "__headrace_file", "__headrace_row"
 _REPORT = "report binary"

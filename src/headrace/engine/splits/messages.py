@@ -13,7 +13,10 @@ from headrace.model.splits import NOTHING, BundleFile, Counts, Split, SubStreamC
 
 @dataclass(frozen=True, slots=True)
 class SplitEpoch:
-    """What all tasks of a split's epoch know. `folder` is for what does not outlive the epoch."""
+    """What all tasks of a split's epoch know. Several epochs may run as one, and `epoch` is the last of them then.
+
+    `folder` is for what does not outlive the epoch.
+    """
 
     root: str
     split: Split
@@ -26,6 +29,8 @@ class SplitEpoch:
     home: str
     """Where the split keeps its files, relative to the warehouse."""
     window_rows: int
+    late_us: tuple[int, ...] = ()
+    """For each chunk the time before which its tuples are late."""
 
 
 @dataclass(frozen=True, slots=True)

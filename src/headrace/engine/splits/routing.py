@@ -28,6 +28,9 @@ POSITION = "__headrace_position"
 ROUTED, SPREAD = "__headrace_route", "__headrace_broadcast"
 """Columns that splitters add to tuples: the place in the epoch, and what Spark computed of route and broadcast."""
 
+CHUNK_ROWS = 1 << 40
+"""The position of a row is its number in its chunk, and so much for each chunk of the epoch before it."""
+
 NOWHERE = -2
 """The place of tuples that nobody gets."""
 
@@ -143,6 +146,8 @@ class Splitter:
     event_time: str
     closed_us: int
     watermark_us: int
+    late_us: Ints | None = None
+    """For each chunk the time before which its tuples are late; None: `closed_us` for all."""
     counts: Counts = NOTHING
     _due: list[tuple[pa.Table, Ints, Ints]] = field(default_factory=list)
     _waiting: list[tuple[pa.Table, Ints, Ints]] = field(default_factory=list)
@@ -153,7 +158,7 @@ class Splitter:
         times = microseconds(window.column(self.event_time))
         known = np.asarray(pc.is_valid(window.column(self.event_time)))
         wanted = (places != NOWHERE) & known
-        late = wanted & (times < self.closed_us)
+        late = wanted & (times < self._late_before(window))
         taken = wanted & ~late
         due = taken & (times < self.watermark_us)
         everywhere = int(np.count_nonzero(taken & (places == ALL)))
@@ -169,6 +174,12 @@ class Splitter:
                 shipped = window.drop_columns([n for n in (ROUTED, SPREAD) if n in window.column_names])
                 rows = shipped if mask.all() else shipped.filter(pa.array(mask))
                 into.append((rows, places[mask], times[mask]))
+
+    def _late_before(self, window: pa.Table) -> Ints | int:
+        if self.late_us is None:
+            return self.closed_us
+        limits: Ints = self.late_us[window.column(POSITION).to_numpy() // CHUNK_ROWS]
+        return limits
 
     def due(self) -> tuple[pa.Table, tuple[int, int]] | None:
         """The tuples that the watermark has passed, by place and in order; and their least and largest time."""

@@ -11,7 +11,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
@@ -44,10 +44,11 @@ from headrace.engine.splits.messages import (
 from headrace.engine.splits.paths import commits_dir, home_of, trouble_path
 from headrace.engine.splits.placing import Placed, Site, known_load, placed
 from headrace.engine.splits.resizing import is_due, resized_commit
+from headrace.engine.splits.spans import Span, next_span
 from headrace.engine.splits.workers import SPLIT_WORKERS
 from headrace.log.arrivals import Arrivals, Batch
 from headrace.log.seal import Sealer
-from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch, StreamEpoch
+from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.query import Stream
 from headrace.model.splits import Split, SplitCommit, SplitTrouble, no_split_commit
@@ -190,65 +191,62 @@ class SplitRunner:
         with self._lock:
             if self.runs and not self._settled:
                 self._recover()
-            epoch = self._next_epoch() if self.due else None
-            if epoch is None:
+            span = self._next_span() if self.due else None
+            if span is None:
                 return None
             try:
-                with self._jobs_of(f"headrace epoch {epoch.id} of split {self.split.name}"):
-                    return self._run_until_known(epoch)
+                with self._jobs_of(f"headrace epoch {span.epoch} of split {self.split.name}"):
+                    return self._run_until_known(span)
             except HeadraceError as error:
                 if self.dropped and error.code == "EPOCH_CANCELLED":
                     return None
                 if not is_fault(error):
                     raise
-                self._quarantine(epoch, error)
+                self._quarantine(span.epoch, error)
                 return None
 
-    def _next_epoch(self) -> Epoch | None:
-        """The next epoch with tuples of the stream, or in which its time passes; the others are passed over."""
-        sealer, name = self._house.sealer, self.stream.name
+    def _next_span(self) -> Span | None:
+        """The next epochs that have something for it."""
+        sealer = self._house.sealer
         latest = sealer.latest
-        for epoch in sealer.epochs(self._cursor + 1, -1 if latest is None else int(latest.id) + 1):
-            part = epoch.of(name)
-            if part is not None and (part.chunks or part.watermark_us > part.closed_us):
-                return epoch
-            self._cursor = int(epoch.id)
-        if self._cursor - self.commit.epoch >= IDLE_EPOCHS:
-            self._put(replace(self.commit, epoch=self._cursor, outputs={}, ticked=False))
-        return None
+        epochs = sealer.epochs(self._cursor + 1, -1 if latest is None else int(latest.id) + 1)
+        span, last = next_span(epochs, self.stream.name)
+        if span is None:
+            self._cursor = max(self._cursor, last)
+            if self._cursor - self.commit.epoch >= IDLE_EPOCHS:
+                self._put(replace(self.commit, epoch=self._cursor, outputs={}, ticked=False))
+        return span
 
-    def _run_until_known(self, epoch: Epoch) -> SplitCommit:
-        """Run an epoch. When a worker is lost in a call of the split's code, run it again to see whether that call is
+    def _run_until_known(self, span: Span) -> SplitCommit:
+        """Run epochs. When a worker is lost in a call of the split's code, run it again to see whether that call is
         to blame, and with which tuple.
         """
         losses = Losses(self.split.name)
         while True:
             try:
-                return self._run(epoch, losses)
+                return self._run(span, losses)
             except LostIn as lost:
                 losses = losses.after(lost.call)
 
-    def _run(self, epoch: Epoch, losses: Losses) -> SplitCommit:
+    def _run(self, span: Span, losses: Losses) -> SplitCommit:
         started = time.perf_counter()
-        part = epoch.of(self.stream.name)
-        assert part is not None
         attempt = uuid.uuid4().hex[:8]
-        told, plan = self._epoch(int(epoch.id), part, attempt), self.plan
+        told, plan = self._epoch(span, attempt), self.plan
         try:
-            base, routed, wall, processed, own = self._jobs_run(told, part, plan.splitters, losses)
+            base, routed, wall, processed, own = self._jobs_run(told, span.chunks, plan.splitters, losses)
         except HeadraceError:
             sweep_files(self._house.warehouse, self.split, self.commit)
             raise
         except Exception as error:
             sweep_files(self._house.warehouse, self.split, self.commit)
             folder = self._house.warehouse.path(told.folder)
-            raise explained(self.split, self.spark, int(epoch.id), error, folder) from error
+            raise explained(self.split, self.spark, span.epoch, error, folder) from error
         finally:
             shutil.rmtree(self._house.warehouse.path(told.folder), ignore_errors=True)
         if processed:
             self._spent = {int(at): cost.seconds for report in processed for at, cost in report.costs.items()}
-        version = f"{epoch.id}:{attempt}"
-        commit = next_commit(base, int(epoch.id), version, part.watermark_us, routed, processed)
+        version = f"{span.epoch}:{attempt}"
+        commit = next_commit(base, span.epoch, version, span.watermark_us, routed, processed)
         cost = replace(
             commit.cost,
             window_rows=told.window_rows,
@@ -260,19 +258,20 @@ class SplitRunner:
         )
         commit = replace(commit, cost=cost, committed_at=self._house.clock())
         self._put(commit, base.files())
-        self._learn(epoch, commit)
+        self._learn(span, commit)
         return commit
 
-    def _epoch(self, epoch: int, part: StreamEpoch, attempt: str) -> SplitEpoch:
+    def _epoch(self, span: Span, attempt: str) -> SplitEpoch:
         home = home_of(self.split)
         return SplitEpoch(
             root=str(self._house.warehouse.root),
             split=self.split,
             stream=self.stream,
-            epoch=epoch,
+            epoch=span.epoch,
             attempt=attempt,
-            closed_us=max(part.closed_us, self.commit.watermark_us),
-            watermark_us=part.watermark_us,
+            closed_us=max(span.closed_us, self.commit.watermark_us),
+            watermark_us=span.watermark_us,
+            late_us=span.late_us,
             folder=f"{home}/work/{attempt}",
             home=home,
             window_rows=self.plan.window_rows,
@@ -283,17 +282,17 @@ class SplitRunner:
         """With what the next epoch runs."""
         return self._adapting.plan(self.split.sub_streams, self.spark.sparkContext.defaultParallelism)
 
-    def _learn(self, epoch: Epoch, commit: SplitCommit) -> None:
+    def _learn(self, span: Span, commit: SplitCommit) -> None:
         """Let later epochs run with what this one measured."""
         counts, before = commit.cost.counts, self._sealed_at
-        self._sealed_at = epoch.sealed_at
+        self._sealed_at = span.sealed_at
         sent = counts.routed + counts.broadcast
         share = counts.broadcast / sent if sent else 0.0
-        every = 0.0 if before is None else epoch.sealed_at - before
+        every = 0.0 if before is None else span.sealed_at - before
         self._adapting = self._adapting.after(Seen(counts.read, commit.cost.split_seconds, share, every))
 
     def _jobs_run(
-        self, told: SplitEpoch, part: StreamEpoch, splitters: int, losses: Losses
+        self, told: SplitEpoch, chunks: Sequence[Chunk], splitters: int, losses: Losses
     ) -> tuple[SplitCommit, list[SplitReport], float, list[ProcessReport], int]:
         """The commit that the epoch follows, what splitters and processors report, how long the splitters took, and how
         many own workers ran operators.
@@ -302,7 +301,7 @@ class SplitRunner:
         with self._placed(losses) as place:
             self._check_wanted(told.epoch)
             base = self._resized(told, place)
-            routed = place.jobs.split(told, part.chunks, splitters)
+            routed = place.jobs.split(told, chunks, splitters)
             wall = time.perf_counter() - started
             faults.reach("split.routed")
             if told.watermark_us <= told.closed_us:
@@ -396,8 +395,8 @@ class SplitRunner:
 
     # trouble
 
-    def _quarantine(self, epoch: Epoch, error: HeadraceError) -> None:
-        trouble = self._trouble(int(epoch.id), error)
+    def _quarantine(self, epoch: int, error: HeadraceError) -> None:
+        trouble = self._trouble(epoch, error)
         self._house.warehouse.replace_value(trouble_path(self.split), "split-trouble", trouble)
         self.trouble = trouble
 

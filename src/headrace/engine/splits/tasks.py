@@ -137,7 +137,8 @@ def _windows(work: SplitWork, columns: Sequence[str]) -> Iterator[pa.Table]:
 def split_windows(epoch: SplitEpoch, number: int, router: Router, windows: Iterable[pa.Table]) -> SplitReport:
     """Route windows of tuples and write them as files, sorted by sub-stream and in order."""
     before = time.process_time()
-    splitter = Splitter(router, epoch.stream.event_time, epoch.closed_us, epoch.watermark_us)
+    limits = None if len(set(epoch.late_us)) <= 1 else np.maximum(epoch.late_us, epoch.closed_us)
+    splitter = Splitter(router, epoch.stream.event_time, epoch.closed_us, epoch.watermark_us, limits)
     unique = f"e{epoch.epoch:012d}-{epoch.attempt}-{number}-{uuid.uuid4().hex}"
     with noting(Path(epoch.root, epoch.folder, f"call-{unique}")):
         for window in windows:
