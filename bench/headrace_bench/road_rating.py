@@ -22,18 +22,13 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.workloads.linear_road import split as road
+from headrace.workloads.linear_road import sql
 from headrace.workloads.linear_road.traffic import Traffic
 from headrace.workloads.linear_road.validator import Verdict
 from headrace_bench.epochs import folder, own_spark
 from headrace_bench.meters import Meter
 from headrace_bench.road_check import Answers, Played, all_shares, validate
 from headrace_bench.spine import numbers, screen
-
-SEGMENTS = (
-    "SELECT XWay, Dir, Seg, COUNT(DISTINCT VID) AS cars, AVG(Spd) AS speed, window.start AS minute FROM traffic "
-    "WHERE Type = 0 GROUP BY XWay, Dir, Seg, window(ts, '1 minute')"
-)
-"""How much of Linear Road is SQL: cars and speeds of every segment and minute, as a shared query beside the splits."""
 
 POLL_S = 0.01
 WARM_ROWS = 1_000_000
@@ -100,7 +95,7 @@ class Rating:
     "--warm-up", default=420, show_default=True, help="Seconds of traffic before that, played fast."
 )
 @click.option("--full", is_flag=True, help="All three hours at the real rate, without warming up.")
-@click.option("--segments", is_flag=True, help="Also run the statistics of segments as a shared SQL query.")
+@click.option("--segments", is_flag=True, help="Also run the statistics of segments as shared SQL queries.")
 def linear_road(expressways: list[int], seconds: int, warm_up: int, full: bool, segments: bool) -> None:
     """Linear Road at its real rate; ends with the first number of expressways that is not valid."""
     from rich.table import Table
@@ -159,7 +154,8 @@ def rate(spark: Any, place: Path, count: int, warm_up: int, seconds: int, segmen
     with headrace.open(place, spark=spark, progress=False) as hr:
         create(hr, traffic)
         if segments:
-            hr.create_query(SEGMENTS, name="segments")
+            for name, text in sql.QUERIES.items():
+                hr.create_query(text, name=name)
         if warm_up:
             warm(hr, played)
         with Meter() as meter:

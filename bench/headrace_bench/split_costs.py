@@ -8,7 +8,7 @@ routed, 0.5 % go to all sub-streams, and 0.5 % nowhere, as in the paper.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,15 +109,42 @@ class Bench:
 
     def split(self, sub_streams: int, shares: Shares) -> tuple[float, SplitReport]:
         """(CPU seconds, report) of one splitter for all tuples."""
+        groups = pq.read_metadata(self.root / "input.parquet").num_row_groups
+        (found,) = self.split_by(1, sub_streams, shares, [("input.parquet", tuple(range(groups)))])
+        return found
+
+    def split_by(
+        self,
+        splitters: int,
+        sub_streams: int,
+        shares: Shares,
+        parts: Sequence[tuple[str, tuple[int, ...]]] = (),
+    ) -> list[tuple[float, SplitReport]]:
+        """(CPU seconds, report) of each of so many splitters, which have equal parts of the tuples."""
         route = ByVehicle(sub_streams, shares)
         code = pack("bench", SplitCode(_no_operator, route, route.broadcast))
-        groups = tuple(range(pq.read_metadata(self.root / "input.parquet").num_row_groups))
-        pieces = tuple(
-            PlacedPiece(Piece("input.parquet", (group,), None), group * CHUNK_ROWS) for group in groups
-        )
-        work = codec.dumps(SplitWork(self.epoch(sub_streams), 0, pieces))
-        seconds, found = timed(lambda: list(split_task(code, work)))
-        return seconds, codec.loads(found[0])
+        found = []
+        for number, (path, groups) in enumerate(parts or self.parts(splitters)):
+            pieces = tuple(
+                PlacedPiece(Piece(path, (group,), None), (number * len(groups) + group) * CHUNK_ROWS)
+                for group in groups
+            )
+            work = codec.dumps(SplitWork(self.epoch(sub_streams), number, pieces))
+            seconds, reports = timed(lambda: list(split_task(code, work)))  # noqa: B023
+            found.append((seconds, codec.loads(reports[0])))
+        return found
+
+    def parts(self, count: int) -> list[tuple[str, tuple[int, ...]]]:
+        """The tuples as so many files."""
+        made: list[tuple[str, tuple[int, ...]]] = []
+        whole = pq.read_table(self.root / "input.parquet")
+        size = -(-whole.num_rows // count)
+        for number, start in enumerate(range(0, whole.num_rows, size)):
+            path = f"part-{count}-{number}.parquet"
+            if not (self.root / path).exists():
+                pq.write_table(whole.slice(start, size), self.root / path, row_group_size=1 << 30)
+            made.append((path, (0,)))
+        return made
 
     def read(self) -> float:
         """CPU seconds of reading all tuples, and nothing else."""
@@ -170,10 +197,20 @@ def calibrate(bench: Bench) -> Costs:
 @click.option("--rows", default=400_000, show_default=True, help="Tuples of a splitter's share.")
 @click.option("--window", default=1 << 16, show_default=True, help="Rows of a physical window.")
 @click.option(
-    "--desired", default=2_000_000, show_default=True, help="Tuples per second to plan splitters for."
+    "--desired", default=10_000_000, show_default=True, help="Tuples per second to plan splitters for."
 )
-def splits(sub_streams: list[int], rows: int, window: int, desired: int) -> None:
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Measure p by heuristic, by model, p = 1 and p = q; write a page with plots here, those of the paper beside.",
+)
+def splits(sub_streams: list[int], rows: int, window: int, desired: int, report: Path | None) -> None:
     """What splitting costs on one core: predicted by the paper's cost model, and measured."""
+    if report is not None:
+        from headrace_bench.split_report import write_report
+
+        click.echo(f"wrote {write_report(report, sub_streams, rows, window, desired)}")
+        return
     from rich.table import Table
 
     headers = (
@@ -191,8 +228,8 @@ def splits(sub_streams: list[int], rows: int, window: int, desired: int) -> None
         for q in sub_streams:
             one = 1 / costs.splitter(Shares(1.0, 0.0, 0.0), 1)
             planned = splitters_by_heuristic(desired, one, q, SHARES.broadcast)
-            split_s, report = bench.split(q, SHARES)
-            merge_s, received = bench.merge(q, [report])
+            split_s, done = bench.split(q, SHARES)
+            merge_s, received = bench.merge(q, [done])
             table.add_row(
                 *(str(q), str(planned)),
                 *(f"{1 / costs.splitter(SHARES, q):,.0f}", f"{rows / split_s:,.0f}"),

@@ -19,6 +19,7 @@ from headrace.asking.splits import (
     Expression,
     Wanted,
     alter_split,
+    attach_split,
     create_split,
     drop_split,
     restart_split,
@@ -27,6 +28,7 @@ from headrace.asking.starting import Start
 from headrace.asking.statements import execute
 from headrace.asking.streams import attach_source, close_stream, create_stream, drop_stream
 from headrace.catalog.queries import QueryEntry
+from headrace.engine.splits.code import RowFunction, SplitCode
 from headrace.guard import guarding
 from headrace.handles import QueryHandle
 from headrace.health import Health
@@ -349,6 +351,20 @@ class Session:
     def splits(self) -> list[SplitInfo]:
         """Every split, oldest first, with its state, and its error when it is quarantined."""
         return Listing(split_infos(self))
+
+    def attach_split(
+        self,
+        name: str,
+        operator: Callable[[], SplitOperator],
+        *,
+        route: RowFunction | None = None,
+        broadcast: RowFunction | None = None,
+    ) -> SplitHandle:
+        """Give a split its operator again after opening, without its definition, which the warehouse has.
+
+        Route and broadcast are given where they are functions. `create_split` with the same definition does so too.
+        """
+        return SplitHandle(self, attach_split(self, name, SplitCode(operator, route, broadcast)).name)
 
     def alter_split(self, name: str, q: int, *, route: Expression | None = None) -> None:
         """Let a split have `q` sub-streams from its next epoch on, with another route if one is given.

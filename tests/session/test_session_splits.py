@@ -127,6 +127,10 @@ def test_a_split_by_sql_feeds_queries_and_another_split(hr: Any, spark: Any, tmp
             reopened.create_split("sums", "input", 4, **by_sql)
         reopened.create_split("sums", "input", 3, **by_sql)
         assert reopened.splits()[0].state is SplitState.RUNNING
+        with pytest.raises(CatalogError, match="a function, which is not kept"):
+            reopened.attach_split("again", Totals)
+        reopened.attach_split("again", Totals, route=lambda batch: [0] * batch.num_rows)
+        assert reopened.splits()[1].state is SplitState.RUNNING
         reopened.drop_split("again")
         assert [info.name for info in reopened.splits()] == ["sums"]
 

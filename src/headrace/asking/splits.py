@@ -77,14 +77,39 @@ def create_split(session: Session, wanted: Wanted) -> Split:
 
 
 def _code(wanted: Wanted) -> SplitCode:
-    if not callable(wanted.operator):
-        raise CatalogError(
-            "BAD_SPLIT",
-            f"the operator of split `{wanted.name}` is no class and no function that makes one",
-            hint="give the class, or functools.partial(Class, option=...)",
-        )
+    _check_operator(wanted.name, wanted.operator)
     functions = (None if isinstance(given, str) else given for given in (wanted.route, wanted.broadcast))
     return SplitCode(wanted.operator, *functions)
+
+
+def _check_operator(name: str, operator: object) -> None:
+    if not callable(operator):
+        raise CatalogError(
+            "BAD_SPLIT",
+            f"the operator of split `{name}` is no class and no function that makes one",
+            hint="give the class, or functools.partial(Class, option=...)",
+        )
+
+
+def attach_split(session: Session, name: str, code: SplitCode) -> Split:
+    """Give a split that exists its code again; its definition is in the warehouse."""
+    split = session._catalog.splits.get(name)
+    _check_operator(split.name, code.operator)
+    for what, text, given in (
+        ("route", split.route, code.route),
+        ("broadcast", split.broadcast, code.broadcast),
+    ):
+        if (text == FUNCTION) != (given is not None):
+            why = (
+                "a function, which is not kept"
+                if text == FUNCTION
+                else f"no function but {text or 'nothing'}"
+            )
+            raise _bad(
+                split.name, f"has a {what} that is {why}", f"give {what}= where it is a function, only there"
+            )
+    session._runs().splits.of(split).attach(pack(split.name, code))
+    return split
 
 
 def _define(session: Session, wanted: Wanted) -> Split:
