@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -183,15 +183,24 @@ class RoadState:
 
 
 def _pack(**arrays: npt.NDArray[Any]) -> bytes:
-    out = io.BytesIO()
-    save: Any = np.savez  # its type knows no arrays by name
-    save(out, **arrays)
-    return out.getvalue()
+    """Arrays as bytes: what each is, as JSON, and then their content. Numpy's own archives take ten times as long."""
+    index, parts, at = [], [], 0
+    for name, array in arrays.items():
+        parts.append(np.ascontiguousarray(array).tobytes())
+        index.append((name, np.lib.format.dtype_to_descr(array.dtype), array.shape, at))
+        at += len(parts[-1])
+    header = json.dumps(index).encode()
+    return b"".join((len(header).to_bytes(8, "little"), header, *parts))
 
 
 def _unpack(packed: bytes) -> dict[str, npt.NDArray[Any]]:
-    with np.load(io.BytesIO(packed), allow_pickle=False) as kept:
-        return {name: kept[name] for name in kept.files}
+    start = 8 + int.from_bytes(packed[:8], "little")
+    found = {}
+    for name, described, shape, at in json.loads(packed[8:start]):
+        fields = [tuple(field) for field in described] if isinstance(described, list) else described
+        kind = np.lib.format.descr_to_dtype(fields)
+        found[name] = np.frombuffer(packed, kind, int(np.prod(shape)), start + at).reshape(shape).copy()
+    return found
 
 
 def exact_lav(past: Ints) -> Ints:
