@@ -29,17 +29,27 @@ from headrace.workloads.linear_road.validator import LIMITS_S, Validator, Verdic
 
 Ints = NDArray[np.int64]
 
+SETTLE_S = 10
+
 TOLLS = ("VID", "Time", "LAV", "Toll")
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What was played: traffic from `warm` on, whose answers count from `begin` up to `end`, in seconds of the run."""
+    """What was played: traffic from `warm` on, whose answers count from `begin` up to `end`, in seconds of the run.
+
+    The last seconds before it counts are played at the real rate too, so that it begins with a run that has settled.
+    """
 
     traffic: Traffic
     warm: int
     begin: int
     end: int
+
+    @property
+    def start(self) -> int:
+        """The first second that is played at the real rate."""
+        return max(self.warm, self.begin - SETTLE_S)
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,22 +162,23 @@ def rate(spark: Any, place: Path, count: int, warm_up: int, seconds: int, segmen
             started = time.monotonic()
             seen = play(hr, played)
             took = time.monotonic() - started
-        answers = [file for kind in road.OUTPUTS for file in delivered(hr, kind, seen, begin)]
+        answers = [file for kind in road.OUTPUTS for file in delivered(hr, kind, seen, played.start)]
     click.echo(f"{count} expressways were played in {took:.0f} s; now every answer is validated")
     verdict = validate(played, all_shares(played), answers)
     responses = []
     for second in range(begin, traffic.seconds):
         answered = seen.splits["road"].answered(second)
         # without an answer it took at least as long as we waited
-        waited = (answered or seen.zero + seconds + LAST_ANSWERS_S) - (seen.zero + second + 1 - begin)
-        responses.append(waited)
+        appended = seen.zero + second + 1 - played.start
+        responses.append((answered or appended + seconds + LAST_ANSWERS_S) - appended)
     cores = (meter.cpu_s - seen.made_s) / took
-    return Rating(count, seen.tuples / seconds, responses, verdict, cores, meter.peak_mb, seen.late_s)
+    tuples_per_s = seen.tuples / (played.end - played.start)
+    return Rating(count, tuples_per_s, responses, verdict, cores, meter.peak_mb, seen.late_s)
 
 
 def warm(hr: Any, played: Played) -> None:
     """Fill the state with earlier traffic, as fast as it goes."""
-    for batch in played.traffic.batches(played.warm, played.begin, rows=WARM_ROWS):
+    for batch in played.traffic.batches(played.warm, played.start, rows=WARM_ROWS):
         hr.append("traffic", pa.Table.from_batches([road.as_tuples(batch)]))
         hr.run_available()
 
@@ -212,7 +213,7 @@ def play(hr: Any, played: Played) -> Seen:
     hr.start("200 milliseconds")
     seen = Seen(time.time() + 0.5, splits)
     for second, table in ahead:
-        due = seen.zero + second - played.begin + 1
+        due = seen.zero + second - played.start + 1
         time.sleep(max(0.0, due - time.time()))
         seen.late_s = max(seen.late_s, time.time() - due)
         hr.append("traffic", table)
@@ -256,7 +257,7 @@ class Ahead:
 def make_seconds(played: Played, queue: Any) -> None:
     """Put the tuples of every second into a queue, and at last how many CPU seconds that took."""
     pa.set_cpu_count(1)
-    for batch in played.traffic.batches(played.begin, played.end, rows=1):
+    for batch in played.traffic.batches(played.start, played.end, rows=1):
         if batch.num_rows:
             timed = road.as_tuples(batch)
             sink = pa.BufferOutputStream()
@@ -266,7 +267,7 @@ def make_seconds(played: Played, queue: Any) -> None:
     queue.put(time.process_time())
 
 
-def delivered(hr: Any, kind: str, seen: Seen, begin: int) -> Iterator[Answers]:
+def delivered(hr: Any, kind: str, seen: Seen, start: int) -> Iterator[Answers]:
     """The files with answers of a kind, and the moments of their commits in seconds of the traffic."""
     stream, split = ("sums", "sums") if kind == "balances" else (f"road_{kind}", "road")
     epochs = hr._sealer.epochs(hr._sealer.first)
@@ -274,4 +275,4 @@ def delivered(hr: Any, kind: str, seen: Seen, begin: int) -> Iterator[Answers]:
         made = int(Path(chunk.path).name.split("-")[0])  # rows of a split are named by their epoch
         counted = seen.splits[split].at.get(made)
         if counted is not None:  # else it is of the warming up
-            yield Answers(kind, str(hr._warehouse.path(chunk.path)), counted - seen.zero + begin - 1)
+            yield Answers(kind, str(hr._warehouse.path(chunk.path)), counted - seen.zero + start - 1)

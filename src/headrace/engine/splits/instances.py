@@ -37,7 +37,12 @@ BATCH_ROWS = 1 << 16
 """A call of `process` gets so many tuples at most."""
 
 MOST_CHANGES = 50
-"""After so many savings of changes, a snapshot is due: whoever opens the instance has to read them all."""
+"""After so many savings of changes, or up to twice as many, a snapshot is due: whoever opens the instance has to read
+them all.
+"""
+
+GOLDEN = 0.618034
+"""Multiples of it are spread evenly over the numbers from 0 to 1."""
 
 Times = Sequence[int] | NDArray[np.int64]
 
@@ -248,12 +253,7 @@ class Handler:
         """What to keep of the instance; `chain` has the sizes of the last snapshot and the changes since."""
         operator = self.instance.operator
         changes = chain[1:]
-        if (
-            isinstance(operator, IncrementalOperator)
-            and chain
-            and len(changes) < MOST_CHANGES
-            and sum(changes) < max(chain[0], 1 << 16)
-        ):
+        if isinstance(operator, IncrementalOperator) and not snapshot_due(self.sub_stream, chain):
             what = f"changes() of sub-stream {self.sub_stream}"
             return Saved(self._dumped(what, operator.changes), snapshot=False)
         blob = self._dumped(f"snapshot() of sub-stream {self.sub_stream}", operator.snapshot)
@@ -313,6 +313,24 @@ class Handler:
             reason = str(error.args[0] if error.args else error).splitlines()[0]
             why = f"rows of kind `{kind}` that do not fit its schema: {reason}"
             raise bad_output(name, number, why) from error
+
+
+def snapshot_due(sub_stream: int, chain: Sequence[int]) -> bool:
+    """Whether a snapshot is to be taken, by the sizes of the last one and of the changes since then.
+
+    It is due when the changes are larger than it, or many. How much larger differs from sub-stream to sub-stream.
+    Otherwise all of them would take one in the same epoch, which would take long.
+
+    >>> snapshot_due(0, []), snapshot_due(0, [100_000, 99_000]), snapshot_due(0, [100_000, 101_000])
+    (True, False, True)
+    >>> snapshot_due(1, [100_000, 101_000]), snapshot_due(1, [100_000, 162_000])
+    (False, True)
+    """
+    if not chain:
+        return True
+    own = 1 + sub_stream * GOLDEN % 1
+    snapshot, *changes = chain
+    return len(changes) >= own * MOST_CHANGES or sum(changes) >= own * max(snapshot, 1 << 16)
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:
