@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from split_cases import attach, code_of, expected, found, in_arrow, open_house, 
 from split_operators import SECOND, Incremental, Summing, Tabular
 
 from headrace.engine.splits import instances
+from headrace.engine.splits.losses import Losses
 from headrace.engine.splits.workers import SPLIT_WORKERS, SplitWorkers
 from headrace.model.errors import EngineError
 from headrace.optimizer.splitting.adapting import Adapting, SplitPlan
@@ -65,8 +67,8 @@ def test_rows_are_those_of_a_plain_loop(tmp_path: Path, seed: int, monkeypatch: 
         try:
             with faults.hooked(die):
                 attach(house, split, code)
-                while step <= 8:
-                    if step < 8:
+                while step <= 6:
+                    if step < 6:
                         rows = random_rows(random.Random(f"{seed} {step}"), step * 100, 50, 20 + step * 5)
                         house.add(in_arrow(rows), chunk_rows=rng.choice([7, 1000]))
                     elif not house.log.arrivals.closed("input"):
@@ -125,16 +127,16 @@ class Deaf(Summing):
 @pytest.mark.parametrize(
     ("operator", "code", "told"),
     [
-        (Deadly, "SPLIT_OPERATOR", "process() of sub-stream 1, with tuple 14 of its epoch"),
+        (Deadly, "SPLIT_OPERATOR", "process() of sub-stream 1, with tuple 0 of its epoch"),
         (DeadlySnapshot, "SPLIT_OPERATOR", "snapshot() of sub-stream 0 of split `out` ended its process"),
-        (Raises, "SPLIT_OPERATOR", "process() of sub-stream 1, with tuple 14 of its epoch"),
+        (Raises, "SPLIT_OPERATOR", "process() of sub-stream 1, with tuple 0 of its epoch"),
         (Deaf, "SPLIT_TIMEOUT", "did not return"),
     ],
 )
 def test_what_an_operator_does_wrong_is_found(tmp_path: Path, operator: Any, code: str, told: str) -> None:
     house, split = open_house(tmp_path), split_of(4)
     attach(house, split, code_of(operator))
-    house.add(in_arrow([{"id": i, "place": i % 4, "rank": 0, "ts": i * SECOND} for i in range(100)]))
+    house.add(in_arrow([{"id": i, "place": i % 4, "rank": 0, "ts": i * SECOND} for i in range(56, 62)]))
     run(house)
     runner = house.splits.of(split)
     assert runner.trouble is not None and runner.trouble.code == code
@@ -144,6 +146,19 @@ def test_what_an_operator_does_wrong_is_found(tmp_path: Path, operator: Any, cod
     house.log.arrivals.close("input")
     house.run()
     assert found(house) == expected(house, 4, ())
+
+
+def test_losses_lead_to_one_tuple() -> None:
+    """The batch in which a worker is lost is cut into smaller ones, until it is one tuple that ends it twice."""
+    poison, rows, losses, sizes = 70_123, 100_000, Losses("out"), []
+    with pytest.raises(EngineError, match="tuple 70123 of split `out` ended its process"):
+        while True:
+            cuts = instances.usual_cuts(rows, losses.cuts.get("3", ()))
+            start, end = next((a, b) for a, b in pairwise(cuts) if a <= poison < b)
+            sizes.append(end - start)
+            losses = losses.after(instances.Noted(f"tuple {start}", 3, (start, end), stuck=False))
+            assert losses.alone
+    assert sizes == [34_464, 34_464, 2_154, 135, 9, 1, 1]
 
 
 class Lost(Summing):
