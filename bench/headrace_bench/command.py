@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -12,7 +13,8 @@ from click.core import ParameterSource
 from headrace_bench.comparing import QUICK_S, BenchOptions, run_bench
 
 DIFFERS = 1
-WORKLOAD_NAMES = ("aggregation", "join", "complex", "predicates")
+ISOLATION = "isolation"
+WORKLOAD_NAMES = ("aggregation", "join", "complex", "predicates", ISOLATION)
 USUAL_WORKLOADS = WORKLOAD_NAMES[:3]
 
 
@@ -37,6 +39,10 @@ COMMANDS = {
     "splits": (
         "headrace_bench.split_costs",
         "What splitting a stream costs on one core, measured and as the paper's cost model predicts it.",
+    ),
+    "isolation": (
+        "headrace_bench.isolation.command",
+        "FunShare's workloads: what each policy of sharing costs, and how every query fares against alone.",
     ),
     "groups": (
         "headrace_bench.groups.command",
@@ -85,7 +91,11 @@ class Benchmarks(click.Group):
     "workloads",
     multiple=True,
     type=click.Choice(WORKLOAD_NAMES),
-    help="Only queries of this kind; may be given again. All but predicates if not given; aggregations with --quick.",
+    help="Only queries of this kind; may be given again. The first three if not given; aggregations with --quick. With "
+    "isolation, which compares policies of sharing, the command of that name is run.",
+)
+@click.option(
+    "--figure", "figures", multiple=True, metavar="FIGURE", help="Of --workload isolation, only this one."
 )
 @click.option(
     "--curves",
@@ -128,6 +138,7 @@ def bench(
     extra: tuple[str, ...],
     systems: str,
     workloads: tuple[str, ...],
+    figures: tuple[str, ...],
     curves: str,
     probes: int,
     rows: int,
@@ -145,6 +156,11 @@ def bench(
     if ctx.invoked_subcommand is not None:
         refuse_options(ctx)
         return
+    if ISOLATION in workloads:
+        compare_policies(ctx, workloads, quick=quick, figures=figures, seed=seed, out=out, name=name)
+        return
+    if figures:
+        raise click.UsageError("--figure is about --workload isolation", ctx)
     known = ("headrace", "spark", "fused", "flink")
     chosen = (*_names(systems, known), *extra)
     wanted = (
@@ -163,6 +179,15 @@ def bench(
     )
     if not run_bench(options):
         sys.exit(DIFFERS)
+
+
+def compare_policies(ctx: click.Context, workloads: tuple[str, ...], **options: Any) -> None:
+    """Run the benchmark of policies. It has a driver of its own: it compares policies of Headrace, not systems."""
+    if set(workloads) != {ISOLATION}:
+        raise click.UsageError("--workload isolation stands alone", ctx)
+    found = bench.get_command(ctx, ISOLATION)
+    assert found is not None
+    ctx.invoke(found, policies=(), **options)
 
 
 def refuse_options(ctx: click.Context) -> None:

@@ -59,7 +59,7 @@ def _draw_comparison(path: Path, outcomes: Sequence[Outcome]) -> str:
         axes.set(xscale="log", yscale="log", xlabel="queries", ylabel="events/s")
         axes.grid(True, alpha=0.3)
     right.legend(fontsize=8)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def _draw_phases(path: Path, outcomes: Sequence[Outcome]) -> str:
@@ -76,7 +76,7 @@ def _draw_phases(path: Path, outcomes: Sequence[Outcome]) -> str:
             bottom = [b + v for b, v in zip(bottom, values, strict=True)]
     axes.set(xlabel="queries", ylabel="task seconds, warm-up included", title="Headrace: cost by phase")
     axes.legend()
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def _draw_ages(path: Path, outcome: Outcome) -> str:
@@ -90,7 +90,7 @@ def _draw_ages(path: Path, outcome: Outcome) -> str:
     axes.set_title(f"{outcome.trial.queries:,} queries; dashed: not sustained")
     axes.grid(True, alpha=0.3)
     axes.legend(fontsize=8)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def _draw_curve(path: Path, curve: Curve, outcomes: Sequence[Outcome]) -> str:
@@ -112,10 +112,10 @@ def _draw_curve(path: Path, curve: Curve, outcomes: Sequence[Outcome]) -> str:
         if min(values) > 0 and max(values) / min(values) > 20:
             axes.set_xscale("log")
         axes.grid(True, alpha=0.3)
-    return _save(figure, path)
+    return save(figure, path)
 
 
-def _save(figure: Any, path: Path) -> str:
+def save(figure: Any, path: Path) -> str:
     from matplotlib import pyplot
 
     figure.tight_layout()

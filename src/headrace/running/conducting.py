@@ -18,6 +18,7 @@ from headrace.model.events import EventKind
 from headrace.model.grouping import MAIN
 from headrace.model.query import Needs, QueryPlan
 from headrace.optimizer.grouping.policies import Policy
+from headrace.optimizer.grouping.settings import Settings
 from headrace.running.retries import Retry
 
 LOOK_SECONDS = 0.5
@@ -30,7 +31,7 @@ class Conducting:
     """Runs the conductor's looks. What fails in one is told by `trouble` and by an event, and tried again later."""
 
     def __init__(self, conductor: Conductor, stage: HouseStage, events: EventBook) -> None:
-        self._conductor, self._stage, self._events = conductor, stage, events
+        self._conductor, self.stage, self._events = conductor, stage, events
         self.trouble = Retry()
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
@@ -46,10 +47,14 @@ class Conducting:
     def info(self) -> ConductorInfo:
         return self._conductor.info()
 
+    def use(self, settings: Settings) -> None:
+        """Decide by other settings from now on."""
+        self._conductor.use(settings)
+
     def committed(self, group: Group, commit: Commit) -> None:
         """An epoch of a group counts now. Called by the threads of the crew."""
         try:
-            self._conductor.measured(self._stage.measured(group, commit))
+            self._conductor.measured(self.stage.measured(group, commit))
         except Exception as error:  # the epoch counts whatever is known of it
             self._failed(error)
 

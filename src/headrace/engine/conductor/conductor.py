@@ -125,6 +125,12 @@ class Conductor:
         self._books, self._knowledge = Books(), Knowledge(stage)
         self._state = _State(Timetable.start(clock(), settings))
 
+    def use(self, settings: Settings) -> None:
+        """Decide by other settings from now on; the next looks are due by these."""
+        with self._lock:
+            self._settings = settings
+            self._state.timetable = Timetable.start(self._clock(), settings)
+
     def measured(self, epoch: Measured) -> None:
         """An epoch of a group was committed. Called by whoever ran it."""
         self._fresh.append(epoch)

@@ -1,0 +1,1 @@
+"""FunShare's workloads with the engine itself: what each policy of sharing costs, and how every query fares."""

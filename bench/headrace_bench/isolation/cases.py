@@ -1,0 +1,223 @@
+"""What is run: the cases behind each figure of FunShare's section VI, scaled in time and rate to a small machine.
+
+The paper's windows are 60 s long, groups are merged every 60 s and looked at every 10 s. Here a second stands for ten
+of the paper's. So windows are 6 s long and groups are merged every 6 s. Epochs are not scaled: looks are 2 s apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from headrace.workloads.isolation import RangeQuery, Spread, draw_queries, from_start
+
+RANGE_S = 6
+WATCH_S, MERGE_S = 2.0, 6.0
+
+ISOLATED = "isolated"
+FUNCTIONAL = "functional"
+POLICIES = (ISOLATED, "full", "overlap", "selectivity", FUNCTIONAL)
+
+RATES = {"W1": 1_000, "W2": 2_000, "W3": 250}
+"""Events per second of each workload. One query alone keeps up with several times as many."""
+
+PROPORTIONS = {"W1": (1, 3, 1), "W2": (1, 3, 46), "W3": (1, 3, 1)}
+"""People, auctions and bids of a round. Where bids are not read, there are few."""
+
+PULSE = 6
+"""In figure 8 the rate rises by so many times."""
+
+LADDER = 1.6
+"""In figure 7 the rate rises by this factor, step by step, until somebody falls behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Which queries: so many of a workload, each with a random range of the filter attribute."""
+
+    workload: str
+    selectivity: tuple[float, float]
+    queries: int
+    seed: int = 1
+    nested: bool = False
+
+    def draw(self) -> dict[str, RangeQuery]:
+        """The queries by name."""
+        drawn = draw_queries(self.workload, self.queries, self.selectivity, self.seed, RANGE_S)
+        if self.nested:
+            drawn = from_start(drawn, self.seed)
+        return {f"w{number}": query for number, query in enumerate(drawn)}
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        return tuple(sorted({stream for query in self.draw().values() for stream in query.streams}))
+
+    def __str__(self) -> str:
+        low, high = (f"{share:.0%}" for share in self.selectivity)
+        share = "nested ranges" if self.nested else low if low == high else f"{low} to {high}"
+        return f"{self.workload}, {self.queries} queries, {share}"
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A part of a run: so many seconds at a rate, with the filter attribute spread in a way."""
+
+    name: str
+    seconds: float
+    rate: int
+    spread: Spread = Spread.UNIFORM
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One run: queries, input and a policy. It `climbs` if it ends with the first phase in which somebody falls behind.
+
+    An isolated case is not run as one: its queries run one after the other, each alone.
+    """
+
+    load: Load
+    course: tuple[Phase, ...]
+    policy: str
+    threshold: float = 1.0
+    merge_every_s: float = MERGE_S
+    climbs: bool = False
+
+    @property
+    def alone(self) -> bool:
+        return self.policy == ISOLATED
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is run. `counts` are the numbers of queries of panel 6a; other panels have `others`."""
+
+    counts: tuple[int, ...] = (4, 8, 16, 32, 64, 128)
+    others: tuple[int, ...] = (6, 24, 96)
+    settle_s: float = 20.0
+    steady_s: float = 20.0
+    pulse: int = 48
+    shifted: int = 32
+    phase_s: float = 36.0
+    tuned: int = 128
+    rungs: int = 8
+    alone_epochs: int = 4
+    seed: int = 1
+
+
+FULL = Sizes()
+QUICK = Sizes(
+    (4, 128), (12,), 9.0, 8.0, pulse=12, shifted=16, phase_s=18.0, tuned=32, rungs=6, alone_epochs=3
+)
+
+SELECTIVITIES = {
+    "a": ("W1", (0.1, 0.1)),
+    "b": ("W1", (0.01, 0.01)),
+    "c": ("W1", (0.01, 0.2)),
+    "d": ("W2", (0.1, 0.1)),
+    "e": ("W3", (0.1, 0.1)),
+}
+"""The panels of figure 6."""
+
+PANELS = {
+    "6a": "resources at a fixed rate: W1, 10 %",
+    "6b": "resources at a fixed rate: W1, 1 %",
+    "6c": "resources at a fixed rate: W1, 1 to 20 %",
+    "6d": "resources at a fixed rate: W2, 10 %",
+    "6e": "resources at a fixed rate: W3, 10 %",
+    "7a": "sustainable rate with all cores: W1, 10 %",
+    "7b": "sustainable rate with all cores: W1, 1 to 20 %",
+    "8": "a pulse of the rate: W2",
+    "9": "two shifts of the filter attribute: W1",
+    "10a": "merge thresholds: W1, 10 %",
+    "10b": "merge frequencies: W1, 10 %",
+    "11a": "latency: W1, 10 %",
+    "11b": "growth of queues in a pulse: W2",
+}
+"""Panels by the paper's numbers. Table I is told with figures 8 and 9."""
+
+
+def panels_of(figures: tuple[str, ...]) -> tuple[str, ...]:
+    """The panels of these figures, in the paper's order; all of them if none is named.
+
+    >>> panels_of(("7", "8"))
+    ('7a', '7b', '8')
+    >>> panels_of(("6a",))
+    ('6a',)
+    """
+    return tuple(
+        panel for panel in PANELS if not figures or panel in figures or panel.rstrip("abcde") in figures
+    )
+
+
+def cases_of(panel: str, sizes: Sizes) -> tuple[Case, ...]:
+    """The runs behind a panel. Panels may have runs in common; these are made once."""
+    return tuple(dict.fromkeys(_cases(panel, sizes)))
+
+
+def _cases(panel: str, sizes: Sizes) -> Iterator[Case]:
+    match panel:
+        case "6a" | "11a":
+            yield from _steady("a", sizes.counts, sizes)
+        case "6b" | "6c" | "6d" | "6e":
+            yield from _steady(panel[1], sizes.others, sizes)
+        case "7a" | "7b":
+            yield from _climbs("a" if panel == "7a" else "c", sizes)
+        case "8" | "11b":
+            yield from _pulse(sizes)
+        case "9":
+            yield from _shifts(sizes)
+        case "10a":
+            load = Load("W1", (0.1, 0.1), sizes.tuned, sizes.seed)
+            steady = Case(load, _steadily("W1", sizes), FUNCTIONAL)
+            yield from (replace(steady, threshold=cap) for cap in (0.5, 0.7, 0.9, 1.0))
+        case "10b":
+            load = Load("W1", (0.1, 0.1), sizes.tuned, sizes.seed)
+            steady = Case(load, _steadily("W1", sizes), FUNCTIONAL)
+            yield from (replace(steady, merge_every_s=every) for every in (2.0, 6.0, 12.0))
+        case _:
+            raise ValueError(f"there is no panel {panel}")
+
+
+def _steadily(workload: str, sizes: Sizes) -> tuple[Phase, ...]:
+    rate = RATES[workload]
+    return Phase("settling", sizes.settle_s, rate), Phase("steady", sizes.steady_s, rate)
+
+
+def _steady(letter: str, counts: tuple[int, ...], sizes: Sizes) -> Iterator[Case]:
+    workload, selectivity = SELECTIVITIES[letter]
+    for count in counts:
+        for policy in POLICIES:
+            yield Case(Load(workload, selectivity, count, sizes.seed), _steadily(workload, sizes), policy)
+
+
+def _climbs(letter: str, sizes: Sizes) -> Iterator[Case]:
+    """The rate rises step by step. Isolated queries are run at the lowest and at the highest one."""
+    workload, selectivity = SELECTIVITIES[letter]
+    load = Load(workload, selectivity, sizes.others[0], sizes.seed)
+    rates = [round(2 * RATES[workload] * LADDER**rung) for rung in range(sizes.rungs)]
+    course = (
+        Phase("settling", sizes.settle_s, rates[0]),
+        *(Phase(f"{rate}/s", 6.0, rate) for rate in rates),
+    )
+    for policy in POLICIES:
+        if policy == ISOLATED:
+            yield Case(load, (course[1], course[-1]), policy)
+        else:
+            yield Case(load, course, policy, climbs=True)
+
+
+def _pulse(sizes: Sizes) -> Iterator[Case]:
+    rate = RATES["W2"]
+    course = (
+        Phase("before", sizes.phase_s, rate),
+        Phase("pulse", sizes.phase_s, PULSE * rate),
+        Phase("after", sizes.phase_s, rate),
+    )
+    for policy in POLICIES:
+        yield Case(Load("W2", (0.1, 0.1), sizes.pulse, sizes.seed), course, policy)
+
+
+def _shifts(sizes: Sizes) -> Iterator[Case]:
+    course = tuple(Phase(s.value, sizes.phase_s, RATES["W1"], s) for s in Spread)
+    for policy in POLICIES:
+        yield Case(Load("W1", (0.1, 0.1), sizes.shifted, sizes.seed, nested=True), course, policy)

@@ -1,0 +1,126 @@
+"""The command `headrace bench isolation`: run the cases behind FunShare's figures, and write a report."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import pyspark
+from rich.console import Console
+from rich.table import Table
+
+import headrace
+from headrace_bench.epochs import own_spark
+from headrace_bench.isolation.cases import FULL, PANELS, POLICIES, QUICK, Case, Sizes, cases_of, panels_of
+from headrace_bench.isolation.figures import Told
+from headrace_bench.isolation.judging import judge_isolation
+from headrace_bench.isolation.playing import play
+from headrace_bench.isolation.reporting import read_panels, write_report
+from headrace_bench.pages import VERDICTS, verdict_rows
+from headrace_bench.run import machine
+from headrace_bench.spine import screen
+
+MISSED = 1
+FIGURES = tuple(dict.fromkeys(name for panel in PANELS for name in (panel.rstrip("abcde"), panel)))
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Fewer queries and shorter runs: a few minutes per figure.")
+@click.option(
+    "--figure",
+    "figures",
+    multiple=True,
+    type=click.Choice(FIGURES),
+    help="Only this figure of the paper, or this panel of one; may be given again.",
+)
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    type=click.Choice(POLICIES),
+    help="Only this policy; may be given again.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Same seed, same tuples and queries.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="bench/reports",
+    show_default=True,
+    metavar="DIR",
+    help="Where the report is written.",
+)
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="The report's name; panels of one of that name that are not run again stay.",
+)
+def isolation(
+    quick: bool,
+    figures: tuple[str, ...],
+    policies: tuple[str, ...],
+    seed: int,
+    out: Path,
+    name: str | None,
+) -> None:
+    """What every policy of sharing costs, and how every query fares, as in FunShare's section VI.
+
+    Runs W1, W2 and W3 with the engine in the background, and every query alone. The exit code is 1 if an aim was
+    missed.
+    """
+    sizes = replace(QUICK if quick else FULL, seed=seed)
+    named = name or datetime.now(UTC).strftime("%Y-%m-%d-%H%M-isolation") + ("-quick" if quick else "")
+    facts = {
+        "command": shlex.join(["headrace", *sys.argv[1:]]),
+        "seed": seed,
+        "machine": machine(),
+        "versions": {"headrace": headrace.__version__, "spark": pyspark.__version__},
+    }
+    started = time.monotonic()
+    panels = read_panels(Path(out) / f"{named}.json")
+    with own_spark() as spark:
+        for panel, found in run_panels(spark, panels_of(figures), policies or POLICIES, sizes):
+            panels[panel] = found
+            facts["seconds"] = round(time.monotonic() - started, 1)
+            page = write_report(Path(out), named, facts, panels)
+    verdicts = judge_isolation(panels)
+    shown = Table(*VERDICTS)
+    for row in verdict_rows(verdicts):
+        shown.add_row(*row)
+    screen().print(shown)
+    screen().print(f"The report is in {page}")
+    if not all(verdict.met for verdict in verdicts):
+        sys.exit(MISSED)
+
+
+def run_panels(spark: Any, panels: tuple[str, ...], policies: tuple[str, ...], sizes: Sizes) -> Any:
+    """Each panel with what is told of its runs. A run that several panels have is made once."""
+    known: dict[Case, Told] = {}
+    told_to = Console(stderr=True)
+    for panel in panels:
+        found = []
+        for case in cases_of(panel, sizes):
+            if case.policy not in policies:
+                continue
+            if case not in known:
+                began = time.monotonic()
+                known[case] = play(spark, case, sizes)
+                told_to.print(line_of(panel, known[case], time.monotonic() - began), highlight=False)
+            found.append(known[case])
+        yield panel, found
+
+
+def line_of(panel: str, told: Told, seconds: float) -> str:
+    """A line for the terminal."""
+    last = told.last
+    error = "" if told.error is None else f", predicted within {told.error:.0%}"
+    delays = f", moves took {max(told.delays_s):.2f} s at most" if told.delays_s else ""
+    return (
+        f"{panel:>4} {told.load}, {told.policy}: {last.groups} groups, {last.cpu:.2f} cores, worst {last.worst:.2f}, "
+        f"{max(last.latency_s.values()):.2f} s{error}{delays} ({seconds:.0f} s)"
+    )

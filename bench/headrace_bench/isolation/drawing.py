@@ -1,0 +1,135 @@
+"""The plots of the report, one per panel, as the paper's figures have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from headrace_bench.isolation.cases import FUNCTIONAL, ISOLATED, PANELS, POLICIES
+from headrace_bench.isolation.figures import Told, capacity_alone, sustained
+from headrace_bench.plots import save
+
+MARKS = dict(zip(POLICIES, ("s", "o", "^", "v", "D"), strict=True))
+
+
+def draw_panel(panel: str, found: Sequence[Told], path: Path) -> str:
+    """Draw a panel; the name of the file."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    if panel.startswith("6") or panel == "11a":
+        figure, axes = pyplot.subplots(1, 2, figsize=(11, 3.8))
+        _resources(axes, panel, found)
+    elif panel.startswith("7"):
+        figure, one = pyplot.subplots(figsize=(7, 3.8))
+        _climbs(one, found)
+    elif panel.startswith("10"):
+        figure, axes = pyplot.subplots(1, 2, figsize=(11, 3.8))
+        _tuned(axes, panel, found)
+    elif panel == "11b":
+        figure, one = pyplot.subplots(figsize=(9, 3.8))
+        _growth(one, found)
+    else:
+        figure, axes = pyplot.subplots(2, 2, figsize=(12, 6.4), sharex=True)
+        _course(axes, found)
+    figure.suptitle(f"{panel}: {PANELS[panel]}", fontsize=11)
+    return save(figure, path)
+
+
+def _resources(axes: Any, panel: str, found: Sequence[Told]) -> None:
+    for policy in POLICIES:
+        points = sorted((told.queries, told.last) for told in found if told.policy == policy)
+        if not points:
+            continue
+        counts = [count for count, _ in points]
+        lows = [max(stretch.latency_s.values()) for _, stretch in points]
+        left = lows if panel == "11a" else [stretch.cpu for _, stretch in points]
+        axes[0].plot(counts, left, marker=MARKS[policy], label=policy)
+        axes[1].plot(counts, [stretch.worst for _, stretch in points], marker=MARKS[policy], label=policy)
+    axes[0].set(
+        xscale="log",
+        yscale="log",
+        xlabel="queries",
+        ylabel="s" if panel == "11a" else "cores",
+        title="latency of the slowest query" if panel == "11a" else "CPU seconds per second",
+    )
+    axes[1].set(xscale="log", xlabel="queries", ylim=(0, 1.05), title="worst query: share of its input")
+    for one in axes:
+        one.grid(True, alpha=0.3)
+    axes[1].legend(fontsize=8)
+
+
+def _climbs(axes: Any, found: Sequence[Told]) -> None:
+    rates = [capacity_alone(told) if told.policy == ISOLATED else sustained(told) for told in found]
+    axes.bar([told.policy for told in found], rates)
+    axes.set(ylabel="tuples/s that every query is given", title="isolated: each alone, with all cores")
+    axes.grid(True, axis="y", alpha=0.3)
+
+
+def _tuned(axes: Any, panel: str, found: Sequence[Told]) -> None:
+    by = "threshold" if panel == "10a" else "merge_every_s"
+    at = [getattr(told, by) for told in found]
+    axes[0].plot(at, [told.last.cpu for told in found], "D-")
+    axes[0].set(xlabel=by.replace("_", " "), ylabel="cores", title="CPU seconds per second", ylim=(0, None))
+    axes[1].plot(at, [told.last.worst for told in found], "D-", label="worst query: share of its input")
+    axes[1].plot(at, [told.looked for told in found], "x--", label="CPU of looks / time of epochs")
+    axes[1].set(xlabel=by.replace("_", " "), ylim=(0, 1.05))
+    axes[1].legend(fontsize=8)
+    for one in axes:
+        one.grid(True, alpha=0.3)
+
+
+def _growth(axes: Any, found: Sequence[Told]) -> None:
+    """What waits while the pulse lasts, by kind of query."""
+    kinds = sorted({kind for told in found for point in told.series for kind in point.waiting})
+    live = [told for told in found if told.series]
+    for place, told in enumerate(live):
+        ends = [kind_growth(told, kind) for kind in kinds]
+        at = [i + (place - len(live) / 2) * 0.18 for i in range(len(kinds))]
+        axes.bar(at, ends, width=0.18, align="edge", label=told.policy)
+    axes.set_xticks(range(len(kinds)), kinds)
+    axes.set(ylabel="tuples/s", title="growth of what waits during the pulse")
+    axes.legend(fontsize=8)
+    axes.grid(True, axis="y", alpha=0.3)
+
+
+def kind_growth(told: Told, kind: str, phase: str = "pulse") -> float:
+    """By how many tuples per second the input that waits for a kind of query grew while a phase lasted."""
+    third = len(told.series) // 3
+    inside = told.series[third : 2 * third]
+    if len(inside) < 2:
+        return 0.0
+    first, last = inside[0], inside[-1]
+    return (last.waiting.get(kind, 0.0) - first.waiting.get(kind, 0.0)) / (last.at - first.at)
+
+
+def _course(axes: Any, found: Sequence[Told]) -> None:
+    """CPU, groups, the mean share and what waits, second by second."""
+    for told in (told for told in found if told.series):
+        at = [point.at for point in told.series]
+        style = {"lw": 2.2 if told.policy == FUNCTIONAL else 1.1, "label": told.policy}
+        axes[0][0].plot(at, [point.cpu for point in told.series], **style)
+        axes[0][1].plot(at, [point.groups for point in told.series], **style)
+        for kind in told.series[-1].shares:
+            dash = {"QPriceAnomaly": ":"}.get(kind, "-")
+            label = style | {"label": f"{told.policy}: {kind}"}
+            axes[1][0].plot(at, _smooth([p.shares.get(kind, 0.0) for p in told.series]), dash, **label)
+            axes[1][1].plot(at, [p.waiting.get(kind, 0.0) for p in told.series], dash, **label)
+    for told in (told for told in found if told.policy == ISOLATED):
+        for one in told.stretches:
+            axes[0][0].axhline(one.cpu, color="grey", ls="--", lw=0.8)
+    axes[0][0].set(title="CPU seconds per second (dashed: isolated, one after the other)", ylabel="cores")
+    axes[0][1].set(title="groups")
+    axes[1][0].set(title="mean share of the input that queries are given", xlabel="s", ylim=(0, 2))
+    axes[1][1].set(title="tuples that wait", xlabel="s")
+    axes[0][0].legend(fontsize=7)
+    for one in axes.flat:
+        one.grid(True, alpha=0.3)
+
+
+def _smooth(values: Sequence[float], width: int = 3) -> list[float]:
+    """Means of a few seconds: epochs are no even flow."""
+    return [sum(values[max(0, i - width + 1) : i + 1]) / min(i + 1, width) for i in range(len(values))]

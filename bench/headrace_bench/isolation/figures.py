@@ -1,0 +1,234 @@
+"""What a run saw, and what is told of it: plain data for tables, plots and JSON, and pure functions between them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from headrace_bench.isolation.cases import Case, Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Where a run stands at `at`, in seconds since it began: tuples that had arrived, and those each query was given.
+
+    `cpu_s` are the CPU seconds of all processes so far.
+    """
+
+    at: float
+    arrived: int
+    processed: dict[str, int]
+    homes: dict[str, str]
+    cpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """How queries fared in the last half of a phase, by which things have settled.
+
+    `shares` are the parts of the input that each query was given, at most 1. `cpu` is CPU seconds per second.
+    `latency_s` is how long a tuple waited until a query had it; `growth` is by how many tuples per second
+    what waits grew.
+    """
+
+    phase: str
+    rate: float
+    groups: int
+    cpu: float
+    shares: dict[str, float]
+    latency_s: dict[str, float]
+    growth: dict[str, float]
+
+    @property
+    def worst(self) -> float:
+        return min(self.shares.values())
+
+    @property
+    def mean(self) -> float:
+        return sum(self.shares.values()) / len(self.shares)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A decision: when it was taken, what it was, and the seconds until the first epoch in the new shape."""
+
+    at: float
+    kind: str
+    reason: str
+    delay_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A second of a run, for plots: groups, CPU per second, the mean share of each kind of query, and what waits."""
+
+    at: float
+    groups: int
+    cpu: float
+    shares: dict[str, float]
+    waiting: dict[str, float]
+
+
+@dataclass(slots=True)
+class Told:
+    """What is told of a run. A case whose queries ran alone has stretches only.
+
+    `looked` is the CPU time of looks as a part of the time of all epochs. `split_epochs` are the epochs between the
+    first sign of back-pressure and each split. `gap_s` is the longest time in which a query that moved got nothing.
+    """
+
+    policy: str
+    load: str
+    queries: int
+    stretches: list[Stretch]
+    series: list[Point] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    error: float | None = None
+    predictions: int = 0
+    looked: float = 0.0
+    split_epochs: list[int] = field(default_factory=list)
+    gap_s: float | None = None
+    threshold: float = 1.0
+    merge_every_s: float = 0.0
+    climbs: bool = False
+
+    @property
+    def last(self) -> Stretch:
+        return self.stretches[-1]
+
+    @property
+    def delays_s(self) -> list[float]:
+        return [change.delay_s for change in self.changes if change.delay_s is not None]
+
+
+LATE_S = 3.0
+"""A query that is further behind its input than this falls behind."""
+
+
+def stretch_of(phase: Phase, moments: Sequence[Moment], every: Sequence[Moment]) -> Stretch:
+    """What the moments of a phase's last half say; latencies need those before it, too."""
+    first, last = moments[0], moments[-1]
+    elapsed = max(1e-6, last.at - first.at)
+    arrived = max(1, last.arrived - first.arrived)
+    growth = {
+        query: ((last.arrived - done) - (first.arrived - first.processed.get(query, 0))) / elapsed
+        for query, done in last.processed.items()
+    }
+    return Stretch(
+        phase.name,
+        arrived / elapsed,
+        len(set(last.homes.values())),
+        (last.cpu_s - first.cpu_s) / elapsed,
+        {
+            query: min(1.0, (done - first.processed.get(query, 0)) / arrived)
+            for query, done in last.processed.items()
+        },
+        {query: latency(query, moments, every) for query in last.processed},
+        growth,
+    )
+
+
+def latency(query: str, moments: Sequence[Moment], every: Sequence[Moment]) -> float:
+    """How old the newest tuple that a query had was, on average over these moments, in seconds.
+
+    >>> course = [Moment(float(t), 10 * t, {"q": max(0, 10 * t - 20)}, {}, 0.0) for t in range(9)]
+    >>> latency("q", course[4:], course)
+    2.0
+    """
+    arrived = [moment.arrived for moment in every]
+    ages = []
+    for moment in moments:
+        done = moment.processed.get(query, 0)
+        at = min(bisect_left(arrived, done), len(every) - 1)
+        ages.append(max(0.0, moment.at - every[at].at))
+    return sum(ages) / len(ages)
+
+
+def behind_s(moment: Moment, rate: float) -> float:
+    """How many seconds of input at this rate wait for the slowest query."""
+    return (moment.arrived - min(moment.processed.values(), default=moment.arrived)) / max(rate, 1e-9)
+
+
+def series_of(moments: Sequence[Moment], kinds: dict[str, str], step_s: float = 1.0) -> list[Point]:
+    """A point per second, with a mean per kind of query."""
+    picked = [moments[0]]
+    for moment in moments[1:]:
+        if moment.at - picked[-1].at >= step_s:
+            picked.append(moment)
+    return [_point(before, after, kinds) for before, after in pairwise(picked)]
+
+
+def _point(before: Moment, after: Moment, kinds: dict[str, str]) -> Point:
+    elapsed, arrived = after.at - before.at, max(1, after.arrived - before.arrived)
+    shares: dict[str, list[float]] = {}
+    waiting: dict[str, list[float]] = {}
+    for query, done in after.processed.items():
+        kind = kinds[query]
+        shares.setdefault(kind, []).append((done - before.processed.get(query, done)) / arrived)
+        waiting.setdefault(kind, []).append(after.arrived - done)
+    return Point(
+        after.at,
+        len(set(after.homes.values())),
+        (after.cpu_s - before.cpu_s) / elapsed,
+        {kind: sum(found) / len(found) for kind, found in shares.items()},
+        {kind: sum(found) / len(found) for kind, found in waiting.items()},
+    )
+
+
+def longest_gap(moments: Sequence[Moment], changes: Sequence[Change], usual_s: float) -> float | None:
+    """The longest time in which a query that was moving got nothing new, beyond what is usual; None without moves."""
+    longest = None
+    for change in changes:
+        if change.delay_s is None:
+            continue
+        near = [m for m in moments if change.at - usual_s <= m.at <= change.at + change.delay_s + 2 * usual_s]
+        for before, after in pairwise(near):
+            moved = [
+                q for q, home in after.homes.items() if before.homes.get(q) != home and q in before.homes
+            ]
+            for query in moved:
+                gap = _still(query, moments, after.at)
+                longest = gap if longest is None else max(longest, gap)
+    return longest
+
+
+def _still(query: str, moments: Sequence[Moment], at: float) -> float:
+    """For how long around a moment a query's count did not rise."""
+    here = next(m for m in moments if m.at >= at).processed.get(query, 0)
+    same = [m.at for m in moments if m.processed.get(query, -1) == here]
+    return max(same) - min(same) if same else 0.0
+
+
+def sustained(told: Told) -> float:
+    """The highest rate of a climb, in tuples per second, at which nobody fell behind; 0 if there is none."""
+    good = [s.rate for s in told.stretches if max(s.latency_s.values()) <= LATE_S and s.worst >= 0.9]
+    return max(good, default=0.0)
+
+
+def capacity_alone(told: Told) -> float:
+    """The rate at which the slowest query, alone, is just busy all the time.
+
+    It was run at two rates. Seconds per second of input are taken to grow in proportion between and beyond them.
+    """
+    low, high = told.stretches[0], told.stretches[-1]
+    rates = []
+    for query in low.latency_s:
+        slope = (high.latency_s[query] - low.latency_s[query]) / max(1e-9, high.rate - low.rate)
+        fixed = low.latency_s[query] - slope * low.rate
+        rates.append((1 - fixed) / slope if slope > 0 else float("inf"))
+    return min(rates)
+
+
+def empty(case: Case) -> Told:
+    """What is told of a case before anything was seen."""
+    return Told(
+        case.policy,
+        str(case.load),
+        case.load.queries,
+        [],
+        threshold=case.threshold,
+        merge_every_s=case.merge_every_s,
+        climbs=case.climbs,
+    )

@@ -1,0 +1,166 @@
+"""The aims for groups that merge and split themselves, against what the runs saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from statistics import median
+
+from headrace_bench.aims import Verdict
+from headrace_bench.isolation.cases import FUNCTIONAL, ISOLATED, MERGE_S
+from headrace_bench.isolation.figures import Stretch, Told
+
+FEWER = 10.7
+"""CPU seconds of isolated groups against those of functional isolation, at least, for 128 queries of W1, 10 %."""
+
+MANY = "W1, 128 queries, 10%"
+SLOWER = 0.95
+LOOKED = 0.02
+DELAY_S = 1.0
+ERROR = 0.2
+
+Panels = Mapping[str, list[Told]]
+
+
+def judge_isolation(panels: Panels) -> list[Verdict]:
+    """A line for every aim that these runs can say something about."""
+    ours = list(_ours(panels))
+    return [
+        *_fewer(ours),
+        *_never_more(ours),
+        *_as_fast(ours),
+        *_splits(told for _, told, _ in ours),
+        *_settles(panels),
+        *_monitoring(told for _, told, _ in ours),
+        *_delays(told for _, told, _ in ours),
+        *_errors(told for _, told, _ in ours),
+    ]
+
+
+def _ours(panels: Panels) -> Iterator[tuple[str, Told, Told | None]]:
+    """Every run of functional isolation with that of the same queries alone, where there is one."""
+    for panel, all_told in panels.items():
+        for told in all_told:
+            if told.policy == FUNCTIONAL:
+                same = (t for t in all_told if t.policy == ISOLATED and t.load == told.load)
+                yield panel, told, next(same, None)
+
+
+def _pairs(found: Iterable[tuple[str, Told, Told | None]]) -> Iterator[tuple[str, Told, Stretch, Stretch]]:
+    """The settled parts of runs, each with the same queries alone at the same rate. Climbs are meant to fail."""
+    for panel, told, isolated in found:
+        if isolated is not None and not told.climbs:
+            alone = {stretch.phase: stretch for stretch in isolated.stretches}
+            for stretch in told.stretches:
+                if stretch.phase in alone and stretch.phase != "settling":
+                    yield panel, told, stretch, alone[stretch.phase]
+
+
+def _fewer(ours: list[tuple[str, Told, Told | None]]) -> Iterator[Verdict]:
+    for panel, told, stretch, alone in _pairs(ours):
+        if panel == "6a" and told.load == MANY:
+            ratio = alone.cpu / stretch.cpu
+            yield Verdict(
+                f"CPU seconds of isolated groups against functional isolation, {MANY}",
+                f"at least {FEWER:g} times",
+                f"{ratio:.1f} times ({alone.cpu:.2f} against {stretch.cpu:.2f} cores)",
+                ratio >= FEWER,
+                f"{ratio:.1f} times",
+            )
+
+
+def _never_more(ours: list[tuple[str, Told, Told | None]]) -> Iterator[Verdict]:
+    found = [
+        (stretch.cpu / alone.cpu, panel, told.load, stretch.phase)
+        for panel, told, stretch, alone in _pairs(ours)
+    ]
+    if found:
+        ratio, panel, load, phase = max(found)
+        yield Verdict(
+            "CPU seconds of functional isolation against isolated groups, at any point",
+            "never more",
+            f"{ratio:.2f} times at most ({panel}: {load}, {phase})",
+            ratio <= 1,
+            "more",
+        )
+
+
+def _as_fast(ours: list[tuple[str, Told, Told | None]]) -> Iterator[Verdict]:
+    found = [
+        (stretch.shares[query] / alone.shares[query], query, panel, told.load, stretch.phase)
+        for panel, told, stretch, alone in _pairs(ours)
+        for query in stretch.shares
+    ]
+    if found:
+        share, query, panel, load, phase = min(found)
+        below = sum(one[0] < SLOWER for one in found)
+        yield Verdict(
+            "throughput of every query against alone, in steady states",
+            f"at least {SLOWER:.0%}",
+            f"{share:.0%} at least ({query} of {panel}: {load}, {phase}); {below} of {len(found)} below",
+            below == 0,
+            f"{below} below",
+        )
+
+
+def _splits(runs: Iterable[Told]) -> Iterator[Verdict]:
+    epochs = [count for told in runs for count in told.split_epochs]
+    if epochs:
+        yield Verdict(
+            "epochs from back-pressure to a split",
+            "at most 2",
+            f"{median(epochs):g} (median), {max(epochs)} at most, of {len(epochs)} splits",
+            max(epochs) <= 2,
+            f"{max(epochs)}",
+        )
+
+
+def _settles(panels: Panels) -> Iterator[Verdict]:
+    steps = []
+    for panel, all_told in panels.items():
+        for told in all_told:
+            if told.policy == FUNCTIONAL and panel.startswith("6"):
+                merges = sorted({change.at for change in told.changes if change.kind == "merged"})
+                steps.append(round(merges[-1] / MERGE_S) if merges else 0)
+    if steps:
+        yield Verdict(
+            "merge steps until groups are settled",
+            "at most 2",
+            f"{max(steps)} at most, of {len(steps)} runs",
+            max(steps) <= 2,
+        )
+
+
+def _monitoring(runs: Iterable[Told]) -> Iterator[Verdict]:
+    shares = [told.looked for told in runs if told.series]
+    if shares:
+        yield Verdict(
+            "CPU time of looks against the time of epochs (looks five times as often as by default)",
+            f"under {LOOKED:.0%}",
+            f"{median(shares):.1%} (median), {max(shares):.1%} at most",
+            max(shares) < LOOKED,
+        )
+
+
+def _delays(runs: Iterable[Told]) -> Iterator[Verdict]:
+    runs = list(runs)
+    delays = [delay for told in runs for delay in told.delays_s]
+    gaps = [told.gap_s for told in runs if told.gap_s is not None]
+    if delays:
+        gap = f"; nothing new for {max(gaps):.1f} s at most" if gaps else ""
+        yield Verdict(
+            "seconds from a decision to the first epoch in the new shape (table I)",
+            f"under {DELAY_S:g}",
+            f"{median(delays):.2f} (median), {max(delays):.2f} at most, of {len(delays)}{gap}",
+            max(delays) < DELAY_S,
+        )
+
+
+def _errors(runs: Iterable[Told]) -> Iterator[Verdict]:
+    errors = [told.error for told in runs if told.error is not None]
+    if errors:
+        yield Verdict(
+            "error of the predicted work of an epoch",
+            f"under {ERROR:.0%} (median)",
+            f"{median(errors):.0%} (median of {len(errors)} runs' medians), {max(errors):.0%} at most",
+            median(errors) < ERROR,
+        )

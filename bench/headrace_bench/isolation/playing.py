@@ -1,0 +1,146 @@
+"""One run of a policy with the engine in the background, watched several times a second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from headrace.optimizer.grouping.settings import Settings
+from headrace_bench.epochs import warehouse
+from headrace_bench.isolation.alone import run_alone
+from headrace_bench.isolation.cases import RATES, WATCH_S, Case, Phase, Sizes
+from headrace_bench.isolation.feeding import feeding, steps
+from headrace_bench.isolation.figures import (
+    LATE_S,
+    Change,
+    Moment,
+    Told,
+    behind_s,
+    empty,
+    longest_gap,
+    series_of,
+    stretch_of,
+)
+from headrace_bench.isolation.making import create_queries, create_streams
+from headrace_bench.meters import Meter
+
+SAMPLE_S = 0.25
+WARM_S = 4
+"""Seconds of input that are run before the clock starts, so that no figure is about a cold start."""
+
+
+def play(spark: Any, case: Case, sizes: Sizes) -> Told:
+    """Run a case over a fresh warehouse."""
+    return run_alone(spark, case, sizes) if case.alone else run_live(spark, case)
+
+
+def run_live(spark: Any, case: Case) -> Told:
+    """Let a policy decide while the input comes as it does."""
+    with warehouse(spark, sharing=case.policy) as hr:
+        create_streams(hr, case.load)
+        create_queries(hr, case.load)
+        hr.warm_up()
+        coming = steps(case.load, (Phase("warm", WARM_S, RATES[case.load.workload]), *case.course))
+        for _ in range(2 * WARM_S):
+            for stream, table in next(coming).tables.items():
+                hr.append(stream, table)
+            hr.run_available()
+        hr._running.conducting.use(
+            Settings(
+                merge_every_s=case.merge_every_s,
+                watch_every_s=WATCH_S,
+                threshold=case.threshold,
+                bounded=True,
+            )
+        )
+        hr.start(interval="1 second")
+        began = time.time()
+        with Meter() as meter, feeding(hr.append, _from_now(coming)):
+            moments = watch(hr, case, began, meter)
+        return tell(hr, case, moments, began)
+
+
+def _from_now(coming: Iterator[Any]) -> Iterator[Any]:
+    """The same steps, with the clock set to 0 at the first."""
+    first = None
+    for step in coming:
+        first = step.at if first is None else first
+        yield type(step)(step.at - first, step.phase, step.tables)
+
+
+def watch(hr: Any, case: Case, began: float, meter: Meter) -> list[Moment]:
+    """Moments until the course is over, or until somebody has fallen behind in a case that climbs."""
+    found: list[Moment] = []
+    ends = _ends(case)
+    while time.time() - began < ends[-1]:
+        found.append(moment_of(hr, began, meter))
+        done = [i for i, end in enumerate(ends) if found[-1].at >= end]
+        rate = case.course[len(done)].rate if len(done) < len(ends) else case.course[-1].rate
+        if case.climbs and done and behind_s(found[-1], rate) > 2 * LATE_S:
+            break
+        time.sleep(SAMPLE_S)
+    return found
+
+
+def _ends(case: Case) -> list[float]:
+    """When each phase of a course is over."""
+    ends, at = [], 0.0
+    for phase in case.course:
+        at += phase.seconds
+        ends.append(at)
+    return ends
+
+
+def moment_of(hr: Any, began: float, meter: Meter) -> Moment:
+    stage = hr._running.conducting.stage
+    homes = {info.name: info.group for info in hr.queries()}
+    done = {
+        group: sum(stage.processed(hr._delivered.cursor(group)).values()) for group in set(homes.values())
+    }
+    processed = {query: done[group] for query, group in homes.items()}
+    return Moment(time.time() - began, sum(stage.arrived().values()), processed, homes, meter.cpu_s)
+
+
+def tell(hr: Any, case: Case, moments: list[Moment], began: float) -> Told:
+    """What is told of a run that is over."""
+    told, sharing = empty(case), hr.sharing()
+    told.changes = [
+        Change(event.at - began, event.kind.value, event.reason, event.delay_seconds)
+        for event in hr.events()
+        if event.at >= began
+    ]
+    starts = [0.0, *_ends(case)[:-1]]
+    for phase, start in zip(case.course, starts, strict=True):
+        late = [m for m in moments if start + phase.seconds / 2 <= m.at <= start + phase.seconds]
+        if len(late) > 1:
+            told.stretches.append(stretch_of(phase, late, moments))
+    kinds = {name: query.kind.value for name, query in case.load.draw().items()}
+    told.series = series_of(moments, kinds)
+    told.error, told.predictions = sharing.prediction_error, sharing.predictions
+    epochs = [epoch for epoch in hr.recent_epochs() if epoch.committed_at >= began]
+    told.looked = sharing.look_seconds / max(1e-9, sum(epoch.cost.seconds for epoch in epochs))
+    told.gap_s = longest_gap(moments, told.changes, 1.0)
+    told.split_epochs = split_epochs(hr, moments, began, case)
+    return told
+
+
+def split_epochs(hr: Any, moments: list[Moment], began: float, case: Case) -> list[int]:
+    """For each split, the epochs that its group had run since its queries fell behind."""
+    found = []
+    for event in hr.events():
+        if event.kind.value != "split" or event.at < began:
+            continue
+        at = event.at - began
+        rate = max(phase.rate for phase in case.course)
+        since = None
+        for moment in (m for m in moments if m.at <= at):
+            since = (moment.at if since is None else since) if behind_s(moment, rate) > 1.0 else None
+        since = at if since is None else since
+        ran = [
+            epoch
+            for epoch in hr.recent_epochs()
+            if epoch.group == event.group and since < epoch.committed_at - began <= at
+        ]
+        found.append(len(ran))
+    return found

@@ -1,0 +1,126 @@
+"""The report: a page with a table and a plot per panel, and JSON with the throughput of every query of every run.
+
+A report may be made in pieces: panels that were not run again are kept from the file of that name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from headrace_bench.isolation.cases import ISOLATED, PANELS
+from headrace_bench.isolation.drawing import draw_panel, kind_growth
+from headrace_bench.isolation.figures import Change, Point, Stretch, Told, capacity_alone, sustained
+from headrace_bench.isolation.judging import judge_isolation
+from headrace_bench.pages import VERDICTS, head, table, verdict_rows
+
+
+def read_panels(path: Path) -> dict[str, list[Told]]:
+    """The panels of a report that is there; none if it is not."""
+    if not path.exists():
+        return {}
+    return {
+        panel: [_told(one) for one in found]
+        for panel, found in json.loads(path.read_text())["panels"].items()
+    }
+
+
+def _told(data: dict[str, Any]) -> Told:
+    lists: dict[str, type[Any]] = {"stretches": Stretch, "series": Point, "changes": Change}
+    values: dict[str, Any] = {
+        key: [lists[key](**one) for one in value] if key in lists else value for key, value in data.items()
+    }
+    return Told(**values)
+
+
+def write_report(out: Path, name: str, facts: dict[str, Any], panels: dict[str, list[Told]]) -> Path:
+    """Write NAME.json, NAME.md and a plot per panel; the page's path."""
+    out.mkdir(parents=True, exist_ok=True)
+    whole = {panel: panels[panel] for panel in PANELS if panel in panels}
+    shown = {panel: [asdict(told) for told in found] for panel, found in whole.items()}
+    (out / f"{name}.json").write_text(json.dumps({**facts, "panels": shown}) + "\n")
+    plots = {panel: draw_panel(panel, found, out / f"{name}-{panel}.png") for panel, found in whole.items()}
+    page = out / f"{name}.md"
+    page.write_text("\n".join(render(name, facts, whole, plots)) + "\n")
+    return page
+
+
+def render(
+    name: str, facts: dict[str, Any], panels: dict[str, list[Told]], plots: dict[str, str]
+) -> Iterator[str]:
+    yield from head(name, facts)
+    yield (
+        "A second stands for ten of the paper's: windows are 6 s long and groups are merged every 6 s. Isolated "
+        "queries ran one after the other, each with all cores, because the machine cannot run them at once; their "
+        "CPU seconds are added up. CPU seconds are those of all processes. Shares are of the last half of a phase."
+    )
+    yield ""
+    yield "## Aims"
+    yield ""
+    yield from table(VERDICTS, verdict_rows(judge_isolation(panels)))
+    for panel, found in panels.items():
+        yield f"## {panel}: {PANELS[panel]}"
+        yield ""
+        yield f"![{panel}]({plots[panel]})"
+        yield ""
+        yield from panel_table(panel, found)
+
+
+HEADS = ("queries", "policy", "phase", "tuples/s", "groups", "cores", "worst", "mean", "latency s")
+
+
+def panel_table(panel: str, found: list[Told]) -> Iterator[str]:
+    if panel.startswith("7"):
+        yield from table(("queries", "policy", "tuples/s"), map(_climb_row, found))
+        return
+    if panel == "11b":
+        kinds = sorted({kind for told in found for point in told.series for kind in point.waiting})
+        rows = [
+            (told.policy, *(f"{kind_growth(told, kind):,.0f}" for kind in kinds))
+            for told in found
+            if told.series
+        ]
+        yield from table(("policy", *(f"{kind}: tuples/s more that wait" for kind in kinds)), rows)
+        return
+    yield from table(HEADS, (row for told in found for row in _rows(panel, told)))
+    if panel in ("8", "9"):
+        yield from table(
+            ("policy", "after s", "event", "took s", "why"),
+            (
+                (
+                    told.policy,
+                    f"{change.at:.0f}",
+                    change.kind,
+                    "" if change.delay_s is None else f"{change.delay_s:.2f}",
+                    change.reason,
+                )
+                for told in found
+                for change in told.changes
+            ),
+        )
+
+
+def _climb_row(told: Told) -> tuple[str, str, str]:
+    if told.policy == ISOLATED:
+        return str(told.queries), f"{told.policy} (the slowest, alone)", f"{capacity_alone(told):,.0f}"
+    return str(told.queries), told.policy, f"{sustained(told):,.0f}"
+
+
+def _rows(panel: str, told: Told) -> Iterator[tuple[str, ...]]:
+    tuned = {"10a": f" ({told.threshold:g})", "10b": f" (every {told.merge_every_s:g} s)"}.get(panel, "")
+    for one in told.stretches:
+        if one.phase != "settling":
+            yield (
+                str(told.queries),
+                told.policy + tuned,
+                one.phase,
+                f"{one.rate:,.0f}",
+                str(one.groups),
+                f"{one.cpu:.2f}",
+                f"{one.worst:.2f}",
+                f"{one.mean:.2f}",
+                f"{max(one.latency_s.values()):.2f}",
+            )
