@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.asking.creating import read_many
+from headrace.asking.creating import read_many, written_needs
 from headrace.model.errors import HeadraceError, SqlError
 from headrace.model.query import QueryPlan
 from log_samples import PLAN
@@ -37,4 +37,21 @@ def test_texts_and_pairs() -> None:
 def test_errors_say_which_query(given: Any, said: str) -> None:
     with pytest.raises(HeadraceError) as caught:
         read_many(given, parse)
+    assert said in str(caught.value) and caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"min_rat": "5"}, "a query has no option min_rat"),
+        ({"min_rate": "many"}, "min_rate is 'many'"),
+        ({"min_rate": "-1"}, "min_rate is -1.0"),
+        ({"max_latency": "0 seconds"}, "max_latency is '0 seconds'"),
+        ({"max_latency": "soon"}, "soon"),
+        ({"priority": "1.5"}, "priority is '1.5'"),
+    ],
+)
+def test_needs_that_make_no_sense_are_refused(options: dict[str, str], said: str) -> None:
+    with pytest.raises(HeadraceError) as caught:
+        written_needs(options)
     assert said in str(caught.value) and caught.value.hint

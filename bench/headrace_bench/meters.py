@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 import psutil
@@ -21,12 +24,23 @@ class Meter:
         self.peak_mb: dict[str, float] = {}
         self._before: dict[int, float] = {}
         self._latest: dict[int, float] = {}
+        self._aside = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="meter", daemon=True)
 
     @property
     def cpu_s(self) -> float:
-        return sum(seconds - self._before.get(pid, 0.0) for pid, seconds in self._latest.items())
+        """CPU seconds so far, without those that were spent `aside`."""
+        return sum(s - self._before.get(pid, 0.0) for pid, s in self._latest.items()) - self._aside
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What the calling thread does meanwhile belongs to the measurement, not to what is measured."""
+        began = time.thread_time()
+        try:
+            yield
+        finally:
+            self._aside += time.thread_time() - began
 
     def __enter__(self) -> Meter:
         self._sample()
@@ -43,7 +57,8 @@ class Meter:
 
     def _watch(self) -> None:
         while not self._stop.wait(INTERVAL_S):
-            self._sample()
+            with self.aside():
+                self._sample()
 
     def _sample(self) -> None:
         me = psutil.Process()

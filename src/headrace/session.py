@@ -257,6 +257,19 @@ class Session:
         self._runs()
         self._catalog.request_move(name, check_group(group))
 
+    def set_needs(
+        self,
+        name: str,
+        *,
+        min_rate: float | None = None,
+        max_latency: Duration | None = None,
+        priority: int = 0,
+    ) -> None:
+        """Ask for something else for a query from the next epoch on, in place of all that was asked for before."""
+        self._runs()
+        needs = needs_of(min_rate, max_latency, priority)
+        self._catalog.request_needs(name, lambda _: needs)
+
     def repartition(self, partitions: int) -> None:
         """Spread the keys of all groups over so many partitions from the next epoch on: tasks that run side by side.
 

@@ -15,7 +15,7 @@ from headrace.catalog.snapshot import CHANGELOG
 from headrace.catalog.waiting import Batching
 from headrace.model.epoch import Create, Drop
 from headrace.model.errors import CatalogError, StorageError
-from headrace.model.query import EpochId, StreamName
+from headrace.model.query import EpochId, Needs, StreamName
 from headrace.model.types import BIGINT, Column, SqlType
 from headrace.storage.warehouse import Warehouse
 from log_samples import PLAN, PURCHASES, FakeClock, Opened, active, open_log
@@ -378,3 +378,22 @@ def test_a_failed_flush_keeps_the_requests(log: Opened) -> None:
         log.catalog.flush()
     log.warehouse.delete("catalog/changelog/000000000000.json")
     assert log.catalog.flush() == 0
+
+
+def test_what_is_asked_for_a_query_changes_with_an_epoch_and_is_durable(log: Opened) -> None:
+    log.catalog.request_create("q", PLAN, needs=Needs(priority=1))
+    step(log)
+    log.catalog.request_needs("q", lambda before: dataclasses.replace(before, min_rate=5.0))
+    log.catalog.request_needs("Q", lambda before: dataclasses.replace(before, max_latency_s=2.0))
+    assert log.catalog.query("q").needs == Needs(priority=1)
+    log = reopened(log)
+    step(log)
+    assert log.catalog.query("q").needs == Needs(5.0, 2.0, 1)
+    log.catalog.request_needs("q", lambda _: Needs())
+    step(log)
+    log.catalog.request_needs("q", lambda _: Needs(7.0))
+    log.catalog.request_drop("q")
+    step(log)
+    assert reopened(log).catalog.query("q").needs == Needs()
+    with pytest.raises(CatalogError, match="already dropped"):
+        log.catalog.request_needs("q", lambda before: before)

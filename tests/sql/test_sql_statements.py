@@ -8,6 +8,7 @@ import pytest
 
 from headrace.model.errors import CatalogError, SqlError
 from headrace.sql import (
+    AlterNeeds,
     CloseStream,
     CreateQuery,
     CreateStream,
@@ -106,6 +107,14 @@ ACCEPTED: list[tuple[str, Statement]] = [
         CreateQuery("start", "SELECT 1", start="2026-01-01 12:00:00"),
     ),
     ("ALTER QUERY q SET GROUP alerts", MoveQuery("q", "alerts")),
+    (
+        "alter query q set (priority = -1, min_rate = none, max_latency = '1 minute')",
+        AlterNeeds("q", {"priority": "-1", "min_rate": "none", "max_latency": "1 minute"}),
+    ),
+    (
+        "CREATE QUERY q WITH (min_rate = 1.5e3) IN GROUP g AS WITH x AS (SELECT 1) SELECT * FROM x",
+        CreateQuery("q", "WITH x AS (SELECT 1) SELECT * FROM x", group="g", needs={"min_rate": "1.5e3"}),
+    ),
     ("alter query `group` set group `plain-tables`;", MoveQuery("group", "plain-tables")),
     ("ALTER WAREHOUSE SET PARTITIONS 16", Repartition(16)),
     ("HELP", Help()),
@@ -161,8 +170,12 @@ def test_statement(text: str, statement: Statement) -> None:
         ("CREATE QUERY q IN GROUP 'alerts' AS SELECT 1", "SYNTAX", "name of a group"),
         ("CREATE QUERY q IN GROUP a IN GROUP b AS SELECT 1", "SYNTAX", "at most one IN GROUP"),
         ("CREATE QUERY q START earliest AS SELECT 1", "SYNTAX", "'2 hours ago' in quotes"),
-        ("CREATE QUERY q START 'x' START 'y' AS SELECT 1", "SYNTAX", "at most one IN GROUP and one START"),
         ("ALTER STREAM s", "SYNTAX", "QUERY, SPLIT or WAREHOUSE"),
+        (
+            "CREATE QUERY q START 'x' START 'y' AS SELECT 1",
+            "SYNTAX",
+            "at most one IN GROUP, one START and one WITH",
+        ),
         ("ALTER QUERY q GROUP g", "SYNTAX", "expected SET GROUP"),
         ("ALTER QUERY q SET GROUP", "SYNTAX", "name of a group"),
         ("ALTER QUERY q SET GROUP g h", "SYNTAX", "'h'"),

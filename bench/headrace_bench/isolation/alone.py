@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace_bench.epochs import warehouse
 from headrace_bench.isolation.cases import RANGE_S, Case, Phase, Sizes
-from headrace_bench.isolation.feeding import steps
+from headrace_bench.isolation.feeding import made_aside, steps
 from headrace_bench.isolation.figures import Stretch, Told, empty
 from headrace_bench.isolation.making import create_queries, create_streams
 from headrace_bench.meters import Meter
@@ -46,7 +46,7 @@ def measure_alone(spark: Any, case: Case, phase: Phase, sizes: Sizes) -> Stretch
             _run(hr, next(coming).tables)
         before = hr._delivered.sealed
         with Meter() as meter:
-            for step in coming:
+            for step in made_aside(coming, meter):
                 tuples += _run(hr, step.tables)
         return _stretch(hr, phase, before, tuples, meter.cpu_s, sizes.alone_epochs)
 

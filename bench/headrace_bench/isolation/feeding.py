@@ -14,9 +14,11 @@ import pyarrow as pa
 from headrace.workloads.isolation import Traffic
 from headrace.workloads.nexmark import Nexmark
 from headrace_bench.isolation.cases import PROPORTIONS, Load, Phase
+from headrace_bench.meters import Meter
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-STEP_S = 0.5
+STEP_S = 1.0
+"""So often something arrives: an epoch a second, as for queries that run alone."""
 
 Append = Callable[[str, pa.Table], object]
 
@@ -45,14 +47,24 @@ def steps(load: Load, course: Sequence[Phase], step_s: float = STEP_S) -> Iterat
             first, at = first + count, at + step_s
 
 
+def made_aside(coming: Iterator[Step], meter: Meter) -> Iterator[Step]:
+    """The same steps. What it takes to make them is not counted."""
+    while True:
+        with meter.aside():
+            step = next(coming, None)
+        if step is None:
+            return
+        yield step
+
+
 @contextmanager
-def feeding(append: Append, coming: Iterator[Step]) -> Iterator[threading.Event]:
+def feeding(append: Append, coming: Iterator[Step], meter: Meter) -> Iterator[threading.Event]:
     """Append steps when they are due; those of a step are made before that. The event says that all have come."""
     stopping, done = threading.Event(), threading.Event()
 
     def run() -> None:
         began = time.monotonic()
-        for step in coming:
+        for step in made_aside(coming, meter):
             if stopping.wait(max(0.0, began + step.at - time.monotonic())):
                 break
             for stream, table in step.tables.items():

@@ -111,23 +111,38 @@ def stretch_of(phase: Phase, moments: Sequence[Moment], every: Sequence[Moment])
     """What the moments of a phase's last half say; latencies need those before it, too."""
     first, last = moments[0], moments[-1]
     elapsed = max(1e-6, last.at - first.at)
-    arrived = max(1, last.arrived - first.arrived)
-    growth = {
-        query: ((last.arrived - done) - (first.arrived - first.processed.get(query, 0))) / elapsed
-        for query, done in last.processed.items()
-    }
+    rate = max(1, last.arrived - first.arrived) / elapsed
+    growth = {query: growth_of(query, moments) for query in last.processed}
     return Stretch(
         phase.name,
-        arrived / elapsed,
+        rate,
         len(set(last.homes.values())),
         (last.cpu_s - first.cpu_s) / elapsed,
-        {
-            query: min(1.0, (done - first.processed.get(query, 0)) / arrived)
-            for query, done in last.processed.items()
-        },
+        {query: min(1.0, max(0.0, 1.0 - grown / rate)) for query, grown in growth.items()},
         {query: latency(query, moments, every) for query in last.processed},
         growth,
     )
+
+
+TROUGH_S = 1.6
+"""In so long a time, whoever keeps up has had everything at some moment: epochs and arrivals are a second apart."""
+
+
+def growth_of(query: str, moments: Sequence[Moment]) -> float:
+    """By how many tuples per second what waits for a query grew: from trough to trough, because input comes in steps.
+
+    >>> growth_of("q", [Moment(t / 4, t // 4 * 100, {"q": t // 4 * 50}, {}, 0.0) for t in range(40)])
+    50.0
+    """
+    first, last = moments[0].at, moments[-1].at
+
+    def waits(moment: Moment) -> int:
+        return moment.arrived - moment.processed.get(query, 0)
+
+    before = min((m for m in moments if m.at <= first + TROUGH_S), key=waits)
+    after = min((m for m in reversed(moments) if m.at >= last - TROUGH_S), key=waits)
+    elapsed = after.at - before.at
+    return (waits(after) - waits(before)) / elapsed if elapsed > 0 else 0.0
 
 
 def latency(query: str, moments: Sequence[Moment], every: Sequence[Moment]) -> float:

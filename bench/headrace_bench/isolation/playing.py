@@ -42,7 +42,7 @@ def run_live(spark: Any, case: Case) -> Told:
         create_queries(hr, case.load)
         hr.warm_up()
         coming = steps(case.load, (Phase("warm", WARM_S, RATES[case.load.workload]), *case.course))
-        for _ in range(2 * WARM_S):
+        for _ in range(WARM_S):
             for stream, table in next(coming).tables.items():
                 hr.append(stream, table)
             hr.run_available()
@@ -56,7 +56,7 @@ def run_live(spark: Any, case: Case) -> Told:
         )
         hr.start(interval="1 second")
         began = time.time()
-        with Meter() as meter, feeding(hr.append, _from_now(coming)):
+        with Meter() as meter, feeding(hr.append, _from_now(coming), meter):
             moments = watch(hr, case, began, meter)
         return tell(hr, case, moments, began)
 
@@ -74,7 +74,8 @@ def watch(hr: Any, case: Case, began: float, meter: Meter) -> list[Moment]:
     found: list[Moment] = []
     ends = _ends(case)
     while time.time() - began < ends[-1]:
-        found.append(moment_of(hr, began, meter))
+        with meter.aside():
+            found.append(moment_of(hr, began, meter))
         done = [i for i, end in enumerate(ends) if found[-1].at >= end]
         rate = case.course[len(done)].rate if len(done) < len(ends) else case.course[-1].rate
         if case.climbs and done and behind_s(found[-1], rate) > 2 * LATE_S:
@@ -94,7 +95,7 @@ def _ends(case: Case) -> list[float]:
 
 def moment_of(hr: Any, began: float, meter: Meter) -> Moment:
     stage = hr._running.conducting.stage
-    homes = {info.name: info.group for info in hr.queries()}
+    homes = {entry.query.name: entry.group for entry in hr._catalog.current()}
     done = {
         group: sum(stage.processed(hr._delivered.cursor(group)).values()) for group in set(homes.values())
     }
@@ -112,7 +113,9 @@ def tell(hr: Any, case: Case, moments: list[Moment], began: float) -> Told:
     ]
     starts = [0.0, *_ends(case)[:-1]]
     for phase, start in zip(case.course, starts, strict=True):
-        late = [m for m in moments if start + phase.seconds / 2 <= m.at <= start + phase.seconds]
+        # a run that is steady has settled before; other phases bring a change
+        skipped = 0.0 if phase.name == "steady" else phase.seconds / 2
+        late = [m for m in moments if start + skipped <= m.at <= start + phase.seconds]
         if len(late) > 1:
             told.stretches.append(stretch_of(phase, late, moments))
     kinds = {name: query.kind.value for name, query in case.load.draw().items()}

@@ -55,7 +55,8 @@ def render(
     yield (
         "A second stands for ten of the paper's: windows are 6 s long and groups are merged every 6 s. Isolated "
         "queries ran one after the other, each with all cores, because the machine cannot run them at once; their "
-        "CPU seconds are added up. CPU seconds are those of all processes. Shares are of the last half of a phase."
+        "CPU seconds are added up. CPU seconds are those of all processes, without what it took to make events. Shares "
+        "and CPU are those of the last half of a phase, or of all of a steady one."
     )
     yield ""
     yield "## Aims"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace import sql
 from headrace.asking.functions import explain_unknown
 from headrace.asking.starting import Start, start_epoch
 from headrace.looking.grouped import check_group
-from headrace.model.errors import EngineError, HeadraceError, SqlError
+from headrace.model.errors import EngineError, HeadraceError, SqlError, did_you_mean
 from headrace.model.query import NO_NEEDS, Needs, Query, QueryPlan
 from headrace.options import Duration
 
@@ -61,6 +61,44 @@ def needs_of(min_rate: float | None, max_latency: Duration | None, priority: int
     if latency is not None and latency <= 0:
         raise _bad_need("max_latency", max_latency, "say '10 seconds'")
     return Needs(None if min_rate is None else float(min_rate), latency, priority)
+
+
+KNOWN_NEEDS = ("min_rate", "max_latency", "priority")
+
+
+def written_needs(options: Mapping[str, str], before: Needs = NO_NEEDS) -> Needs:
+    """What a statement asks for, where something was asked for before. What it does not name stays.
+
+    >>> written_needs({"min_rate": "100"}, Needs(None, 2.0, 1))
+    Needs(min_rate=100.0, max_latency_s=2.0, priority=1)
+    >>> written_needs({"max_latency": "none"}, Needs(5.0, 2.0))
+    Needs(min_rate=5.0, max_latency_s=None, priority=0)
+    """
+    for name in options:
+        if name not in KNOWN_NEEDS:
+            hint = did_you_mean(name, KNOWN_NEEDS) or f"there are {', '.join(KNOWN_NEEDS)}"
+            raise EngineError("BAD_OPTION", f"a query has no option {name}", hint=hint)
+    given = {name: None if value == "none" else value for name, value in options.items()}
+    new = needs_of(
+        _number("min_rate", given.get("min_rate"), float, "give tuples per second, more than 0"),
+        given.get("max_latency"),
+        _number("priority", given.get("priority"), int, "give an integer; 0 is usual") or 0,
+    )
+    return Needs(
+        new.min_rate if "min_rate" in given else before.min_rate,
+        new.max_latency_s if "max_latency" in given else before.max_latency_s,
+        new.priority if "priority" in given else before.priority,
+    )
+
+
+Number = TypeVar("Number", int, float)
+
+
+def _number(name: str, text: str | None, kind: Callable[[str], Number], hint: str) -> Number | None:
+    try:
+        return None if text is None else kind(text)
+    except ValueError:
+        raise _bad_need(name, text, hint) from None
 
 
 def _bad_need(name: str, value: object, hint: str) -> EngineError:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 import pyarrow as pa
 
 from headrace import sql
+from headrace.asking.creating import create_query, written_needs
 from headrace.asking.inserting import insert_values
 from headrace.asking.starting import EARLIEST
 from headrace.looking.answers import why_empty_select
@@ -21,6 +22,7 @@ from headrace.results.view import readable
 from headrace.sources import files
 from headrace.sql.statements import (
     AlterSplit,
+    AlterNeeds,
     CloseStream,
     CreateQuery,
     CreateStream,
@@ -56,6 +58,10 @@ def execute(session: Session, text: str, *, allow_files: bool = False) -> str | 
             return _create_query(session, statement)
         case MoveQuery(name, group):
             return _move_query(session, name, group)
+        case AlterNeeds(name, needs):
+            session._runs()
+            query = session._catalog.request_needs(name, lambda before: written_needs(needs, before))
+            return f"query {query.name} is asked for {', '.join(needs)} from the next epoch on"
         case Repartition(partitions):
             session.repartition(partitions)
             return f"keys are spread over {count(partitions, 'partition')} from the next epoch on"
@@ -135,13 +141,17 @@ def _create_query(session: Session, statement: CreateQuery) -> str:
     known = session._catalog.has_live(name)
     if known and present is IfPresent.KEEP:
         return f"query {name} exists already and stays as it is"
-    query = session.create_query(
+    made = create_query(
+        session,
         statement.text,
-        name=name,
+        name,
         replace=present is IfPresent.REPLACE,
+        if_not_exists=False,
         group=statement.group,
         start=statement.start,
+        needs=written_needs(statement.needs),
     )
+    query = session.query(made.name)
     said = f"query {name} is active from the next epoch on"
     if statement.start is not None:
         early = statement.start.strip().lower() == EARLIEST

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.catalog.archive import Archived
@@ -23,7 +23,7 @@ from headrace.catalog.snapshot import SNAPSHOT, Changelog, Snapshot
 from headrace.catalog.splits import SplitTable
 from headrace.catalog.streams import StreamTable
 from headrace.catalog.waiting import Batching, Waiting
-from headrace.model.epoch import NEVER_US, Change, Create, Drop, Epoch, Move
+from headrace.model.epoch import NEVER_US, Change, ChangeNeeds, Create, Drop, Epoch, Move
 from headrace.model.errors import CatalogError, StorageError
 from headrace.model.grouping import MAIN, is_reserved, plain_group
 from headrace.model.query import NO_NEEDS, EpochId, Fallback, Needs, Query, QueryId, QueryPlan, Stream
@@ -211,6 +211,17 @@ class Catalog:
                 )
             self._request(Move(entry.query.id, group, self._waiting.clock.now()))
             return entry.query
+
+    def request_needs(self, name: str, change: Callable[[Needs], Needs]) -> Query:
+        """Ask for something else for a query, durably. What is changed is what was asked for last."""
+        with uninterrupted(), self._lock:
+            query = self._directory.live_entry(name).query
+            asked = [
+                one.needs for one in self._waiting if isinstance(one, ChangeNeeds) and one.id == query.id
+            ]
+            needs = change(asked[-1] if asked else query.needs)
+            self._request(ChangeNeeds(query.id, needs, self._waiting.clock.now()))
+            return query
 
     def request_moves(self, moves: Iterable[tuple[QueryId, str]]) -> None:
         """Ask for queries to live in other groups, durably. Those that have ended meanwhile stay where they were.

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Mapping
 from headrace.catalog.archive import Archive, Archived
 from headrace.catalog.queries import QueryEntry, QueryState, QueryTable
 from headrace.catalog.snapshot import Snapshot
-from headrace.model.epoch import Change, Create, Drop, Epoch, Move
+from headrace.model.epoch import Change, ChangeNeeds, Create, Drop, Epoch, Move
 from headrace.model.errors import CatalogError, did_you_mean
 from headrace.model.grouping import Wish
 from headrace.model.query import QueryId
@@ -42,8 +42,8 @@ class Directory:
                 entry = self.queries.get(query_id)
                 if entry is not None and entry.live:
                     self.queries.put(dataclasses.replace(entry, dropping=True))
-            case Move():
-                pass  # an epoch takes it in, and then the query is on its way
+            case Move() | ChangeNeeds():
+                pass  # an epoch takes it in; a query that moves is on its way then
 
     def apply(self, epoch: Epoch) -> None:
         """Let the changes of a sealed epoch take effect."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headrace.model import codec
-from headrace.model.epoch import NEVER_US, Create, Drop, Epoch, Move
+from headrace.model.epoch import NEVER_US, Change, ChangeNeeds, Create, Drop, Epoch, Move
 from headrace.model.grouping import MAIN, GroupKind, Relocation, Stay, Wish, backfill_group, kind_of
 from headrace.model.query import EpochId, Query, QueryId
 from headrace.sql.text.names import name_key
@@ -221,10 +221,19 @@ class QueryTable:
         for change in created:
             if change.query.id not in dropped:
                 self._activate(change, epoch)
-        for move in epoch.changes:
-            entry = self._entries.get(move.id) if isinstance(move, Move) else None
-            if isinstance(move, Move) and entry is not None and entry.state is not QueryState.DROPPED:
-                self.put(dataclasses.replace(entry, wish=Wish(move.group, int(epoch.id))))
+        for other in epoch.changes:
+            self._alter(other, epoch)
+
+    def _alter(self, change: Change, epoch: Epoch) -> None:
+        """Note where a query is wanted, or what is asked for it from now on."""
+        entry = self._entries.get(change.id) if isinstance(change, Move | ChangeNeeds) else None
+        if entry is None or entry.state is QueryState.DROPPED:
+            return
+        match change:
+            case Move(_, group):
+                self.put(dataclasses.replace(entry, wish=Wish(group, int(epoch.id))))
+            case ChangeNeeds(_, needs):
+                self.put(dataclasses.replace(entry, query=dataclasses.replace(entry.query, needs=needs)))
 
     def _drop(self, query_id: QueryId, epoch: Epoch) -> None:
         entry = self._entries.get(query_id)

@@ -29,11 +29,14 @@ SECONDS = 10.0
 FAILURES = 3
 """When it has failed so many times in a row, it is left alone for the life of the driver."""
 
+PATIENCE_SECONDS = 0.25
+"""How long an epoch waits for another one that the worker runs: about what a Spark job would cost more."""
+
 _PROGRAM = "from headrace.engine.own_worker import serve; serve()"
 
 
 class OwnWorker:
-    """The process and the pipes to it. Any thread may ask; one is served at a time, and nobody waits."""
+    """The process and the pipes to it. Any thread may ask; one is served at a time, and nobody waits for long."""
 
     def __init__(self, seconds: float = SECONDS, failures: int = FAILURES) -> None:
         self._lock = threading.Lock()
@@ -43,8 +46,8 @@ class OwnWorker:
         self._failures = self._asked = 0
 
     def run(self, loads: Sequence[bytes], partitions: int, stages: int) -> list[bytes] | None:
-        """The reports of a job's tasks; None when the worker is not there yet, is busy, is off, or failed."""
-        if os.environ.get(beside.VARIABLE) == "off" or not self._lock.acquire(blocking=False):
+        """The reports of a job's tasks; None when the worker is not there yet, stays busy, is off, or failed."""
+        if os.environ.get(beside.VARIABLE) == "off" or not self._lock.acquire(timeout=PATIENCE_SECONDS):
             return None
         try:
             if not self._started():

@@ -90,7 +90,20 @@ def describe_query(query: QueryHandle) -> str:
     """A query in words: how it does, how it runs, where it lives, since when, what it costs, and its text."""
     cost = costs_in(query._session).get(int(query._id))
     spent = "" if cost is None else ", ".join(f"{what} {value}" for what, value in cost_lines(cost)) + "\n"
-    return f"{query.status()}; {query.sharing}\n{_home(query)}\n{spent}{query.text}"
+    return f"{query.status()}; {query.sharing}\n{_home(query)}\n{_asked(query)}{spent}{query.text}"
+
+
+def _asked(query: QueryHandle) -> str:
+    """A line of what somebody asked for a query; nothing if nobody did."""
+    needs = query._entry().query.needs
+    latency = None if needs.max_latency_s is None else show_duration(round(needs.max_latency_s * 1e6))
+    asked = {"min_rate": needs.min_rate, "max_latency": latency, "priority": needs.priority or None}
+    said = [
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in asked.items()
+        if value
+    ]
+    return f"asked for: {', '.join(said)}\n" if said else ""
 
 
 def _home(query: QueryHandle) -> str:

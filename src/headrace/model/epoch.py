@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from headrace.model.query import EpochId, Query, QueryId, StreamName
+from headrace.model.query import EpochId, Needs, Query, QueryId, StreamName
 
 NEVER_US = -(2**63)
 """A watermark before any event was seen."""
@@ -58,7 +58,16 @@ class Move:
     requested_at: float = 0.0
 
 
-Change = Create | Drop | Move
+@dataclass(frozen=True, slots=True)
+class ChangeNeeds:
+    """Something else is asked for a query than before."""
+
+    id: QueryId
+    needs: Needs
+    requested_at: float = 0.0
+
+
+Change = Create | Drop | Move | ChangeNeeds
 
 
 @dataclass(frozen=True, slots=True)

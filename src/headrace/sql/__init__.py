@@ -6,6 +6,7 @@ from headrace.sql.query import parse_query
 from headrace.sql.resolve.analysis import Analyzer
 from headrace.sql.statements import (
     AlterSplit,
+    AlterNeeds,
     CloseStream,
     CreateQuery,
     CreateStream,
@@ -35,6 +36,7 @@ from headrace.sql.text.names import check_name, quote_name
 
 __all__ = [
     "AlterSplit",
+    "AlterNeeds",
     "Analyzer",
     "CloseStream",
     "CreateQuery",

@@ -35,16 +35,20 @@ TOPICS = (
     ),
     Topic(
         "CREATE QUERY",
-        "CREATE [OR REPLACE] QUERY [IF NOT EXISTS] name\n    [IN GROUP group] [START 'moment'] AS SELECT ...",
+        "CREATE [OR REPLACE] QUERY [IF NOT EXISTS] name\n    [IN GROUP group] [START 'moment']\n"
+        "    [WITH (min_rate = number, max_latency = 'duration', priority = number)] AS SELECT ...",
         "Starts a continuous query over streams. It is active from the next epoch on.\n"
         "IN GROUP lets it share its work with the queries of that group only, so that others do not slow it down.\n"
-        "START 'earliest', '2 hours ago' or TIMESTAMP '...' lets it begin in the past, with what the log still has.",
+        "START 'earliest', '2 hours ago' or TIMESTAMP '...' lets it begin in the past, with what the log still has.\n"
+        "WITH says what it needs: tuples per second, how far behind its input it may be, and who runs first.",
         "create-query",
     ),
     Topic(
         "ALTER QUERY",
-        "ALTER QUERY name SET GROUP group",
-        "Lets a query live in another group. It delivers all its rows meanwhile.",
+        "ALTER QUERY name SET GROUP group\n"
+        "ALTER QUERY name SET (min_rate = number, max_latency = 'duration', priority = number)",
+        "Lets a query live in another group. It delivers all its rows meanwhile.\n"
+        "Or asks for something else for it. What is not named stays, and NONE takes back what was asked for.",
         "alter-query",
     ),
     Topic(

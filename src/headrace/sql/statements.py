@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -32,13 +33,14 @@ class CreateStream:
 
 @dataclass(frozen=True, slots=True)
 class CreateQuery:
-    """`group` and `start` are as written; None where the statement does not say."""
+    """`group`, `start` and what is asked for it are as written; None where the statement does not say."""
 
     name: str
     text: str
     if_present: IfPresent = IfPresent.REFUSE
     group: str | None = None
     start: str | None = None
+    needs: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,14 @@ class MoveQuery:
 
     name: str
     group: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlterNeeds:
+    """Something else is asked for a query. The options are as written; what is not named stays."""
+
+    name: str
+    needs: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +170,7 @@ Statement = (
     CreateStream
     | CreateQuery
     | MoveQuery
+    | AlterNeeds
     | Repartition
     | DropStream
     | DropQuery
@@ -193,6 +204,8 @@ def parse_statement(text: str) -> Statement:
     AlterSplit(name='road', q=4, route='xway % 4')
     >>> parse_statement("ALTER QUERY spend SET GROUP alerts")
     MoveQuery(name='spend', group='alerts')
+    >>> parse_statement("ALTER QUERY spend SET (min_rate = 100, max_latency = '2 seconds')")
+    AlterNeeds(name='spend', needs={'min_rate': '100', 'max_latency': '2 seconds'})
     """
     cursor = Cursor(text, statement_tokens(text))
     statement = _statement(cursor)
@@ -240,6 +253,7 @@ def _create(cursor: Cursor) -> Statement:
 def _create_query(cursor: Cursor, present: IfPresent) -> Statement:
     name = cursor.name("query")
     group = start = None
+    needs: dict[str, str] = {}
     while not cursor.accept("AS"):
         if group is None and cursor.accept("IN"):
             cursor.expect("GROUP")
@@ -247,18 +261,32 @@ def _create_query(cursor: Cursor, present: IfPresent) -> Statement:
         elif start is None and cursor.accept("START"):
             cursor.accept("TIMESTAMP")
             start = cursor.string("'earliest', a time or '2 hours ago'")
+        elif not needs and cursor.accept("WITH"):
+            needs = _needs(cursor)
         else:
-            raise cursor.problem("AS, after at most one IN GROUP and one START,")
+            raise cursor.problem("AS, after at most one IN GROUP, one START and one WITH,")
     if not cursor.sees(*_QUERY_STARTS):
         raise cursor.problem("SELECT")
-    return CreateQuery(name, cursor.rest(), present, group, start)
+    return CreateQuery(name, cursor.rest(), present, group, start, needs)
+
+
+def _needs(cursor: Cursor) -> dict[str, str]:
+    """Read `(min_rate = 100, max_latency = '2 seconds', priority = 1)`."""
+    span, needs = cursor.span(), dict[str, str]()
+    _options(cursor, needs, Cursor.value)
+    if not needs:
+        raise errors.syntax("nothing is asked for between the parentheses", span)
+    return needs
 
 
 def _alter(cursor: Cursor) -> Statement:
     if cursor.accept("QUERY"):
         name = cursor.name("query")
-        cursor.expect("SET", "GROUP")
-        return MoveQuery(name, cursor.name("group"))
+        if cursor.accept("SET", "GROUP"):
+            return MoveQuery(name, cursor.name("group"))
+        if not cursor.accept("SET") or not cursor.sees("("):
+            raise cursor.problem("SET GROUP or SET (...)")
+        return AlterNeeds(name, _needs(cursor))
     if cursor.accept("WAREHOUSE"):
         cursor.expect("SET", "PARTITIONS")
         return Repartition(cursor.whole_number("of partitions"))
@@ -310,7 +338,9 @@ def _create_stream(cursor: Cursor, present: IfPresent) -> Statement:
     return CreateStream(name, schema, clauses.get("event_time"), clauses.get("watermark"), options, present)
 
 
-def _options(cursor: Cursor, options: dict[str, str]) -> None:
+def _options(
+    cursor: Cursor, options: dict[str, str], read: Callable[[Cursor, str], str] = Cursor.string
+) -> None:
     """Read `(key = 'value', ...)` into `options`."""
     cursor.expect("(")
     while not cursor.accept(")"):
@@ -319,7 +349,7 @@ def _options(cursor: Cursor, options: dict[str, str]) -> None:
         while cursor.accept("."):
             key += "." + cursor.name("option")
         cursor.expect("=")
-        _once(options, key.lower(), cursor.string(f"the value of {key}"), span)
+        _once(options, key.lower(), read(cursor, f"the value of {key}"), span)
         if not cursor.accept(",") and cursor.peek_word() != ")":
             raise cursor.problem("',' or ')'")
 

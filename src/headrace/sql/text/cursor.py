@@ -67,6 +67,15 @@ class Cursor:
             raise self.problem(f"{what} in quotes")
         return self.take().text
 
+    def value(self, what: str) -> str:
+        """A number, which may have a sign, or a text in quotes, or NONE."""
+        sign = "-" if self.accept("-") else ""
+        if not self.done and self.tokens[self.at].token_type is TokenType.NUMBER:
+            return sign + self.take().text
+        if not sign and self.accept("NONE"):
+            return "none"
+        return self.string(f"{what}: a number, NONE, or a text")
+
     def whole_number(self, what: str) -> int:
         token = None if self.done else self.tokens[self.at]
         if token is None or token.token_type is not TokenType.NUMBER or not token.text.isdecimal():
