@@ -95,6 +95,7 @@ def test_every_example_of_the_page_is_a_statement() -> None:
         *(
             "CreateStream",
             "CreateQuery",
+            "AlterNeeds",
             "DropStream",
             "DropQuery",
             "DropSplit",

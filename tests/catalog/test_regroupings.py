@@ -144,3 +144,23 @@ def test_a_spec_is_in_force_from_its_epoch_on_and_records_go_when_a_snapshot_has
         assert log.warehouse.records("catalog/regroupings") == []
         log = reopened(log, crashed=True)
     log.close()
+
+
+@pytest.mark.parametrize("crashed", [False, True], ids=["closed", "killed"])
+def test_a_query_that_leaves_in_its_first_epoch_never_lived_where_it_was_created(
+    log: Opened, crashed: bool
+) -> None:
+    log.catalog.request_create("a", PLAN)
+    log.catalog.request_create("b", PLAN, group="alerts")
+    assert seal(log) == 0
+    move(log, 1, "auto-0", 0)
+    move(log, 2, "auto-1", 0)
+    for _ in range(2):
+        assert homes_of(log, 1, 2) == ["auto-0", "auto-0"]
+        assert not log.catalog.active_entries(0, MAIN) and not log.catalog.active_entries(0, "alerts")
+        assert log.catalog.homes.groups() == ("auto-0", "auto-1", "main")
+        assert log.catalog.homes.living_in(MAIN) == ()
+        log = reopened(log, crashed=crashed)
+    move(log, 1, MAIN, 0)
+    assert homes_of(log, 1, 2) == ["main", "main"], "it has not run anywhere yet"
+    log.close()

@@ -214,3 +214,42 @@ def test_a_bad_width_is_refused_before_anything_is_opened(run, session):
     assert run("run", "--partitions", "0").exit_code == 2
     assert run("serve", "--backfill-tasks", "none").exit_code == 2
     assert session.opened == 0
+
+
+def test_modules_register_what_they_have_before_the_first_epoch(session, warehouse, tmp_path):
+    module = tmp_path / "mine.py"
+    module.write_text("def register(session):\n    session.calls.append(('told', str(session.running)))\n")
+    options = RunOptions("serve", "1 second", 0, live=False, modules=(str(module),))
+    keep_running(session.open, warehouse, options, Steps(lambda: None))
+    assert ("told", "False") in session.calls
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (None, "there is no file"),
+        ("1 / 0", "division by zero"),
+        ("x = 1", "no function register(session)"),
+    ],
+)
+def test_a_module_that_is_none_is_refused_before_anything_is_opened(run, session, tmp_path, code, said):
+    module = tmp_path / "bad.py"
+    if code is not None:
+        module.write_text(code)
+    result = run("serve", "--register", str(module))
+    assert result.exit_code != 0
+    assert said in " ".join(result.output.split())
+    assert session.opened == 0
+
+
+def test_a_module_that_fails_names_itself(session, warehouse, tmp_path):
+    module = tmp_path / "failing.py"
+    module.write_text("def register(session):\n    raise ValueError('no such model')\n")
+    with pytest.raises(EngineError, match="failing failed") as caught:
+        keep_running(
+            session.open,
+            warehouse,
+            RunOptions("serve", "1 second", 0, False, modules=(str(module),)),
+            Steps(),
+        )
+    assert "no such model" in str(caught.value)

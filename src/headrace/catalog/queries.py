@@ -186,12 +186,18 @@ class QueryTable:
         return tuple(sorted(group for group, ids in self._homes.items() if ids))
 
     def relocate(self, move: Relocation, epoch: int) -> None:
-        """Let a query live in another group from an epoch on."""
+        """Let a query live in another group from an epoch on. In its very first epoch it begins there instead."""
         entry = self._entries.get(move.query)
-        if entry is None or any(stay.epoch >= epoch for stay in entry.stays):
+        if entry is None:
+            return
+        before = entry.stays
+        if before == (Stay(epoch, move.source),):
+            before = ()
+            self._homes[move.source].discard(move.query)
+        if any(stay.epoch >= epoch for stay in before):
             return
         settled = entry.wish is not None and entry.wish.epoch <= move.settled
-        stays = (*entry.stays, Stay(epoch, move.target))
+        stays = (*before, Stay(epoch, move.target))
         self.put(dataclasses.replace(entry, stays=stays, wish=None if settled else entry.wish))
 
     def remove(self, query_id: QueryId) -> None:

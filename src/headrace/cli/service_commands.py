@@ -18,6 +18,7 @@ from headrace.cli.live import LiveView, LogView
 from headrace.cli.monitor import Board
 from headrace.cli.opening import entered
 from headrace.cli.options import warehouse_option
+from headrace.cli.registering import call_registers, find_registers
 from headrace.cli.statements import only_reads
 from headrace.cli.stopping import Clock, WallClock, stop_signals
 from headrace.model.errors import EngineError, HeadraceWarning
@@ -66,6 +67,16 @@ sharing_option = click.option(
 )
 
 
+register_option = click.option(
+    "--register",
+    "modules",
+    multiple=True,
+    metavar="MODULE",
+    help="A Python module, or a .py file, whose register(session) is called before the first epoch: it registers the "
+    "functions that queries call. May be given again.",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """`command` is `run` or `serve`; `live` wants the picture, where there is a terminal to draw it on."""
@@ -77,6 +88,7 @@ class RunOptions:
     partitions: int | None = None
     backfill_tasks: int | None = None
     sharing: str = "functional"
+    modules: tuple[str, ...] = ()
 
 
 @click.command()
@@ -86,6 +98,7 @@ class RunOptions:
 @partitions_option
 @backfill_option
 @sharing_option
+@register_option
 @click.pass_obj
 def run(
     opener: Opener,
@@ -95,6 +108,7 @@ def run(
     partitions: int | None,
     backfill_tasks: int | None,
     sharing: str,
+    modules: tuple[str, ...],
 ) -> None:
     """Run the queries of a warehouse in the foreground, with a live picture of what goes on.
 
@@ -102,7 +116,7 @@ def run(
     `audit` and `watch` in other terminals reach this process: create and drop queries as you like. The warehouse is
     created when there is none. Ctrl-C finishes the epoch under way and ends with exit code 0.
     """
-    options = RunOptions("run", interval, port, True, partitions, backfill_tasks, sharing)
+    options = RunOptions("run", interval, port, True, partitions, backfill_tasks, sharing, modules)
     keep_running(opener, warehouse, options)
 
 
@@ -113,6 +127,7 @@ def run(
 @partitions_option
 @backfill_option
 @sharing_option
+@register_option
 @click.pass_obj
 def serve(
     opener: Opener,
@@ -122,13 +137,14 @@ def serve(
     partitions: int | None,
     backfill_tasks: int | None,
     sharing: str,
+    modules: tuple[str, ...],
 ) -> None:
     """Run the queries of a warehouse as `headrace run` does, and print a log instead of a picture.
 
     The API is on 127.0.0.1 only, and the file `service.json` in the warehouse has its address and its token. Ctrl-C or
     SIGTERM finishes the epoch under way and ends with exit code 0.
     """
-    options = RunOptions("serve", interval, port, False, partitions, backfill_tasks, sharing)
+    options = RunOptions("serve", interval, port, False, partitions, backfill_tasks, sharing, modules)
     keep_running(opener, warehouse, options)
 
 
@@ -137,6 +153,7 @@ def keep_running(opener: Opener, warehouse: str, options: RunOptions, clock: Clo
     warnings.simplefilter("ignore", HeadraceWarning)  # problems are shown as they come and go
     clock, screen = clock or WallClock(), consoles.out()
     _check_interval(options.interval)
+    registers = find_registers(options.modules)
     _check_free(warehouse)
     if not (local_directory(warehouse) / "format.json").exists():
         Warehouse(warehouse)
@@ -153,6 +170,7 @@ def keep_running(opener: Opener, warehouse: str, options: RunOptions, clock: Clo
         ) as session,
         stop_signals(clock.stopped),
     ):
+        call_registers(session, registers)
         _run(session, service, warehouse, options, clock, screen)
 
 

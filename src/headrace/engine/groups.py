@@ -142,7 +142,8 @@ class Groups:
     def _partings(self, running: Collection[str]) -> Iterator[Step]:
         """Queries whose function nobody has registered again wait in a group of their own, so that the others go on.
 
-        A query in its very first epoch cannot leave yet: its group waits with it.
+        In its very first epoch, a query begins there. One that came from elsewhere with this epoch cannot leave yet,
+        because its state is on the way: its group waits with it.
         """
         catalog = self._house.catalog
         if catalog.functions.all_ready:
@@ -152,7 +153,8 @@ class Groups:
             if standing.running or not standing.due:
                 continue
             members = catalog.active_entries(epoch, name)
-            waiting = [e for e in members if e.stays[-1].epoch < epoch and catalog.functions.missing(e.query)]
+            free = [e for e in members if e.stays[-1].epoch < epoch or len(e.stays) == 1]
+            waiting = [entry for entry in free if catalog.functions.missing(entry.query)]
             if waiting and (name == MAIN or len(waiting) < len(members)):
                 numbers = (auto_number(group) for group in catalog.homes.groups())
                 target = auto_group(1 + max((n for n in numbers if n is not None), default=-1))

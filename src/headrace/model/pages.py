@@ -33,6 +33,7 @@ _SECTIONS = {
         "FUNCTION_EXISTS",
         "FUNCTION_IN_USE",
         "FUNCTION_MISSING",
+        "MODULE_FAILED",
         "FUNCTION_NOT_SENT",
         "FUNCTION_DAMAGED",
     ),

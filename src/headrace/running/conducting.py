@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from headrace.catalog.events import EventBook
 from headrace.engine.conductor.conductor import Conductor, ConductorInfo
 from headrace.engine.conductor.house import HouseStage
+from headrace.engine.conductor.memory import Memory
 from headrace.engine.group import Group, House
 from headrace.engine.groups import Groups
 from headrace.engine.records import Commit
@@ -21,6 +22,9 @@ from headrace.optimizer.grouping.policies import Policy
 from headrace.optimizer.grouping.settings import Settings
 from headrace.running.retries import Retry
 
+KEEP_LOOKS = 30
+"""What was learnt is written down after so many looks, and when the warehouse is closed."""
+
 LOOK_SECONDS = 0.5
 """How often it is looked whether something is due."""
 
@@ -30,8 +34,13 @@ _LOGGER = logging.getLogger(__name__)
 class Conducting:
     """Runs the conductor's looks. What fails in one is told by `trouble` and by an event, and tried again later."""
 
-    def __init__(self, conductor: Conductor, stage: HouseStage, events: EventBook) -> None:
-        self._conductor, self.stage, self._events = conductor, stage, events
+    def __init__(
+        self, conductor: Conductor, stage: HouseStage, events: EventBook, memory: Memory | None = None
+    ) -> None:
+        self._conductor, self.stage, self._events, self._memory = conductor, stage, events, memory
+        self._unkept = 0
+        if memory is not None and (learnt := memory.recall()) is not None:
+            conductor.recall(learnt)
         self.trouble = Retry()
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
@@ -42,7 +51,8 @@ class Conducting:
     ) -> Conducting:
         """The conductor of an open warehouse; without a policy it decides nothing."""
         stage = HouseStage(house, groups, arrivals)
-        return cls(Conductor(stage, events, policy, clock=house.clock), stage, events)
+        conductor = Conductor(stage, events, policy, clock=house.clock)
+        return cls(conductor, stage, events, None if policy is None else Memory(house.warehouse))
 
     def info(self) -> ConductorInfo:
         return self._conductor.info()
@@ -71,10 +81,19 @@ class Conducting:
         if not (self.trouble.due and self._conductor.due):
             return
         try:
-            self._conductor.look()
+            looked = self._conductor.look()
             self.trouble.passed()
+            self._unkept += looked is not None
+            if self._unkept >= KEEP_LOOKS:
+                self.keep()
         except Exception as error:
             self._failed(error)
+
+    def keep(self) -> None:
+        """Write down what was learnt, if there is anything new."""
+        if self._memory is not None and self._unkept:
+            self._unkept = 0
+            self._memory.keep(self._conductor.learnt())
 
     def _failed(self, error: Exception) -> None:
         new = self.trouble.error is None

@@ -377,6 +377,7 @@ class Running:
             self.groups.close()
             self.splits.close()
             self.costs.save()
+            self.conducting.keep()
 
 
 def _show_nothing(commit: Commit) -> None:

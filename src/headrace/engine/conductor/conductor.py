@@ -15,6 +15,7 @@ from typing import assert_never
 
 from headrace.catalog.events import EventBook
 from headrace.engine.conductor.facts import LiveQuery, facts_of, grouping_of, operator_of
+from headrace.engine.conductor.memory import Learnt
 from headrace.engine.conductor.placing import Brought, Room, find_room
 from headrace.engine.conductor.stage import Stage
 from headrace.engine.conductor.statistics import Knowledge
@@ -22,7 +23,7 @@ from headrace.engine.conductor.watching import Books, Measured, group_epochs
 from headrace.model.events import EventKind
 from headrace.model.grouping import MAIN
 from headrace.model.query import Fallback, Needs, QueryId, QueryPlan
-from headrace.optimizer.grouping.calibration import Calibration, observe
+from headrace.optimizer.grouping.calibration import Calibration, observe, recall_calibration
 from headrace.optimizer.grouping.monitor import GroupHealth, watch_group
 from headrace.optimizer.grouping.policies import Grouper, Policy, grouper_of
 from headrace.optimizer.grouping.settings import Scaling, Settings
@@ -33,6 +34,7 @@ from headrace.optimizer.grouping.timetable import Timetable, decide
 from headrace.optimizer.grouping.values import (
     Change,
     Decision,
+    FunctionName,
     Grouping,
     GroupName,
     Merged,
@@ -146,6 +148,27 @@ class Conductor:
                 len(state.calibration.errors),
                 tuple(state.delays),
             )
+
+    def learnt(self) -> Learnt:
+        """What is worth keeping when the warehouse is closed."""
+        with self._lock:
+            books = self._books
+            return Learnt(
+                self._state.calibration.kept(),
+                {str(query): count for query, count in books.accepted.items()},
+                {str(query): count for query, count in books.joined.items()},
+                {str(query): str(name) for query, name in books.functions.items()},
+            )
+
+    def recall(self, learnt: Learnt) -> None:
+        """Go on from what was learnt before."""
+        with self._lock:
+            self._state.calibration = recall_calibration(learnt.calibration)
+            self._books.accepted = {QueryId(int(query)): count for query, count in learnt.accepted.items()}
+            self._books.joined = {QueryId(int(query)): count for query, count in learnt.joined.items()}
+            self._books.functions = {
+                QueryId(int(query)): FunctionName(name) for query, name in learnt.functions.items()
+            }
 
     # looking
 

@@ -31,6 +31,25 @@ PRIOR = 1e-4
 ERRORS_KEPT = 512
 
 
+@dataclass(frozen=True, slots=True)
+class KeptSums:
+    """Sums as plain numbers, for a file."""
+
+    guess: tuple[float, ...]
+    square: tuple[tuple[float, ...], ...]
+    product: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCalibration:
+    """What epochs have taught, as plain numbers by operator and by function. Errors of predictions are not kept."""
+
+    scans: Mapping[str, KeptSums]
+    joins: Mapping[str, KeptSums]
+    finish: KeptSums
+    functions: Mapping[str, KeptSums]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sums:
     """Normal equations of seconds = columns · coefficients: A'A and A'y, in units of the guess."""
@@ -43,6 +62,14 @@ class _Sums:
     def start(guess: tuple[float, ...]) -> _Sums:
         n = len(guess)
         return _Sums(guess, np.zeros((n, n)), np.zeros(n))
+
+    @staticmethod
+    def of(kept: KeptSums) -> _Sums:
+        return _Sums(tuple(kept.guess), np.array(kept.square), np.array(kept.product))
+
+    def kept(self) -> KeptSums:
+        square = tuple(tuple(row) for row in self.square.tolist())
+        return KeptSums(self.guess, square, tuple(self.product.tolist()))
 
     def add(self, columns: tuple[float, ...], seconds: float) -> _Sums:
         if seconds <= 0 or not any(columns):
@@ -106,9 +133,28 @@ class Calibration:
             {function: sums.solve()[0] for function, sums in self.functions.items()},
         )
 
+    def kept(self) -> KeptCalibration:
+        """The same for a file; `recall_calibration` reads it."""
+        return KeptCalibration(
+            {str(operator): sums.kept() for operator, sums in self.scans.items()},
+            {str(operator): sums.kept() for operator, sums in self.joins.items()},
+            self.finish.kept(),
+            {str(function): sums.kept() for function, sums in self.functions.items()},
+        )
+
     def median_error(self) -> float | None:
         """The median of the relative errors of the predictions that are remembered; None before the first."""
         return float(np.median([error.relative for error in self.errors])) if self.errors else None
+
+
+def recall_calibration(kept: KeptCalibration) -> Calibration:
+    """What was taught before, to go on from."""
+    return Calibration(
+        {OperatorId(operator): _Sums.of(sums) for operator, sums in kept.scans.items()},
+        {OperatorId(operator): _Sums.of(sums) for operator, sums in kept.joins.items()},
+        _Sums.of(kept.finish),
+        {FunctionName(function): _Sums.of(sums) for function, sums in kept.functions.items()},
+    )
 
 
 def observe(
