@@ -48,6 +48,27 @@ def test_a_new_group_takes_queries_from_any_epoch() -> None:
     assert can_take(NOBODY, 0)
 
 
+def test_many_groups_become_one_and_one_becomes_many_with_the_same_epoch() -> None:
+    level = {name: Standing(7, 7, 1) for name in ("main", "a", "b", "c")}
+    merged = plan_moves([Traveller(QueryId(i), "abc"[i], Wish("main", 5)) for i in range(3)], level)
+    assert [(step.source, step.epoch, step.target) for step in merged] == [
+        ("a", 8, "main"),
+        ("b", 8, "main"),
+        ("c", 8, "main"),
+    ]
+    split = plan_moves([Traveller(QueryId(i), "main", Wish(f"new{i}", 5)) for i in range(3)], level)
+    assert [(step.source, step.epoch, step.target) for step in split] == [
+        ("main", 8, "new0"),
+        ("main", 8, "new1"),
+        ("main", 8, "new2"),
+    ]
+    apart = level | {"b": Standing(6, 6, 1, due=True)}
+    into_new = plan_moves([Traveller(QueryId(i), "ab"[i], Wish("new", 5)) for i in range(2)], apart)
+    assert [(step.source, step.epoch) for step in into_new] == [("a", 8)], (
+        "the other would be an epoch behind"
+    )
+
+
 def test_a_query_catches_up_before_it_goes_to_an_empty_group() -> None:
     traveller = Traveller(QueryId(1), "backfill-1", Wish("new", 9))
     assert plan_moves([traveller], {"backfill-1": Standing(3, 3, 1, due=True)}) == []

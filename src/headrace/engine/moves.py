@@ -62,7 +62,9 @@ class Step:
 
 
 def plan_moves(travellers: Sequence[Traveller], standings: Mapping[str, Standing]) -> list[Step]:
-    """What can be done now. No group is in two steps: the next look sees what the first step made.
+    """What can be done now. No group is both left and joined: the next look sees what the first step made.
+
+    Several groups may go into one with the same epoch, so that a merge of many is done at once.
 
     >>> here, there = Standing(7, 7, members=2), Standing(7, 7, members=1)
     >>> [step] = plan_moves([Traveller(QueryId(3), "a", Wish("b", 6))], {"a": here, "b": there})
@@ -73,12 +75,15 @@ def plan_moves(travellers: Sequence[Traveller], standings: Mapping[str, Standing
     for traveller in travellers:
         bands[traveller.group, traveller.wish.group].append(traveller)
     steps: list[Step] = []
-    touched: set[str] = set()
+    left: set[str] = set()
+    joined: dict[str, int] = {}
     for (source, target), band in sorted(bands.items()):
         here, there = standings[source], standings.get(target, NOBODY)
         epoch = here.cursor + 1
         band = [traveller for traveller in band if traveller.since < epoch]  # others have yet to arrive
-        if not band or here.running or {source, target} & touched:
+        if not band or here.running or source in joined or target in left:
+            continue
+        if joined.get(target, epoch) != epoch:
             continue
         arrived = kind_of(source) is not GroupKind.TRANSIT or there.members > 0 or not here.due
         if can_take(there, epoch) and arrived:
@@ -89,7 +94,8 @@ def plan_moves(travellers: Sequence[Traveller], standings: Mapping[str, Standing
         else:
             continue
         steps.append(Step(epoch, source, target, moves))
-        touched |= {source, target}
+        left.add(source)
+        joined[target] = epoch
     return steps
 
 

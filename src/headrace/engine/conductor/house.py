@@ -88,6 +88,7 @@ class HouseStage:
 
     def move(self, moves: Sequence[tuple[QueryId, str]]) -> None:
         self._house.catalog.request_moves(moves)
+        self._house.catalog.flush()  # what is decided waits for no other changes
 
     def resize(self, group: str, tasks: int) -> None:
         self._groups.resize(group, tasks)
