@@ -110,8 +110,30 @@ def test_what_epochs_cannot_tell_stays_at_the_guess_made_to_fit() -> None:
     calibration = observe(Calibration(), [one] * 50)
     cost = calibration.coefficients().operator(JOIN)
     part = one.operators[0]
-    assert part.selected * cost.beta + part.matches * cost.gamma == pytest.approx(part.join_s, rel=0.01)
+    known = part.tuples * cost.alpha + part.selected * cost.beta + part.matches * cost.gamma + cost.fixed
+    assert known == pytest.approx(part.seconds, rel=0.01)
+    assert cost.fixed < 0.05 * part.seconds, "what cannot be told apart is the cost of tuples"
     assert min(cost.beta, cost.gamma) > 0
+
+
+def test_what_an_epoch_costs_by_itself_is_told_from_the_cost_of_tuples() -> None:
+    """A pulse of the rate must not make tuples look cheaper than they are."""
+    rng = np.random.default_rng(5)
+    epochs = []
+    for tuples in (1_000, 1_200, 6_000, 900, 5_000) * 8:
+        noise = np.exp(0.05 * rng.standard_normal(3))
+        join = OperatorEpoch(
+            JOIN, tuples, tuples // 10, tuples // 5, 0.02 * noise[0] + 3e-6 * tuples, 0.03 * noise[1]
+        )
+        epochs.append(
+            GroupEpoch(
+                GroupName("g"), 0, 2, 1.0, tuples, tuples, 0, 0.5, (join,), tuples // 5, 0.01 * noise[2]
+            )
+        )
+    found = observe(Calibration(), epochs).coefficients(epoch_s=0.5)
+    assert found.operator(JOIN).fixed == pytest.approx(0.1, rel=0.1)
+    assert found.finish_fixed == pytest.approx(0.02, rel=0.1)
+    assert found.operator(JOIN).alpha == pytest.approx(3e-6, rel=0.3)
 
 
 def test_every_prediction_is_compared_with_the_epoch_that_followed() -> None:

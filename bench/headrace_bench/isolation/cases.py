@@ -24,7 +24,7 @@ RATES = {"W1": 1_000, "W2": 2_000, "W3": 250}
 PROPORTIONS = {"W1": (1, 3, 1), "W2": (1, 3, 46), "W3": (1, 3, 1)}
 """People, auctions and bids of a round. Where bids are not read, there are few."""
 
-PULSE = 6
+PULSE = 8
 """In figure 8 the rate rises by so many times."""
 
 LADDER = 1.6

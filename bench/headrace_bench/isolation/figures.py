@@ -75,8 +75,10 @@ class Point:
 class Told:
     """What is told of a run. A case whose queries ran alone has stretches only.
 
-    `looked` is the CPU time of looks as a part of the time of all epochs. `split_epochs` are the epochs between the
-    first sign of back-pressure and each split. `gap_s` is the longest time in which a query that moved got nothing.
+    `looked` is the CPU time of looks as a part of the time of all epochs, if there were a look every ten seconds as by
+    default. `pairs` are the seconds of work that were predicted for epochs and those that they took. `split_epochs` are
+    the epochs between the first sign of back-pressure and each split. `gap_s` is the longest time in which a query that
+    moved got nothing.
     """
 
     policy: str
@@ -86,7 +88,7 @@ class Told:
     series: list[Point] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     error: float | None = None
-    predictions: int = 0
+    pairs: list[tuple[float, float]] = field(default_factory=list)
     looked: float = 0.0
     split_epochs: list[int] = field(default_factory=list)
     gap_s: float | None = None

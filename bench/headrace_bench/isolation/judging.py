@@ -134,7 +134,7 @@ def _monitoring(runs: Iterable[Told]) -> Iterator[Verdict]:
     shares = [told.looked for told in runs if told.series]
     if shares:
         yield Verdict(
-            "CPU time of looks against the time of epochs (looks five times as often as by default)",
+            "CPU time of looks against the time of epochs, with a look every 10 s",
             f"under {LOOKED:.0%}",
             f"{median(shares):.1%} (median), {max(shares):.1%} at most",
             max(shares) < LOOKED,

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.workloads.embedding import FUNCTIONS
+import pyarrow as pa
+
+from headrace.workloads.embedding import FUNCTIONS, price_anomaly
 from headrace.workloads.isolation import STREAMS
 from headrace_bench.isolation.cases import Load
+
+DEARER = 60
+"""In the paper the function after W2's join is what cannot keep up. Ours is quick, so it works so many times over."""
+
+
+def dear_anomaly(descriptions: pa.Array, prices: pa.Array) -> pa.Array:
+    """`price_anomaly`, about a millisecond per row."""
+    for _ in range(DEARER - 1):
+        price_anomaly(descriptions, prices)
+    return price_anomaly(descriptions, prices)
 
 
 def create_streams(hr: Any, load: Load) -> None:
     """The streams that the queries read, and the functions that they call."""
-    for name, (function, type_) in FUNCTIONS.items():
-        hr.register_function(name, function, type_)
+    hr.register_function("embed_text", *FUNCTIONS["embed_text"])
+    hr.register_function("price_anomaly", dear_anomaly, "DOUBLE")
     for stream in load.streams:
         hr.create_stream(stream, STREAMS[stream], event_time="date_time", watermark="1 second")
 

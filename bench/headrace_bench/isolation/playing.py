@@ -120,9 +120,12 @@ def tell(hr: Any, case: Case, moments: list[Moment], began: float) -> Told:
             told.stretches.append(stretch_of(phase, late, moments))
     kinds = {name: query.kind.value for name, query in case.load.draw().items()}
     told.series = series_of(moments, kinds)
-    told.error, told.predictions = sharing.prediction_error, sharing.predictions
+    told.error = sharing.prediction_error
+    told.pairs = [(e.predicted_s, e.measured_s) for e in hr._running.conducting.info().errors]
     epochs = [epoch for epoch in hr.recent_epochs() if epoch.committed_at >= began]
-    told.looked = sharing.look_seconds / max(1e-9, sum(epoch.cost.seconds for epoch in epochs))
+    per_look = sharing.look_seconds / max(1, sharing.looks)
+    ran = sum(epoch.cost.seconds for epoch in epochs) / max(1e-9, moments[-1].at)
+    told.looked = per_look / (Settings().watch_every_s * max(1e-9, ran))
     told.gap_s = longest_gap(moments, told.changes, 1.0)
     told.split_epochs = split_epochs(hr, moments, began, case)
     return told

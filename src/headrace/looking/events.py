@@ -16,8 +16,8 @@ from headrace.running.run import Running
 class EventInfo:
     """One line of `hr.events()`. `queries` names the first few of `count` queries.
 
-    `figures` are the numbers that a decision was made by. `delay_seconds` is from the decision to the first epoch in
-    the new shape; None while there was none.
+    `figures` are the numbers that a decision was made by. `delay_seconds` is from the decision until the first epoch
+    in the new shape began; None while there was none.
     """
 
     at: float
@@ -60,7 +60,8 @@ class SharingInfo:
 
     `looks` were made in `look_seconds` of CPU time. `prediction_error` is the median of how far the predicted work of
     an epoch was from what it took, of so many `predictions`. `reconfiguration_seconds` is the median time from a
-    decision to the first epoch in the new shape, of so many `reconfigurations`. None stands for what never happened.
+    decision until the first epoch in the new shape began, of so many `reconfigurations`. None stands for what never
+    happened.
     """
 
     policy: str
@@ -96,7 +97,7 @@ def sharing_info(running: Running | None) -> SharingInfo:
         info.policy,
         info.looks,
         info.looked_s,
-        info.predictions,
+        len(info.errors),
         info.median_error,
         len(info.delays_s),
         delay,

@@ -23,7 +23,12 @@ from headrace.engine.conductor.watching import Books, Measured, group_epochs
 from headrace.model.events import EventKind
 from headrace.model.grouping import MAIN
 from headrace.model.query import Fallback, Needs, QueryId, QueryPlan
-from headrace.optimizer.grouping.calibration import Calibration, observe, recall_calibration
+from headrace.optimizer.grouping.calibration import (
+    Calibration,
+    PredictionError,
+    observe,
+    recall_calibration,
+)
 from headrace.optimizer.grouping.monitor import GroupHealth, watch_group
 from headrace.optimizer.grouping.policies import Grouper, Policy, grouper_of
 from headrace.optimizer.grouping.settings import Scaling, Settings
@@ -72,7 +77,7 @@ class ConductorInfo:
     looks: int
     looked_s: float
     median_error: float | None
-    predictions: int
+    errors: tuple[PredictionError, ...]
     delays_s: tuple[float, ...]
 
 
@@ -145,7 +150,7 @@ class Conductor:
                 state.looks,
                 state.looked_s,
                 state.calibration.median_error(),
-                len(state.calibration.errors),
+                state.calibration.errors,
                 tuple(state.delays),
             )
 
@@ -247,7 +252,7 @@ class Conductor:
             facts_of((query for query in queries if not query.apart), stage.cores, self._books.functions),
             statistics,
             state.health,
-            state.calibration.coefficients(),
+            state.calibration.coefficients(self._books.epoch_s() or self.interval_s),
             self._settings_now(),
         )
 
@@ -384,14 +389,15 @@ class Conductor:
                 assert_never(change)
 
     def _arrive(self, measured: Measured) -> None:
-        """A group has run an epoch: the moves that are in force by that are done."""
+        """A group has run an epoch: the moves that are in force by that are done, since that epoch began."""
+        began = measured.at - measured.metrics.seconds
         for one in self._state.under_way:
             here = {query for query, target in one.moves.items() if target == measured.group}
             for query in here & measured.members:
                 del one.moves[query]
             if not one.moves:
-                self._state.delays.append(max(0.0, measured.at - one.decided_at))
-                self._events.delayed(one.events, max(0.0, measured.at - one.decided_at))
+                self._state.delays.append(max(0.0, began - one.decided_at))
+                self._events.delayed(one.events, max(0.0, began - one.decided_at))
         self._state.under_way = [
             one for one in self._state.under_way if one.moves and measured.at - one.decided_at < FORGOTTEN_S
         ]

@@ -80,8 +80,9 @@ def _brought(situation: Situation, group: SharingGroup, loads: Mapping[QueryId, 
     for query, load in loads.items():
         operator = situation.queries[query].operator
         assert operator is not None
-        scan = situation.statistics.rates[operator] * situation.costs.operator(operator).alpha
-        shared += load.shared - scan
+        cost = situation.costs.operator(operator)
+        scan = situation.statistics.rates[operator] * cost.alpha + cost.fixed
+        shared += load.shared - scan - situation.costs.finish_fixed
         own += load.finishing + load.function + (0.0 if operator in read else scan)
         read.add(operator)
     return Brought(shared, own)

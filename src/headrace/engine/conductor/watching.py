@@ -87,6 +87,11 @@ class Books:
             if self.accepted.get(query, 0.0) > 0
         }
 
+    def epoch_s(self) -> float | None:
+        """How far the epochs of a group are apart (median); None before there were any."""
+        apart = [after.at - before.at for kept in self.epochs.values() for before, after in pairwise(kept)]
+        return max(1e-3, float(np.median(apart))) if apart else None
+
     def overhead_s(self) -> float | None:
         """What an epoch with tuples costs by itself: what its tasks did not take.
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from headrace.optimizer.grouping.costs import (
     FINISH_GUESS,
+    FIXED_GUESS,
     FUNCTION_GUESS,
     GUESS,
     Coefficients,
@@ -29,6 +30,11 @@ PRIOR = 1e-4
 """The weight of the guess beside what was measured."""
 
 ERRORS_KEPT = 512
+
+SCAN_COLUMNS = (FIXED_GUESS, GUESS.alpha)
+JOIN_COLUMNS = (FIXED_GUESS, GUESS.beta, GUESS.gamma)
+FINISH_COLUMNS = (FIXED_GUESS, FINISH_GUESS)
+"""What is looked for in each part of an epoch, as guesses: seconds per epoch, then per tuple, match or row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +125,20 @@ class Calibration:
 
     scans: Mapping[OperatorId, _Sums] = field(default_factory=dict)
     joins: Mapping[OperatorId, _Sums] = field(default_factory=dict)
-    finish: _Sums = field(default_factory=lambda: _Sums.start((FINISH_GUESS,)))
+    finish: _Sums = field(default_factory=lambda: _Sums.start(FINISH_COLUMNS))
     functions: Mapping[FunctionName, _Sums] = field(default_factory=dict)
     errors: tuple[PredictionError, ...] = ()
 
-    def coefficients(self) -> Coefficients:
-        return Coefficients(
-            {
-                operator: OperatorCost(*sums.solve(), *self.joins[operator].solve())
-                for operator, sums in self.scans.items()
-            },
-            self.finish.solve()[0],
-            {function: sums.solve()[0] for function, sums in self.functions.items()},
-        )
+    def coefficients(self, epoch_s: float = 1.0) -> Coefficients:
+        """The costs, when a group runs an epoch every so many seconds."""
+        operators: dict[OperatorId, OperatorCost] = {}
+        for operator, sums in self.scans.items():
+            scan, alpha = sums.solve()
+            join, beta, gamma = self.joins[operator].solve()
+            operators[operator] = OperatorCost(alpha, beta, gamma, (scan + join) / epoch_s)
+        fixed, finish = self.finish.solve()
+        functions = {function: sums.solve()[0] for function, sums in self.functions.items()}
+        return Coefficients(operators, finish, functions, fixed / epoch_s)
 
     def kept(self) -> KeptCalibration:
         """The same for a file; `recall_calibration` reads it."""
@@ -172,11 +179,11 @@ def observe(
     finish = calibration.finish
     for epoch in epochs:
         for part in epoch.operators:
-            scan = scans.get(part.operator, _Sums.start((GUESS.alpha,)))
-            scans[part.operator] = scan.add((part.tuples,), part.scan_s)
-            join = joins.get(part.operator, _Sums.start((GUESS.beta, GUESS.gamma)))
-            joins[part.operator] = join.add((part.selected, part.matches), part.join_s)
-        finish = finish.add((epoch.rows,), epoch.finishing_s)
+            scan = scans.get(part.operator, _Sums.start(SCAN_COLUMNS))
+            scans[part.operator] = scan.add((1, part.tuples), part.scan_s)
+            join = joins.get(part.operator, _Sums.start(JOIN_COLUMNS))
+            joins[part.operator] = join.add((1, part.selected, part.matches), part.join_s)
+        finish = finish.add((1, epoch.rows), epoch.finishing_s)
         for called in epoch.functions:
             sums = functions.get(called.function, _Sums.start((FUNCTION_GUESS,)))
             functions[called.function] = sums.add((called.rows,), called.seconds)

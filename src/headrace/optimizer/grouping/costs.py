@@ -1,7 +1,8 @@
 """The cost model: CPU seconds per input tuple, α + selectivity · (β + γ · matches), and a term for what comes after.
 
-Each operator has its own α, β and γ. Every row that a query gets costs `finish` seconds of its own. A function costs
-seconds per row, once per row of a group, however many of its members use it.
+Each operator has its own α, β and γ, and a fixed part that an epoch costs however little comes. Every row that a query
+gets costs `finish` seconds of its own. A function costs seconds per row, once per row of a group, however many of its
+members use it.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ from headrace.optimizer.grouping.values import FunctionName, OperatorId, QueryFa
 
 @dataclass(frozen=True, slots=True)
 class OperatorCost:
-    """Seconds per tuple read and filtered (α), per selected tuple (β), and per match (γ)."""
+    """Seconds per tuple read and filtered (α), per selected tuple (β), and per match (γ).
+
+    `fixed` are CPU seconds per second, whatever comes in: the part of an epoch that does not depend on its size.
+    """
 
     alpha: float
     beta: float
     gamma: float
+    fixed: float = 0.0
 
     def per_tuple(self, selectivity: float, matches: float) -> float:
         """The paper's cost model of the shared part.
@@ -33,17 +38,25 @@ class OperatorCost:
 GUESS = OperatorCost(alpha=5e-7, beta=1e-6, gamma=5e-7)
 """Seconds before anything was measured; an order of magnitude from the reports of `headrace bench`."""
 
+FIXED_GUESS = 1e-4
+"""CPU seconds of an epoch's tasks that do not depend on its tuples. Little: what epochs of one size cannot tell apart
+counts as the cost of tuples, so that a query that selects few of them is not taken for a dear one."""
+
 FINISH_GUESS = 2e-7
 FUNCTION_GUESS = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """The seconds that calibration has found so far; guesses where it has found none."""
+    """The seconds that calibration has found so far; guesses where it has found none.
+
+    `finish` is per row, and `finish_fixed` per second for a whole group.
+    """
 
     operators: Mapping[OperatorId, OperatorCost] = field(default_factory=dict)
     finish: float = FINISH_GUESS
     functions: Mapping[FunctionName, float] = field(default_factory=dict)
+    finish_fixed: float = 0.0
 
     def operator(self, operator: OperatorId) -> OperatorCost:
         return self.operators.get(operator, GUESS)
@@ -54,7 +67,10 @@ class Coefficients:
 
 @dataclass(frozen=True, slots=True)
 class QueryLoad:
-    """CPU seconds per second of input that a query would take alone: in the shared part, and after it."""
+    """CPU seconds per second of input that a query would take alone: in the shared part, and after it.
+
+    What does not depend on tuples and rows is in the shared part.
+    """
 
     shared: float
     finishing: float
@@ -71,5 +87,7 @@ def estimate_query_load(
     """The load of a query that runs alone, at an input of `rate` tuples per second."""
     assert query.operator is not None
     rows = rate * sample.selectivity * sample.matches
-    shared = rate * costs.operator(query.operator).per_tuple(sample.selectivity, sample.matches)
+    cost = costs.operator(query.operator)
+    fixed = cost.fixed + costs.finish_fixed
+    shared = rate * cost.per_tuple(sample.selectivity, sample.matches) + fixed
     return QueryLoad(shared, rows * costs.finish, rows * costs.function(query.function))

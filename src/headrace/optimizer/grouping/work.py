@@ -130,7 +130,7 @@ class _Builder:
         self.known[places] = True
         scan = np.zeros((1, len(self.order)), dtype=bool)
         scan[0, places] = True
-        self._add(scan, np.array([rate * cost.alpha]))
+        self._add(scan, np.array([rate * cost.alpha + cost.fixed]))
         per_sampled = rate / table.sampled
         self._add(wanted, per_sampled * (cost.beta * table.tuples + cost.gamma * table.matches))
         self.own += per_sampled * self.costs.finish * (table.matches @ wanted)
@@ -165,6 +165,7 @@ class _Builder:
             operator = self.queries[query].operator
             if operator is not None:
                 uses[operators.index(operator), i] = True
+        self._add(self.known[None, :], np.array([self.costs.finish_fixed]))
         empty = np.zeros((0, len(self.order)), dtype=bool)
         return Work(
             self.order,

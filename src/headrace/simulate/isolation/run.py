@@ -104,7 +104,7 @@ class _Run:
             self.facts,
             statistics,
             watch_groups({name: [epoch] for name, epoch in epochs.items()}),
-            self.calibration.coefficients(),
+            self.calibration.coefficients(self.scenario.step_s),
             self.scenario.settings,
         )
 
@@ -114,7 +114,7 @@ class _Run:
 
     def _predict(self, statistics: Statistics) -> None:
         """What each group will cost in the next step, to be compared with what it does cost."""
-        work = estimate_work(self.facts, statistics, self.calibration.coefficients())
+        work = estimate_work(self.facts, statistics, self.calibration.coefficients(self.scenario.step_s))
         groups = self.world.grouping.groups
         columns = work.of_groups([group.members for group in groups])
         loads = columns.weights @ columns.needs + columns.own
