@@ -139,7 +139,6 @@ class Engine:
             )
             for operator, ids in by_operator.items()
         }
-        streams = {stream for id_ in members for stream in self.played[id_].plan.streams}
         per_tuple = sum(scan + work for scan, work in cost.values())
         capacity = 0.8 * self.cores / per_tuple
         waiting = self.lag.get(name, 0.0) + self.rate
@@ -177,7 +176,7 @@ class Engine:
                 spent,
                 {operator: tuple(QueryId(i) for i in ids) for operator, ids in by_operator.items()},
                 self.arrived(),
-                dict.fromkeys(streams, processed),
+                dict.fromkeys(self.arrived(), processed),
             )
         )
 
@@ -243,6 +242,23 @@ def test_an_operator_that_others_do_not_use_leaves_when_it_holds_them_up(book: E
     play(engine, conductor, 120)
     assert engine.lag[MAIN] <= behind, "the others keep their pace"
     assert engine.groups() == homes, "and are not merged with it again"
+
+
+def test_a_split_comes_within_two_epochs_of_back_pressure(book: EventBook) -> None:
+    """The next look would be up to ten seconds away; lag of more than two intervals is not waited with."""
+    for quiet in range(21, 31):
+        engine = Engine()
+        for i in range(8):
+            engine.create(i, 100 * i)
+        told = len(book.all())
+        conductor = conductor_of(engine, book)
+        play(engine, conductor, quiet)
+        engine.create(8, 0, seconds=3e-4, streams=("s", "t"))
+        play(engine, conductor, 5)
+        assert engine.lag[MAIN] > 2 * engine.rate or [8] in engine.groups().values()
+        play(engine, conductor, 2)
+        new = [event.kind for event in book.all()[told:]]
+        assert EventKind.SPLIT in new, f"{quiet} quiet seconds before"
 
 
 def test_whoever_would_be_faster_alone_leaves_a_slow_query_of_the_same_stream(book: EventBook) -> None:

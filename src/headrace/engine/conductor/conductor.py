@@ -19,7 +19,7 @@ from headrace.engine.conductor.memory import Learnt
 from headrace.engine.conductor.placing import Brought, Room, find_room
 from headrace.engine.conductor.stage import Stage
 from headrace.engine.conductor.statistics import Knowledge
-from headrace.engine.conductor.watching import Books, Measured, group_epochs
+from headrace.engine.conductor.watching import Books, Measured, group_epochs, while_lagging
 from headrace.model.events import EventKind
 from headrace.model.grouping import MAIN
 from headrace.model.query import Fallback, Needs, QueryId, QueryPlan
@@ -58,6 +58,9 @@ TRUSTED_S = 60.0
 
 FORGOTTEN_S = 3600.0
 """Moves that did not come about for so long are no longer waited for: a person may have wanted something else."""
+
+EARLY_S = 1.0
+"""When a group begins to fall behind, the next look is not waited for. Two looks are so far apart at least."""
 
 GUESTS = 2**62
 """Queries that are being created have no number yet. While it is decided where they start, they have these."""
@@ -107,6 +110,9 @@ class _State:
     delays: deque[float] = field(default_factory=lambda: deque(maxlen=DELAYS_KEPT))
     looks: int = 0
     looked_s: float = 0.0
+    looked_at: float = float("-inf")
+    hurried: set[str] = field(default_factory=set)
+    """Groups that fell behind and were looked at for that reason, or by a look that was due anyway."""
 
 
 class Conductor:
@@ -191,7 +197,7 @@ class Conductor:
                 return None
             now, began = self._clock(), time.thread_time()
             self._take_in()
-            table = self._state.timetable
+            table = self._hurried(now)
             if now < min(table.watch_at, table.merge_at):
                 return None
             queries = self._queries(now)
@@ -199,6 +205,9 @@ class Conductor:
             self._knowledge.look(queries, self._books, now)
             self._observe(queries)
             situation = self._situation(queries, self._knowledge.statistics)
+            if now >= self._state.timetable.watch_at:
+                self._state.hurried = self._books.lagging(self.interval_s)
+            self._state.looked_at = now
             self._state.timetable, decision = decide(self._grouper, table, now, situation)
             self._state.latest, self._state.promised = situation, {}
             names = {query.id: query.name for query in queries}
@@ -208,6 +217,15 @@ class Conductor:
             self._state.looks += 1
             self._state.looked_s += time.thread_time() - began
             return decision
+
+    def _hurried(self, now: float) -> Timetable:
+        """When to look next: at once if a group has begun to fall behind since the last look, once for each group."""
+        state = self._state
+        new = self._books.lagging(self.interval_s) - state.hurried
+        if not new or now - state.looked_at < EARLY_S:
+            return state.timetable
+        state.hurried |= new
+        return replace(state.timetable, watch_at=min(now, state.timetable.watch_at))
 
     def _queries(self, now: float) -> list[LiveQuery]:
         """The queries that run. What was decided a moment ago counts already: no epoch may have taken it in yet."""
@@ -237,7 +255,7 @@ class Conductor:
         for name, kept in self._books.epochs.items():
             epochs = group_epochs(tuple(kept), operators, regions, self.interval_s)
             if epochs:
-                state.health[GroupName(name)] = watch_group(epochs)
+                state.health[GroupName(name)] = watch_group(while_lagging(tuple(kept), epochs))
                 last = state.seen.get(name, -1)
                 new += [epoch for epoch in epochs if epoch.epoch > last and epoch.processed]
                 state.seen[name] = epochs[-1].epoch

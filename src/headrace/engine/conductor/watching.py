@@ -92,6 +92,10 @@ class Books:
         apart = [after.at - before.at for kept in self.epochs.values() for before, after in pairwise(kept)]
         return max(1e-3, float(np.median(apart))) if apart else None
 
+    def lagging(self, interval_s: float) -> set[str]:
+        """The groups whose last epochs look like back-pressure, without a look at anything else."""
+        return {name for name, kept in self.epochs.items() if _lags(kept, interval_s)}
+
     def overhead_s(self) -> float | None:
         """What an epoch with tuples costs by itself: what its tasks did not take.
 
@@ -133,15 +137,38 @@ def group_epochs(
     return [_kept_up(epoch) for epoch in found]
 
 
+def while_lagging(kept: Sequence[Measured], epochs: Sequence[GroupEpoch]) -> Sequence[GroupEpoch]:
+    """The epochs that say how a group fares now.
+
+    If it falls behind, these are the last ones in which it ran all of the time: what came before was another load.
+    """
+    if not epochs or all(epoch.arrived == epoch.processed for epoch in epochs):
+        return epochs
+    occupied = [_are_occupied([pair]) for pair in pairwise(kept)]
+    return epochs[max((i + 1 for i, busy in enumerate(occupied) if not busy), default=0) :] or epochs
+
+
 def _falls_behind(
     pairs: Sequence[tuple[Measured, Measured]], epochs: Sequence[GroupEpoch], interval_s: float
 ) -> bool:
     elapsed = sum(epoch.elapsed_s for epoch in epochs)
     arrived = sum(epoch.arrived for epoch in epochs)
-    ran = sum(after.metrics.seconds for _, after in pairs)
-    if elapsed <= 0 or ran < OCCUPIED * elapsed:
+    return _are_occupied(pairs) and epochs[-1].lag > 2 * interval_s * arrived / elapsed
+
+
+def _are_occupied(pairs: Sequence[tuple[Measured, Measured]]) -> bool:
+    """Whether a group has run all of the time in its last two epochs. One long epoch alone may be chance."""
+    return all(after.metrics.seconds >= OCCUPIED * (after.at - before.at) for before, after in pairs[-2:])
+
+
+def _lags(kept: Sequence[Measured], interval_s: float) -> bool:
+    """Whether a group falls behind, by the tuples of all streams that it has counted."""
+    if len(kept) < 3 or not _are_occupied(list(pairwise(kept))):
         return False
-    return epochs[-1].lag > 2 * interval_s * arrived / elapsed
+    first, last = kept[0], kept[-1]
+    arrived = sum(_since(last.arrived, first.arrived, stream) for stream in last.processed)
+    lag = sum(max(0, last.arrived.get(stream, 0) - done) for stream, done in last.processed.items())
+    return lag > 2 * interval_s * arrived / max(1e-6, last.at - first.at)
 
 
 def _kept_up(epoch: GroupEpoch) -> GroupEpoch:
