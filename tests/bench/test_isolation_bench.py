@@ -162,6 +162,9 @@ def test_aims_are_met_or_missed_by_what_was_seen() -> None:
         looked=0.03,
     )
     assert not any(verdicts(bad, alone).values())
+    short = told("functional", stretch(cpu=1.9, share=0.5))
+    aims = [v.aim for v in judge_isolation({"8": [told("isolated", stretch(cpu=5.0)), short]}) if not v.met]
+    assert aims == ["throughput of every query against alone, in all steady states"], "all cores were busy"
 
 
 def test_a_report_is_made_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def _resources(axes: Any, panel: str, found: Sequence[Told]) -> None:
 
 def _climbs(axes: Any, found: Sequence[Told]) -> None:
     rates = [capacity_alone(told) if told.policy == ISOLATED else sustained(told) for told in found]
-    axes.bar([told.policy for told in found], rates)
+    axes.bar([told.policy for told in found], [rate if isfinite(rate) else 0.0 for rate in rates])
     axes.set(ylabel="tuples/s that every query is given", title="isolated: each alone, with all cores")
     axes.grid(True, axis="y", alpha=0.3)
 

@@ -14,6 +14,10 @@ FEWER = 10.7
 
 MANY = "W1, 128 queries, 10%"
 SLOWER = 0.95
+CORES = 2
+"""Spark runs so many tasks at a time here."""
+
+BUSY = 0.9
 LOOKED = 0.02
 DELAY_S = 1.0
 ERROR = 0.2
@@ -85,16 +89,28 @@ def _never_more(ours: list[tuple[str, Told, Told | None]]) -> Iterator[Verdict]:
 
 
 def _as_fast(ours: list[tuple[str, Told, Told | None]]) -> Iterator[Verdict]:
+    """Two lines: where the machine has cores to spare, and everywhere.
+
+    Alone, each query has all cores. Together they cannot have them when all are busy, however they are grouped.
+    """
+    pairs = list(_pairs(ours))
+    spare = [pair for pair in pairs if pair[2].cpu < BUSY * CORES]
+    yield from _slowest(spare, f"in steady states with less than {BUSY:.0%} of {CORES} cores busy")
+    if len(spare) < len(pairs):
+        yield from _slowest(pairs, "in all steady states")
+
+
+def _slowest(pairs: Iterable[tuple[str, Told, Stretch, Stretch]], where: str) -> Iterator[Verdict]:
     found = [
         (stretch.shares[query] / alone.shares[query], query, panel, told.load, stretch.phase)
-        for panel, told, stretch, alone in _pairs(ours)
+        for panel, told, stretch, alone in pairs
         for query in stretch.shares
     ]
     if found:
         share, query, panel, load, phase = min(found)
         below = sum(one[0] < SLOWER for one in found)
         yield Verdict(
-            "throughput of every query against alone, in steady states",
+            f"throughput of every query against alone, {where}",
             f"at least {SLOWER:.0%}",
             f"{share:.0%} at least ({query} of {panel}: {load}, {phase}); {below} of {len(found)} below",
             below == 0,

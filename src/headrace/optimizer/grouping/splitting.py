@@ -44,11 +44,13 @@ def decide_splits(situation: Situation) -> Decision:
 def _help(
     situation: Situation, group: SharingGroup, penalised: tuple[QueryId, ...]
 ) -> tuple[Grouping, Change | None]:
-    health = situation.health[group.name]
+    health, cores = situation.health[group.name], situation.settings.cores
     culprits, functions = causing_queries(situation, group, health)
     if culprits:
         why = why_pressed(len(culprits), tuple(sorted(functions)), health.share)
-        return split_off(situation, group, culprits, SplitCause.BACK_PRESSURE, why)
+        # where cores are what there is too little of, calls that they share are not made twice
+        together = cores is not None
+        return split_off(situation, group, culprits, SplitCause.BACK_PRESSURE, why, together=together)
     strangers, operator = foreign_queries(situation, group, health, penalised)
     if operator is not None:
         why = why_foreign(len(strangers), operator, health.share)
@@ -58,7 +60,6 @@ def _help(
         why = why_more(group.tasks, more, health.share, len(penalised))
         grown = situation.grouping.replaced([group.name], [replace(group, tasks=more)])
         return grown, Resized(group.name, group.tasks, more, why)
-    cores = situation.settings.cores
     if cores is not None and not _pays(situation, health, penalised, cores):
         return situation.grouping, None
     fastest = max(isolated_share(situation, query) for query in penalised)
