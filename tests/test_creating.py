@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from headrace.asking.creating import read_many, written_needs
+from headrace.looking.portrait import _asked
 from headrace.model.errors import HeadraceError, SqlError
-from headrace.model.query import QueryPlan
+from headrace.model.query import Needs, QueryPlan
 from log_samples import PLAN
 
 
@@ -55,3 +57,15 @@ def test_needs_that_make_no_sense_are_refused(options: dict[str, str], said: str
     with pytest.raises(HeadraceError) as caught:
         written_needs(options)
     assert said in str(caught.value) and caught.value.hint
+
+
+def test_a_portrait_says_what_was_asked_for_a_query() -> None:
+    def portrait(needs: Needs) -> str:
+        entry = SimpleNamespace(query=SimpleNamespace(needs=needs))
+        handle: Any = SimpleNamespace(_entry=lambda: entry)
+        return _asked(handle)
+
+    assert portrait(Needs()) == ""
+    assert (
+        portrait(Needs(1500.0, 2.0, -1)) == "asked for: min_rate 1500, max_latency 2 seconds, priority -1\n"
+    )
