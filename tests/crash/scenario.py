@@ -16,6 +16,7 @@ arrival is the one to go on with.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -103,22 +104,27 @@ def outlive(opens: Callable[[], Any], play: Callable[[Any], None], dies: Dies) -
     """Play to the end, dying wherever `dies(point, epoch)` says so and going on in a new session; (it, lives).
 
     A session is left as a killed process would leave it: nothing flushed, nothing closed, the lock freed by the kernel.
+    Its other threads die with it: whatever they reach next, and nothing that they do counts afterwards.
     """
     lives = 0
     while True:
         lives += 1
-        hr = opens()
+        hr, dead = opens(), threading.Event()
 
-        def hook(point: str, hr: Any = hr) -> None:
-            if dies(point, hr._delivered.main.epoch):
+        def hook(point: str, hr: Any = hr, dead: threading.Event = dead) -> None:
+            if dead.is_set() or dies(point, hr._delivered.main.epoch):
+                dead.set()
                 raise faults.Crash(point)
 
-        try:
-            with faults.hooked(hook):
+        with faults.hooked(hook):
+            try:
                 play(hr)
-            return hr, lives
-        except faults.Crash:
-            hr._warehouse._lock._forget()
+                return hr, lives
+            except faults.Crash:
+                dead.set()
+                while hr._running._crew.busy:
+                    hr._running._crew.wait(0.1)
+        hr._warehouse._lock._forget()
 
 
 def delivered(hr: Any) -> dict[str, Counter[tuple[Any, ...]]]:
