@@ -27,8 +27,8 @@ PROPORTIONS = {"W1": (1, 3, 1), "W2": (1, 3, 46), "W3": (1, 3, 1)}
 PULSE = 8
 """In figure 8 the rate rises by so many times."""
 
-LADDER = 1.6
-"""In figure 7 the rate rises by this factor, step by step, until somebody falls behind."""
+LADDER = 1.4
+"""In figure 7 the rate rises by this factor, step by step, until somebody falls behind. Joins grow by its square."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def _climbs(letter: str, sizes: Sizes) -> Iterator[Case]:
     """The rate rises step by step. Isolated queries are run at the lowest and at the highest one."""
     workload, selectivity = SELECTIVITIES[letter]
     load = Load(workload, selectivity, sizes.others[0], sizes.seed)
-    rates = [round(2 * RATES[workload] * LADDER**rung) for rung in range(sizes.rungs)]
+    rates = [round(RATES[workload] * LADDER**rung) for rung in range(sizes.rungs)]
     course = (
         Phase("settling", sizes.settle_s, rates[0]),
         *(Phase(f"{rate}/s", 6.0, rate) for rate in rates),
@@ -218,6 +218,7 @@ def _pulse(sizes: Sizes) -> Iterator[Case]:
 
 
 def _shifts(sizes: Sizes) -> Iterator[Case]:
-    course = tuple(Phase(s.value, sizes.phase_s, RATES["W1"], s) for s in Spread)
+    # ranges are half of the domain on average, so there are many more rows per tuple
+    course = tuple(Phase(s.value, sizes.phase_s, RATES["W1"] // 2, s) for s in Spread)
     for policy in POLICIES:
         yield Case(Load("W1", (0.1, 0.1), sizes.shifted, sizes.seed, nested=True), course, policy)
