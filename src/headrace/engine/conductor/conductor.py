@@ -11,7 +11,6 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import assert_never
 
 from headrace.catalog.events import EventBook
 from headrace.engine.conductor.facts import LiveQuery, facts_of, grouping_of, operator_of
@@ -19,6 +18,7 @@ from headrace.engine.conductor.memory import Learnt
 from headrace.engine.conductor.placing import Brought, Room, find_room
 from headrace.engine.conductor.stage import Stage
 from headrace.engine.conductor.statistics import Knowledge
+from headrace.engine.conductor.telling import note_change, note_violations
 from headrace.engine.conductor.watching import Books, Measured, group_epochs, while_lagging
 from headrace.model.events import EventKind
 from headrace.model.grouping import MAIN
@@ -34,18 +34,14 @@ from headrace.optimizer.grouping.policies import Grouper, Policy, grouper_of
 from headrace.optimizer.grouping.settings import Scaling, Settings
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.statistics import GroupEpoch, Statistics
-from headrace.optimizer.grouping.throughput import violations
 from headrace.optimizer.grouping.timetable import Timetable, decide
 from headrace.optimizer.grouping.values import (
-    Change,
     Decision,
     FunctionName,
     Grouping,
     GroupName,
-    Merged,
     Placed,
     Resized,
-    SplitOff,
     relocations,
 )
 from headrace.optimizer.grouping.wording import count_queries
@@ -211,7 +207,7 @@ class Conductor:
             self._state.timetable, decision = decide(self._grouper, table, now, situation)
             self._state.latest, self._state.promised = situation, {}
             names = {query.id: query.name for query in queries}
-            self._note_violations(situation, names, now)
+            self._state.violated = note_violations(self._events, situation, self._state.violated, names, now)
             self._carry_out(situation, decision, names, now)
             self._predict(situation)
             self._state.looks += 1
@@ -318,19 +314,6 @@ class Conductor:
                 load = work.load(group.members)
                 self._state.predicted[group.name] = (load, rate, frozenset(group.members))
 
-    def _note_violations(self, situation: Situation, names: Mapping[QueryId, str], now: float) -> None:
-        """An event for every query that no longer gets what was asked for; one as long as that lasts."""
-        found = {(violation.query, violation.kind): violation for violation in violations(situation)}
-        homes = situation.grouping.by_query()
-        new: dict[tuple[str, str], list[QueryId]] = defaultdict(list)
-        for key, violation in found.items():
-            if key not in self._state.violated:
-                new[homes[violation.query].name, violation.what].append(violation.query)
-        for (group, what), queries in new.items():
-            named = [names[query] for query in queries]
-            self._events.add(now, EventKind.VIOLATION, group, what, named)
-        self._state.violated = frozenset(found)
-
     # having it done
 
     def _carry_out(
@@ -342,7 +325,7 @@ class Conductor:
             self._stage.move([(move.query, move.target) for move in moves])
         self._give_tasks(decision.grouping)
         numbers = [
-            self._note(change, situation.grouping, decision.grouping, names, now)
+            note_change(self._events, change, situation.grouping, decision.grouping, names, now)
             for change in decision.changes
             if not isinstance(change, Resized) or self._is_felt(change, decision.grouping)
         ]
@@ -371,40 +354,6 @@ class Conductor:
         """Whether a group's jobs run with other tasks by that."""
         before, after = (self._spark_tasks(tasks, grouping) for tasks in (change.before, change.after))
         return before != after
-
-    def _note(
-        self,
-        change: Change,
-        before: Grouping,
-        after: Grouping,
-        names: Mapping[QueryId, str],
-        now: float,
-    ) -> int:
-        add, homes = self._events.add, before.by_query()
-        match change:
-            case Merged():
-                came = [q for q in after.by_name()[change.into].members if homes[q].name != change.into]
-                figures = {
-                    "cost": change.cost,
-                    "threshold": change.threshold,
-                    "saved_tasks": change.saved_tasks,
-                }
-                named = [names[query] for query in came]
-                return add(
-                    now, EventKind.MERGED, change.into, change.reason, named, figures, change.groups
-                ).number
-            case SplitOff():
-                named = [names[query] for query in change.queries]
-                return add(
-                    now, EventKind.SPLIT, change.group, change.reason, named, others=change.into
-                ).number
-            case Resized():
-                figures = {"before": change.before, "after": change.after}
-                return add(now, EventKind.TASKS, change.group, change.reason, figures=figures).number
-            case Placed():
-                return add(now, EventKind.PLACED, change.group, change.reason, [names[change.query]]).number
-            case _:
-                assert_never(change)
 
     def _arrive(self, measured: Measured) -> None:
         """A group has run an epoch: the moves that are in force by that are done, since that epoch began."""

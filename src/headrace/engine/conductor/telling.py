@@ -1,0 +1,67 @@
+"""Decisions and violations as events, with the reason in words and the figures behind it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import assert_never
+
+from headrace.catalog.events import EventBook
+from headrace.model.events import EventKind
+from headrace.model.query import QueryId
+from headrace.optimizer.grouping.situation import Situation
+from headrace.optimizer.grouping.throughput import violations
+from headrace.optimizer.grouping.values import Change, Grouping, Merged, Placed, Resized, SplitOff
+
+Violated = frozenset[tuple[QueryId, str]]
+"""Who does not get what was asked for, and of what kind that is."""
+
+
+def note_change(
+    events: EventBook,
+    change: Change,
+    before: Grouping,
+    after: Grouping,
+    names: Mapping[QueryId, str],
+    now: float,
+) -> int:
+    """Note a decision; the number of its event."""
+    add, homes = events.add, before.by_query()
+    match change:
+        case Merged():
+            came = [q for q in after.by_name()[change.into].members if homes[q].name != change.into]
+            figures = {
+                "cost": change.cost,
+                "threshold": change.threshold,
+                "saved_tasks": change.saved_tasks,
+            }
+            named = [names[query] for query in came]
+            return add(
+                now, EventKind.MERGED, change.into, change.reason, named, figures, change.groups
+            ).number
+        case SplitOff():
+            named = [names[query] for query in change.queries]
+            return add(now, EventKind.SPLIT, change.group, change.reason, named, others=change.into).number
+        case Resized():
+            figures = {"before": change.before, "after": change.after}
+            return add(now, EventKind.TASKS, change.group, change.reason, figures=figures).number
+        case Placed():
+            return add(now, EventKind.PLACED, change.group, change.reason, [names[change.query]]).number
+        case _:
+            assert_never(change)
+
+
+def note_violations(
+    events: EventBook, situation: Situation, before: Violated, names: Mapping[QueryId, str], now: float
+) -> Violated:
+    """An event for every query that no longer gets what was asked for; one as long as that lasts. All of these."""
+    found = {(violation.query, violation.kind): violation for violation in violations(situation)}
+    homes = situation.grouping.by_query()
+    new: dict[tuple[str, str], list[QueryId]] = defaultdict(list)
+    for key, violation in found.items():
+        if key not in before:
+            new[homes[violation.query].name, violation.what].append(violation.query)
+    for (group, what), queries in new.items():
+        named = [names[query] for query in queries]
+        events.add(now, EventKind.VIOLATION, group, what, named)
+    return frozenset(found)
