@@ -85,7 +85,8 @@ def isolation(
     panels = read_panels(Path(out) / f"{named}.json")
     with own_spark() as spark:
         for panel, found in run_panels(spark, panels_of(figures), policies or POLICIES, sizes):
-            panels[panel] = found
+            kept = [told for told in panels.get(panel, ()) if told.policy not in (policies or POLICIES)]
+            panels[panel] = [*kept, *found]
             facts["seconds"] = round(time.monotonic() - started, 1)
             page = write_report(Path(out), named, facts, panels)
     verdicts = judge_isolation(panels)
