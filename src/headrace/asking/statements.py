@@ -21,8 +21,8 @@ from headrace.notes import with_note
 from headrace.results.view import readable
 from headrace.sources import files
 from headrace.sql.statements import (
-    AlterSplit,
     AlterNeeds,
+    AlterSplit,
     CloseStream,
     CreateQuery,
     CreateStream,

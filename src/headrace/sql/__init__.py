@@ -5,8 +5,8 @@ from headrace.sql.help import help_text
 from headrace.sql.query import parse_query
 from headrace.sql.resolve.analysis import Analyzer
 from headrace.sql.statements import (
-    AlterSplit,
     AlterNeeds,
+    AlterSplit,
     CloseStream,
     CreateQuery,
     CreateStream,
@@ -35,8 +35,8 @@ from headrace.sql.text.lexer import check_text
 from headrace.sql.text.names import check_name, quote_name
 
 __all__ = [
-    "AlterSplit",
     "AlterNeeds",
+    "AlterSplit",
     "Analyzer",
     "CloseStream",
     "CreateQuery",
