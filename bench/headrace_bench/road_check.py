@@ -74,10 +74,10 @@ class Share:
 class Charged(Reference):
     """The reference; what it charges is told to whoever puts the shares together."""
 
-    made: list[tuple[int, int, int]]
+    made: Rows
 
     def _charge(self, vid: int, time: int, toll: int) -> None:
-        self.made.append((vid, time, toll))
+        self.made.add((vid, time, toll))
 
 
 def all_shares(played: Played) -> list[Share]:
@@ -108,26 +108,43 @@ def share_of(played: Played, count: int, number: int) -> Share:
         RuledHistory(traffic.seed, traffic.expressways, traffic.vehicles, xway)
         for xway in range(traffic.expressways)
     ]
+    tolls, charges = Rows(len(TOLLS)), Rows(3)
+    others: list[Expected] = []
     reference = Charged(
         Rules(), paid=lambda vid, day, xway: int(history[xway].paid(np.array([vid]), np.array([day]))[0])
     )
-    reference.made = []
-    tolls: list[tuple[int, ...]] = []
-    made: list[Ints] = []
-    others: list[Expected] = []
+    reference.made = charges
     for row in _rows_of_share(played, count, number):
         for due in reference.read(row):
             if row[1] < played.begin:
                 continue
             if due.kind == "tolls":
-                tolls.append((*due.key, *due.value))
+                tolls.add((*due.key, *due.value))
             else:
                 others.append(due)
-        if len(tolls) >= 1_000_000:
-            made.append(_columns(tolls, len(TOLLS)))
-            tolls = []
-    made.append(_columns(tolls, len(TOLLS)))
-    return Share(np.concatenate(made, axis=1), others, _columns(reference.made, 3))
+    return Share(tolls.columns(), others, charges.columns())
+
+
+class Rows:
+    """Rows of numbers that are kept as columns, since there are millions of them."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._rows: list[tuple[int, ...]] = []
+        self._packed: list[Ints] = []
+
+    def add(self, row: tuple[int, ...]) -> None:
+        self._rows.append(row)
+        if len(self._rows) >= 1_000_000:
+            self._pack()
+
+    def _pack(self) -> None:
+        self._packed.append(np.array(self._rows, np.int64).reshape(-1, self._width).T)
+        self._rows = []
+
+    def columns(self) -> Ints:
+        self._pack()
+        return np.concatenate(self._packed, axis=1)
 
 
 def _rows_of_share(played: Played, count: int, number: int) -> Iterator[tuple[int, ...]]:
@@ -137,10 +154,6 @@ def _rows_of_share(played: Played, count: int, number: int) -> Iterator[tuple[in
         if number == 0:
             mine |= kinds == Kind.BALANCE
         yield from zip(*(batch.column(name).to_numpy()[mine].tolist() for name in COLUMNS), strict=True)
-
-
-def _columns(rows: Sequence[tuple[int, ...]], width: int) -> Ints:
-    return np.array(rows, np.int64).reshape(-1, width).T
 
 
 def _charge(validator: Validator, shares: Sequence[Share]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,9 +44,8 @@ def split_of(number: int, name: str, stream: str, q: int, outputs: dict[str, str
     return Split(number, name, stream, q, FUNCTION, FUNCTION if q > 1 else None, None, (), made, 0)
 
 
-def test_the_validator_accepts_every_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.engine.splits.job.unwrap_spark_exception", nullcontext)
-    monkeypatch.setenv("HEADRACE_OWN_WORKER", "off")
+@pytest.mark.usefixtures("tasks_here")
+def test_the_validator_accepts_every_answer(tmp_path: Path) -> None:
     log, spark = open_log(tmp_path), Spark()
     traffic = stream_of("traffic", road.DDL)
     log.sealer.create_stream(traffic)

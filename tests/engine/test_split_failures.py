@@ -7,7 +7,7 @@ import errno
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,13 +32,7 @@ WAIT = 20.0
 PAGE = Path(__file__).parents[2] / "docs" / "splits.md"
 
 
-@pytest.fixture(autouse=True)
-def no_spark(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr("headrace.engine.splits.job.unwrap_spark_exception", nullcontext)
-    monkeypatch.setenv("HEADRACE_OWN_WORKER", "off")
-    tasks._KEPT.clear()
-    yield
-    tasks._KEPT.clear()
+pytestmark = pytest.mark.usefixtures("tasks_here")
 
 
 def rows(first: int, last: int) -> pa.Table:

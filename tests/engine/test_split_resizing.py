@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections import Counter
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +13,11 @@ import pytest
 from split_cases import attach, code_of, found, in_arrow, open_house, random_rows, split_of
 from split_operators import SECOND, Keyed, KeyedChanges, Route, Summing
 
-from headrace.engine.splits import tasks
 from headrace.engine.splits.workers import SPLIT_WORKERS
 from headrace.storage import faults
 from thorough import seeds
 
-
-@pytest.fixture(autouse=True)
-def no_spark(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr("headrace.engine.splits.job.unwrap_spark_exception", nullcontext)
-    monkeypatch.setenv("HEADRACE_OWN_WORKER", "off")
-    tasks._KEPT.clear()
-    yield
-    tasks._KEPT.clear()
+pytestmark = pytest.mark.usefixtures("tasks_here")
 
 
 def by_hand(house: Any) -> Counter[tuple[int, ...]]:

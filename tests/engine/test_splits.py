@@ -6,7 +6,6 @@ import dataclasses
 import random
 import subprocess
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +23,7 @@ from headrace.optimizer.splitting.adapting import Adapting, SplitPlan
 from headrace.storage import faults
 from thorough import seeds
 
-
-@pytest.fixture(autouse=True)
-def no_spark(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Every test begins with workers that keep nothing; tasks run in this process."""
-    monkeypatch.setattr("headrace.engine.splits.job.unwrap_spark_exception", nullcontext)
-    monkeypatch.setenv("HEADRACE_OWN_WORKER", "off")
-    tasks._KEPT.clear()
-    yield
-    tasks._KEPT.clear()
+pytestmark = pytest.mark.usefixtures("tasks_here")
 
 
 def feed(house: Any, rng: random.Random, step: int) -> None:

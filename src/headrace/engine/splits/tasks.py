@@ -166,65 +166,77 @@ def _written(
 class Source:
     """A file with tuples, open in one task: its rows without positions, and what orders them."""
 
-    epoch: int
+    file: BundleFile
     rows: pa.Table
     times: Ints
     positions: Ints
     ranges: Ranges
 
+    def passed(self, place: int, epoch: SplitEpoch) -> tuple[int, int]:
+        """The first row of a place that the watermark passes in an epoch, and the one after the last."""
+        start, rows = self.ranges[place]
+        if epoch.closed_us <= self.file.min_us and self.file.max_us < epoch.watermark_us:
+            return start, start + rows
+        times = self.times[start : start + rows]
+        first, last = np.searchsorted(times, (epoch.closed_us, epoch.watermark_us))
+        return start + int(first), start + int(last)
+
 
 @dataclass(slots=True)
 class Sources:
-    """The files with an epoch's tuples."""
+    """The files with an epoch's tuples, as one table; and for each place the ranges of rows that are due in it."""
 
     work: ProcessWork
-    opened: list[Source] = field(default_factory=list)
+    rows: pa.Table = field(init=False)
+    times: Ints = field(init=False)
+    came: list[Ints] = field(init=False)
+    """What orders tuples of the same time: positions, and then epochs."""
+    due: dict[int, list[tuple[int, int]]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        root = Path(self.work.epoch.root)
-        for file in self.work.waiting:
-            self._open(file, open_bundle(root, file, durable=True))
-        for file in self.work.due:
-            self._open(file, open_bundle(root, file, durable=False))
+        root, epoch = Path(self.work.epoch.root), self.work.epoch
+        opened = [self._open(file, open_bundle(root, file, durable=True)) for file in self.work.waiting]
+        opened += [self._open(file, open_bundle(root, file, durable=False)) for file in self.work.due]
+        before = 0
+        for source in opened:
+            for place in source.ranges:
+                first, last = source.passed(place, epoch)
+                if first < last:
+                    self.due.setdefault(place, []).append((before + first, before + last))
+            before += len(source.times)
+        empty = arrow_schema(epoch.stream).empty_table()
+        # a table of one piece: rows are taken from it for every sub-stream
+        self.rows = pa.concat_tables([source.rows for source in opened] or [empty]).combine_chunks()
+        self.times = _joined([source.times for source in opened])
+        epochs = [np.full(len(source.times), source.file.epoch) for source in opened]
+        self.came = [_joined([source.positions for source in opened]), _joined(epochs)]
 
-    def _open(self, file: BundleFile, bundle: Bundle) -> None:
+    def _open(self, file: BundleFile, bundle: Bundle) -> Source:
         part = bundle.part(0)
         assert part is not None
         table = from_stream(part)
         times = microseconds(table.column(self.work.epoch.stream.event_time))
         positions = table.column(POSITION).to_numpy()
         rows = table.drop_columns([POSITION]).replace_schema_metadata(None)
-        self.opened.append(Source(file.epoch, rows, times, positions, ranges_of(table)))
+        return Source(file, rows, times, positions, ranges_of(table))
 
     def tuples(self, sub_stream: int) -> tuple[pa.Table, Ints]:
         """The tuples of a sub-stream that the watermark has passed since the last epoch, in order; and their times."""
-        epoch = self.work.epoch
-        found = [
-            (source, first, last)
-            for source in self.opened
-            for place in (sub_stream, ALL)
-            if place in source.ranges
-            for first, last in (_passed(source, place, epoch),)
-            if first < last
-        ]
-        if not found:
-            return arrow_schema(epoch.stream).empty_table(), np.zeros(0, np.int64)
-        table = pa.concat_tables([source.rows.slice(first, last - first) for source, first, last in found])
-        times = np.concatenate([source.times[first:last] for source, first, last in found])
-        if len(found) == 1:  # a splitter has put them in order
-            return table, times
-        positions = np.concatenate([source.positions[first:last] for source, first, last in found])
-        epochs = np.concatenate([np.full(last - first, source.epoch) for source, first, last in found])
-        order = ordering(table, epoch.split.order_by, [positions, epochs], times)
-        return (table, times) if order is None else (table.take(pa.array(order)), times[order])
+        ranges = [*self.due.get(sub_stream, ()), *self.due.get(ALL, ())]
+        if len(ranges) <= 1:  # a splitter has put them in order
+            first, last = ranges[0] if ranges else (0, 0)
+            return self.rows.slice(first, last - first), self.times[first:last]
+        at = np.concatenate([np.arange(first, last) for first, last in ranges])
+        order_by, came, times = self.work.epoch.split.order_by, [key[at] for key in self.came], self.times[at]
+        named = self.rows.select(list(order_by)).take(pa.array(at)) if order_by else self.rows
+        order = ordering(named, order_by, came, times)
+        if order is not None:
+            at, times = at[order], times[order]
+        return self.rows.take(pa.array(at)), times
 
 
-def _passed(source: Source, place: int, epoch: SplitEpoch) -> tuple[int, int]:
-    """The first row of a place that the watermark passes in an epoch, and the one after the last."""
-    start, rows = source.ranges[place]
-    times = source.times[start : start + rows]
-    first, last = np.searchsorted(times, (epoch.closed_us, epoch.watermark_us))
-    return start + int(first), start + int(last)
+def _joined(arrays: Sequence[Ints]) -> Ints:
+    return np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
 
 
 @dataclass(slots=True)
