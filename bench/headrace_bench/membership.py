@@ -149,9 +149,9 @@ def make_tuples(case: Case, operator: AggregationOperator, count: int, rng: np.r
 Decide = Callable[[FamilyBatch], Choice]
 
 
-def _all_homes(listed: bool) -> Callable[[BoxTable, Ints], Homes]:
-    def homes(table: BoxTable, codes: Ints) -> Homes:
-        found = homes_for(table, codes)
+def _all_homes(listed: bool) -> Callable[[BoxTable, Ints, int], Homes]:
+    def homes(table: BoxTable, codes: Ints, passes: int) -> Homes:
+        found = homes_for(table, codes, passes)
         return Homes(np.full(table.boxes, listed), found.home, found.shares, found.cost_ns)
 
     return homes
@@ -163,7 +163,7 @@ class Way:
 
     membership: Membership
     sparse: bool
-    homes: Callable[[BoxTable, Ints], Homes]
+    homes: Callable[[BoxTable, Ints, int], Homes]
 
 
 WAYS: Mapping[str, Way] = {

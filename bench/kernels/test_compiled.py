@@ -139,7 +139,7 @@ def make_candidates(queries: int) -> tuple[tuple[Any, ...], Array]:
     table = BoxTable.of(indexes, [maker.boxes(predicate) or [] for predicate in where])
     rng = np.random.default_rng(queries)
     regions = [2 * rng.integers(0, queries, TUPLES) + 1, rng.integers(0, 100, TUPLES)]
-    matcher = Matcher(table, homes_for(table, codes_of(table, regions)))
+    matcher = Matcher(table, homes_for(table, codes_of(table, regions), 1))
     ordered = ordered_by_row(rng.integers(0, KEYS, TUPLES), KEYS)
     matches = Matches(
         matcher, matcher.codes(regions), *matcher.entries(np.arange(queries)), *ordered, sparse=True

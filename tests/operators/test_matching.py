@@ -259,12 +259,12 @@ def test_rare_queries_are_candidates_and_frequent_ones_have_bit_rows() -> None:
     table = box_table(indexes, [*rare, *often])
     rng = np.random.default_rng(0)
     codes = codes_of(table, random_tuples(rng, indexes, 4_000))
-    homes = homes_for(table, codes)
+    homes = homes_for(table, codes, 1)
     assert homes.listed[:2_000].mean() > 0.95 and not homes.listed[2_000:].any()
     assert (homes.home[:2_000] == 0).all()
     matcher = Matcher(table, homes)
     assert matcher.words <= 2 and matcher.candidates_of(codes) < 2
-    assert not is_worth_rehoming(homes, homes_for(table, codes[::2]))
+    assert not is_worth_rehoming(homes, homes_for(table, codes[::2], 1))
     by_price = Homes(np.ones(table.boxes, bool), np.ones(table.boxes, np.int64), homes.shares, 0.0)
     assert is_worth_rehoming(by_price, homes), "most queries accept a price, so lists of prices are long"
 
@@ -287,7 +287,7 @@ def test_candidates_that_are_compared_once_give_the_same_partials(
     block = folding.KeyBlock(0, tuples.keys.count, tuples, tuples.keys.ids, slice(None))
     monkeypatch.setattr(folding, "is_best", lambda *_: False)
     numbers = np.random.default_rng(seed)
-    monkeypatch.setattr(cells, "homes_for", lambda table, codes: random_homes(numbers, table, 1.0))
+    monkeypatch.setattr(cells, "homes_for", lambda table, *_: random_homes(numbers, table, 1.0))
     found = []
     for choice, most in ((Membership.CELLS, 0), (Membership.MATCHES, -1), (Membership.MATCHES, 10**9)):
         made = Choice(choice, seed % 2 == 0, None, None)

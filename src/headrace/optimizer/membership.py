@@ -83,6 +83,9 @@ LISTS_NS, LIST_NS, CANDIDATE_NS, COMPARE_NS, GUESS_NS = 2.0, 0.8, 1.7, 3.0, 10.0
 wrongly where a list ends and whether a candidate matches, so the first two cost more.
 """
 
+ORDER_NS, KNOWN_NS = 6.0, 8.0
+"""To bring a tuple into the order of rows; to keep what it found for all measures."""
+
 UPDATE_NS, FAR_UPDATE_NS, FLUSH_NS, PLACE_NS, FAR_PLACE_NS = 0.9, 2.5, 2.3, 1.3, 8.0
 """To update one partial in a tile; in a tile that no near cache holds; to add one partial of a tile to all others; to
 update one where it is; where it is on a page that the processor has to look up.
@@ -105,7 +108,7 @@ class Homes:
     """Which boxes of a family are candidates, and of which operand's lists (`home`); the others have bit rows.
 
     `shares[box, operand]` of the sampled tuples were in the box's regions of an operand. Finding the boxes of a tuple
-    is estimated to take `cost_ns`.
+    is estimated to take `cost_ns` for each measure.
     """
 
     listed: npt.NDArray[np.bool_]
@@ -114,13 +117,13 @@ class Homes:
     cost_ns: float
 
 
-def decide_homes(hits: Ints, lengths: Ints, regions: Ints, sampled: int, most: int) -> Homes:
-    """The cheapest split of boxes into candidates and bit rows.
+def decide_homes(hits: Ints, lengths: Ints, regions: Ints, sampled: int, most: int, passes: int = 1) -> Homes:
+    """The cheapest split of boxes into candidates and bit rows, for so many measures.
 
     `hits[box, operand]` are the sampled tuples in the box's set of regions, `lengths` the regions of the set, out of
     `regions[operand]`. Lists may have `most` entries. The home of a box is the operand by which the fewest tuples meet
     it. A word of bit rows costs the same however many boxes it has, so the boxes that are met least often are listed,
-    as many as it takes to save words.
+    as many as it takes to save words. Where all are, they are compared once for all measures.
 
     >>> hits = np.array([[1, 90]] * 6_400 + [[60, 80]] * 64)
     >>> homes = decide_homes(hits, np.full((6_464, 2), 1), np.array([9_000, 900]), 10_000, 10**6)
@@ -135,20 +138,34 @@ def decide_homes(hits: Ints, lengths: Ints, regions: Ints, sampled: int, most: i
     met = np.append(0.0, np.cumsum(shares[order, home[order]]))
     entries = np.append(0, np.cumsum(lengths[order, home[order]]))
     cost = _finding_ns(operands, -(-(boxes - np.arange(boxes + 1)) // WORD), met, np.arange(boxes + 1) > 0)
+    cost[-1] = _once_ns(cost[-1], met[-1], operands, passes)
     best = int(np.where(entries <= most, cost, np.inf).argmin())
     listed = np.zeros(boxes, bool)
     listed[order[:best]] = True
     return Homes(listed, home, shares, float(cost[best]))
 
 
-def is_worth_rehoming(now: Homes, other: Homes) -> bool:
-    """Whether other homes are clearly better than those in force, for the tuples that the other ones were made for."""
+def is_worth_rehoming(now: Homes, other: Homes, passes: int = 1) -> bool:
+    """Whether other homes are clearly better than those in force, for the tuples and the number of measures that the
+    other ones were made for.
+    """
     boxes, operands = other.shares.shape
     met = float(other.shares[np.arange(boxes), now.home][now.listed].sum())
     words = -(-int((~now.listed).sum()) // WORD)
-    return bool(
-        _finding_ns(operands, words, met, now.listed.any()) > REHOMING_GAIN * other.cost_ns + VISIT_NS
-    )
+    cost = _finding_ns(operands, words, met, now.listed.any())
+    cost = cost if words else _once_ns(cost, met, operands, passes)
+    return bool(cost > REHOMING_GAIN * other.cost_ns + VISIT_NS)
+
+
+def _once_ns(finding_ns: float, candidates: float, operands: int, passes: int) -> float:
+    """What finding once takes for each measure, without a visit for each of them.
+
+    Matches are visited for each measure. With one operand all candidates are matches, and with more few of them are.
+    """
+    if passes <= 1:
+        return finding_ns
+    known = VISIT_NS * candidates if operands == 1 else 0.0
+    return (VISIT_NS + finding_ns + KNOWN_NS) / passes + known - VISIT_NS
 
 
 def _finding_ns(operands: int, words: Any, candidates: Any, listed: Any) -> Any:
@@ -210,8 +227,10 @@ def estimate_cells_ns(work: CellWork, rows: int, tuples: int) -> float:
 
 def estimate_matches_ns(batch: FamilyBatch) -> float:
     finding: float = VISIT_NS + _finding_ns(batch.operands, batch.words, batch.candidates, batch.listed)
-    passes = 1 if batch.listed and not batch.words else batch.passes  # candidates are compared once for all
-    return batch.tuples * passes * finding + min(estimate_tile_ns(batch), estimate_places_ns(batch))
+    updating = ORDER_NS * batch.tuples + min(estimate_tile_ns(batch), estimate_places_ns(batch))
+    if batch.listed and not batch.words and batch.passes > 1:  # candidates are compared once for all
+        return batch.tuples * (finding + KNOWN_NS + VISIT_NS * batch.updates) + updating
+    return batch.tuples * batch.passes * finding + updating
 
 
 def estimate_tile_ns(batch: FamilyBatch) -> float:

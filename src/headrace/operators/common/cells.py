@@ -81,8 +81,9 @@ class FamilyIndex:
         known = [boxes for boxes in found if boxes is not None]
         return BoxTable.of(self._indexes, known) if len(known) == len(found) else None
 
-    def matcher(self, regions: Sequence[Regions]) -> Matcher:
+    def matcher(self, regions: Sequence[Regions], passes: int = 1) -> Matcher:
         """What finds the queries of these tuples, given the operator's regions; only for families that have boxes.
+        They are found for so many measures.
 
         It is made when it is first asked for, and made anew when the tuples have changed so much that another one would
         be clearly faster. That is looked at after 1, 2, 4, .. batches, and then after every 64. Otherwise nothing is
@@ -94,10 +95,9 @@ class FamilyIndex:
         self._batches += 1
         due = self._batches & (self._batches - 1) == 0 or self._batches % REHOMING_BATCHES == 0
         if self._matcher is None or (due and tuples > self.boxes.boxes > WORD):
-            homes = homes_for(
-                self.boxes, codes_of(self.boxes, [r[some_of(tuples, HOMES_SAMPLE)] for r in mine])
-            )
-            if self._matcher is None or is_worth_rehoming(self._matcher.homes, homes):
+            some = codes_of(self.boxes, [r[some_of(tuples, HOMES_SAMPLE)] for r in mine])
+            homes = homes_for(self.boxes, some, passes)
+            if self._matcher is None or is_worth_rehoming(self._matcher.homes, homes, passes):
                 self._matcher = Matcher(self.boxes, homes, self._places)
         return self._matcher
 

@@ -166,8 +166,10 @@ class Matcher:
         """(box, tuple) of all matches in the order of rows, boxes as codes for `found`; None where not all boxes are
         candidates, or too many of them would have to be looked at.
         """
-        most = int((self.offsets[codes + 1] - self.offsets[codes]).sum())
-        if self.words or most > MOST_LISTED:
+        if self.words:
+            return None
+        most = int(self._lengths.take(codes).sum())
+        if most > MOST_LISTED:
             return None
         boxes, tuples, count = np.empty((most, 1), np.int32), np.empty(most, np.int64), np.zeros(1, np.int64)
         every = Matches(self, codes, np.empty(0, np.uint64), np.arange(len(self.column)), order, bounds)
@@ -197,8 +199,12 @@ class Matcher:
 
     def candidates_of(self, codes: Ints) -> float:
         """How many candidates these tuples have on average."""
-        lengths = self.offsets[codes + 1] - self.offsets[codes]
-        return float(lengths.sum()) / max(len(codes), 1)
+        return float(self._lengths.take(codes).sum()) / max(len(codes), 1)
+
+    @cached_property
+    def _lengths(self) -> Ints:
+        """How many candidates the list of each code has."""
+        return np.diff(self.offsets)
 
 
 def codes_of(table: BoxTable, regions: Sequence[Regions]) -> Ints:
@@ -209,12 +215,12 @@ def codes_of(table: BoxTable, regions: Sequence[Regions]) -> Ints:
     return codes
 
 
-def homes_for(table: BoxTable, codes: Ints) -> Homes:
-    """Which boxes are candidates, and by which operand, given the codes of some tuples."""
+def homes_for(table: BoxTable, codes: Ints, passes: int) -> Homes:
+    """Which boxes are candidates, and by which operand, given the codes of some tuples and the number of measures."""
     tuples = np.bincount(codes.ravel(), minlength=int(table.offsets[-1]))
     lengths = table.weights(np.ones(int(table.offsets[-1]), np.int64))
     most = LISTED_REGIONS * (table.boxes + int(table.offsets[-1]))
-    return decide_homes(table.weights(tuples), lengths, np.diff(table.offsets), len(codes), most)
+    return decide_homes(table.weights(tuples), lengths, np.diff(table.offsets), len(codes), most, passes)
 
 
 def some_of(count: int, sample: int) -> slice:

@@ -92,7 +92,9 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
     ]
     nobody = [r[:0] for r in regions]
     members = [family.locate(nobody, 0) if family.static else None for family in logic.families]
-    matching = [_choose(logic, f, cells, regions, len(present), ways) for f, cells in enumerate(members)]
+    matching = [
+        _choose(logic, f, cells, regions, len(present), inputs, ways) for f, cells in enumerate(members)
+    ]
     lanes: list[Parts | SliceSums | None] = []
     for i, one in enumerate(logic.lanes):
         mine = [parts for m in set(logic.operator.lanes[i].measures) if (parts := inputs[m]) is not None]
@@ -144,6 +146,7 @@ def _choose(
     members: Cells | None,
     regions: Sequence[Regions],
     rows: int,
+    inputs: Sequence[Parts | None],
     ways: list[FamilyWay],
 ) -> _Matching | None:
     """How the tuples of a family find their queries; None for cells. Where these cannot be enumerated, `members` is
@@ -152,12 +155,13 @@ def _choose(
     index, tuples, work = logic.families[family], len(regions[0]) if regions else 0, None
     if members is not None:
         shares = range(len(logic.shares)) if members.count else ()
-        work = _cell_work(logic, [logic.fold_for(family, share, members) for share in shares])
+        work = _cell_work(logic, [logic.fold_for(family, share, members) for share in shares], inputs)
     if tuples == 0 or index.boxes is None or (work is not None and is_best(work, rows, tuples)):
         ways.append(index.way(tuples, 0, None))
         return None
-    matcher = index.matcher(regions)
-    kept = logic.keepers_of(family, matcher)
+    passes = sum(inputs[measure] is not None for measure in logic.measures_of(family))
+    matcher = index.matcher(regions, passes)
+    kept = [one for one in logic.keepers_of(family, matcher) if inputs[one.measure] is not None]
     some = matcher.sampled([regions[operand] for operand in index.operands])
     matching = matcher.matching(some) / len(some)
     batch = FamilyBatch(
@@ -186,9 +190,12 @@ def _choose(
     return None if by_cells else _Matching(matcher, choice.sparse)
 
 
-def _cell_work(logic: AggregationLogic, folds: Sequence[SharedFold]) -> CellWork:
-    """What folding a family's cells takes."""
-    every = [(logic.operator.measures[m].kind, fold) for shared in folds for m, _, _, fold in shared.folds]
+def _cell_work(
+    logic: AggregationLogic, folds: Sequence[SharedFold], inputs: Sequence[Parts | None]
+) -> CellWork:
+    """What folding a family's cells takes; a measure without input takes nothing."""
+    kinds = [measure.kind for measure in logic.operator.measures]
+    every = [(kinds[m], fold) for shared in folds for m, _, _, fold in shared.folds if inputs[m] is not None]
     slow = [fold for kind, fold in every if kind in (LaneKind.MIN, LaneKind.MAX)]
     moments = [fold for kind, fold in every if kind is LaneKind.MOMENTS]
     return CellWork(

@@ -41,6 +41,7 @@ class AggregationLogic:
         self.shares = _shares(operator)
         self._folds: dict[tuple[int, int], SharedFold] = {}
         self._keepers: dict[int, tuple[Matcher, list[Keepers]]] = {}
+        self._measures: dict[int, tuple[int, ...]] = {}
         ready: list[list[ReadyOutput]] = [[] for _ in operator.windows]
         for output in operator.outputs:
             ready[output.window].append(self._ready(output))
@@ -87,6 +88,13 @@ class AggregationLogic:
         if (family, share) not in self._folds or not cells.static:
             self._folds[family, share] = self._plan_fold(family, self.shares[share], cells.membership)
         return self._folds[family, share]
+
+    def measures_of(self, family: int) -> tuple[int, ...]:
+        """The measures that the queries of a family keep, once for each lane."""
+        if family not in self._measures:
+            found = self._kept_by(family, range(len(self.operator.measures)))
+            self._measures[family] = tuple(measure for measure, *_ in found)
+        return self._measures[family]
 
     def keepers_of(self, family: int, matcher: Matcher) -> list[Keepers]:
         """Which boxes of a family keep what; worked out once for a matcher."""
