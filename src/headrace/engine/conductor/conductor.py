@@ -16,6 +16,7 @@ from headrace.catalog.events import EventBook
 from headrace.engine.conductor.facts import LiveQuery, facts_of, grouping_of, operator_of
 from headrace.engine.conductor.memory import Learnt
 from headrace.engine.conductor.placing import Brought, Room, find_room
+from headrace.engine.conductor.predicting import Prediction, compare, predict
 from headrace.engine.conductor.stage import Stage
 from headrace.engine.conductor.statistics import Knowledge
 from headrace.engine.conductor.telling import note_change, note_violations
@@ -45,7 +46,6 @@ from headrace.optimizer.grouping.values import (
     relocations,
 )
 from headrace.optimizer.grouping.wording import count_queries
-from headrace.optimizer.grouping.work import estimate_work
 
 DEFAULTS = Settings(bounded=True)
 
@@ -95,7 +95,7 @@ class _State:
 
     timetable: Timetable
     calibration: Calibration = field(default_factory=Calibration)
-    predicted: dict[str, tuple[float, float, frozenset[QueryId]]] = field(default_factory=dict)
+    predicted: dict[str, Prediction] = field(default_factory=dict)
     health: dict[GroupName, GroupHealth] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
     latest: Situation | None = None
@@ -209,7 +209,7 @@ class Conductor:
             names = {query.id: query.name for query in queries}
             self._state.violated = note_violations(self._events, situation, self._state.violated, names, now)
             self._carry_out(situation, decision, names, now)
-            self._predict(situation)
+            self._state.predicted = predict(situation, self._knowledge.rate, self._epoch_s)
             self._state.looks += 1
             self._state.looked_s += time.thread_time() - began
             return decision
@@ -266,9 +266,14 @@ class Conductor:
             facts_of((query for query in queries if not query.apart), stage.cores, self._books.functions),
             statistics,
             state.health,
-            state.calibration.coefficients(self._books.epoch_s() or self.interval_s),
+            state.calibration.coefficients(self._epoch_s),
             self._settings_now(),
         )
+
+    @property
+    def _epoch_s(self) -> float:
+        """How far epochs are apart."""
+        return self._books.epoch_s() or self.interval_s
 
     def _settings_now(self) -> Settings:
         """The settings, with what an epoch was seen to cost by itself."""
@@ -285,34 +290,11 @@ class Conductor:
         )
 
     def _calibrate(self, epochs: Sequence[GroupEpoch]) -> None:
-        """Learn from new epochs, and compare them with what was predicted.
-
-        A load is predicted at a rate, and the epoch may have had another one. So it is asked what its tuples cost.
-        """
+        """Compare new epochs with what was predicted, and learn from them."""
         state = self._state
-        told, loads = [], {}
-        for epoch in epochs:
-            load, rate, members = state.predicted.get(epoch.group, (0.0, 0.0, frozenset()))
-            kept = self._books.epochs[epoch.group]
-            if load > 0 and rate > 0 and members == kept[-1].members:
-                loads[epoch.group] = load
-                epoch = replace(epoch, arrived=max(1, round(rate * epoch.elapsed_s)))
-            told.append(epoch)
-        state.calibration = observe(state.calibration, told, loads)
-
-    def _predict(self, situation: Situation) -> None:
-        """What each group costs per second of input, to be compared with what it will have cost."""
-        work = estimate_work(situation.queries, situation.statistics, situation.costs)
-        self._state.predicted = {}
-        for group in situation.grouping.groups:
-            operators = {situation.queries[query].operator for query in group.members}
-            rates = situation.statistics.rates
-            columns = work.columns(group.members)
-            if work.known[columns].all() and all(operator in rates for operator in operators):
-                streams = {s for operator in operators if operator for s in operator.split("+")}
-                rate = self._knowledge.rate(streams)
-                load = work.load(group.members)
-                self._state.predicted[group.name] = (load, rate, frozenset(group.members))
+        members = {name: kept[-1].members for name, kept in self._books.epochs.items() if kept}
+        errors = compare(state.predicted, epochs, members)
+        state.calibration = observe(state.calibration, epochs).with_errors(errors)
 
     # having it done
 

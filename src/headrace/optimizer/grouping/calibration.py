@@ -8,7 +8,7 @@ selectivity) stays near the guess. Every prediction is compared with the epoch t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -148,6 +148,10 @@ class Calibration:
             self.finish.kept(),
             {str(function): sums.kept() for function, sums in self.functions.items()},
         )
+
+    def with_errors(self, errors: Iterable[PredictionError]) -> Calibration:
+        """The same, with more predictions remembered."""
+        return replace(self, errors=(*self.errors, *errors)[-ERRORS_KEPT:])
 
     def median_error(self) -> float | None:
         """The median of the relative errors of the predictions that are remembered; None before the first."""

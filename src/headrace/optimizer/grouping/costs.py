@@ -8,7 +8,7 @@ members use it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headrace.optimizer.grouping.statistics import QuerySample
 from headrace.optimizer.grouping.values import FunctionName, OperatorId, QueryFacts
@@ -57,6 +57,11 @@ class Coefficients:
     finish: float = FINISH_GUESS
     functions: Mapping[FunctionName, float] = field(default_factory=dict)
     finish_fixed: float = 0.0
+
+    def without_fixed(self) -> Coefficients:
+        """The same for input alone: without what an epoch costs by itself."""
+        operators = {name: replace(cost, fixed=0.0) for name, cost in self.operators.items()}
+        return replace(self, operators=operators, finish_fixed=0.0)
 
     def operator(self, operator: OperatorId) -> OperatorCost:
         return self.operators.get(operator, GUESS)
