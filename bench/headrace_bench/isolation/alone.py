@@ -60,10 +60,12 @@ def _run(hr: Any, tables: dict[str, Any]) -> int:
 
 def _stretch(hr: Any, phase: Phase, before: int, tuples: int, cpu_s: float, epochs: int) -> Stretch:
     homes = {info.name: info.group for info in hr.queries()}
+    tasks = 0.0
     took: dict[str, list[float]] = {group: [] for group in homes.values()}
     for epoch in hr.recent_epochs():
         if epoch.epoch > before and epoch.group in took:
             took[epoch.group].append(epoch.cost.seconds)
+            tasks += epoch.cost.cpu_seconds
     seconds = {query: sum(took[home]) / (epochs * EPOCH_S) for query, home in homes.items()}
     rate = tuples / (epochs * EPOCH_S)
     return Stretch(
@@ -74,4 +76,5 @@ def _stretch(hr: Any, phase: Phase, before: int, tuples: int, cpu_s: float, epoc
         {query: min(1.0, 1.0 / spent) if spent > 0 else 1.0 for query, spent in seconds.items()},
         seconds,
         {query: max(0.0, rate * (1 - 1 / spent)) if spent > 1 else 0.0 for query, spent in seconds.items()},
+        tasks / (epochs * EPOCH_S),
     )

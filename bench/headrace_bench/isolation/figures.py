@@ -28,7 +28,8 @@ class Moment:
 class Stretch:
     """How queries fared in the last half of a phase, by which things have settled.
 
-    `shares` are the parts of the input that each query was given, at most 1. `cpu` is CPU seconds per second.
+    `shares` are the parts of the input that each query was given, at most 1. `cpu` is CPU seconds per second,
+    and `tasks` those of tasks alone.
     `latency_s` is how long a tuple waited until a query had it; `growth` is by how many tuples per second
     what waits grew.
     """
@@ -40,6 +41,7 @@ class Stretch:
     shares: dict[str, float]
     latency_s: dict[str, float]
     growth: dict[str, float]
+    tasks: float = 0.0
 
     @property
     def worst(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from headrace.optimizer.grouping.settings import Settings
@@ -57,8 +58,8 @@ def run_live(spark: Any, case: Case) -> Told:
         hr.start(interval="1 second")
         began = time.time()
         with Meter() as meter, feeding(hr.append, _from_now(coming), meter):
-            moments = watch(hr, case, began, meter)
-        return tell(hr, case, moments, began)
+            moments, early = watch(hr, case, began, meter)
+        return tell(hr, case, moments, began, early)
 
 
 def _from_now(coming: Iterator[Any]) -> Iterator[Any]:
@@ -69,19 +70,24 @@ def _from_now(coming: Iterator[Any]) -> Iterator[Any]:
         yield type(step)(step.at - first, step.phase, step.tables)
 
 
-def watch(hr: Any, case: Case, began: float, meter: Meter) -> list[Moment]:
-    """Moments until the course is over, or until somebody has fallen behind in a case that climbs."""
+def watch(hr: Any, case: Case, began: float, meter: Meter) -> tuple[list[Moment], Any]:
+    """Moments until the course is over, or until somebody has fallen behind in a case that climbs.
+
+    And what `hr.sharing()` said when the first phase was over: the first looks pay for what is loaded and compiled.
+    """
     found: list[Moment] = []
-    ends = _ends(case)
+    ends, early = _ends(case), None
     while time.time() - began < ends[-1]:
         with meter.aside():
             found.append(moment_of(hr, began, meter))
         done = [i for i, end in enumerate(ends) if found[-1].at >= end]
+        if done and early is None:
+            early = hr.sharing()
         rate = case.course[len(done)].rate if len(done) < len(ends) else case.course[-1].rate
         if case.climbs and done and behind_s(found[-1], rate) > 2 * LATE_S:
             break
         time.sleep(SAMPLE_S)
-    return found
+    return found, hr.sharing() if early is None else early
 
 
 def _ends(case: Case) -> list[float]:
@@ -103,7 +109,7 @@ def moment_of(hr: Any, began: float, meter: Meter) -> Moment:
     return Moment(time.time() - began, sum(stage.arrived().values()), processed, homes, meter.cpu_s)
 
 
-def tell(hr: Any, case: Case, moments: list[Moment], began: float) -> Told:
+def tell(hr: Any, case: Case, moments: list[Moment], began: float, early: Any) -> Told:
     """What is told of a run that is over."""
     told, sharing = empty(case), hr.sharing()
     told.changes = [
@@ -117,18 +123,27 @@ def tell(hr: Any, case: Case, moments: list[Moment], began: float) -> Told:
         skipped = 0.0 if phase.name == "steady" else phase.seconds / 2
         late = [m for m in moments if start + skipped <= m.at <= start + phase.seconds]
         if len(late) > 1:
-            told.stretches.append(stretch_of(phase, late, moments))
+            found = stretch_of(phase, late, moments)
+            told.stretches.append(replace(found, tasks=_tasks(hr, began + late[0].at, began + late[-1].at)))
     kinds = {name: query.kind.value for name, query in case.load.draw().items()}
     told.series = series_of(moments, kinds)
     told.error = sharing.prediction_error
     told.pairs = [(e.predicted_s, e.measured_s) for e in hr._running.conducting.info().errors]
     epochs = [epoch for epoch in hr.recent_epochs() if epoch.committed_at >= began]
-    per_look = sharing.look_seconds / max(1, sharing.looks)
+    per_look = (sharing.look_seconds - early.look_seconds) / max(1, sharing.looks - early.looks)
     ran = sum(epoch.cost.seconds for epoch in epochs) / max(1e-9, moments[-1].at)
     told.looked = per_look / (Settings().watch_every_s * max(1e-9, ran))
     told.gap_s = longest_gap(moments, told.changes, 1.0)
     told.split_epochs = split_epochs(hr, moments, began, case)
     return told
+
+
+def _tasks(hr: Any, since: float, until: float) -> float:
+    """CPU seconds per second of all tasks, as the engine counts them."""
+    ran: list[float] = [
+        epoch.cost.cpu_seconds for epoch in hr.recent_epochs() if since < epoch.committed_at <= until
+    ]
+    return sum(ran) / (until - since)
 
 
 def split_epochs(hr: Any, moments: list[Moment], began: float, case: Case) -> list[int]:

@@ -70,7 +70,18 @@ def render(
         yield from panel_table(panel, found)
 
 
-HEADS = ("queries", "policy", "phase", "tuples/s", "groups", "cores", "worst", "mean", "latency s")
+HEADS = (
+    "queries",
+    "policy",
+    "phase",
+    "tuples/s",
+    "groups",
+    "cores",
+    "of tasks",
+    "worst",
+    "mean",
+    "latency s",
+)
 
 
 def panel_table(panel: str, found: list[Told]) -> Iterator[str]:
@@ -121,6 +132,7 @@ def _rows(panel: str, told: Told) -> Iterator[tuple[str, ...]]:
                 f"{one.rate:,.0f}",
                 str(one.groups),
                 f"{one.cpu:.2f}",
+                f"{one.tasks:.2f}",
                 f"{one.worst:.2f}",
                 f"{one.mean:.2f}",
                 f"{max(one.latency_s.values()):.2f}",
