@@ -8,7 +8,6 @@ validator one by one.
 
 from __future__ import annotations
 
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -21,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from headrace.engine.splits.workers import own_cores
 from headrace.workloads.linear_road.reference import Expected, Reference
 from headrace.workloads.linear_road.rules import COLUMNS, Kind, Rules
 from headrace.workloads.linear_road.split import RuledHistory
@@ -82,7 +82,7 @@ class Charged(Reference):
 
 def all_shares(played: Played) -> list[Share]:
     """What the rules ask for, in shares, one for each core."""
-    count = len(os.sched_getaffinity(0))
+    count = own_cores()
     with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
         return list(pool.map(partial(share_of, played, count), range(count)))
 

@@ -125,11 +125,18 @@ def ask_all(
     return reports
 
 
+def own_cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not everywhere
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 class SplitWorkers:
     """The workers of this process. Any thread may hire some, and has them for itself until it is done."""
 
     def __init__(self, most: int | None = None) -> None:
-        self.cores = len(os.sched_getaffinity(0))
+        self.cores = own_cores()
         self._most = most or 2 * self.cores
         self._changed = threading.Condition()
         self._idle: list[SplitWorker] = []
