@@ -25,7 +25,7 @@ class Troubled:
         self.broken, self.looks = True, 0
         self.looked = threading.Event()
 
-    def look(self) -> None:
+    def look(self, *, early: bool = False) -> None:
         self.looks += 1
         self.looked.set()
         if self.broken:

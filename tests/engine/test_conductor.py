@@ -261,6 +261,24 @@ def test_a_split_comes_within_two_epochs_of_back_pressure(book: EventBook) -> No
         assert EventKind.SPLIT in new, f"{quiet} quiet seconds before"
 
 
+def test_an_early_look_is_made_only_for_a_group_that_begins_to_lag(book: EventBook) -> None:
+    engine = Engine()
+    for i in range(8):
+        engine.create(i, 100 * i)
+    conductor = conductor_of(engine, book)
+    play(engine, conductor, 9)
+    engine.now += 60
+    assert conductor.look(early=True) is None, "a look is due, but nobody lags"
+    assert conductor.look() is not None
+    engine.create(8, 0, seconds=3e-4, streams=("s", "t"))
+    looks = conductor.info().looks
+    for _ in range(8):
+        engine.step(conductor)
+        conductor.look(early=True)
+    assert conductor.info().looks > looks
+    assert EventKind.SPLIT in kinds(book)
+
+
 def test_whoever_would_be_faster_alone_leaves_a_slow_query_of_the_same_stream(book: EventBook) -> None:
     engine = Engine()
     engine.create(0, 0, seconds=3e-4)

@@ -62,9 +62,15 @@ class Conducting:
         self._conductor.use(settings)
 
     def committed(self, group: Group, commit: Commit) -> None:
-        """An epoch of a group counts now. Called by the threads of the crew."""
+        """An epoch of a group counts now. Called by the threads of the crew.
+
+        If the group has begun to fall behind, what to do is decided now: its next epoch may be a long one, and nobody
+        can leave in the middle of it.
+        """
         try:
             self._conductor.measured(self.stage.measured(group, commit))
+            if self.trouble.due:
+                self._conductor.look(early=True)
         except Exception as error:  # the epoch counts whatever is known of it
             self._failed(error)
 

@@ -185,8 +185,8 @@ class Conductor:
         table = self._state.timetable
         return bool(self._fresh) or self._clock() >= min(table.watch_at, table.merge_at)
 
-    def look(self) -> Decision | None:
-        """Do what is due now; what was decided, None when it was not time."""
+    def look(self, *, early: bool = False) -> Decision | None:
+        """Do what is due now; what was decided, None when it was not time. `early`, only if a group began to lag."""
         with self._lock:
             if self._grouper is None:
                 self._fresh.clear()  # nobody would ever read or forget it
@@ -194,7 +194,8 @@ class Conductor:
             now, began = self._clock(), time.thread_time()
             self._take_in()
             table = self._hurried(now)
-            if now < min(table.watch_at, table.merge_at):
+            waits = table is self._state.timetable if early else now < min(table.watch_at, table.merge_at)
+            if waits:
                 return None
             queries = self._queries(now)
             self._books.forget({query.group for query in queries}, (query.id for query in queries))
