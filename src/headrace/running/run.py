@@ -33,6 +33,7 @@ from headrace.running.conducting import Conducting
 from headrace.running.costs import CostBook
 from headrace.running.crew import Crew
 from headrace.running.feeding import Feed, Feeds
+from headrace.running.pace import epoch_bound
 from headrace.running.progress import progress_of
 from headrace.running.retries import Retry
 
@@ -158,6 +159,7 @@ class Running:
         self._loop: threading.Thread | None = None
         self._stopping = threading.Event()
         self._closed = False
+        self._pace: dict[str, float] = {}
 
     def _committed(self, group: Group, commit: Commit) -> None:
         """An epoch of a group counts now. Called by the threads of the crew."""
@@ -169,6 +171,9 @@ class Running:
         self.costs.add(group.costs(commit))
         self.conducting.committed(group, commit)
         with self._adding:
+            spent = commit.metrics
+            if spent.input_rows and spent.seconds > 0:
+                self._pace[group.name] = spent.input_rows / spent.seconds
             self.totals.add(epoch, commit, home)
             self._show(commit)
 
@@ -304,7 +309,7 @@ class Running:
         """Seal what waits, query changes too, as soon as some group has run all that is sealed.
 
         So sealing waits for no slow group. When all groups are behind, what arrives meanwhile becomes one large epoch:
-        that is cheaper to run than many small ones.
+        that is cheaper to run than many small ones. It is not so large that nobody could act for long.
         """
         if not self._sealing.due:
             return
@@ -312,10 +317,16 @@ class Running:
             if not self._crew.caught_up():
                 return
             self._catalog.tick()
-            self._sealer.seal(self._max_epoch_rows)
+            self._sealer.seal(epoch_bound(self._paces(), self._max_epoch_rows))
             self._sealing.passed()
         except Exception as error:
             self._sealing.failed(error)
+
+    def _paces(self) -> dict[str, float]:
+        """Tuples per second of the last epoch of each group that people live in."""
+        with self._adding:
+            known = dict(self._pace)
+        return {name: known[name] for name in self.groups.lived_in() if name in known}
 
     def _hand_out(self) -> None:
         """Let queries change groups and groups run; what fails here, say a full disk, is tried again."""
