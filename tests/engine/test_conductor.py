@@ -14,7 +14,7 @@ from headrace.catalog.events import EVENTS, EventBook
 from headrace.engine.conductor.conductor import Conductor
 from headrace.engine.conductor.facts import LiveQuery, operator_of
 from headrace.engine.conductor.sampling import StreamSample
-from headrace.engine.conductor.watching import Books, Measured
+from headrace.engine.conductor.watching import Books, Measured, group_epochs
 from headrace.engine.records import Metrics
 from headrace.model.events import EventKind
 from headrace.model.grouping import MAIN, auto_group, auto_number
@@ -468,3 +468,31 @@ def test_samples_tell_who_wants_what() -> None:
         wanted = table.wanted[:, some].any(axis=1)
         share = float(table.tuples @ wanted) / table.sampled
         assert share == pytest.approx(np.mean(values >= min(limits[i] for i in some))), f"queries {some}"
+
+
+def test_the_work_of_all_functions_is_counted_once() -> None:
+    """The dearest function of a query stands by itself; the others are part of what its operator costs."""
+    operator = operator_of(plan_of())
+    assert operator is not None
+
+    def epoch(number: int) -> Measured:
+        called = {
+            "embed": FunctionMetrics(seconds=0.3, wanted={"1": 5}),
+            "score": FunctionMetrics(seconds=0.1, wanted={"1": 5}),
+        }
+        spent = {"a": OperatorMetrics(map_seconds=0.2, reduce_seconds=0.6, functions=called)}
+        metrics = Metrics(seconds=0.5, map_cpu=0.2, reduce_cpu=0.6)
+        users, tuples = {"a": (QueryId(1),)}, {"s": 100 * number}
+        return Measured(
+            MAIN, number, float(number), 2, frozenset({QueryId(1)}), metrics, spent, users, tuples, tuples
+        )
+
+    books = Books()
+    for number in range(3):
+        books.add(epoch(number))
+    assert set(books.functions.values()) == {"embed"}
+    found = group_epochs(
+        tuple(books.epochs[MAIN]), {QueryId(1): operator}, {}, 1.0, set(books.functions.values())
+    )
+    assert [part.function for part in found[-1].functions] == ["embed"]
+    assert found[-1].cpu_s == pytest.approx(0.8)

@@ -247,10 +247,11 @@ class Conductor:
         """How groups fare by their last epochs, and what the new ones among these teach."""
         state, regions = self._state, self._knowledge.statistics.regions
         operators = {query.id: found for query in queries if (found := operator_of(query.plan)) is not None}
+        counted = set(self._books.functions.values())
         new: list[GroupEpoch] = []
         state.health = {}
         for name, kept in self._books.epochs.items():
-            epochs = group_epochs(tuple(kept), operators, regions, self.interval_s)
+            epochs = group_epochs(tuple(kept), operators, regions, self.interval_s, counted)
             if epochs:
                 state.health[GroupName(name)] = watch_group(while_lagging(tuple(kept), epochs))
                 last = state.seen.get(name, -1)

@@ -124,14 +124,15 @@ def group_epochs(
     operators: Mapping[QueryId, OperatorId],
     regions: Mapping[OperatorId, RegionTable],
     interval_s: float,
+    counted: Collection[str],
 ) -> list[GroupEpoch]:
-    """A group's epochs, each with what came in since the one before.
+    """A group's epochs, each with what came in since the one before. Functions that are `counted` stand by themselves.
 
     A group that waits for input now and then does not fall behind. What comes in by fits and starts would look like
     lag otherwise. Nor does one whose input waits for less than two intervals: so much always does.
     """
     pairs = list(pairwise(kept))
-    found = [_epoch(before, after, operators, regions) for before, after in pairs]
+    found = [_epoch(before, after, operators, regions, counted) for before, after in pairs]
     if not found or _falls_behind(pairs, found, interval_s):
         return found
     return [_kept_up(epoch) for epoch in found]
@@ -193,6 +194,7 @@ def _epoch(
     after: Measured,
     operators: Mapping[QueryId, OperatorId],
     regions: Mapping[OperatorId, RegionTable],
+    counted: Collection[str],
 ) -> GroupEpoch:
     mine = {operators[query] for query in after.members if query in operators}
     streams = sorted({stream for operator in mine for stream in operator.split("+")})
@@ -208,10 +210,10 @@ def _epoch(
         sum(taken.values()),
         sum(max(0, after.arrived.get(s, 0) - after.processed.get(s, 0)) for s in streams),
         max(0.0, after.tasks * elapsed - spent.cpu_seconds),
-        tuple(_operator(operator, after, taken, operators, regions) for operator in sorted(mine)),
+        tuple(_operator(operator, after, taken, operators, regions, counted) for operator in sorted(mine)),
         _rows(after),
         spent.finish_cpu,
-        _functions(after, taken, operators, regions),
+        _functions(after, taken, operators, regions, counted),
     )
 
 
@@ -225,6 +227,7 @@ def _operator(
     taken: Mapping[str, int],
     operators: Mapping[QueryId, OperatorId],
     regions: Mapping[OperatorId, RegionTable],
+    counted: Collection[str],
 ) -> OperatorEpoch:
     """What the queries of one operator did. The CPU of tasks is divided as that of the plan's operators is."""
     tuples = sum(taken[stream] for stream in operator.split("+"))
@@ -237,8 +240,14 @@ def _operator(
     all_reduce = sum(one.reduce_seconds for one in spent.values())
     scan_s = measured.metrics.map_cpu * (map_s / all_map if all_map > 0 else 0.0)
     join_s = measured.metrics.reduce_cpu * (reduce_s / all_reduce if all_reduce > 0 else 0.0)
-    # functions are called in the same tasks, and are counted by themselves
-    called = sum(one.seconds for id_ in owned if id_ in spent for one in spent[id_].functions.values())
+    # functions are called in the same tasks. The dearest one of a query is counted by itself, others are part of this
+    called = sum(
+        one.seconds
+        for id_ in owned
+        if id_ in spent
+        for name, one in spent[id_].functions.items()
+        if name in counted
+    )
     in_joins = min(called, join_s)
     return OperatorEpoch(
         operator,
@@ -265,12 +274,13 @@ def _functions(
     taken: Mapping[str, int],
     operators: Mapping[QueryId, OperatorId],
     regions: Mapping[OperatorId, RegionTable],
+    counted: Collection[str],
 ) -> tuple[FunctionEpoch, ...]:
     """What was spent on each function. Its rows are the matches of the queries that call it, as the model has it."""
     spent: dict[str, float] = {}
     users: dict[str, set[QueryId]] = {}
     for one in measured.operators.values():
-        for name, called in one.functions.items():
+        for name, called in ((name, called) for name, called in one.functions.items() if name in counted):
             spent[name] = spent.get(name, 0.0) + called.seconds
             users.setdefault(name, set()).update(QueryId(int(query)) for query in called.wanted)
     found = []
