@@ -7,16 +7,14 @@ makes a worker run something.
 from __future__ import annotations
 
 import hashlib
-import sys
-import sysconfig
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from pyspark import cloudpickle
 
+from headrace.engine.sending import dumped
 from headrace.model.errors import EngineError
 from headrace.model.functions import FunctionFile
 from headrace.model.types import SqlType
@@ -25,10 +23,6 @@ from headrace.storage.warehouse import Warehouse
 
 FUNCTIONS_DIR = "functions"
 
-_HOMES = {
-    path for name in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_path(name))
-}
-
 
 def pickled(name: str, function: Callable[..., Any]) -> bytes:
     """A function as bytes. What it needs of its author's own program goes along, whichever module defines it: workers
@@ -36,12 +30,8 @@ def pickled(name: str, function: Callable[..., Any]) -> bytes:
 
     EngineError when that cannot be sent.
     """
-    own = _own_modules()
     try:
-        for module in own:
-            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-        code: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
-        return code
+        return dumped(function)
     except Exception as error:
         raise EngineError(
             "FUNCTION_NOT_SENT",
@@ -50,34 +40,6 @@ def pickled(name: str, function: Callable[..., Any]) -> bytes:
             hint="let it and the modules of your program that it uses hold nothing but what can be pickled: no locks, "
             "sessions or open files",
         ) from error
-    finally:
-        for module in own:
-            cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
-
-
-def _own_modules() -> list[ModuleType]:
-    """The modules of the program that runs, but for those that it lets cloudpickle send by itself."""
-    sent = cloudpickle.list_registry_pickle_by_value()  # type: ignore[no-untyped-call]
-    return [
-        module
-        for name, module in list(sys.modules.items())
-        if isinstance(module, ModuleType)
-        and module.__name__ == name
-        and name not in sent
-        and not _is_installed(module)
-    ]
-
-
-def _is_installed(module: ModuleType) -> bool:
-    """Whether workers can import a module by themselves: those of Python, of installed packages, Spark's and ours."""
-    file = vars(module).get("__file__")
-    if module.__name__.split(".")[0] in ("headrace", "pyspark", "py4j", "__main__") or not isinstance(
-        file, str
-    ):
-        return True  # of a program that is run, everything goes along in any case
-    if {"site-packages", "dist-packages"}.intersection(Path(file).parts):
-        return True
-    return any(Path(file).is_relative_to(home) for home in _HOMES)
 
 
 def write_function(warehouse: Warehouse, name: str, type_: SqlType, code: bytes) -> FunctionFile:

@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
-from pyspark import cloudpickle
 
+from headrace.engine.sending import dumped
 from headrace.model.errors import CatalogError
 from headrace.model.splitting import SplitOperator
 
@@ -39,7 +39,7 @@ class Packed:
 def pack(name: str, code: SplitCode) -> Packed:
     """Make code ready to travel; CatalogError when it cannot."""
     try:
-        data: bytes = cloudpickle.dumps(code)  # type: ignore[no-untyped-call]
+        data = dumped(code)
     except Exception as error:
         raise CatalogError(
             "SPLIT_NOT_PORTABLE",
