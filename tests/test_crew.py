@@ -25,7 +25,7 @@ class FakeGroup:
         self.name, self.left, self.spark = name, epochs, None
         self.gate = threading.Event()
         self.error: EngineError | None = None
-        self.priority = 0
+        self.priority, self.plain = 0, False
         self.gate.set()
 
     def run_next(self) -> Any:
@@ -38,6 +38,8 @@ class FakeGroup:
 
 class FakeGroups:
     """Several groups; notes which of them were running whenever queries could change groups."""
+
+    cores = 2
 
     def __init__(self, *groups: FakeGroup) -> None:
         self.groups = {group.name: group for group in groups}
@@ -58,6 +60,12 @@ class FakeGroups:
 
     def priority(self, name: str) -> int:
         return self.groups[name].priority
+
+    def is_plain(self, name: str) -> bool:
+        return self.groups[name].plain
+
+    def shares(self) -> bool:
+        return not all(group.plain for group in self.groups.values())
 
 
 @pytest.fixture(autouse=True)
@@ -204,4 +212,41 @@ def test_higher_priority_is_first_and_nobody_starves() -> None:
     assert counts["g3"] >= 40, counts
     assert min(counts.values()) >= 2, counts
     crew.run_to_end(lambda: False)
+    crew.close()
+
+
+def test_plain_groups_leave_threads_and_time_to_the_others() -> None:
+    plain = [FakeGroup(f"plain-{i}", 1) for i in range(6)]
+    for group in plain:
+        group.plain = True
+        group.gate.clear()
+    main = FakeGroup("main", 3)
+    fakes = FakeGroups(main, *plain)
+    crew, done = crew_of(fakes)
+    until(lambda: crew.dispatch() or done == ["main"] * 3)  # type: ignore[func-returns-value]
+    assert max(map(len, fakes.settled)) <= 2, "one plain group at a time, beside the main group"
+    main.left = 3  # more is sealed
+    until(lambda: crew.dispatch() or len(done) == 6)  # type: ignore[func-returns-value]
+    for group in plain:
+        group.gate.set()
+    until(lambda: crew.dispatch() or len(done) == 12)  # type: ignore[func-returns-value]
+    crew.close()
+
+
+def test_where_all_is_run_to_the_end_plain_groups_take_all_threads() -> None:
+    plain = [FakeGroup(f"plain-{i}", 1) for i in range(3)]
+    for group in plain:
+        group.plain = True
+        group.gate.clear()
+    main = FakeGroup("main", 1)
+    fakes = FakeGroups(main, *plain)
+    crew, done = crew_of(fakes)
+    crew.dispatch(at_once=True)
+    crew.dispatch(at_once=True)
+    assert {group.name for group in plain} <= fakes.settled[-1], "nobody waits for the main group"
+    until(lambda: done == ["main"])
+    for group in plain:
+        group.gate.set()
+    crew.run_to_end(lambda: False)
+    assert len(done) == 4
     crew.close()

@@ -209,7 +209,12 @@ def test_a_split_that_is_dropped_while_epochs_are_handed_out_is_skipped() -> Non
         def get(self, name: str) -> Any:
             raise KeyError(name)
 
-    groups: Any = SimpleNamespace(due=list, settle=lambda running, failing: set())
+        def running(self) -> list[str]:
+            return []
+
+    groups: Any = SimpleNamespace(
+        due=list, settle=lambda running, failing: set(), shares=lambda: False, cores=2
+    )
     splits: Any = Gone()
     crew = Crew(groups, lambda group, commit: None, splits=splits)
     crew.dispatch()

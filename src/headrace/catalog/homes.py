@@ -7,7 +7,7 @@ import threading
 
 from headrace.catalog.groups import GroupTable
 from headrace.catalog.queries import QueryEntry, QueryState, QueryTable
-from headrace.model.grouping import MAIN, GroupSpec, Regrouping
+from headrace.model.grouping import MAIN, GroupKind, GroupSpec, Regrouping, kind_of
 from headrace.storage.interrupts import uninterrupted
 
 
@@ -36,6 +36,18 @@ class Homes:
         """The queries that live in a group, or have lived there, oldest first."""
         with self._lock:
             return self._queries.living_in(group)
+
+    def is_plain(self, group: str) -> bool:
+        """Whether plain Spark runs all queries that live in a group."""
+        with self._lock:
+            if self._queries.lives_in(group, plain=False):
+                return False
+            return kind_of(group) is GroupKind.PLAIN or self._queries.lives_in(group, plain=True)
+
+    def shares(self) -> bool:
+        """Whether shared operators run any query."""
+        with self._lock:
+            return any(self._queries.lives_in(group, plain=False) for group in self._queries.groups())
 
     def travellers(self) -> tuple[QueryEntry, ...]:
         """The active queries that are wanted in another group than the one they live in, oldest first."""

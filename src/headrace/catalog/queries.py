@@ -11,7 +11,7 @@ from enum import Enum
 from headrace.model import codec
 from headrace.model.epoch import NEVER_US, Change, ChangeNeeds, Create, Drop, Epoch, Move
 from headrace.model.grouping import MAIN, GroupKind, Relocation, Stay, Wish, backfill_group, kind_of
-from headrace.model.query import EpochId, Query, QueryId
+from headrace.model.query import EpochId, Fallback, Query, QueryId
 from headrace.sql.text.names import name_key
 
 
@@ -165,6 +165,14 @@ class QueryTable:
     def living_in(self, group: str) -> tuple[QueryEntry, ...]:
         """The queries that live in a group, or have lived there."""
         return tuple(self._entries[query_id] for query_id in sorted(self._homes.get(group, ())))
+
+    def lives_in(self, group: str, *, plain: bool) -> bool:
+        """Whether a query that plain Spark runs, or that shared operators run, lives in a group now."""
+        there = (self._entries[query_id] for query_id in self._homes.get(group, ()))
+        return any(
+            isinstance(entry.query.plan.body, Fallback) is plain and entry.live and entry.group == group
+            for entry in there
+        )
 
     def wishing(self) -> list[QueryEntry]:
         """The queries that somebody wants in some group, oldest first."""

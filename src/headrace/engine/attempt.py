@@ -18,7 +18,7 @@ from headrace.engine.catalyst import chunk_frame, find_failing
 from headrace.engine.delivered import Delivered
 from headrace.engine.errors import epoch_cancelled, query_caused, spark_reason, was_cancelled
 from headrace.engine.failure import EpochTrouble, FailureKind, failure_of, out_of_time, spark_died
-from headrace.engine.fallback import run_fallback
+from headrace.engine.fallback import PlainRun, run_fallback
 from headrace.engine.files import check_chunks, check_segments, find_damaged
 from headrace.engine.finish import find_unfinishable
 from headrace.engine.job import Job, JobContext, JobResult, epoch_work, run_job, warm_up
@@ -26,7 +26,7 @@ from headrace.engine.limits import Watch
 from headrace.engine.logview import LogReader
 from headrace.engine.paths import plan_path
 from headrace.engine.records import ResultFile
-from headrace.engine.spark import is_gone
+from headrace.engine.spark import is_gone, width_of
 from headrace.engine.stored import ResultReader
 from headrace.model.epoch import Chunk, Epoch
 from headrace.model.errors import HeadraceError, LogError
@@ -38,6 +38,7 @@ from headrace.model.state import SegmentFile
 from headrace.model.statistics import Statistics
 from headrace.model.strategy import Strategies
 from headrace.optimizer.place import EpochWork, Place
+from headrace.optimizer.turns import Room, plain_room
 from headrace.planner.group import Member, plan_group
 from headrace.storage import faults
 from headrace.storage.warehouse import Warehouse
@@ -158,15 +159,20 @@ class EpochRunner:
         result: JobResult,
         attempt: str,
         begins: Callable[[int], None] = lambda query: None,
+        first: int | None = None,
     ) -> dict[int, str]:
-        """Add the rows of the queries that run by themselves; those that failed. `begins` is told before each."""
+        """Add the rows of the queries that run by themselves; those that failed. `begins` is told before each.
+
+        `epoch` may be several that were gathered, of which `first` is the first.
+        """
         broken: dict[int, str] = {}
         started = time.perf_counter()
         for fallback in plan.fallbacks:
             begins(fallback.query)
             entry = self._catalog.entry_of(fallback.query)
             try:
-                files = self._run_fallback(entry, epoch, fallback.signature, attempt)
+                asked = PlainRun(entry, epoch, fallback.signature, attempt, first)
+                files = self._run_fallback(asked)
             except LogError as error:  # an older chunk that only this query reads again
                 broken[fallback.query] = f"{error.code}: {error.message}"
                 continue
@@ -184,16 +190,18 @@ class EpochRunner:
             result.metrics["fallback_seconds"] = time.perf_counter() - started
         return broken
 
-    def _run_fallback(
-        self, entry: QueryEntry, epoch: Epoch, signature: str, attempt: str
-    ) -> list[ResultFile]:
+    def _run_fallback(self, asked: PlainRun) -> list[ResultFile]:
         """Once more when it was not the query's fault; then whatever it is concerns this query only."""
-        streams = {str(name): self._catalog.stream(name, epoch.id) for name in entry.query.plan.streams}
+        names, epoch = asked.entry.query.plan.streams, asked.epoch
+        streams = {str(name): self._catalog.stream(name, epoch.id) for name in names}
+        cores = int(self.spark.sparkContext.defaultParallelism)
+        room = plain_room(cores) if self._catalog.homes.shares() else Room(1, cores)
         for last_try in (False, True):
             with Watch(self.spark, self.job_group, self.query_seconds) as watch:
                 try:
                     log = LogReader(self.spark, self._warehouse.root, streams, self._delivered.index)
-                    return run_fallback(log, entry, epoch, signature, attempt)
+                    with width_of(self.spark, room.tasks):
+                        return run_fallback(log, asked)
                 except HeadraceError:
                     raise
                 except Exception as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -64,26 +64,39 @@ def _wanted(logged: list[Logged], window: AnyWindow | None, span: LogSpan) -> li
     ]
 
 
-def run_fallback(
-    log: LogReader, entry: QueryEntry, epoch: Epoch, signature: str, attempt: str
-) -> list[ResultFile]:
-    """Write the rows the query gains in this epoch; raises Spark's exception when it fails."""
-    query = entry.query
+@dataclass(frozen=True, slots=True)
+class PlainRun:
+    """A query to be run by plain Spark for an epoch; its rows go to the table of `signature`.
+
+    With `first`, the epoch is several that were gathered, from that one on.
+    """
+
+    entry: QueryEntry
+    epoch: Epoch
+    signature: str
+    attempt: str
+    first: int | None = None
+
+
+def run_fallback(log: LogReader, asked: PlainRun) -> list[ResultFile]:
+    """Write the rows the query gains; raises Spark's exception when it fails."""
+    query, epoch, signature = asked.entry.query, asked.epoch, asked.signature
     closed_us = epoch.closed_us(query.plan.streams)
     watermark_us = epoch.watermark_us(query.plan.streams)
     if query.plan.window is None:
-        span = LogSpan(int(epoch.id), epoch.id + 1)
+        first = int(epoch.id) if asked.first is None else asked.first
+        span = LogSpan(first, epoch.id + 1)
         arrived = epoch.of(query.plan.stream)
         nothing = arrived is None or not arrived.chunks
     else:
-        span = LogSpan(int(entry.first_epoch or 0), epoch.id + 1, closed_us, watermark_us)
+        span = LogSpan(int(asked.entry.first_epoch or 0), epoch.id + 1, closed_us, watermark_us)
         nothing = watermark_us <= closed_us
     if nothing:
         return []
     rows = _stored(run_log_sql(log, query, span), query, epoch)
     latest = None if watermark_us in (FOREVER_US, NEVER_US) else watermark_us
     like = ResultFile(signature, "", 0, 0, epoch.id, epoch.id, query.id, query.id, latest)
-    prefix = f"{RESULTS}/{signature}/e{epoch.id:012d}-q{query.id}-{attempt}"
+    prefix = f"{RESULTS}/{signature}/e{epoch.id:012d}-q{query.id}-{asked.attempt}"
     reports = rows.mapInArrow(_writer(str(log.root), prefix, like), REPORT_DDL).collect()
     return [ResultFile(**json.loads(row["report"])) for row in reports]
 

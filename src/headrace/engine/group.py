@@ -29,6 +29,7 @@ from headrace.engine.paths import commits_dir
 from headrace.engine.rebuild import Beginning, Ground, rebuild_commit
 from headrace.engine.records import Commit, Metrics, Quarantine
 from headrace.engine.spark import is_gone, jobs_of
+from headrace.engine.together import MOST_EPOCHS, gather, runs_together
 from headrace.engine.upkeep import Upkeep
 from headrace.log.seal import Sealer
 from headrace.model.epoch import Epoch
@@ -71,6 +72,7 @@ class Group:
         self._planned: tuple[tuple[object, ...], SharedPlan] | None = None
         self._ran: SharedPlan | None = None
         self._before: Commit | None = None
+        self._alone_until = -1
         self._chooser = Chooser(self.commit.statistics)
         self._runner = EpochRunner(
             self,
@@ -243,6 +245,9 @@ class Group:
             if _idle(epoch):  # queries came or went, and there is nothing to do for them yet
                 held = list(self.held(int(epoch.id)))
                 result, version, plan_seconds = JobResult(held), self.commit.plan, 0.0
+            elif (caught_up := self._run_together(epoch, attempt)) is not None:
+                epoch, result, version = caught_up
+                plan_seconds = 0.0
             else:
                 self._choose(int(epoch.id))
                 result, version, plan_seconds = self._deliver(epoch, attempt)
@@ -262,6 +267,41 @@ class Group:
         house.upkeep.after(before, commit)
         faults.reach("upkeep.after")
         return commit
+
+    def _run_together(self, epoch: Epoch, attempt: str) -> tuple[Epoch, JobResult, str] | None:
+        """Run an epoch and those after it at once, for queries that plain Spark runs: (all of them as one, what they
+        produced, the plan's version). None when that is not to be done, or fails: then the epoch is run by itself.
+        """
+        several = self._several(epoch)
+        if several is None:
+            return None
+        plan, result = self.plan_for(int(several.id)), JobResult()
+        try:
+            failed = bool(self._runner.run_fallbacks(several, plan, result, attempt, first=int(epoch.id)))
+        except EpochTrouble:
+            failed = True
+        if failed:
+            self._runner.discard(result, ())
+            self._alone_until = int(several.id)
+            return None
+        self._ran = plan
+        return several, result, plan.version
+
+    def _several(self, epoch: Epoch) -> Epoch | None:
+        """The sealed epochs that can be run together with this one, as one; None when there is none."""
+        catalog, first, sealed = self._house.catalog, int(epoch.id), self._house.delivered.sealed
+        members = catalog.active_entries(first, self.name)
+        if first <= self._alone_until or first >= sealed or not runs_together(members, first):
+            return None
+        if not self._inquiry.untroubled(epoch) or self.held(first):
+            return None
+        last = first
+        while last < min(sealed, first + MOST_EPOCHS - 1) and members == catalog.active_entries(
+            last + 1, self.name
+        ):
+            last += 1
+        several = gather(self._house.sealer.epoch(number) for number in range(first, last + 1))
+        return None if several.id == epoch.id else several
 
     def _choose(self, epoch: int) -> None:
         """Decide how queries run from an epoch on, by what was measured so far."""

@@ -67,6 +67,14 @@ class Groups:
         living = self._house.catalog.homes.living_in(name)
         return max((entry.query.needs.priority for entry in living if entry.live), default=0)
 
+    def is_plain(self, name: str) -> bool:
+        """Whether plain Spark runs all queries of a group."""
+        return self._house.catalog.homes.is_plain(name)
+
+    def shares(self) -> bool:
+        """Whether shared operators run any query."""
+        return self._house.catalog.homes.shares()
+
     def lived_in(self) -> list[str]:
         """The groups that have members."""
         homes, sealed = self._house.catalog.homes, self._house.delivered.sealed

@@ -218,6 +218,23 @@ def active(session: SparkSession) -> Iterator[None]:
             SparkSession._activeSession = theirs
 
 
+_WIDTH = ("spark.sql.shuffle.partitions", "spark.sql.files.minPartitionNum")
+
+
+@contextmanager
+def width_of(spark: SparkSession, tasks: int) -> Iterator[None]:
+    """Let what a session runs in the block have so many tasks at a time, as far as its files are not too large."""
+    before = {name: spark.conf.get(name, None) for name in _WIDTH}
+    for name in _WIDTH:
+        spark.conf.set(name, str(tasks))
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # Spark may have died, and that is not the news here
+            for name, value in before.items():
+                spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
 _JOB_PROPERTIES = (
     "spark.jobGroup.id",
     "spark.job.description",

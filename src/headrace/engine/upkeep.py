@@ -110,7 +110,8 @@ class Upkeep:
         if before.plan and commit.plan != before.plan:
             self.discard([plan_path(before.group, before.plan)])
         self._remove_garbage()
-        self._warehouse.delete_record(commits_dir(commit.group), commit.epoch - self.options.keep_commits)
+        for number in self._old_commits(commit.group):
+            self._warehouse.delete_record(commits_dir(commit.group), number)
         if commit.group == MAIN and commit.epoch % self.options.every == self.options.every - 1:
             try:
                 self._slow()
@@ -118,6 +119,10 @@ class Upkeep:
                 if str(error) != self._complaint:
                     _LOGGER.warning("upkeep after epoch %d failed: %s", commit.epoch, error)
                 self._complaint = str(error)
+
+    def _old_commits(self, group: str) -> list[int]:
+        """The commits of a group that are older than those that are kept; epochs that ran together have one."""
+        return self._warehouse.records(commits_dir(group))[: -self.options.keep_commits]
 
     def _remove_garbage(self) -> None:
         with self._lock:
@@ -224,7 +229,6 @@ class Upkeep:
     def _listed(self) -> Iterator[str]:
         """Every file that commits name, or could name; and commits that are older than any that is kept."""
         root = self._warehouse.root
-        groups = self._delivered.commits
         for folder in (RESULTS, *(segments_dir(group) for group in self._known_groups())):
             base = self._warehouse.path(folder)
             for path in base.rglob("*") if base.exists() else ():
@@ -233,10 +237,9 @@ class Upkeep:
         for group in self._known_groups():
             for path in self._warehouse.path(plans_dir(group)).glob("*.json"):
                 yield path.relative_to(root).as_posix()
-        for group, commit in groups.items():
-            for number in self._warehouse.records(commits_dir(group)):
-                if number <= commit.epoch - self.options.keep_commits:
-                    yield record_name(commits_dir(group), number)
+        for group in self._delivered.commits:
+            for number in self._old_commits(group):
+                yield record_name(commits_dir(group), number)
 
     def _known_groups(self) -> list[str]:
         return sorted({*self._catalog.homes.groups(), *self._delivered.commits})

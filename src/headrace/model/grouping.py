@@ -99,8 +99,11 @@ def kind_of(name: str) -> GroupKind:
 
 
 def pool_of(group: str) -> str:
-    """The FAIR pool of a group's jobs. Groups on their way come and go, so these have one together."""
-    return "headrace-transit" if kind_of(group) is GroupKind.TRANSIT else f"headrace-{group}"
+    """The FAIR pool of a group's jobs. Groups on their way come and go, so these have one together. So have those of
+    queries that plain Spark runs: however many there are, their jobs have the share of one group.
+    """
+    kind = kind_of(group)
+    return f"headrace-{group}" if kind is GroupKind.SHARED else f"headrace-{kind.value}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,14 @@
 """The crew: runs the epochs of all groups and splits side by side, on a bounded number of threads.
 
 Every group and every split runs its own epochs in order, and waits for nobody. Between two rounds of handing out
-epochs, queries change groups: then it is certain that no group begins an epoch meanwhile.
+epochs, queries change groups: then it is certain that no group begins an epoch meanwhile. Who begins one is decided by
+`optimizer/turns.py`.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 
@@ -19,13 +21,8 @@ from headrace.engine.splits.house import Splits
 from headrace.engine.splits.runner import SPLIT_PREFIX, SplitRunner
 from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.grouping import MAIN
+from headrace.optimizer.turns import SIDE_BY_SIDE, Contender, Pace, choose_next, plain_room
 from headrace.running.retries import Retry, in_our_words
-
-SIDE_BY_SIDE = 4
-"""So many groups run an epoch at the same time at most. More would only wait for Spark's cores."""
-
-PATIENCE = 16
-"""So many turns of others a group of low priority waits at most."""
 
 Committed = Callable[[Group, Commit], None]
 
@@ -42,9 +39,10 @@ class Crew:
     ) -> None:
         self._groups, self._committed, self._threads = groups, committed, threads
         self._splits = splits
+        self._pace = Pace()
         self._pool = ThreadPoolExecutor(threads, "headrace-group")
         self._changed = threading.Condition()
-        self._running: set[str] = set()
+        self._running: dict[str, Contender] = {}
         self._turns: dict[str, int] = {}
         self._turn = 0
         self._retries: dict[str, Retry] = {}
@@ -105,33 +103,42 @@ class Crew:
                 raise self._fatal
             failing = {name for name, retry in self._retries.items() if retry.error is not None}
             resting = {*self._running, *leave, *self._groups.settle(self._running, failing)}
-            for name in self._in_order(self.due()):
-                retry = self._retries.setdefault(name, Retry())
-                if name in resting or not (at_once or retry.due):
-                    continue
-                if len(self._running) >= self._threads:
-                    break
+            names = [
+                name
+                for name in self.due()
+                if name not in resting and (at_once or self._retries.setdefault(name, Retry()).due)
+            ]
+            running = list(self._running.values())
+            contended = len(names) > self._threads - len(running)
+            due = {name: self._contender(name, ranked=contended) for name in names}
+            plain = self._plain_now([*running, *due.values()], at_once=at_once)
+            for name in choose_next(due.values(), running, self._threads, self._turn, plain):
                 group = self._get(name)
                 if group is None:
                     continue
                 self._turn += 1
                 self._turns[name] = self._turn
-                self._running.add(name)
-                self._pool.submit(self._run, group, retry)
+                self._running[name] = due[name]
+                self._pool.submit(self._run, group, self._retries.setdefault(name, Retry()))
 
-    def _in_order(self, due: list[str]) -> list[str]:
-        """Whoever has not had a turn for longest is first. If not all can run, higher priority comes before that.
+    def _contender(self, name: str, *, ranked: bool) -> Contender:
+        """Someone with an epoch to run. Priorities count only where not all can run."""
+        turn, groups = self._turns.get(name, -1), self._groups
+        if name.startswith(SPLIT_PREFIX):
+            return Contender(name, turn=turn)
+        return Contender(name, groups.is_plain(name), groups.priority(name) if ranked else 0, turn)
 
-        A group that has been passed over for many turns is first whatever its priority, so that nobody starves.
-        """
-        turns = {name: self._turns.get(name, -1) for name in due}
-        if len(due) <= self._threads - len(self._running):
-            return sorted(due, key=turns.__getitem__)
-        starving = self._turn - PATIENCE
-        priority = {name: self._groups.priority(name) for name in due}
-        return sorted(due, key=lambda name: (turns[name] > starving, -priority[name], turns[name]))
+    def _plain_now(self, there: Collection[Contender], *, at_once: bool) -> int:
+        """How many plain groups may run now. Nobody else is slowed by them when all are run to the end anyway."""
+        now = time.monotonic()
+        self._pace = self._pace.seen(now, busy=not all(one.plain for one in there))
+        others = self._groups.shares() or (self._splits is not None and self._splits.running())
+        if at_once or not others:
+            return self._threads
+        return plain_room(self._groups.cores, self._threads).groups if self._pace.lets_plain(now) else 0
 
     def _run(self, group: Group | SplitRunner, retry: Retry) -> None:
+        started = time.monotonic()
         try:
             with active(group.spark):
                 if isinstance(group, SplitRunner):
@@ -150,7 +157,9 @@ class Crew:
             self._fatal = error
         finally:
             with self._changed:
-                self._running.discard(group.name)
+                if self._running.pop(group.name).plain:
+                    now = time.monotonic()
+                    self._pace = self._pace.ended(now, now - started)
                 self._changed.notify_all()
 
     def wait(self, seconds: float) -> None:

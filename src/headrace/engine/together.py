@@ -1,0 +1,58 @@
+"""Epochs that are run together: a plain group that lags behind takes several of them at once.
+
+What plain Spark does for an epoch costs much the same for several epochs as for one: it reads the log of the windows
+that closed, and gives their rows. Which tuples are late is judged by each tuple's own epoch, so the rows are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from headrace.catalog.queries import QueryEntry
+from headrace.model.epoch import Epoch, StreamEpoch
+from headrace.model.query import Fallback
+
+MOST_EPOCHS = 8
+
+MOST_TUPLES = 4_000_000
+
+
+def runs_together(members: Sequence[QueryEntry], epoch: int) -> bool:
+    """Whether these queries, the members of a group, can run an epoch together with later ones.
+
+    Queries on their way to another group meet it at a certain epoch, so they take one epoch at a time. The first one
+    is when a query becomes active, which people are told.
+    """
+    return bool(members) and all(
+        isinstance(entry.query.plan.body, Fallback)
+        and entry.wish is None
+        and entry.first_epoch is not None
+        and entry.first_epoch < epoch
+        for entry in members
+    )
+
+
+def gather(epochs: Iterable[Epoch]) -> Epoch:
+    """As many epochs in a row as are run together, as one: all tuples, from the first W(e-1) to the last W(e)."""
+    first, *others = epochs
+    streams = {part.stream: part for part in first.streams}
+    last, tuples = first, sum(part.rows for part in first.streams)
+    for epoch in others[: MOST_EPOCHS - 1]:
+        tuples += sum(part.rows for part in epoch.streams)
+        if tuples > MOST_TUPLES:
+            break
+        for part in epoch.streams:
+            before = streams.get(part.stream)
+            streams[part.stream] = part if before is None else _joined(before, part)
+        last = epoch
+    return replace(last, streams=tuple(streams.values()), changes=())
+
+
+def _joined(before: StreamEpoch, after: StreamEpoch) -> StreamEpoch:
+    return replace(
+        after,
+        chunks=(*before.chunks, *after.chunks),
+        closed_us=before.closed_us,
+        late_rows=before.late_rows + after.late_rows,
+    )
