@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +11,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from headrace.catalog.catalog import Catalog
 from headrace.engine.delivered import Delivered
+from headrace.engine.heirs import inherit, still_inherited
 from headrace.engine.options import UpkeepOptions
 from headrace.engine.paths import commits_dir, segments_dir
 from headrace.engine.records import Commit, ResultFile
+from headrace.engine.recovery import last_commits
 from headrace.engine.result_files import write_results
 from headrace.engine.upkeep import Upkeep
-from headrace.model.grouping import MAIN, Regrouping, Relocation
+from headrace.model.grouping import MAIN, GroupKind, Regrouping, Relocation, kind_of
 from headrace.model.query import QueryId
 from headrace.model.state import SegmentFile
+from headrace.planner.shared import query_signature
 from headrace.storage.checksums import written
 from log_samples import PLAN, PURCHASES, FakeClock, Opened, open_log
 
@@ -156,3 +161,88 @@ def test_what_was_merged_for_a_group_counts_when_the_group_has_ended(house: Hous
     house.commit(MAIN, house.seal(3))
     assert house.delivered.commit_of("alerts").results == (merged,) and house.exists(merged.path)
     assert not any(house.exists(file.path) for file in files)
+
+
+def arrived(house: House) -> str:
+    """A query began in the past: it ran epochs 0 and 1 on its way, and lives in the main group from epoch 2 on."""
+    for second in range(2):
+        house.commit(MAIN, house.seal(second))
+    house.log.catalog.request_create("a", PLAN, start=0)
+    house.commit(MAIN, house.seal(2))
+    (entry,) = house.log.catalog.current()
+    group = entry.group
+    assert kind_of(group) is GroupKind.TRANSIT
+    rows: tuple[ResultFile, ...] = ()
+    for epoch in range(3):
+        file = house.result(group, epoch, int(entry.query.id))
+        rows = (*rows, replace(file, signature=query_signature(entry.query)))
+        house.commit(group, epoch, results=rows, rows={str(entry.query.id): epoch + 1})
+    moved(house, int(entry.query.id), group, MAIN, 3, house.file(group, "brought.arrow"))
+    return group
+
+
+def main_runs(house: House, second: int, state: str | None = None) -> None:
+    """The next epoch of the main group, which takes over what ended groups have left, and may name a state file."""
+    before, epoch = house.delivered.main, house.seal(second)
+    left = house.upkeep.claim_legacies(before)
+    made = inherit(
+        replace(
+            before,
+            epoch=epoch,
+            segments=() if state is None else (SegmentFile("o", state, 5, 0, 10**15),),
+            regrouping=house.log.catalog.homes.last_regrouping,
+            inherited=still_inherited(before, house.delivered.commits),
+        ),
+        left,
+    )
+    names = ("segments", "results", "rows", "regrouping", "inherited")
+    house.commit(MAIN, epoch, **{name: getattr(made, name) for name in names})
+    house.upkeep.release(left)
+
+
+def seen(delivered: Delivered, catalog: Catalog) -> tuple[int, list[str], int]:
+    """What readers of the only query are told: rows, files, and how far it is."""
+    (entry,) = catalog.current()
+    view = delivered.view(entry)
+    return view.stored_rows, sorted(file.path for file in view.files), view.cursor
+
+
+def test_what_a_transit_group_has_left_goes_to_its_heir_and_counts_once(house: House, tmp_path: Path) -> None:
+    """Whoever opens the warehouse after any epoch is told the same rows."""
+    group = arrived(house)
+    rows, files, _ = seen(house.delivered, house.log.catalog)
+    assert rows == 3 and len(files) == 3
+    for second in range(3, 8):
+        main_runs(house, second)
+        assert seen(house.delivered, house.log.catalog) == (rows, files, second), second
+        copy = tmp_path / f"copy{second}"
+        shutil.copytree(house.log.warehouse.root, copy)
+        again = open_log(copy)
+        delivered = Delivered(again.catalog, again.sealer, last_commits(again.warehouse))
+        assert seen(delivered, again.catalog) == (rows, files, second), second
+    (entry,) = house.log.catalog.current()
+    assert [stay.group for stay in entry.stays] == [MAIN] and entry.stays[0].epoch == 0
+    assert group not in house.delivered.commits and not house.exists(f"groups/{group}")
+    assert house.delivered.main.inherited == {} and house.log.catalog.homes.groups() == (MAIN,)
+    assert all(house.exists(path) for path in files)
+
+
+def test_the_folder_of_a_transit_group_stays_while_somebody_needs_state_in_it(house: House) -> None:
+    group = arrived(house)
+    state = house.file(group, "brought.arrow")
+    for second in range(3, 8):
+        main_runs(house, second, state)
+        assert house.exists(state), second
+    main_runs(house, 8)
+    main_runs(house, 9)
+    assert not house.exists(f"groups/{group}")
+
+
+def test_results_of_a_transit_group_stay_its_own_while_its_queries_are_apart(house: House) -> None:
+    group = arrived(house)
+    (entry,) = house.log.catalog.current()
+    moved(house, int(entry.query.id), MAIN, "transit-1-3", 4, house.file(MAIN, "more.arrow"))
+    for second in range(3, 6):
+        main_runs(house, second)
+    assert house.delivered.main.inherited == {}, "its query is on its way again"
+    assert house.delivered.commit_of(group).results and house.exists(f"groups/{group}")

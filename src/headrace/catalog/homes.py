@@ -79,6 +79,14 @@ class Homes:
             self._groups.add(record)
             self._relocate(record)
 
+    def hand_over(self, group: str, heir: str) -> None:
+        """The stays in a group, which nobody lives in, become stays in its heir. Durable with the next checkpoint.
+
+        The caller makes sure that neither of them will run an epoch of these stays again.
+        """
+        with self._lock:
+            self._queries.hand_over(group, heir)
+
     def regroupings(self, group: str, after: int, until: int) -> list[Regrouping]:
         """The regroupings after number `after` that concern a group and take effect by epoch `until`, oldest first."""
         with self._lock:

@@ -208,6 +208,17 @@ class QueryTable:
         stays = (*before, Stay(epoch, move.target))
         self.put(dataclasses.replace(entry, stays=stays, wish=None if settled else entry.wish))
 
+    def hand_over(self, group: str, heir: str) -> None:
+        """Let stays in a group be stays in another one; stays in one group that follow each other are one."""
+        for entry in self.living_in(group):
+            stays: list[Stay] = []
+            for stay in entry.stays:
+                home = heir if stay.group == group else stay.group
+                if not stays or stays[-1].group != home:
+                    stays.append(Stay(stay.epoch, home))
+            self.put(dataclasses.replace(entry, stays=tuple(stays)))
+        self._homes.pop(group, None)
+
     def remove(self, query_id: QueryId) -> None:
         entry = self._entries.pop(query_id)
         self._unsettled.pop(query_id, None)

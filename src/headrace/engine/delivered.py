@@ -43,10 +43,11 @@ class Delivered:
 
     def __init__(self, catalog: Catalog, sealer: Sealer, commits: Mapping[str, Commit]) -> None:
         self._catalog, self._sealer = catalog, sealer
-        self._commits = dict(commits)
+        self._now = (dict(commits), absorbed_by(commits.values()))
+        """The last commits and the groups that others have inherited from: replaced together, for all who read."""
         self._lock = threading.Lock()
         self.index = LogIndex(sealer)
-        for commit in self._commits.values():
+        for commit in commits.values():
             for id_, end in commit.quarantined.items():
                 catalog.quarantine(QueryId(int(id_)), EpochId(end.epoch), end.error, end.ended_us)
             catalog.settle_quarantines(QueryId(int(id_)) for id_ in commit.quarantined)
@@ -56,28 +57,36 @@ class Delivered:
     @property
     def commits(self) -> dict[str, Commit]:
         """The last commit of every group that has one."""
-        return dict(self._commits)
+        return dict(self._now[0])
+
+    @property
+    def absorbed(self) -> frozenset[str]:
+        """The groups whose results another group has inherited."""
+        return self._now[1]
+
+    def _put(self, commits: dict[str, Commit]) -> None:
+        self._now = (commits, absorbed_by(commits.values()))
 
     def replace(self, commit: Commit) -> None:
         """From now on this is the last commit of its group."""
         with self._lock:  # groups commit side by side
-            self._commits = {**self._commits, commit.group: commit}
+            self._put({**self._now[0], commit.group: commit})
 
     def swap(self, before: Commit, after: Commit) -> bool:
         """As `replace`, unless the group has another commit by now."""
         with self._lock:
-            if self._commits.get(before.group) is not before:
+            if self._now[0].get(before.group) is not before:
                 return False
-            self._commits = {**self._commits, before.group: after}
+            self._put({**self._now[0], before.group: after})
             return True
 
     def forget(self, group: str) -> None:
         """Nothing is left of a group."""
         with self._lock:
-            self._commits = {name: commit for name, commit in self._commits.items() if name != group}
+            self._put({name: commit for name, commit in self._now[0].items() if name != group})
 
     def commit_of(self, group: str) -> Commit:
-        return self._commits.get(group) or no_commit(group)
+        return self._now[0].get(group) or no_commit(group)
 
     @property
     def main(self) -> Commit:
@@ -143,8 +152,16 @@ class Delivered:
     # queries
 
     def groups_of(self, entry: QueryEntry) -> list[str]:
-        """The groups that a query has lived in, in order of time, each once."""
-        return list(dict.fromkeys(stay.group for stay in entry.stays))
+        """The groups whose commits name rows of a query: those that it has lived in, in order of time, each once, but
+        for those that another one of them has inherited.
+        """
+        return [commit.group for commit in self._commits_of(entry)]
+
+    def _commits_of(self, entry: QueryEntry) -> list[Commit]:
+        """The commits that name rows of a query, as of one moment."""
+        commits, absorbed = self._now
+        groups = dict.fromkeys(stay.group for stay in entry.stays if stay.group not in absorbed)
+        return [commits.get(group) or no_commit(group) for group in groups]
 
     def cursor_of(self, entry: QueryEntry) -> int:
         """The last epoch whose rows a reader of a query gets."""
@@ -169,7 +186,7 @@ class Delivered:
     def view(self, entry: QueryEntry) -> QueryView:
         """What readers of a query need. An epoch that is committed meanwhile is in all of it, or in none."""
         while True:
-            before = [self.commit_of(group) for group in self.groups_of(entry)]
+            before = self._commits_of(entry)
             entry = self._catalog.entry_of(entry.query.id)
             cursor = self.cursor_of(entry)
             found = QueryView(
@@ -180,7 +197,7 @@ class Delivered:
                 self._whole_after(entry, before),
                 self.stored_rows(entry),
             )
-            if before == [self.commit_of(group) for group in self.groups_of(entry)]:
+            if before == self._commits_of(entry):
                 return found
 
     def _closed_until(self, entry: QueryEntry, cursor: int) -> int:
@@ -199,20 +216,19 @@ class Delivered:
         if archived is not None:
             return archived
         id_ = str(entry.query.id)
-        return sum(self.commit_of(group).rows.get(id_, 0) for group in self.groups_of(entry))
+        return sum(commit.rows.get(id_, 0) for commit in self._commits_of(entry))
 
     def results(self, entry: QueryEntry) -> list[ResultFile]:
         """The files that may hold rows of a query."""
-        commits = [self.commit_of(group) for group in self.groups_of(entry)]
-        return [file for commit in commits for file in files_of(commit.results, entry)]
+        return [file for commit in self._commits_of(entry) for file in files_of(commit.results, entry)]
 
     def expired(self, entry: QueryEntry) -> int:
         """Results of a query from epochs up to this one may be gone."""
-        return max((self.commit_of(group).expired for group in self.groups_of(entry)), default=-1)
+        return max((commit.expired for commit in self._commits_of(entry)), default=-1)
 
     def whole_after(self, entry: QueryEntry) -> int | None:
         """The end of the last window of a query whose groups may be made of a part of their rows; None for most."""
-        return self._whole_after(entry, [self.commit_of(group) for group in self.groups_of(entry)])
+        return self._whole_after(entry, self._commits_of(entry))
 
     def _whole_after(self, entry: QueryEntry, commits: Iterable[Commit]) -> int | None:
         match entry.query.plan.body:
@@ -224,8 +240,13 @@ class Delivered:
 
     def files(self) -> set[str]:
         """Every file that a commit of any group names, or a regrouping that a group has yet to take in."""
-        named = {path for commit in self._commits.values() for path in commit.files()}
+        named = {path for commit in self._now[0].values() for path in commit.files()}
         return named | self._catalog.homes.regrouping_files()
+
+
+def absorbed_by(commits: Iterable[Commit]) -> frozenset[str]:
+    """The groups whose results these commits have inherited."""
+    return frozenset(name for commit in commits for name in commit.inherited)
 
 
 def files_of(files: Iterable[ResultFile], entry: QueryEntry) -> list[ResultFile]:

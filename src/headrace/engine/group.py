@@ -22,6 +22,7 @@ from headrace.engine.delivered import Delivered
 from headrace.engine.errors import spark_gone
 from headrace.engine.failure import EpochTrouble
 from headrace.engine.files import SEGMENT_DAMAGED
+from headrace.engine.heirs import inherit, still_inherited
 from headrace.engine.inquiry import Inquiry
 from headrace.engine.job import JobResult, warm_up
 from headrace.engine.options import GroupOptions
@@ -241,6 +242,7 @@ class Group:
         started = time.perf_counter()
         house, attempt = self._house, uuid.uuid4().hex[:8]
         house.upkeep.begins(attempt)
+        left: list[Commit] = []
         try:
             if _idle(epoch):  # queries came or went, and there is nothing to do for them yet
                 held = list(self.held(int(epoch.id)))
@@ -257,12 +259,14 @@ class Group:
                 )
             spent = time.perf_counter() - started
             made = self._make_commit(epoch, version, result, spent, plan_seconds)
-            commit = house.upkeep.compaction(self.name).rewrite(made)
+            left = house.upkeep.claim_legacies(self.commit)
+            commit = house.upkeep.compaction(self.name).rewrite(inherit(made, left))
             before = self._put(commit)
             if commit.metrics.input_rows:
                 self._before = commit
         finally:
             house.upkeep.ends(attempt)
+            house.upkeep.release(left)
         self._inquiry.settled()
         house.upkeep.after(before, commit)
         faults.reach("upkeep.after")
@@ -437,6 +441,7 @@ class Group:
             operators=result.operators,
             strategies=self.strategies(int(epoch.id)).only(entry.query.id for entry in members),
             statistics=self._chooser.known,
+            inherited=still_inherited(before, house.delivered.commits),
         )
 
 

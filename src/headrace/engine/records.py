@@ -85,7 +85,9 @@ class Commit:
     regrouping that the group has taken in. Results of epochs up to `expired` may be gone. `lost` holds, for tables of
     joined rows, (epoch, end): windows that end by then may have lost rows of that epoch or before. `operators` says
     what each operator cost in this epoch, by its id. `strategies` are those that the segments were made with: the next
-    epoch goes on with them. `statistics` are what was measured so far, for those who decide later.
+    epoch goes on with them. `statistics` are what was measured so far, for those who decide later. `inherited` are the
+    transit groups whose results and rows are among its own, each with the epoch from which on: their own commits no
+    longer count.
     """
 
     group: str
@@ -103,6 +105,7 @@ class Commit:
     operators: dict[str, OperatorMetrics] = field(default_factory=dict)
     strategies: Strategies = DEFAULTS
     statistics: Statistics = NOTHING_KNOWN
+    inherited: dict[str, int] = field(default_factory=dict)
 
     def files(self) -> Iterator[str]:
         """Every file that this commit makes count."""

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from headrace.catalog.catalog import Catalog
 from headrace.engine.compaction import Compaction
 from headrace.engine.delivered import Delivered
+from headrace.engine.heirs import legacies
 from headrace.engine.options import UpkeepOptions
 from headrace.engine.paths import (
     REBUILD,
@@ -37,6 +38,7 @@ from headrace.model.errors import HeadraceError
 from headrace.model.grouping import MAIN
 from headrace.model.query import Fallback
 from headrace.model.window import SessionWindow, Window
+from headrace.storage import faults
 from headrace.storage.warehouse import Warehouse, record_name
 
 _LOGGER = logging.getLogger(__name__)
@@ -62,6 +64,7 @@ class Upkeep:
         self._garbage: deque[tuple[float, str]] = deque()
         self._compactions: dict[str, Compaction] = {}
         self._attempts: set[str] = set()
+        self._claimed: set[str] = set()
         self._beside = ThreadPoolExecutor(1, "headrace-merge")
         self._complaint: str | None = None
         self.kept_for: list[Callable[[], int | None]] = []
@@ -96,6 +99,25 @@ class Upkeep:
     def ends(self, attempt: str) -> None:
         with self._lock:
             self._attempts.discard(attempt)
+
+    def claim_legacies(self, heir: Commit) -> list[Commit]:
+        """The last commits of ended groups whose results the next commit of a group inherits.
+
+        Nobody merges or expires their results meanwhile, until they are released.
+        """
+        commits, homes = self._delivered.commits, self._catalog.homes
+        if not legacies(heir, commits, homes):  # as good as always; then nobody waits for the lock
+            return []
+        with self._lock:
+            commits = self._delivered.commits
+            found = [commits[name] for name in legacies(heir, commits, homes) if name not in self._claimed]
+            self._claimed |= {commit.group for commit in found}
+            return found
+
+    def release(self, claimed: Iterable[Commit]) -> None:
+        """They are inherited by now, or will be another time."""
+        with self._lock:
+            self._claimed -= {commit.group for commit in claimed}
 
     def discard(self, paths: Iterable[str]) -> None:
         """These files go after a grace, unless a group names them then."""
@@ -146,8 +168,10 @@ class Upkeep:
             self._archive(self._delivered.slowest - keep)
             self._end_groups()
             self._forget_queries()
+            self._hand_over_stays()
             self._catalog.checkpoint()
             self._forget_regroupings()
+            self._remove_absorbed()
             self._sealer.pack(self._delivered.main.epoch - keep, self.options.pack)
             if self.options.log_retention_us is not None:
                 self._expire_log(self.options.log_retention_us)
@@ -160,7 +184,10 @@ class Upkeep:
 
     def _end_groups(self) -> None:
         """Results of groups that nobody lives in expire too; a group of which nothing is left is removed."""
+        absorbed = self._delivered.absorbed | self._claimed
         for group, commit in self._delivered.commits.items():
+            if group in absorbed:
+                continue
             try:
                 self._end_group(group, commit)
             except HeadraceError as error:  # one group's damage keeps no other one from being looked after
@@ -183,18 +210,47 @@ class Upkeep:
                 return
             self._warehouse.replace_value(record_name(commits_dir(group), commit.epoch), "commit", left)
             self.discard(path for path in commit.files() if path not in set(left.files()))
-        if not left.results and group not in homes.groups():
-            self._warehouse.unmark(commits_dir(group))
-            self._delivered.forget(group)
-            self._compactions.pop(group, None)
-            shutil.rmtree(self._warehouse.path(group_dir(group)), ignore_errors=True)
+        if not left.results and group not in homes.groups() and not self._lends(group):
+            self._remove_group(group)
+
+    def _lends(self, group: str) -> bool:
+        """Whether somebody else needs a file that lies in a group's folder: state that queries took along."""
+        others = {name: commit for name, commit in self._delivered.commits.items() if name != group}
+        needed = {path for commit in others.values() for path in commit.files()}
+        return any(
+            path.startswith(f"{group_dir(group)}/")
+            for path in needed | self._catalog.homes.regrouping_files()
+        )
+
+    def _remove_group(self, group: str) -> None:
+        self._warehouse.unmark(commits_dir(group))
+        self._delivered.forget(group)
+        self._compactions.pop(group, None)
+        shutil.rmtree(self._warehouse.path(group_dir(group)), ignore_errors=True)
+
+    def _hand_over_stays(self) -> None:
+        """Stays in a group are its heir's, when every commit that the heir could go back to has inherited from it."""
+        for heir, commit in self._delivered.commits.items():
+            kept = self._warehouse.records(commits_dir(heir)) if commit.inherited else []
+            for group, since in commit.inherited.items():
+                if kept and kept[0] >= since:
+                    self._catalog.homes.hand_over(group, heir)
+
+    def _remove_absorbed(self) -> None:
+        """Groups that another one has inherited from go, when no stay on disk names them."""
+        named = {*self._catalog.homes.groups(), *self._claimed}
+        for group in (self._delivered.absorbed & {*self._delivered.commits}) - named:
+            if not self._lends(group):
+                faults.reach("absorbed.before")
+                self._remove_group(group)
 
     def _forget_regroupings(self) -> None:
         """Records that every group has taken in are in the catalog's snapshot by now."""
         taken = [
             commit.regrouping
             for group, commit in self._delivered.commits.items()
-            if self._catalog.homes.regroupings(group, commit.regrouping, ANY_EPOCH)
+            if group not in self._delivered.absorbed  # it takes in nothing any more
+            and self._catalog.homes.regroupings(group, commit.regrouping, ANY_EPOCH)
         ]
         waiting = [g for g in self._catalog.homes.groups() if g not in self._delivered.commits]
         if not waiting:
