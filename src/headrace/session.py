@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace import sql
-from headrace.asking.creating import create_queries, create_query, needs_of
+from headrace.asking.creating import WantedQuery, create_queries, create_query, needs_of
 from headrace.asking.defining import DEFAULT_BOUND
 from headrace.asking.functions import FunctionInfo, function_infos, register_function
 from headrace.asking.splits import (
@@ -190,16 +190,8 @@ class Session:
         `min_rate` asks for so many tuples per second, and `max_latency` for being no further behind the input. When it
         does not get that, `events()` tells. A query of higher `priority` has its group run first when many wait.
         """
-        query = create_query(
-            self,
-            text,
-            name,
-            replace=replace,
-            if_not_exists=if_not_exists,
-            group=group,
-            start=start,
-            needs=needs_of(min_rate, max_latency, priority),
-        )
+        needs = needs_of(min_rate, max_latency, priority)
+        query = create_query(self, WantedQuery(text, name, replace, if_not_exists, group, start, needs))
         return QueryHandle(self, query.name, query.id)
 
     def create_queries(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace import sql
@@ -18,31 +19,35 @@ if TYPE_CHECKING:
     from headrace.session import Session
 
 
-def create_query(
-    session: Session,
-    text: str,
-    name: str | None,
-    *,
-    replace: bool,
-    if_not_exists: bool,
-    group: str | None,
-    start: Start | None,
-    needs: Needs = NO_NEEDS,
-) -> Query:
+@dataclass(frozen=True, slots=True)
+class WantedQuery:
+    """A query as a person asks for it; `Session.create_query` says what each field means."""
+
+    text: str
+    name: str | None = None
+    replace: bool = False
+    if_not_exists: bool = False
+    group: str | None = None
+    start: Start | None = None
+    needs: Needs = NO_NEEDS
+
+
+def create_query(session: Session, wanted: WantedQuery) -> Query:
     """Ask for one query, durably; the live one of that name when there is one and it is to stay."""
     session._runs()
+    name, start, needs = wanted.name, wanted.start, wanted.needs
     if name is not None:
         sql.check_name(name, "query")
-    home = None if group is None else check_group(group)
-    if if_not_exists and name is not None and session._catalog.has_live(name):
+    home = None if wanted.group is None else check_group(wanted.group)
+    if wanted.if_not_exists and name is not None and session._catalog.has_live(name):
         return session._catalog.query(name)
-    plan = parse(session, text)
+    plan = parse(session, wanted.text)
     if home is None and start is None:
         home = place(session, [plan], needs)[0]
     with session._sealer.holding():  # the log keeps what the query starts with from here on
         first = None if start is None else _start_epoch(session, plan, start)
         return session._catalog.request_create(
-            name, plan, replace=replace, group=home, start=first, needs=needs
+            name, plan, replace=wanted.replace, group=home, start=first, needs=needs
         )
 
 

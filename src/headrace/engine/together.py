@@ -15,7 +15,8 @@ from headrace.model.query import Fallback
 
 MOST_EPOCHS = 8
 
-MOST_TUPLES = 4_000_000
+MOST_TUPLES = 1_000_000
+"""As many as one epoch may have, unless people say otherwise: more would need more memory than that."""
 
 
 def runs_together(members: Sequence[QueryEntry], epoch: int) -> bool:
