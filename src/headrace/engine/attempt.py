@@ -227,11 +227,11 @@ class EpochRunner:
         broken: dict[int, str] = {}
         slow = {read.stream for o in plan.operators for read in o.reads if read.path is ScanPath.CATALYST}
         for name in slow:
-            part = epoch.of(name)
-            if part is None or not part.chunks:
+            inflow = epoch.of(name)
+            if inflow is None or not inflow.chunks:
                 continue
             frame = chunk_frame(
-                self.spark, self._warehouse.root, self._catalog.stream(name, epoch.id), part.chunks
+                self.spark, self._warehouse.root, self._catalog.stream(name, epoch.id), inflow.chunks
             )
             suspects = {
                 int(entry.query.id): found
@@ -242,7 +242,7 @@ class EpochRunner:
                 broken |= find_failing(frame, suspects, spark_reason)
             except Exception as other:
                 trouble = self._trouble(epoch, watch, other)
-                find_damaged(self._warehouse.root, part.chunks)
+                find_damaged(self._warehouse.root, inflow.chunks)
                 raise trouble from other
         return broken
 
@@ -264,13 +264,13 @@ class EpochRunner:
             except Exception as error:
                 raise self._trouble(epoch, watch, error) from error
         with Watch(self.spark, self.job_group, self.query_seconds) as watch:
-            for part in epoch.streams:
-                find_damaged(self._warehouse.root, part.chunks)
-                if not part.chunks:
+            for inflow in epoch.streams:
+                find_damaged(self._warehouse.root, inflow.chunks)
+                if not inflow.chunks:
                     continue
-                stream = self._catalog.stream(part.stream, epoch.id)
+                stream = self._catalog.stream(inflow.stream, epoch.id)
                 try:
-                    chunk_frame(self.spark, self._warehouse.root, stream, part.chunks).write.format(
+                    chunk_frame(self.spark, self._warehouse.root, stream, inflow.chunks).write.format(
                         "noop"
                     ).mode("overwrite").save()
                 except Exception as error:
@@ -301,7 +301,7 @@ def _alive(segment: SegmentFile, plan: SharedPlan, epoch: Epoch) -> bool:
 def _chunks_read(plan: SharedPlan, epoch: Epoch) -> Iterator[Chunk]:
     read = {read.stream for operator in plan.operators for read in operator.reads}
     read |= {stream for fallback in plan.fallbacks for stream in fallback.streams}
-    return (chunk for part in epoch.streams if part.stream in read for chunk in part.chunks)
+    return (chunk for inflow in epoch.streams if inflow.stream in read for chunk in inflow.chunks)
 
 
 def expressions_of(query: Query, stream: str) -> tuple[Operand, ...]:

@@ -104,7 +104,7 @@ class Chooser:
 def _paces(epoch: Epoch) -> tuple[StreamStatistics, ...]:
     """How fast the event time of each stream went on in an epoch."""
     return tuple(
-        StreamStatistics(StreamName(part.stream), part.rows, part.watermark_us - part.closed_us)
-        for part in epoch.streams
-        if part.chunks and part.closed_us != NEVER_US and part.watermark_us != FOREVER_US
+        StreamStatistics(StreamName(inflow.stream), inflow.rows, inflow.watermark_us - inflow.closed_us)
+        for inflow in epoch.streams
+        if inflow.chunks and inflow.closed_us != NEVER_US and inflow.watermark_us != FOREVER_US
     )

@@ -413,10 +413,10 @@ class Group:
         members = house.catalog.active_entries(epoch.id, self.name)
         read = {stream for entry in members for stream in entry.query.plan.streams}
         if self.name == MAIN:  # it takes in what nobody reads, too
-            read = {part.stream for part in epoch.streams}
+            read = {inflow.stream for inflow in epoch.streams}
         metrics = Metrics(
-            input_rows=sum(part.rows for part in epoch.streams if part.stream in read),
-            late_rows=sum(part.late_rows for part in epoch.streams if part.stream in read),
+            input_rows=sum(inflow.rows for inflow in epoch.streams if inflow.stream in read),
+            late_rows=sum(inflow.late_rows for inflow in epoch.streams if inflow.stream in read),
             result_rows=sum(result.rows.values()),
             active_queries=len(members),
             seconds=seconds,
@@ -464,4 +464,4 @@ def after_epoch(work: EpochWork, before: Commit | None) -> EpochWork:
 
 def _idle(epoch: Epoch) -> bool:
     """Whether an epoch has no tuples and no time passed in it."""
-    return not any(part.chunks or part.watermark_us > part.closed_us for part in epoch.streams)
+    return not any(inflow.chunks or inflow.watermark_us > inflow.closed_us for inflow in epoch.streams)

@@ -173,9 +173,9 @@ def _chunks_by_stream(
     """(stream, its chunks in the epoch, who reads it) of all streams that have some."""
     reads = [read for operator in busy for read in operator.reads]
     for name in dict.fromkeys(read.stream for read in reads):
-        part = job.epoch.of(name)
-        if part is not None and part.chunks:
-            yield name, part.chunks, [read for read in reads if read.stream == name]
+        inflow = job.epoch.of(name)
+        if inflow is not None and inflow.chunks:
+            yield name, inflow.chunks, [read for read in reads if read.stream == name]
 
 
 def _work(context: JobContext, job: Job, task: EpochTask, busy: Sequence[Operator]) -> list[tuple[int, Work]]:
@@ -211,8 +211,8 @@ def _task(context: JobContext, job: Job) -> EpochTask:
         plan=job.plan_path,
         epoch=job.epoch.id,
         partitioning=context.partitioning,
-        closed={part.stream: part.closed_us for part in job.epoch.streams},
-        watermark={part.stream: part.watermark_us for part in job.epoch.streams},
+        closed={inflow.stream: inflow.closed_us for inflow in job.epoch.streams},
+        watermark={inflow.stream: inflow.watermark_us for inflow in job.epoch.streams},
         attempt=job.attempt,
         handover=handover_dir(context.group, uuid.uuid4().hex),
         rebuilds=job.rebuilds,
@@ -249,8 +249,8 @@ def warm_up(spark: SparkSession, partitions: int) -> None:
 
 def has_work(operator: Operator, epoch: Epoch, segments: Sequence[SegmentFile]) -> bool:
     """An operator by itself runs when there are tuples, or when time passed over state it holds."""
-    parts = [epoch.of(read.stream) for read in operator.reads]
-    if any(part is not None and part.chunks for part in parts):
+    inflows = [epoch.of(read.stream) for read in operator.reads]
+    if any(inflow is not None and inflow.chunks for inflow in inflows):
         return True
     moved = epoch.watermark_us(operator.clock) > epoch.closed_us(operator.clock)
     return operator_kind(operator).ticks and moved and any(s.operator == operator.id for s in segments)
@@ -268,7 +268,7 @@ def epoch_work(plan: SharedPlan, epoch: Epoch, segments: Sequence[SegmentFile]) 
     mine, reads = {operator.id for operator in busy}, [read for operator in busy for read in operator.reads]
     read = {read.stream for read in reads}
     return EpochWork(
-        sum(part.rows for part in epoch.streams if part.stream in read),
+        sum(inflow.rows for inflow in epoch.streams if inflow.stream in read),
         sum(segment.bytes for segment in segments if segment.operator in mine),
         any(read.path is ScanPath.CATALYST for read in reads),
     )
@@ -286,7 +286,7 @@ def reduce_stages(busy: Sequence[Operator], rebuilds: bool) -> list[list[str]]:
 def controls(
     task: EpochTask, stages: Sequence[Sequence[str]], segments: Sequence[SegmentFile]
 ) -> list[Control]:
-    """What each reduce partition does: it gets those parts of the state whose key groups it owns."""
+    """What each reduce partition does: it gets the portions of state whose key groups it owns."""
     ids = tuple(map(tuple, stages))
     busy = {id_ for stage in ids for id_ in stage}
     held = ordered_references(s for s in segments if s.operator in busy)

@@ -49,10 +49,10 @@ class LogIndex:
         """Chunks of a stream in epochs [first, last), oldest first; expired ones are gone."""
         with self._lock:
             for epoch in self._sealer.epochs(max(self._next, self._sealer.first), last):
-                marks = {str(part.stream): part.closed_us for part in epoch.streams}
-                for part in epoch.streams:
-                    logged = [Logged(epoch.id, marks, chunk) for chunk in part.chunks]
-                    self._streams.setdefault(part.stream, []).extend(logged)
+                marks = {str(inflow.stream): inflow.closed_us for inflow in epoch.streams}
+                for inflow in epoch.streams:
+                    logged = [Logged(epoch.id, marks, chunk) for chunk in inflow.chunks]
+                    self._streams.setdefault(inflow.stream, []).extend(logged)
                 self._next = epoch.id + 1
             return [item for item in self._streams.get(stream, []) if first <= item.epoch < last]
 
@@ -74,7 +74,7 @@ class LogReader:
 
 @dataclass(frozen=True, slots=True)
 class LogSpan:
-    """A part of the log, and the windows of a query that are wanted of it.
+    """Some epochs of the log, and the windows of a query that are wanted of it.
 
     The tuples are those of epochs [first, last). The windows end in (after_us, until_us]. Sessions also start after
     `began_us`.

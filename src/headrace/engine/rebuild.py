@@ -122,7 +122,7 @@ class _Batch:
     def serves(self, epoch: Epoch, entries: Sequence[QueryEntry]) -> bool:
         """Whether an epoch may be run together with those that are in it."""
         sessions = any(isinstance(entry.query.plan.window, SessionWindow) for entry in entries)
-        if sessions and any(_behind(part) for part in epoch.streams):
+        if sessions and any(_behind(inflow) for inflow in epoch.streams):
             return False
         return [entry.query.id for entry in entries] == [entry.query.id for entry in self.entries]
 
@@ -187,15 +187,15 @@ class _Rebuild:
         if entry.first_epoch >= self._ground.sealer.first:
             return True
         for name in entry.query.plan.streams:
-            part = self._ground.sealer.epoch(self._ground.sealer.first).of(name)
-            if part is None:
+            inflow = self._ground.sealer.epoch(self._ground.sealer.first).of(name)
+            if inflow is None:
                 continue
-            ahead_us = part.oddities.ahead_us
+            ahead_us = inflow.oddities.ahead_us
             if ahead_us is not None and ahead_us[1] > self._oldest(entry):
                 return False
-            if part.closed_us == NEVER_US:
+            if inflow.closed_us == NEVER_US:
                 continue
-            if part.closed_us + self._ground.catalog.stream(name, self._epoch).watermark_us > self._oldest(
+            if inflow.closed_us + self._ground.catalog.stream(name, self._epoch).watermark_us > self._oldest(
                 entry
             ):
                 return False
@@ -231,7 +231,7 @@ class _Rebuild:
                 if not batch.serves(epoch, active) or batch.rows + rows > MAX_JOB_ROWS:
                     if batch.chunks:
                         yield batch
-                    passed = {str(part.stream): part.closed_us for part in epoch.streams}
+                    passed = {str(inflow.stream): inflow.closed_us for inflow in epoch.streams}
                     marks = passed if sessions else {name: self._mark(name) for name in passed}
                     batch = _Batch(marks, active)
                 batch.chunks.setdefault(name, []).extend(chunks)
@@ -245,9 +245,11 @@ class _Rebuild:
             for name in entry.query.plan.streams:
                 oldest[name] = min(oldest.get(name, FOREVER_US), self._oldest(entry))
         found = {
-            part.stream: [c for c in part.chunks if c.max_us is not None and c.max_us > oldest[part.stream]]
-            for part in epoch.streams
-            if part.stream in oldest
+            inflow.stream: [
+                c for c in inflow.chunks if c.max_us is not None and c.max_us > oldest[inflow.stream]
+            ]
+            for inflow in epoch.streams
+            if inflow.stream in oldest
         }
         return {name: chunks for name, chunks in found.items() if chunks}
 
@@ -257,14 +259,16 @@ class _Rebuild:
         plan = self._plan(batch.entries, {stream.name: stream for stream in streams.values()})
         path = plan_path(self._group, plan.version)
         self._ground.warehouse.replace_value(path, "plan", plan)
-        parts = tuple(
+        inflows = tuple(
             StreamEpoch(stream, tuple(batch.chunks.get(stream, ())), batch.marks[stream], batch.marks[stream])
             for stream in map(StreamName, batch.marks)
         )
         check_chunks(
-            self._ground.warehouse.root, (chunk for part in parts for chunk in part.chunks), content=False
+            self._ground.warehouse.root,
+            (chunk for inflow in inflows for chunk in inflow.chunks),
+            content=False,
         )
-        root, epoch = self._ground.warehouse.root, Epoch(EpochId(self._epoch), parts)
+        root, epoch = self._ground.warehouse.root, Epoch(EpochId(self._epoch), inflows)
         try:
             context = JobContext(
                 self._ground.spark,
@@ -292,6 +296,6 @@ class _Rebuild:
         return "the state cannot be rebuilt; " + "; ".join(reasons)
 
 
-def _behind(part: StreamEpoch) -> bool:
+def _behind(inflow: StreamEpoch) -> bool:
     """Whether a tuple came at or behind the watermark before its epoch."""
-    return any(chunk.min_us is not None and chunk.min_us <= part.closed_us for chunk in part.chunks)
+    return any(chunk.min_us is not None and chunk.min_us <= inflow.closed_us for chunk in inflow.chunks)

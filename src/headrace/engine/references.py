@@ -32,7 +32,7 @@ def owned_references(
 ) -> tuple[SegmentFile, ...]:
     """The parts of these that are of a partition's key groups, in the same order."""
     owned = partitioning.owned(partition)
-    return tuple(part for segment in segments if (part := segment.of_key_groups(owned)) is not None)
+    return tuple(portion for segment in segments if (portion := segment.of_key_groups(owned)) is not None)
 
 
 def portion_of(file: SegmentFile) -> Portion:

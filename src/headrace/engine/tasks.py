@@ -87,13 +87,13 @@ def prepared_plan(root: str, plan: str) -> PreparedPlan:
     return PreparedPlan(shared, {operator.id: operator for operator in shared.operators}, logic, calls)
 
 
-def attempt_name(task: EpochTask, part: str) -> str:
+def attempt_name(task: EpochTask, label: str) -> str:
     """A file name that no other attempt of any run can have."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     attempt = context.taskAttemptId() if context else f"o{os.getpid()}"
-    return f"e{task.epoch:012d}-{part}-{task.attempt}-{attempt}"
+    return f"e{task.epoch:012d}-{label}-{task.attempt}-{attempt}"
 
 
 def report_of(report: Report) -> Shipped:
@@ -103,7 +103,7 @@ def report_of(report: Report) -> Shipped:
 
 @dataclass(frozen=True, slots=True)
 class TupleBatch:
-    """Tuples of one stream that came by one path; `part` is part of the names of what is made of them.
+    """Tuples of one stream that came by one path; `label` is in the names of what is made of them.
 
     Strings may be encoded by a dictionary.
     """
@@ -112,7 +112,7 @@ class TupleBatch:
     path: ScanPath
     columns: dict[Operand, pa.ChunkedArray]
     rows: int
-    part: str
+    label: str
 
     def plain(self) -> dict[Operand, pa.ChunkedArray]:
         """The columns with every string by itself."""
@@ -153,7 +153,7 @@ class MapTask:
         """What all operators ship of a batch."""
         for operator, read in self._prepared.scanning(batch.stream, batch.path):
             began = time.process_time()
-            name = attempt_name(self._task, f"{operator.id}-{batch.part}")
+            name = attempt_name(self._task, f"{operator.id}-{batch.label}")
             writer = ResultWriter(self._task.root, name, self._task.epoch)
             calls = self._prepared.calls[operator.id, read]
             called = calls.run(batch.plain(), batch.rows, self._caller) if calls else Called()
@@ -262,8 +262,8 @@ def _scan(scan: Scan) -> Iterator[Shipped]:
         if number + 1 == len(scan.pieces) or sum(p.num_rows for p in pieces) >= MAP_BATCH_ROWS:
             table = pa.concat_tables(pieces)
             columns = {o: table.column(o.sql) for o in wanted}
-            part = f"m{scan.number}-{number}"
-            yield from task.run(TupleBatch(scan.stream, ScanPath.FAST, columns, table.num_rows, part))
+            label = f"m{scan.number}-{number}"
+            yield from task.run(TupleBatch(scan.stream, ScanPath.FAST, columns, table.num_rows, label))
             pieces = []
     faults.reach_task("task.map")
     yield task.report(time.perf_counter() - started, read)

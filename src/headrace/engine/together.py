@@ -37,15 +37,15 @@ def runs_together(members: Sequence[QueryEntry], epoch: int) -> bool:
 def gather(epochs: Iterable[Epoch]) -> Epoch:
     """As many epochs in a row as are run together, as one: all tuples, from the first W(e-1) to the last W(e)."""
     first, *others = epochs
-    streams = {part.stream: part for part in first.streams}
-    last, tuples = first, sum(part.rows for part in first.streams)
+    streams = {inflow.stream: inflow for inflow in first.streams}
+    last, tuples = first, sum(inflow.rows for inflow in first.streams)
     for epoch in others[: MOST_EPOCHS - 1]:
-        tuples += sum(part.rows for part in epoch.streams)
+        tuples += sum(inflow.rows for inflow in epoch.streams)
         if tuples > MOST_TUPLES:
             break
-        for part in epoch.streams:
-            before = streams.get(part.stream)
-            streams[part.stream] = part if before is None else _joined(before, part)
+        for inflow in epoch.streams:
+            before = streams.get(inflow.stream)
+            streams[inflow.stream] = inflow if before is None else _joined(before, inflow)
         last = epoch
     return replace(last, streams=tuple(streams.values()), changes=())
 

@@ -325,9 +325,9 @@ class Upkeep:
         last = min(committed, self._needed_epoch(committed), committed if start is None else start, *others)
         for epoch in self._sealer.epochs(self._sealer.first, last):
             read_again = any(
-                chunk.max_us is not None and chunk.max_us >= needed.get(part.stream, FOREVER_US)
-                for part in epoch.streams
-                for chunk in part.chunks
+                chunk.max_us is not None and chunk.max_us >= needed.get(inflow.stream, FOREVER_US)
+                for inflow in epoch.streams
+                for chunk in inflow.chunks
             )
             if epoch.sealed_at >= limit or read_again:
                 break

@@ -60,8 +60,8 @@ class Arrivals:
         self._batches: dict[str, Batch] = {}
         self._closed: set[str] = set()
         if latest is not None:
-            self._batches = {part.stream: Batch(*part.batch) for part in latest.streams if part.batch}
-            self._closed = {part.stream for part in latest.streams if part.watermark_us == FOREVER_US}
+            self._batches = {inflow.stream: Batch(*inflow.batch) for inflow in latest.streams if inflow.batch}
+            self._closed = {inflow.stream for inflow in latest.streams if inflow.watermark_us == FOREVER_US}
         self._pending: list[Arrival] = []
         self._next = sealed + 1
         for number in warehouse.sequence(ARRIVALS, sealed + 1):

@@ -184,8 +184,8 @@ class EpochLog:
     def _remove_chunks(self, epochs: tuple[Epoch, ...]) -> None:
         """The chunk files of expired epochs; adopted files are not ours."""
         for epoch in epochs:
-            for part in epoch.streams:
-                for chunk in part.chunks:
+            for inflow in epoch.streams:
+                for chunk in inflow.chunks:
                     if not chunk.path.startswith("/"):
                         self._warehouse.delete(chunk.path)
             faults.reach("expire.chunks")

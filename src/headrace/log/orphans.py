@@ -46,7 +46,7 @@ def _named_since(since: int, epochs: EpochLog, arrivals: Arrivals) -> set[str]:
     named = {chunk.path for arrival in arrivals.pending() for chunk in arrival.chunks}
     for number in range(epochs.last(), epochs.first - 1, -1):
         epoch = epochs.read(number)
-        named.update(chunk.path for part in epoch.streams for chunk in part.chunks)
+        named.update(chunk.path for inflow in epoch.streams for chunk in inflow.chunks)
         if epoch.last_arrival < since - 1 or (epoch.last_arrival == since - 1 and not epoch.next_chunk):
             break
     return named

@@ -48,7 +48,7 @@ class _Taken:
 
     last_arrival: int
     next_chunk: int
-    parts: dict[str, _Gathered] = field(default_factory=dict)
+    inflows: dict[str, _Gathered] = field(default_factory=dict)
     rows: int = 0
 
 
@@ -130,20 +130,20 @@ class Sealer:
     def _remembers(self, name: str) -> bool:
         """Whether the newest epoch, or something that arrived since, is still of a stream of this name."""
         named = {arrival.stream for arrival in self._arrivals.pending()}
-        named |= {part.stream for part in self._latest.streams} if self._latest else set()
+        named |= {inflow.stream for inflow in self._latest.streams} if self._latest else set()
         return name.lower() in {str(stream).lower() for stream in named}
 
     def _seal(self, max_epoch_rows: int, *, even_empty: bool) -> Epoch | None:
         with self._lock:
             changelogs = self._catalog.unsealed()
             taken = take(self._arrivals.pending(), self._latest, max_epoch_rows)
-            if not changelogs and not taken.parts and not even_empty:
+            if not changelogs and not taken.inflows and not even_empty:
                 return None
             now = self._clock.now()
             epoch = Epoch(
                 id=self._next_id(),
                 streams=tuple(
-                    self._stream_epoch(stream, taken.parts.get(stream.name), now)
+                    self._stream_epoch(stream, taken.inflows.get(stream.name), now)
                     for stream in self._catalog.streams(self._next_id())
                 ),
                 changes=tuple(change for log in changelogs for change in log.changes),
@@ -161,31 +161,31 @@ class Sealer:
                 self._arrivals.sealed(epoch)
             return epoch
 
-    def _stream_epoch(self, stream: Stream, part: _Gathered | None, now: float) -> StreamEpoch:
+    def _stream_epoch(self, stream: Stream, inflow: _Gathered | None, now: float) -> StreamEpoch:
         before = None if self._latest is None else self._latest.of(stream.name)
         closed_us = NEVER_US if before is None else before.watermark_us
         batch = None if before is None else before.batch
         oddities, total = (Oddities(), (0, 0)) if before is None else (before.oddities, before.total)
-        if part is None:
+        if inflow is None:
             return StreamEpoch(
                 stream.name, (), closed_us, closed_us, batch=batch, oddities=oddities, total=total
             )
         limit_us = FOREVER_US if stream.max_ahead_us is None else int(now * 1e6) + stream.max_ahead_us
-        reached = [reach_up_to(self._warehouse, chunk, stream, limit_us) for chunk in part.chunks]
+        reached = [reach_up_to(self._warehouse, chunk, stream, limit_us) for chunk in inflow.chunks]
         seen = [reach.newest_us for reach in reached if reach.newest_us is not None]
         watermark_us = next_watermark(closed_us, seen, stream.watermark_us)
-        if part.marked:
-            watermark_us = closed_us if part.mark_us is None else max(closed_us, part.mark_us)
-        late = sum(count_before(self._warehouse, chunk, stream, closed_us) for chunk in part.chunks)
+        if inflow.marked:
+            watermark_us = closed_us if inflow.mark_us is None else max(closed_us, inflow.mark_us)
+        late = sum(count_before(self._warehouse, chunk, stream, closed_us) for chunk in inflow.chunks)
         return StreamEpoch(
             stream.name,
-            tuple(part.chunks),
+            tuple(inflow.chunks),
             closed_us,
-            FOREVER_US if part.close else watermark_us,
+            FOREVER_US if inflow.close else watermark_us,
             late,
-            batch=(part.batch.source, part.batch.number) if part.batch else batch,
-            oddities=add_oddities(oddities, part.chunks, reached),
-            total=(total[0] + sum(chunk.rows for chunk in part.chunks), total[1] + late),
+            batch=(inflow.batch.source, inflow.batch.number) if inflow.batch else batch,
+            oddities=add_oddities(oddities, inflow.chunks, reached),
+            total=(total[0] + sum(chunk.rows for chunk in inflow.chunks), total[1] + late),
         )
 
     def pack(self, before: int, more_than: int = 256) -> None:
@@ -237,19 +237,19 @@ def take(pending: tuple[Arrival, ...], latest: Epoch | None, max_rows: int) -> _
     """The oldest pending chunks, as many as fit into `max_rows` but at least one, and closings."""
     taken = _Taken(-1, 0) if latest is None else _Taken(latest.last_arrival, latest.next_chunk)
     for arrival in pending:
-        part = taken.parts.get(arrival.stream, _Gathered())
+        inflow = taken.inflows.get(arrival.stream, _Gathered())
         for chunk in arrival.chunks[taken.next_chunk :]:
             if taken.rows and taken.rows + chunk.rows > max_rows:
                 return taken
-            taken.parts[arrival.stream] = part
-            part.chunks.append(chunk)
-            part.marked = part.marked or arrival.mark_us is not None
+            taken.inflows[arrival.stream] = inflow
+            inflow.chunks.append(chunk)
+            inflow.marked = inflow.marked or arrival.mark_us is not None
             taken.rows += chunk.rows
             taken.next_chunk += 1
-        taken.parts[arrival.stream] = part
-        part.close = part.close or arrival.close
+        taken.inflows[arrival.stream] = inflow
+        inflow.close = inflow.close or arrival.close
         if arrival.mark_us is not None:
-            part.marked, part.mark_us = True, arrival.mark_us
-        part.batch = arrival.batch or part.batch
+            inflow.marked, inflow.mark_us = True, arrival.mark_us
+        inflow.batch = arrival.batch or inflow.batch
         taken.last_arrival, taken.next_chunk = arrival.number, 0
     return taken

@@ -60,7 +60,7 @@ class Checkup:
     def oddities(self) -> dict[str, Oddities]:
         """Tuples worth knowing of, by stream, in all sealed epochs."""
         latest = self.sealer.latest
-        return {} if latest is None else {str(part.stream): part.oddities for part in latest.streams}
+        return {} if latest is None else {str(inflow.stream): inflow.oddities for inflow in latest.streams}
 
     def health(self) -> Health:
         """The state of everything."""
@@ -205,8 +205,8 @@ class Checkup:
 
     def _source(self, stream: Stream, report: InputReport) -> SourceHealth:
         latest = self.sealer.latest
-        part = None if latest is None else latest.of(stream.name)
-        odd = Oddities() if part is None else part.oddities
+        inflow = None if latest is None else latest.of(stream.name)
+        odd = Oddities() if inflow is None else inflow.oddities
         feed = None if self.running is None else self.running.feeds.get(stream.name)
         error = None if feed is None else feed.retry.error
         return SourceHealth(
@@ -217,7 +217,7 @@ class Checkup:
             report.files_taken,
             report.files_waiting,
             len(report.aside),
-            0 if part is None else part.total[0],
+            0 if inflow is None else inflow.total[0],
             odd.null_times,
             odd.corrupt,
             odd.ahead,
@@ -286,8 +286,8 @@ class Checkup:
 
     def _ahead(self, stream: Stream, ahead: int) -> str:
         latest = self.sealer.latest
-        part = None if latest is None else latest.of(stream.name)
-        span = None if part is None else part.oddities.ahead_us
+        inflow = None if latest is None else latest.of(stream.name)
+        span = None if inflow is None else inflow.oddities.ahead_us
         newest = "" if span is None else f" (up to {as_time(span[1])})"
         bound = timedelta(microseconds=stream.max_ahead_us or 0)
         return (

@@ -110,8 +110,8 @@ class FactFinder:
             if arrival.stream == name:
                 rows += sum(chunk.rows for chunk in arrival.chunks[taken if i == 0 else 0 :])
         for epoch in self.sealer.epochs(cursor + 1) if cursor < self.group.sealed else ():
-            part = epoch.of(name)
-            rows += 0 if part is None else part.rows
+            inflow = epoch.of(name)
+            rows += 0 if inflow is None else inflow.rows
         return rows
 
 

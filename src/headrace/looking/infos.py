@@ -239,9 +239,11 @@ def stream_infos(catalog: Catalog, arrivals: Arrivals, sealer: Sealer, checkup: 
     infos: list[StreamInfo] = Listing()
     streams = catalog.streams()
     for stream, source in zip(streams, checkup.sources(s.name for s in streams), strict=True):
-        part = latest.of(stream.name) if latest else None
-        mark = None if part is None or part.watermark_us in (NEVER_US, FOREVER_US) else part.watermark_us
-        rows, late = (0, 0) if part is None else part.total
+        inflow = latest.of(stream.name) if latest else None
+        mark = (
+            None if inflow is None or inflow.watermark_us in (NEVER_US, FOREVER_US) else inflow.watermark_us
+        )
+        rows, late = (0, 0) if inflow is None else inflow.total
         infos.append(
             StreamInfo(
                 stream.name,

@@ -86,7 +86,7 @@ class Oddities:
 
 @dataclass(frozen=True, slots=True)
 class StreamEpoch:
-    """A stream's part of an epoch. `closed_us` is W(e-1), `watermark_us` is W(e).
+    """A stream's inflow: what an epoch holds of it. `closed_us` is W(e-1), `watermark_us` is W(e).
 
     `batch` is the last source batch taken in so far (the ingest's id, its number there), in any epoch. `total` counts
     the stream's tuples, and how many of them were late, in all epochs up to this one.
@@ -122,18 +122,20 @@ class Epoch:
     next_chunk: int = 0
 
     def of(self, stream: str) -> StreamEpoch | None:
-        return next((part for part in self.streams if part.stream == stream), None)
+        return next((inflow for inflow in self.streams if inflow.stream == stream), None)
 
     def totals(self) -> dict[str, tuple[int, int]]:
         """Tuples and late tuples of every stream, up to and with this epoch."""
-        return {str(part.stream): part.total for part in self.streams}
+        return {str(inflow.stream): inflow.total for inflow in self.streams}
 
     def closed_us(self, streams: Iterable[str]) -> int:
         """W(e-1) of a query over these streams: the least of theirs."""
-        parts = [self.of(stream) for stream in streams]
-        return min((NEVER_US if part is None else part.closed_us for part in parts), default=NEVER_US)
+        inflows = [self.of(stream) for stream in streams]
+        return min((NEVER_US if inflow is None else inflow.closed_us for inflow in inflows), default=NEVER_US)
 
     def watermark_us(self, streams: Iterable[str]) -> int:
         """W(e) of a query over these streams."""
-        parts = [self.of(stream) for stream in streams]
-        return min((NEVER_US if part is None else part.watermark_us for part in parts), default=NEVER_US)
+        inflows = [self.of(stream) for stream in streams]
+        return min(
+            (NEVER_US if inflow is None else inflow.watermark_us for inflow in inflows), default=NEVER_US
+        )

@@ -25,8 +25,8 @@ def measure_join(query: Query, count: JoinCount, epoch: Epoch) -> JoinWork | Non
 
 def _keys_per_window(side: SideCount, epoch: Epoch) -> float:
     """About how many keys a side has in a window, if tuples come as fast as in this epoch."""
-    part = epoch.of(side.stream)
-    if part is None or side.tuples == 0 or part.watermark_us <= part.closed_us:
+    inflow = epoch.of(side.stream)
+    if inflow is None or side.tuples == 0 or inflow.watermark_us <= inflow.closed_us:
         return 0.0
-    tuples = side.tuples * side.range_us / (part.watermark_us - part.closed_us)
+    tuples = side.tuples * side.range_us / (inflow.watermark_us - inflow.closed_us)
     return expected_keys(side.tuples, side.keys, tuples)

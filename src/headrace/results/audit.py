@@ -79,7 +79,7 @@ class AuditReport:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The part of a query's life that log and results still cover.
+    """The time of a query's life that log and results still cover.
 
     What plain Spark makes of `log` is compared with the rows of the same windows that were delivered from epoch
     `delivered` on.
@@ -222,8 +222,8 @@ def _ahead(sealer: Sealer, epoch: int, stream: Stream, until: int) -> int | None
     of these.
     """
     latest = sealer.latest
-    part = sealer.epoch(min(epoch, int(latest.id))).of(stream.name) if latest is not None else None
-    ahead_us = None if part is None else part.oddities.ahead_us
+    inflow = sealer.epoch(min(epoch, int(latest.id))).of(stream.name) if latest is not None else None
+    ahead_us = None if inflow is None else inflow.oddities.ahead_us
     return ahead_us[1] if ahead_us is not None and ahead_us[0] < until else None
 
 

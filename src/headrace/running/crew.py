@@ -67,9 +67,10 @@ class Crew:
             return bool(self._running)
 
     def forgive(self) -> None:
-        """Whatever failed is tried again at once."""
+        """Whatever failed is tried again at once, and nobody rests."""
         with self._changed:
             self._retries.clear()
+            self._pace = Pace()
 
     def caught_up(self) -> bool:
         """Whether a group that has members, or a split, has run all sealed epochs; or there are none of these."""

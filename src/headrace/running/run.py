@@ -120,7 +120,7 @@ def _newest_end(epoch: Epoch, commit: Commit) -> int | None:
     """The end of the last window that a group delivered in an epoch; None when it delivered none."""
     new = [file for file in commit.results if file.first_epoch == file.last_epoch == commit.epoch]
     # joined rows are stored before they show
-    seen = epoch.watermark_us([part.stream for part in epoch.streams])
+    seen = epoch.watermark_us([inflow.stream for inflow in epoch.streams])
     ends = [
         min(file.max_us, seen) if is_joined(file.signature) else file.max_us
         for file in new
