@@ -141,7 +141,8 @@ def test_a_backfill_reads_what_was_live_and_what_warmed_up(opened: list[Fake]) -
 def test_unshared_queries_come_beside_shared_ones(opened: list[Fake]) -> None:
     found = measures.measure_beside(None, SIZES)
     assert (found.shared, found.unshared, found.lag_epochs) == (42, 8, 3)
-    assert len(found.alone) == len(found.beside) == SIZES.epochs
+    assert len(found.alone) == SIZES.epochs and len(found.beside) == measures.BESIDE_EPOCHS * SIZES.epochs
+    assert found.progress == len(found.beside) * found.unshared
     assert not opened[0].live
 
 
@@ -189,8 +190,9 @@ def test_an_event_is_judged_by_when_it_took_effect_what_it_added_and_its_rows(ev
 
 
 def test_shared_queries_may_take_twice_as_long_beside_others() -> None:
-    assert judge_beside(Beside(42, 8, (0.5,), (1.0,), 0)).met
-    assert not judge_beside(Beside(42, 8, (0.7,), (6.9,), 0)).met
+    assert judge_beside(Beside(42, 8, (0.5,), (1.0,), 3, 0)).met
+    assert not judge_beside(Beside(42, 8, (0.7,), (6.9,), 3, 0)).met
+    assert not judge_beside(Beside(42, 8, (0.7,), (0.7,), 0, 9)).met, "the others starved"
 
 
 SEEN = Seen(
@@ -198,7 +200,7 @@ SEEN = Seen(
     [Against(1, (1.0,), (1.0,)), Against(1_000, (1.2,), (1.0,))],
     EVENT,
     Backfill(80, 1.0, 5, 100, 1.0, 5),
-    Beside(42, 8, (0.5,), (0.6,), 2),
+    Beside(42, 8, (0.5,), (0.6,), 5, 2),
     replace(EVENT, what="2 partitions become 4", effect=None),
 )
 

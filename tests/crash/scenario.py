@@ -154,8 +154,9 @@ def named_by(hr: Any) -> set[str]:
     pending = {chunk.path for arrival in hr._arrivals.pending() for chunk in arrival.chunks}
     commits = {
         path.relative_to(hr._warehouse.root).as_posix()
-        for group, commit in hr._delivered.commits.items()
-        for path in (hr._warehouse.root / "groups" / group / "commits").iterdir()
-        if int(path.stem) > commit.epoch - BUSY.keep_commits
+        for group in hr._delivered.commits
+        for path in sorted((hr._warehouse.root / "groups" / group / "commits").iterdir())[
+            -BUSY.keep_commits :
+        ]
     }
     return chunks | pending | hr._delivered.files() | commits

@@ -43,7 +43,7 @@ def test_one_epoch_stays_what_it_is() -> None:
 
 
 def test_no_more_than_fit() -> None:
-    assert gather(epoch(number) for number in range(50)).id == MOST_EPOCHS - 1
+    assert gather(epoch(number) for number in range(99)).id == MOST_EPOCHS - 1
     large = [epoch(number, tuples=MOST_TUPLES // 3) for number in range(8)]
     assert gather(large).id == 2
     assert gather([epoch(0, tuples=2 * MOST_TUPLES), epoch(1)]).id == 0, "one is always taken"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from headrace.optimizer.turns import IDLE_SECONDS, Contender, Pace, choose_next, plain_room
+from headrace.optimizer.turns import IDLE_SECONDS, RESTS, Contender, Pace, choose_next, plain_room
 from thorough import seeds
 
 THREADS = 4
@@ -65,13 +65,13 @@ def busy_seconds(runners: list[Runner]) -> float:
     return sum(end - began for one in runners for began, end in zip(one.began, one.ended, strict=False))
 
 
-def test_plain_groups_have_half_of_the_time_at_most_while_shared_ones_never_rest() -> None:
+def test_plain_groups_have_a_third_of_the_time_while_shared_ones_never_rest() -> None:
     main = Runner("main", plain=False, seconds=0.5)
     plain = [Runner(f"plain-{i}", plain=True, seconds=2.0) for i in range(8)]
     play([main, *plain], until=200.0)
-    assert 80 <= busy_seconds(plain) <= 104, "about half"
+    assert 60 <= busy_seconds(plain) <= 70, "about a third"
     assert len(main.ended) >= 390, "it never waited for them"
-    assert min(len(one.ended) for one in plain) >= 5, "each has its turns"
+    assert min(len(one.ended) for one in plain) >= 3, "each has its turns"
 
 
 def test_plain_groups_use_the_time_that_others_leave() -> None:
@@ -89,7 +89,7 @@ def test_nobody_starves(seed: int) -> None:
     plain = [Runner(f"plain-{i}", True, chance.uniform(0.1, 10.0)) for i in range(chance.randint(1, 8))]
     play([*shared, *plain], until=600.0, cores=chance.choice((1, 2, 4, 16)))
     # a round of all plain groups with their rests, and a thread that gets free each time
-    longest = sum(2 * one.seconds + 3.1 for one in plain)
+    longest = sum((1 + RESTS) * one.seconds + 3.1 for one in plain)
     for one in plain:
         gaps = [after - before for before, after in zip([0.0, *one.began], one.began, strict=False)]
         assert max(gaps) <= longest + 1.0, (seed, one.name)

@@ -92,13 +92,14 @@ class Backfill:
 class Beside:
     """Seconds from an append until shared queries had run it, alone and beside queries that run as plain Spark.
 
-    `lag_epochs` is how far the latter were behind at the end.
+    The latter had `progress` epochs behind them by the end, all together, and were `lag_epochs` behind at most.
     """
 
     shared: int
     unshared: int
     alone: tuple[float, ...]
     beside: tuple[float, ...]
+    progress: int
     lag_epochs: int
 
     @property

@@ -23,6 +23,9 @@ MOST_EPOCHS = 5
 """So many epochs are run until an event has taken effect; then it is said that it has not."""
 
 SHARED = 42
+BESIDE_EPOCHS = 4
+"""So many times as many epochs are run beside unshared queries as alone: these run now and then."""
+
 WINDOW = "window(ts, '4 seconds', '2 seconds')"
 UNSHARED = (
     f"SELECT key, collect_list(field1) AS v FROM a GROUP BY key, {WINDOW}",
@@ -151,9 +154,11 @@ def measure_beside(spark: Any, sizes: Sizes, unshared: Iterable[str] = UNSHARED)
         others = [hr.create_query(text, f"apart{number}").name for number, text in enumerate(unshared)]
         tape.run(1)
         check_sharing(hr, others)
-        beside = run_live(hr, tape, names[0], sizes.epochs)
+        before = sum(group_of(hr, name).cursor for name in others)
+        beside = run_live(hr, tape, names[0], BESIDE_EPOCHS * sizes.epochs)
+        progress = sum(group_of(hr, name).cursor for name in others) - before
         lag = max(group_of(hr, name).lag_epochs for name in others)
-    return Beside(SHARED, len(others), alone, beside, lag)
+    return Beside(SHARED, len(others), alone, beside, progress, lag)
 
 
 def run_live(hr: Any, tape: Tape, query: str, epochs: int) -> tuple[float, ...]:

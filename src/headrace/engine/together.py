@@ -13,7 +13,7 @@ from headrace.catalog.queries import QueryEntry
 from headrace.model.epoch import Epoch, StreamEpoch
 from headrace.model.query import Fallback
 
-MOST_EPOCHS = 8
+MOST_EPOCHS = 64
 
 MOST_TUPLES = 1_000_000
 """As many as one epoch may have, unless people say otherwise: more would need more memory than that."""

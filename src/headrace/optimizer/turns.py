@@ -5,8 +5,8 @@ groups) would hold up the others on a machine that they share. They get a bounde
 shared groups have work:
 
     shared groups   ▇▇▇▇▇▇ ▇▇▇▇▇▇ ▇▇▇▇▇▇ ▇▇▇▇▇▇ ▇▇▇▇▇▇            an epoch each, as soon as it is sealed
-    plain groups    ▒▒▒▒▒▒▒▒▒▒           ▒▒▒▒▒▒▒▒▒▒   ▒▒▒▒ ▒▒▒▒    one at a time; it rests as long as the last one ran,
-                                                                 unless the others have been idle for a moment
+    plain groups    ▒▒▒▒▒▒               ▒▒▒▒▒▒       ▒▒▒▒ ▒▒▒▒    one at a time; it rests twice as long as the last one
+                                                                 ran, unless the others have been idle for a moment
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ PATIENCE = 16
 
 IDLE_SECONDS = 0.25
 """When shared groups have had nothing to run for so long, plain ones need not rest."""
+
+RESTS = 2.0
+"""Plain groups rest so many times as long as one of them ran: most epochs of the others then meet none of them."""
 
 LONGEST_REST = 30.0
 """No plain group waits longer than this for the others."""
@@ -72,13 +75,13 @@ class Pace:
     def ended(self, now: float, seconds: float) -> Pace:
         """After an epoch of a plain group, which took so long.
 
-        >>> pace = Pace().seen(7.0, busy=True).ended(7.0, seconds=2.0)
-        >>> pace.lets_plain(8.9), pace.lets_plain(9.0), pace.seen(8.9, busy=True).lets_plain(9.1)
-        (True, True, True)
-        >>> pace.seen(8.8, busy=True).lets_plain(8.9)
-        False
+        >>> pace = Pace().ended(7.0, seconds=1.0).seen(8.9, busy=True)
+        >>> pace.lets_plain(8.9), pace.lets_plain(9.0)
+        (False, True)
+        >>> Pace().seen(7.0, busy=True).ended(7.0, seconds=1.0).lets_plain(7.25)
+        True
         """
-        return replace(self, rested_at=now + min(seconds, LONGEST_REST))
+        return replace(self, rested_at=now + min(RESTS * seconds, LONGEST_REST))
 
     def lets_plain(self, now: float) -> bool:
         return now >= self.rested_at or now >= self.busy_until + IDLE_SECONDS
