@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from headrace.engine.together import MOST_EPOCHS, MOST_TUPLES, gather
+from dataclasses import replace
+
+from headrace.catalog.queries import QueryEntry
+from headrace.engine.together import MOST_EPOCHS, MOST_TUPLES, gather, last_together
 from headrace.model.epoch import Chunk, Epoch, StreamEpoch
-from headrace.model.query import EpochId, StreamName
+from headrace.model.grouping import Wish
+from headrace.model.query import EpochId, Fallback, Query, QueryId, StreamName
+from log_samples import PLAN
 
 
 def epoch(number: int, tuples: int = 10, streams: str = "a") -> Epoch:
@@ -47,3 +52,30 @@ def test_no_more_than_fit() -> None:
     large = [epoch(number, tuples=MOST_TUPLES // 3) for number in range(8)]
     assert gather(large).id == 2
     assert gather([epoch(0, tuples=2 * MOST_TUPLES), epoch(1)]).id == 0, "one is always taken"
+
+
+def entry(number: int, *, plain: bool = True, first: int = 0) -> QueryEntry:
+    plan = replace(PLAN, body=Fallback("nothing covers it", None)) if plain else PLAN
+    return QueryEntry(Query(QueryId(number), f"q{number}", plan), first_epoch=EpochId(first))
+
+
+def test_epochs_with_the_same_plain_queries_are_run_together() -> None:
+    """
+    epoch     3  4  5  6  7  8
+    members   a  a  a  a  ab ab      b comes with epoch 7
+    """
+    a, b = entry(1), entry(2, first=7)
+
+    def members(epoch: int) -> tuple[QueryEntry, ...]:
+        return (a, b) if epoch >= 7 else (a,)
+
+    assert last_together(3, 8, members) == 6
+    assert last_together(3, 5, members) == 5, "no more than is sealed"
+    assert last_together(7, 99, members) == 7, "b becomes active by itself"
+    assert last_together(8, 99, members) == 8 + MOST_EPOCHS - 1
+
+
+def test_others_take_one_epoch_at_a_time() -> None:
+    shared, leaving, new = entry(1, plain=False), replace(entry(2), wish=Wish("alerts", 4)), entry(3, first=5)
+    for members in ((), (shared,), (entry(4), shared), (leaving,), (new,)):
+        assert last_together(5, 9, lambda epoch, found=members: found) == 5  # type: ignore[misc]

@@ -17,6 +17,7 @@ from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.engine.attempt import EpochRunner
 from headrace.engine.choosing import Chooser
+from headrace.engine.committing import Ran, make_commit
 from headrace.engine.costs import QueryCost, divide_costs
 from headrace.engine.delivered import Delivered
 from headrace.engine.errors import spark_gone
@@ -28,14 +29,14 @@ from headrace.engine.job import JobResult, warm_up
 from headrace.engine.options import GroupOptions
 from headrace.engine.paths import commits_dir
 from headrace.engine.rebuild import Beginning, Ground, rebuild_commit
-from headrace.engine.records import Commit, Metrics, Quarantine
+from headrace.engine.records import Commit
 from headrace.engine.spark import is_gone, jobs_of
-from headrace.engine.together import MOST_EPOCHS, gather, runs_together
+from headrace.engine.together import gather, last_together
 from headrace.engine.upkeep import Upkeep
 from headrace.log.seal import Sealer
 from headrace.model.epoch import Epoch
 from headrace.model.errors import EngineError, HeadraceError, StorageError
-from headrace.model.grouping import MAIN, GroupKind, GroupSpec, kind_of, pool_of
+from headrace.model.grouping import GroupKind, GroupSpec, kind_of, pool_of
 from headrace.model.partitioning import even_partitioning
 from headrace.model.plan import SharedPlan
 from headrace.model.query import QueryId
@@ -258,7 +259,15 @@ class Group:
                     result.ways, (operator.id for operator in self.plan_for(int(epoch.id)).operators)
                 )
             spent = time.perf_counter() - started
-            made = self._make_commit(epoch, version, result, spent, plan_seconds)
+            ran = Ran(epoch, version, result, spent, plan_seconds)
+            made = replace(
+                make_commit(house.catalog, self.commit, ran, house.clock()),
+                strategies=self.strategies(int(epoch.id)).only(
+                    entry.query.id for entry in house.catalog.active_entries(epoch.id, self.name)
+                ),
+                statistics=self._chooser.known,
+                inherited=still_inherited(self.commit, house.delivered.commits),
+            )
             left = house.upkeep.claim_legacies(self.commit)
             commit = house.upkeep.compaction(self.name).rewrite(inherit(made, left))
             before = self._put(commit)
@@ -293,18 +302,13 @@ class Group:
 
     def _several(self, epoch: Epoch) -> Epoch | None:
         """The sealed epochs that can be run together with this one, as one; None when there is none."""
-        catalog, first, sealed = self._house.catalog, int(epoch.id), self._house.delivered.sealed
-        members = catalog.active_entries(first, self.name)
-        if first <= self._alone_until or first >= sealed or not runs_together(members, first):
+        house, first = self._house, int(epoch.id)
+        if first <= self._alone_until or not self._inquiry.untroubled(epoch) or self.held(first):
             return None
-        if not self._inquiry.untroubled(epoch) or self.held(first):
-            return None
-        last = first
-        while last < min(sealed, first + MOST_EPOCHS - 1) and members == catalog.active_entries(
-            last + 1, self.name
-        ):
-            last += 1
-        several = gather(self._house.sealer.epoch(number) for number in range(first, last + 1))
+        last = last_together(
+            first, house.delivered.sealed, lambda number: house.catalog.active_entries(number, self.name)
+        )
+        several = gather(house.sealer.epoch(number) for number in range(first, last + 1))
         return None if several.id == epoch.id else several
 
     def _choose(self, epoch: int) -> None:
@@ -394,55 +398,6 @@ class Group:
         for id_, error in broken.items():
             ended_us = epoch.closed_us(catalog.entry_of(QueryId(id_)).query.plan.streams)
             catalog.quarantine(QueryId(id_), epoch.id, error, ended_us)
-
-    def _make_commit(
-        self, epoch: Epoch, plan: str, result: JobResult, seconds: float, plan_seconds: float
-    ) -> Commit:
-        house, before, now = self._house, self.commit, self._house.clock()
-        entries = {int(entry.query.id): entry for entry in house.catalog.homes.living_in(self.name)}
-        rows = {q: n for q, n in before.rows.items() if int(q) in entries}
-        for query, count in result.rows.items():
-            rows[str(query)] = rows.get(str(query), 0) + count
-        quarantined = {
-            str(id_): Quarantine(int(entry.last_epoch), entry.error, int(entry.ended_us or 0))
-            for id_, entry in entries.items()
-            if entry.error is not None
-            and entry.last_epoch is not None
-            and entry.group_at(entry.last_epoch) == self.name
-        }
-        members = house.catalog.active_entries(epoch.id, self.name)
-        read = {stream for entry in members for stream in entry.query.plan.streams}
-        if self.name == MAIN:  # it takes in what nobody reads, too
-            read = {inflow.stream for inflow in epoch.streams}
-        metrics = Metrics(
-            input_rows=sum(inflow.rows for inflow in epoch.streams if inflow.stream in read),
-            late_rows=sum(inflow.late_rows for inflow in epoch.streams if inflow.stream in read),
-            result_rows=sum(result.rows.values()),
-            active_queries=len(members),
-            seconds=seconds,
-            plan_seconds=plan_seconds,
-            bytes_written=sum(f.bytes for f in result.results) + sum(s.bytes for s in result.segments),
-            **{name: type(getattr(Metrics(), name))(value) for name, value in result.metrics.items()},
-        )
-        taken = house.catalog.homes.regroupings(self.name, before.regrouping, int(epoch.id))
-        return Commit(
-            group=self.name,
-            epoch=int(epoch.id),
-            plan=plan,
-            segments=tuple(result.segments),
-            results=(*before.results, *(replace(file, written_at=now) for file in result.results)),
-            quarantined=quarantined,
-            rows=rows,
-            metrics=metrics,
-            committed_at=now,
-            regrouping=taken[-1].number if taken else before.regrouping,
-            expired=before.expired,
-            lost=before.lost,
-            operators=result.operators,
-            strategies=self.strategies(int(epoch.id)).only(entry.query.id for entry in members),
-            statistics=self._chooser.known,
-            inherited=still_inherited(before, house.delivered.commits),
-        )
 
 
 def cpu_seconds(commit: Commit) -> float:

@@ -6,7 +6,7 @@ that closed, and gives their rows. Which tuples are late is judged by each tuple
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from headrace.catalog.queries import QueryEntry
@@ -19,19 +19,23 @@ MOST_TUPLES = 1_000_000
 """As many as one epoch may have, unless people say otherwise: more would need more memory than that."""
 
 
-def runs_together(members: Sequence[QueryEntry], epoch: int) -> bool:
-    """Whether these queries, the members of a group, can run an epoch together with later ones.
+def last_together(first: int, sealed: int, members: Callable[[int], Sequence[QueryEntry]]) -> int:
+    """The last epoch that a group can run together with `first`; `members` tells who lives in it in an epoch.
 
-    Queries on their way to another group meet it at a certain epoch, so they take one epoch at a time. The first one
-    is when a query becomes active, which people are told.
+    All of these epochs have the same members, each of which plain Spark runs. Queries on their way to another group
+    meet it at a certain epoch, so they take one epoch at a time. The first epoch of a query is run by itself: that is
+    when it becomes active, which people are told.
     """
-    return bool(members) and all(
-        isinstance(entry.query.plan.body, Fallback)
-        and entry.wish is None
-        and entry.first_epoch is not None
-        and entry.first_epoch < epoch
-        for entry in members
-    )
+    there, last = members(first), first
+    if there and all(_runs_together(entry, first) for entry in there):
+        while last < min(sealed, first + MOST_EPOCHS - 1) and members(last + 1) == there:
+            last += 1
+    return last
+
+
+def _runs_together(entry: QueryEntry, epoch: int) -> bool:
+    plain = isinstance(entry.query.plan.body, Fallback)
+    return plain and entry.wish is None and entry.first_epoch is not None and entry.first_epoch < epoch
 
 
 def gather(epochs: Iterable[Epoch]) -> Epoch:
