@@ -246,3 +246,17 @@ def test_results_of_a_transit_group_stay_its_own_while_its_queries_are_apart(hou
         main_runs(house, second)
     assert house.delivered.main.inherited == {}, "its query is on its way again"
     assert house.delivered.commit_of(group).results and house.exists(f"groups/{group}")
+
+
+def test_what_may_hold_rows_of_archived_queries_is_left_where_they_look_for_it(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = arrived(house)
+    (entry,) = house.log.catalog.current()
+    archived = [(int(entry.query.id), 0, 2)]
+    monkeypatch.setattr(house.log.catalog, "archived_lifetimes", lambda: archived)
+    assert house.upkeep.claim_legacies(house.delivered.main) == []
+    archived[0] = (int(entry.query.id), 3, 4)  # it lived when the group had ended
+    (left,) = house.upkeep.claim_legacies(house.delivered.main)
+    assert left.group == group
+    assert house.upkeep.claim_legacies(house.delivered.main) == [], "nobody else takes it meanwhile"

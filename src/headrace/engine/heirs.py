@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from headrace.catalog.catalog import Catalog
 from headrace.catalog.homes import Homes
-from headrace.engine.records import Commit
+from headrace.engine.records import Commit, ResultFile
 from headrace.model.grouping import GroupKind, kind_of
 
 
@@ -37,8 +38,12 @@ def can_inherit(heir: Commit, left: Commit) -> bool:
     return left.expired <= heir.expired and not left.lost
 
 
-def legacies(heir: Commit, commits: Mapping[str, Commit], homes: Homes) -> list[str]:
-    """The groups whose results the next commit of a group can inherit."""
+def legacies(heir: Commit, commits: Mapping[str, Commit], catalog: Catalog) -> list[str]:
+    """The groups whose results the next commit of a group can inherit.
+
+    Queries that are put away in the archive would look for their rows where they lived, so what may hold some stays.
+    """
+    homes = catalog.homes
     return [
         name
         for name, left in commits.items()
@@ -46,7 +51,16 @@ def legacies(heir: Commit, commits: Mapping[str, Commit], homes: Homes) -> list[
         and heir_of(name, homes) == heir.group
         and homes.next_epoch(name, left.epoch) is None
         and can_inherit(heir, left)
+        and not any(may_hold(left.results, *lifetime) for lifetime in catalog.archived_lifetimes())
     ]
+
+
+def may_hold(files: Iterable[ResultFile], query: int, first: int, last: int) -> bool:
+    """Whether result files may hold rows of a query that lived in the epochs [first, last)."""
+    return any(
+        file.min_query <= query <= file.max_query and file.last_epoch >= first and file.first_epoch < last
+        for file in files
+    )
 
 
 def still_inherited(before: Commit, commits: Mapping[str, Commit]) -> dict[str, int]:

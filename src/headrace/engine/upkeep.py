@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from headrace.catalog.catalog import Catalog
 from headrace.engine.compaction import Compaction
 from headrace.engine.delivered import Delivered
-from headrace.engine.heirs import legacies
+from headrace.engine.heirs import legacies, may_hold
 from headrace.engine.options import UpkeepOptions
 from headrace.engine.paths import (
     REBUILD,
@@ -105,12 +105,12 @@ class Upkeep:
 
         Nobody merges or expires their results meanwhile, until they are released.
         """
-        commits, homes = self._delivered.commits, self._catalog.homes
-        if not legacies(heir, commits, homes):  # as good as always; then nobody waits for the lock
+        if not legacies(heir, self._delivered.commits, self._catalog):  # as good as always; then nobody waits
             return []
         with self._lock:
             commits = self._delivered.commits
-            found = [commits[name] for name in legacies(heir, commits, homes) if name not in self._claimed]
+            names = legacies(heir, commits, self._catalog)
+            found = [commits[name] for name in names if name not in self._claimed]
             self._claimed |= {commit.group for commit in found}
             return found
 
@@ -367,12 +367,6 @@ class Upkeep:
         gone = [
             id_
             for id_, first, last in self._catalog.archived_lifetimes()
-            if last <= oldest
-            and not any(
-                file.min_query <= id_ <= file.max_query
-                and file.last_epoch >= first
-                and file.first_epoch < last
-                for file in files
-            )
+            if last <= oldest and not may_hold(files, id_, first, last)
         ]
         self._catalog.forget(gone)
