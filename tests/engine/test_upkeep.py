@@ -260,3 +260,15 @@ def test_what_may_hold_rows_of_archived_queries_is_left_where_they_look_for_it(
     (left,) = house.upkeep.claim_legacies(house.delivered.main)
     assert left.group == group
     assert house.upkeep.claim_legacies(house.delivered.main) == [], "nobody else takes it meanwhile"
+
+
+def test_a_group_has_one_heir_wherever_its_queries_go_later(house: House) -> None:
+    group = arrived(house)
+    main_runs(house, 3)
+    assert [*house.delivered.main.inherited] == [group]
+    (entry,) = house.log.catalog.current()
+    moved(house, int(entry.query.id), MAIN, "alerts", 4, house.file(MAIN, "more.arrow"))
+    house.seal(4)
+    assert house.upkeep.claim_legacies(house.commit("alerts", 4)) == []
+    (entry,) = house.log.catalog.current()
+    assert house.delivered.stored_rows(entry) == 3

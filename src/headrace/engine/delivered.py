@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry
+from headrace.engine.heirs import absorbed_by
 from headrace.engine.logview import LogIndex
 from headrace.engine.records import Commit, ResultFile, no_commit
 from headrace.log.seal import Sealer
@@ -242,11 +243,6 @@ class Delivered:
         """Every file that a commit of any group names, or a regrouping that a group has yet to take in."""
         named = {path for commit in self._now[0].values() for path in commit.files()}
         return named | self._catalog.homes.regrouping_files()
-
-
-def absorbed_by(commits: Iterable[Commit]) -> frozenset[str]:
-    """The groups whose results these commits have inherited."""
-    return frozenset(name for commit in commits for name in commit.inherited)
 
 
 def files_of(files: Iterable[ResultFile], entry: QueryEntry) -> list[ResultFile]:

@@ -39,15 +39,15 @@ def can_inherit(heir: Commit, left: Commit) -> bool:
 
 
 def legacies(heir: Commit, commits: Mapping[str, Commit], catalog: Catalog) -> list[str]:
-    """The groups whose results the next commit of a group can inherit.
+    """The groups whose results the next commit of a group can inherit, and nobody has inherited so far.
 
     Queries that are put away in the archive would look for their rows where they lived, so what may hold some stays.
     """
-    homes = catalog.homes
+    homes, absorbed = catalog.homes, absorbed_by(commits.values())
     return [
         name
         for name, left in commits.items()
-        if name not in heir.inherited
+        if name not in absorbed
         and heir_of(name, homes) == heir.group
         and homes.next_epoch(name, left.epoch) is None
         and can_inherit(heir, left)
@@ -61,6 +61,11 @@ def may_hold(files: Iterable[ResultFile], query: int, first: int, last: int) -> 
         file.min_query <= query <= file.max_query and file.last_epoch >= first and file.first_epoch < last
         for file in files
     )
+
+
+def absorbed_by(commits: Iterable[Commit]) -> frozenset[str]:
+    """The groups whose results these commits have inherited."""
+    return frozenset(name for commit in commits for name in commit.inherited)
 
 
 def still_inherited(before: Commit, commits: Mapping[str, Commit]) -> dict[str, int]:
