@@ -215,11 +215,17 @@ def test_higher_priority_is_first_and_nobody_starves() -> None:
     crew.close()
 
 
-def test_plain_groups_leave_threads_and_time_to_the_others() -> None:
-    plain = [FakeGroup(f"plain-{i}", 1) for i in range(6)]
-    for group in plain:
+def held_up(count: int) -> list[FakeGroup]:
+    """Plain groups whose epochs do not end before somebody lets them."""
+    groups = [FakeGroup(f"plain-{i}", 1) for i in range(count)]
+    for group in groups:
         group.plain = True
         group.gate.clear()
+    return groups
+
+
+def test_plain_groups_leave_threads_and_time_to_the_others() -> None:
+    plain = held_up(6)
     main = FakeGroup("main", 3)
     fakes = FakeGroups(main, *plain)
     crew, done = crew_of(fakes)
@@ -234,10 +240,7 @@ def test_plain_groups_leave_threads_and_time_to_the_others() -> None:
 
 
 def test_where_all_is_run_to_the_end_plain_groups_take_all_threads() -> None:
-    plain = [FakeGroup(f"plain-{i}", 1) for i in range(3)]
-    for group in plain:
-        group.plain = True
-        group.gate.clear()
+    plain = held_up(3)
     main = FakeGroup("main", 1)
     fakes = FakeGroups(main, *plain)
     crew, done = crew_of(fakes)
