@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 import pyarrow as pa
 
 from headrace import sql
-from headrace.asking.creating import create_query, written_needs
+from headrace.asking.creating import WantedQuery, create_query, written_needs
 from headrace.asking.inserting import insert_values
 from headrace.asking.starting import EARLIEST
 from headrace.looking.answers import why_empty_select
@@ -141,16 +141,15 @@ def _create_query(session: Session, statement: CreateQuery) -> str:
     known = session._catalog.has_live(name)
     if known and present is IfPresent.KEEP:
         return f"query {name} exists already and stays as it is"
-    made = create_query(
-        session,
+    wanted = WantedQuery(
         statement.text,
         name,
         replace=present is IfPresent.REPLACE,
-        if_not_exists=False,
         group=statement.group,
         start=statement.start,
         needs=written_needs(statement.needs),
     )
+    made = create_query(session, wanted)
     query = session.query(made.name)
     said = f"query {name} is active from the next epoch on"
     if statement.start is not None:
