@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -77,21 +77,37 @@ def _left_out(items: list[pytest.Item], every: int) -> Iterator[pytest.Item]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """The run's session, on HEADRACE_TEST_MASTER. With it every epoch is a Spark job, however small it is.
-
-    `tests/session/test_session_own_worker.py` has the small ones.
-    """
-    from headrace.engine import group
+    """The run's session, on HEADRACE_TEST_MASTER."""
     from headrace.engine.spark import start_session
-    from headrace.optimizer.place import Place
 
     session = start_session(
         os.environ.get("HEADRACE_TEST_MASTER", "local[2]"),
         {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"},
     )
-    with mock.patch.object(group, "decide_place", lambda work: Place.SPARK):
-        yield session
+    yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def place_of_small_epochs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every other test with `spark`, small epochs run in the driver's own worker, as people's do. In the rest,
+    and in those with `spark_jobs`, every epoch is a Spark job. Which test is which follows from its name.
+    """
+    if "spark" not in request.fixturenames:
+        return
+    from headrace.engine import group
+    from headrace.engine.own_worker import OWN_WORKER
+    from headrace.optimizer.place import Place
+
+    if "spark_jobs" in request.fixturenames or crc32(request.node.nodeid.encode()) % 2:
+        monkeypatch.setattr(group, "decide_place", lambda work: Place.SPARK)
+    else:
+        assert OWN_WORKER.wait_until_ready(60)
+
+
+@pytest.fixture
+def spark_jobs() -> None:
+    """What a test asks for that is about Spark jobs: no epoch of it runs in the driver's own worker."""
 
 
 @pytest.fixture
