@@ -154,7 +154,7 @@ class Bench:
     def merge(self, sub_streams: int, reports: list[SplitReport]) -> tuple[float, int]:
         """(CPU seconds, tuples received) of all processors together, without an operator."""
         due = tuple(report.due for report in reports if report.due is not None)
-        work = ProcessWork(self.epoch(sub_streams), "", "", due, (), {}, {}, True)
+        work = ProcessWork(self.epoch(sub_streams), "", "", due, (), {}, {})
 
         def run() -> int:
             sources = Sources(work)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from split_cases import attach, code_of, found, in_arrow, open_house, random_rows, split_of
@@ -46,11 +48,10 @@ def by_hand(house: Any) -> Counter[tuple[int, ...]]:
     return found
 
 
-def altered(house: Any, q: int, operator: Any) -> Any:
+def altered(house: Any, q: int, operator: Any, **code: Any) -> Any:
     """Ask for another number of sub-streams, as whoever calls `alter_split` does."""
     split = dataclasses.replace(house.log.catalog.splits.get("out"), sub_streams=q)
-    house.splits.alter(split, code_of(operator, q))
-    return split
+    return house.splits.alter(split, code_of(operator, q, **code), rerouted="route" in code)
 
 
 def life(root: Path, seed: int, deadly: float) -> Any:
@@ -91,6 +92,49 @@ def test_rows_do_not_depend_on_the_number_of_sub_streams(tmp_path: Path, seed: i
     commit, home = house.splits.runners()[0].commit, tmp_path / "splits" / "000000"
     for folder in ("state", "waiting"):
         assert {f"splits/000000/{folder}/{p.name}" for p in (home / folder).iterdir()} <= commit.files()
+
+
+def half_of(place: int) -> int:
+    return 0 if place < 4 else 1
+
+
+class HalfRoute:
+    def __call__(self, batch: pa.RecordBatch) -> pa.Array:
+        places = batch.column("place").to_pylist()
+        return pa.array([None if p is None or not 0 <= p < 100 else half_of(p) for p in places], pa.int64())
+
+
+class Halves(Keyed):
+    def split_state(self, state: bytes, sub_streams: int) -> dict[int, bytes]:
+        found: dict[int, dict[str, int]] = {}
+        for place, count in json.loads(state).items():
+            found.setdefault(half_of(int(place)), {})[place] = count
+        return {number: json.dumps(counts).encode() for number, counts in found.items()}
+
+
+def some_rows(first: int, second: int) -> pa.Table:
+    rows = [{"id": first + i, "place": i % 8, "rank": 0, "ts": (second + i) * SECOND} for i in range(16)]
+    return in_arrow(rows)
+
+
+@pytest.mark.parametrize("between", [None, 3])
+def test_another_route_moves_state_and_waiting_tuples_with_the_same_number_too(
+    tmp_path: Path, between: int | None
+) -> None:
+    """Also where it was another number in between, and no epoch ran with that."""
+    house = open_house(tmp_path)
+    attach(house, split_of(2), code_of(Keyed, 2))
+    house.add(some_rows(0, 0))
+    house.run()
+    if between is not None:
+        altered(house, between, Keyed)
+    altered(house, 2, Halves, route=HalfRoute())
+    house.add(some_rows(100, 20))
+    house.run()
+    house.log.arrivals.close("input")
+    house.run()
+    assert house.splits.runners()[0].trouble is None
+    assert found(house)["each"] == by_hand(house)
 
 
 def test_own_workers_move_state_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +200,7 @@ def test_a_route_for_another_number_is_an_error_of_its_own(tmp_path: Path) -> No
     house.add(in_arrow(random_rows(random.Random(1), 0, 40, 20)))
     house.run()
     split = dataclasses.replace(house.log.catalog.splits.get("out"), sub_streams=2)
-    house.splits.alter(split, code_of(Keyed, 4, route=Route(4)))
+    house.splits.alter(split, code_of(Keyed, 4, route=Route(4)), rerouted=True)
     house.add(in_arrow(random_rows(random.Random(2), 100, 40, 30)))
     house.run()
     trouble = house.splits.runners()[0].trouble

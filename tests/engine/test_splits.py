@@ -78,6 +78,31 @@ def _die(rng: random.Random, chance: float, point: str) -> None:
         raise faults.Crash(point)
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_time_that_passes_without_tuples_makes_later_ones_late(tmp_path: Path, together: bool) -> None:
+    """As it does for the output of another split; also where both epochs are run as one."""
+    house = open_house(tmp_path)
+    attach(house, split_of(1), code_of(Summing, 1))
+
+    def add(*tuples: tuple[int, int]) -> None:
+        rows = [{"id": id_, "place": 0, "rank": 0, "ts": second * SECOND} for id_, second in tuples]
+        house.add(in_arrow(rows))
+
+    add((1, 10))
+    house.run()
+    house.log.arrivals.add("input", (), mark_us=50 * SECOND)
+    if together:
+        house.log.sealer.seal()
+    else:
+        house.run()
+    add((2, 20), (3, 60))
+    house.run()
+    house.log.arrivals.close("input")
+    house.run()
+    assert house.splits.runners()[0].commit.counts.late == 1
+    assert found(house) == expected(house, 1, ())
+
+
 def test_the_watermark_goes_on_with_the_rows(tmp_path: Path) -> None:
     house = open_house(tmp_path)
     attach(house, split_of(4), code_of())

@@ -251,7 +251,7 @@ def alter_split(session: Session, name: str, q: int, route: Expression | None) -
         text = _expression(session, split.name, stream, "route", route)
         altered = replace(altered, route=text)
         code = replace(code, route=None if isinstance(route, str) else route)
-    session._runs().splits.alter(altered, pack(split.name, code))
+    altered = session._runs().splits.alter(altered, pack(split.name, code), rerouted=route is not None)
     what = f"from {split.sub_streams} to {q} sub-streams, because somebody asked for it"
     session._events.add(time.time(), EventKind.RESIZED, runner.name, what)
     return altered

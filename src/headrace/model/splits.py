@@ -39,6 +39,8 @@ class Split:
     first_epoch: int
     call_us: int | None = None
     requested_at: float = 0.0
+    layout: int = 0
+    """How many times it got another route. State and waiting tuples lie as one route says."""
 
     def same_as(self, other: Split) -> bool:
         """Whether both ask for the same thing."""
@@ -48,6 +50,7 @@ class Split:
             name=other.name,
             first_epoch=other.first_epoch,
             requested_at=other.requested_at,
+            layout=other.layout,
         )
         return same == other and self.name.lower() == other.name.lower()
 
@@ -166,6 +169,8 @@ class SplitCommit:
     sub_streams: dict[str, SubStreamCost] = field(default_factory=dict)
     sub_stream_count: int = 0
     """How many sub-streams the state and the waiting tuples are for; 0 when nobody said."""
+    layout: int = 0
+    """The layout of the split that these lie by."""
     cost: SplitCost = SplitCost()
     committed_at: float = 0.0
 
@@ -191,4 +196,6 @@ codec.register(Split, SplitDrop, BundleFile, Counts, SubStreamCost, SplitCost, S
 
 def no_split_commit(split: Split) -> SplitCommit:
     """Where a split begins."""
-    return SplitCommit(split.id, split.first_epoch - 1, "", sub_stream_count=split.sub_streams)
+    return SplitCommit(
+        split.id, split.first_epoch - 1, "", sub_stream_count=split.sub_streams, layout=split.layout
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
@@ -23,7 +24,7 @@ class Splits:
 
     def __init__(self, house: SplitHouse, session: Callable[[str], SparkSession]) -> None:
         self._house, self._session = house, session
-        self._lock = threading.RLock()
+        self._lock, self._altering = threading.RLock(), threading.Lock()
         self._runners: dict[str, SplitRunner] = {}
         table = house.catalog.splits
         for split in table.all():
@@ -107,13 +108,19 @@ class Splits:
                 raise
             return runner
 
-    def alter(self, split: Split, code: Packed) -> None:
-        """Let a split be another one from its next epoch on: first durably, then where it runs."""
-        runner = self.of(split)
-        with self._lock:
-            self._house.catalog.splits.alter(split)
-            faults.reach("split.alter")
-        runner.alter(split, code)
+    def alter(self, split: Split, code: Packed, *, rerouted: bool) -> Split:
+        """Let a split be another one from its next epoch on: first durably, then where it runs. `rerouted` says whether
+        it has another route, so that state and waiting tuples have to move whatever the number of sub-streams.
+        """
+        with self._altering:  # one after the other, so that what is durable is what runs
+            runner = self.of(split)
+            with self._lock:
+                known = self._house.catalog.splits.get(split.name)
+                split = replace(split, layout=known.layout + rerouted)
+                self._house.catalog.splits.alter(split)
+                faults.reach("split.alter")
+            runner.alter(split, code)
+            return split
 
     def _undo(self, split: Split) -> None:
         """Take back a creation that failed. If that fails too, the split is there, and can be given its code again."""
@@ -131,8 +138,9 @@ class Splits:
         if runner is not None:
             runner.drop()  # nobody else waits meanwhile
         with self._lock:
-            if split in self._house.catalog.splits.all():  # else somebody else has dropped it
-                self._end(split)
+            known = next((one for one in self._house.catalog.splits.all() if one.id == split.id), None)
+            if known is not None:  # else somebody else has dropped it
+                self._end(known)
                 remove_dropped(self._house.warehouse, self._house.catalog.splits.all())
 
     def _end(self, split: Split) -> None:

@@ -276,7 +276,11 @@ def routed_by_spark(spark: SparkSession, work: ResizeWork) -> ResizeWork:
     def routed(tuples: pa.Table) -> pa.Table:
         frame = spark.createDataFrame(tuples)
         columns = [quote_name(name) for name in (*named, POSITION)]
-        return frame.selectExpr(*columns, *added).toArrow().select([*tuples.column_names, *_names(added)])
+        found = frame.selectExpr(*columns, *added).toArrow()
+        plain = found.select(tuples.column_names).cast(tuples.schema)  # as the tuples of files are
+        for name in _names(added):
+            plain = plain.append_column(name, found.column(name))
+        return plain
 
     return with_routes(work, routed, work.waiting)
 

@@ -65,9 +65,8 @@ class SplitReport:
 class ProcessWork:
     """What the processors of an epoch have to do. Whoever comes first takes a sub-stream.
 
-    `version` names the commit that the epoch follows, `state` and `chains` are those of that commit. A sub-stream that
-    got no tuples is called only when the watermark moves (`ticks`). `cuts` says where the first batches of sub-streams
-    end in which a worker was lost.
+    `version` names the commit that the epoch follows, `state` and `chains` are those of that commit. There is such work
+    only when the watermark moves. `cuts` says where the first batches of sub-streams end in which a worker was lost.
     """
 
     epoch: SplitEpoch
@@ -77,7 +76,6 @@ class ProcessWork:
     waiting: tuple[BundleFile, ...]
     state: dict[str, BundleFile]
     chains: dict[str, tuple[tuple[int, int], ...]]
-    ticks: bool
     cuts: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 

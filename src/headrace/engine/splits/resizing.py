@@ -7,7 +7,7 @@ thought of: the epoch follows that one, and its own commit names the files. So a
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,21 +34,22 @@ from headrace.model.splitting import State
 
 
 def is_due(commit: SplitCommit, split: Split) -> bool:
-    """Whether the last commit was made with another number of sub-streams."""
+    """Whether the split was altered since the last commit: another number of sub-streams, or another route."""
     ran_with = commit.sub_stream_count or len(commit.chains)
-    return ran_with not in (0, split.sub_streams)
+    return ran_with not in (0, split.sub_streams) or commit.layout != split.layout
 
 
 def resized_commit(commit: SplitCommit, split: Split, report: ResizeReport) -> SplitCommit:
     """The commit as it would be had the split always had so many sub-streams. It is not written."""
     return replace(
         commit,
-        version=f"{commit.version}/{split.sub_streams}",
+        version=f"{commit.version}/{split.sub_streams}.{split.layout}",
         state={} if report.state is None else {"0": report.state},
         chains={number: ((0, size),) for number, size in report.sizes.items()},
         waiting=report.waiting,
         sub_streams={},
         sub_stream_count=split.sub_streams,
+        layout=split.layout,
     )
 
 
@@ -72,25 +73,37 @@ def resize(work: ResizeWork, code: SplitCode, router: Router) -> ResizeReport:
 
 def _moved(work: ResizeWork, code: SplitCode) -> dict[int, bytes]:
     """The state of every new sub-stream that has one."""
-    split, caller = work.epoch.split, _Caller(work.epoch.split, code.operator())
+    split = work.epoch.split
+    caller = _Caller(split, _made(split, code))
     pieces: dict[int, list[State]] = {}
     for number, state in _states(work, code):
         what = f"split_state() of sub-stream {number}"
-        for target, piece in caller.call(what, "split_state", state, split.sub_streams).items():
+        found = caller.call(what, "split_state", state, split.sub_streams)
+        if not isinstance(found, Mapping):
+            raise bad_output(split.name, number, f"a {type(found).__name__} from split_state()")
+        for target, piece in found.items():
             if type(target) is not int or not 0 <= target < split.sub_streams:
                 why = f"a part of the state for sub-stream {target!r}, and there are 0 to {split.sub_streams - 1}"
                 raise bad_output(split.name, number, why)
             pieces.setdefault(target, []).append(piece)
     merged = {
-        number: found[0]
-        if len(found) == 1
-        else caller.call(f"merge_state() for sub-stream {number}", "merge_state", found)
-        for number, found in sorted(pieces.items())
+        number: states[0]
+        if len(states) == 1
+        else caller.call(f"merge_state() for sub-stream {number}", "merge_state", states)
+        for number, states in sorted(pieces.items())
     }
     try:
         return {number: dump_state(state) for number, state in merged.items()}
     except TypeError as error:
         raise bad_output(split.name, 0, str(error)) from error
+
+
+def _made(split: Split, code: SplitCode) -> object:
+    """An operator to ask; it is opened for no sub-stream."""
+    try:
+        return code.operator()
+    except Exception as error:
+        raise raised(split.name, "the operator", error) from error
 
 
 class _Caller:
@@ -138,7 +151,8 @@ def _states(work: ResizeWork, code: SplitCode) -> Iterable[tuple[int, State]]:
             yield number, load_state(parts[0])
         elif parts:  # only the operator knows what a snapshot and changes are together
             instance = open_instance(work.epoch.split, number, code.operator, parts, "")
-            yield number, instance.operator.snapshot()
+            caller = _Caller(work.epoch.split, instance.operator)
+            yield number, caller.call(f"snapshot() of sub-stream {number}", "snapshot")
 
 
 def _routed_anew(work: ResizeWork, file: BundleFile, router: Router, unique: str) -> BundleFile | None:

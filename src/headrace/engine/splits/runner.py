@@ -135,18 +135,20 @@ class SplitRunner:
     def attach(self, code: Packed) -> None:
         """Use this code from the next epoch on."""
         with self._lock:
-            if self._code is None or self._code.key != code.key:
-                before = self._jobs
-                self._code, self._jobs = code, SparkJobs(self.spark, self.spark.sparkContext.broadcast(code))
-                if before is not None:
-                    before.code.destroy()
+            self._attach(code)
+
+    def _attach(self, code: Packed) -> None:
+        if self._code is None or self._code.key != code.key:
+            before = self._jobs
+            self._code, self._jobs = code, SparkJobs(self.spark, self.spark.sparkContext.broadcast(code))
+            if before is not None:
+                before.code.destroy()
 
     def alter(self, split: Split, code: Packed) -> None:
         """Go on as this split from the next epoch on; an epoch under way comes to its end first."""
         with self._lock:
-            self.split = split
-            self._spent = {}
-        self.attach(code)
+            self.split, self._spent = split, {}
+            self._attach(code)
 
     # where it stands
 
@@ -314,7 +316,6 @@ class SplitRunner:
                 due_files(base, told.watermark_us),
                 base.state,
                 base.chains,
-                ticks=True,
                 cuts=losses.cuts,
             )
             self._check_wanted(told.epoch)
@@ -329,7 +330,7 @@ class SplitRunner:
         """The last commit; with state and waiting tuples moved when it had another number of sub-streams."""
         commit = self.commit
         if not is_due(commit, self.split):
-            return replace(commit, sub_stream_count=self.split.sub_streams)
+            return replace(commit, sub_stream_count=self.split.sub_streams, layout=self.split.layout)
         work = ResizeWork(told, commit.watermark_us, commit.waiting, commit.state, commit.chains)
         report = place.jobs.resize(work)
         faults.reach("split.resized")

@@ -137,7 +137,7 @@ def _windows(work: SplitWork, columns: Sequence[str]) -> Iterator[pa.Table]:
 def split_windows(epoch: SplitEpoch, number: int, router: Router, windows: Iterable[pa.Table]) -> SplitReport:
     """Route windows of tuples and write them as files, sorted by sub-stream and in order."""
     before = time.process_time()
-    limits = None if len(set(epoch.late_us)) <= 1 else np.maximum(epoch.late_us, epoch.closed_us)
+    limits = _late_limits(epoch)
     splitter = Splitter(router, epoch.stream.event_time, epoch.closed_us, epoch.watermark_us, limits)
     unique = f"e{epoch.epoch:012d}-{epoch.attempt}-{number}-{uuid.uuid4().hex}"
     with noting(Path(epoch.root, epoch.folder, f"call-{unique}")):
@@ -147,6 +147,14 @@ def split_windows(epoch: SplitEpoch, number: int, router: Router, windows: Itera
     waiting = _written(epoch, f"{epoch.home}/waiting/{unique}", splitter.waiting(), durable=True)
     faults.reach_task("task.split")
     return SplitReport(due, waiting, splitter.counts, time.process_time() - before)
+
+
+def _late_limits(epoch: SplitEpoch) -> np.ndarray | None:
+    """From which time on the tuples of each chunk are not late; None when that is the same for all tuples."""
+    if not epoch.late_us:
+        return None
+    limits = np.maximum(epoch.late_us, epoch.closed_us)
+    return None if (limits == epoch.closed_us).all() else limits
 
 
 def _written(
@@ -258,10 +266,6 @@ class Processor:
         """One epoch of one sub-stream."""
         work, split = self.work, self.work.epoch.split
         tuples, times = self.sources.tuples(sub_stream)
-        if not tuples.num_rows and not work.ticks:
-            if (idle := self.kept.get(sub_stream)) is not None and idle.version == work.version:
-                idle.version = work.next_version
-            return
         chain = work.chains.get(str(sub_stream), ())
         instance = self.kept.pop(sub_stream, None)
         if instance is None or instance.version != work.version:
@@ -271,7 +275,7 @@ class Processor:
         handler = Handler(split, sub_stream, schemas, instance)
         try:
             cuts = work.cuts.get(str(sub_stream), ())
-            done = handler.run(tuples, times, work.epoch.watermark_us if work.ticks else None, cuts)
+            done = handler.run(tuples, times, work.epoch.watermark_us, cuts)
         except EngineError as error:
             raise self._narrowed(handler, tuples, times, error) from error
         saved = handler.save([size for _, size in chain])

@@ -174,13 +174,14 @@ class SplitWorkers:
                 self._changed.wait()
             fresh = max(0, min(count - len(found), self._room))
             self._starting += fresh
-        started = [worker for worker in (self._start() for _ in range(fresh)) if worker is not None]
-        deadline = time.monotonic() + START_SECONDS
-        alive = [worker for worker in started if worker.wait_until_ready(deadline)]
-        for worker in started:
-            if worker not in alive:
-                self._failed("did not start")
-                beside.end(worker.process)
+        try:
+            alive = self._started(fresh)
+        except BaseException:  # Ctrl-C: those that were taken are there for others
+            with self._changed:
+                self._starting -= fresh
+                self._idle += found
+                self._changed.notify_all()
+            raise
         with self._changed:
             self._starting -= fresh
             self._turn += 1
@@ -190,6 +191,25 @@ class SplitWorkers:
                 self._failures = 0
             self._changed.notify_all()
         return [*found, *alive]
+
+    def _started(self, count: int) -> list[SplitWorker]:
+        """New workers that can be asked, so many at most."""
+        started: list[SplitWorker] = []
+        try:
+            for _ in range(count):
+                if (worker := self._start()) is not None:
+                    started.append(worker)
+            deadline = time.monotonic() + START_SECONDS
+            alive = [worker for worker in started if worker.wait_until_ready(deadline)]
+        except BaseException:
+            for worker in started:
+                beside.end(worker.process)
+            raise
+        for worker in started:
+            if worker not in alive:
+                self._failed("did not start")
+                beside.end(worker.process)
+        return alive
 
     @property
     def _room(self) -> int:

@@ -196,7 +196,9 @@ def _live(logic: AggregationLogic, w: int, rows: _Rows, live: Ints, first_key: i
 
 
 def _close(logic: AggregationLogic, w: int, rows: _Rows, closing: Ints) -> Iterator[Closed]:
-    """Combine each closed window's rows into [entry, place]."""
+    """Combine each closed window's rows into [entry, place]; nothing when no query of this window has a tuple."""
+    if rows.lanes[0] is None:  # partials of a query that was dropped, say
+        return
     window = logic.operator.windows[w]
     first = np.searchsorted(closing + window.range_us, rows.starts, "right")
     last = np.searchsorted(closing, rows.starts, "right")
@@ -214,8 +216,6 @@ def _close(logic: AggregationLogic, w: int, rows: _Rows, closing: Ints) -> Itera
             for i, parts in enumerate(rows.lanes)
             if parts is not None
         }
-        if 0 not in lanes:
-            continue  # no query of this window has a tuple
         yield Closed(closing[low:high], window.range_us, lanes, Places(bounds, members))
 
 
@@ -223,7 +223,7 @@ def _batches(counts: Ints, budget: int) -> Iterator[tuple[int, int]]:
     """Runs of windows whose members are within a budget, or a single one that is not; none without any member.
 
     >>> list(_batches(np.array([3, 3, 9, 0]), 6))
-    [(0, 2), (2, 4)]
+    [(0, 2), (2, 3)]
     """
     low = total = 0
     for i, count in enumerate(counts.tolist()):
