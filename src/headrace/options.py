@@ -106,6 +106,7 @@ class Options:
             _limit("epoch_timeout", self.epoch_timeout),
             _limit("query_timeout", self.query_timeout),
             self.backfill_tasks,
+            self.max_epoch_rows,
         )
 
     @property

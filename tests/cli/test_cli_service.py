@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 
 from cli_fakes import WELL, FakeClock, FakeSession, Info
 from headrace.cli.main import cli
+from headrace.cli.registering import find_registers
 from headrace.cli.service_commands import RunOptions, keep_running
 from headrace.health import Health, Problem, RunState
 from headrace.model.errors import EngineError, SqlError
@@ -242,10 +244,19 @@ def test_a_module_that_is_none_is_refused_before_anything_is_opened(run, session
     assert session.opened == 0
 
 
+def test_a_file_hides_no_module_of_its_name(tmp_path):
+    module = tmp_path / "queue.py"
+    module.write_text("def register(session):\n    session.append(1)\n")
+    (register,) = find_registers([str(module)])
+    called: list[int] = []
+    register(called)
+    assert called == [1] and sys.modules["queue"] is queue
+
+
 def test_a_module_that_fails_names_itself(session, warehouse, tmp_path):
     module = tmp_path / "failing.py"
     module.write_text("def register(session):\n    raise ValueError('no such model')\n")
-    with pytest.raises(EngineError, match="failing failed") as caught:
+    with pytest.raises(EngineError, match=r"failing of .* failed") as caught:
         keep_running(
             session.open,
             warehouse,

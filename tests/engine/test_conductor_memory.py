@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from headrace.catalog.events import EventBook
 from headrace.engine.conductor.memory import LEARNT, Memory
 from headrace.model.grouping import MAIN, auto_group
 from headrace.model.query import QueryId
+from headrace.optimizer.grouping.calibration import KeptSums
 from headrace.running.conducting import Conducting
 from headrace.storage.warehouse import Warehouse
 
@@ -40,6 +42,21 @@ def test_a_conductor_goes_on_with_what_another_has_learnt(house: Warehouse) -> N
     costs, known = (one._state.calibration.coefficients() for one in (first, again))
     assert costs == known
     assert again._books.matches([QueryId(0)]) == first._books.matches([QueryId(0)])
+
+
+def test_what_another_version_of_the_cost_model_learnt_is_learnt_anew(house: Warehouse) -> None:
+    engine, book = Engine(), EventBook(house)
+    engine.create(0, 0, MAIN)
+    first = conductor_of(engine, book)
+    play(engine, first, 20)
+    learnt = first.learnt()
+    fewer = {name: KeptSums((1.0,), ((2.0,),), (3.0,)) for name in learnt.calibration.scans}
+    kept = replace(learnt.calibration, scans=fewer, finish=KeptSums((1.0,), ((1.0, 2.0),), ()))
+    Memory(house).keep(replace(learnt, calibration=kept))
+    again = conductor_of(engine, book)
+    Conducting(again, object(), book, Memory(house))  # type: ignore[arg-type]
+    assert fewer and again._state.calibration.coefficients().operators
+    play(engine, again, 20)
 
 
 def test_what_is_damaged_is_learnt_anew(house: Warehouse, caplog: pytest.LogCaptureFixture) -> None:

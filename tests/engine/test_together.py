@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.catalog.queries import QueryEntry
-from headrace.engine.together import MOST_EPOCHS, MOST_TUPLES, gather, last_together
+from headrace.engine.together import MOST_EPOCHS, gather, last_together
 from headrace.model.epoch import Chunk, Epoch, StreamEpoch
 from headrace.model.grouping import Wish
 from headrace.model.query import EpochId, Fallback, Query, QueryId, StreamName
 from log_samples import PLAN
+
+MANY = 1_000_000
+"""Tuples that may be run together."""
 
 
 def epoch(number: int, tuples: int = 10, streams: str = "a") -> Epoch:
@@ -34,7 +37,7 @@ def epoch(number: int, tuples: int = 10, streams: str = "a") -> Epoch:
 
 
 def test_epochs_in_a_row_are_one() -> None:
-    found = gather([epoch(3), epoch(4, streams="ab"), epoch(5, streams="ab")])
+    found = gather([epoch(3), epoch(4, streams="ab"), epoch(5, streams="ab")], MANY)
     a, b = found.streams
     assert found.id == 5 and found.sealed_at == 5.0
     assert [chunk.path for chunk in a.chunks] == ["a3", "a4", "a5"]
@@ -44,14 +47,13 @@ def test_epochs_in_a_row_are_one() -> None:
 
 
 def test_one_epoch_stays_what_it_is() -> None:
-    assert gather([epoch(3)]) == epoch(3)
+    assert gather([epoch(3)], MANY) == epoch(3)
 
 
 def test_no_more_than_fit() -> None:
-    assert gather(epoch(number) for number in range(99)).id == MOST_EPOCHS - 1
-    large = [epoch(number, tuples=MOST_TUPLES // 3) for number in range(8)]
-    assert gather(large).id == 2
-    assert gather([epoch(0, tuples=2 * MOST_TUPLES), epoch(1)]).id == 0, "one is always taken"
+    assert gather((epoch(number) for number in range(99)), MANY).id == MOST_EPOCHS - 1
+    assert gather([epoch(number) for number in range(8)], 30).id == 2
+    assert gather([epoch(0), epoch(1)], 5).id == 0, "one is always taken"
 
 
 def entry(number: int, *, plain: bool = True, first: int = 0) -> QueryEntry:

@@ -366,3 +366,22 @@ def test_every_chunk_is_in_one_epoch_in_arrival_order(
         seen += inside
         watermark = max(watermark, max(seen) - 10) if seen else watermark
         assert mine.watermark_us == watermark
+
+
+def test_who_sees_an_epoch_sees_its_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that lags asks, from another thread, who lives in the epochs that are sealed."""
+    log = open_log(tmp_path)
+    log.catalog.create_stream(PURCHASES)
+    log.append(1)
+    log.sealer.seal()
+    before, seen = log.sealer.latest, []
+    apply = log.catalog.apply
+
+    def looking(epoch: Epoch) -> None:
+        seen.append(log.sealer.latest)
+        apply(epoch)
+
+    monkeypatch.setattr(log.catalog, "apply", looking)
+    log.append(2)
+    log.sealer.seal()
+    assert seen == [before] and log.sealer.latest != before

@@ -167,10 +167,13 @@ class QueryTable:
         return tuple(self._entries[query_id] for query_id in sorted(self._homes.get(group, ())))
 
     def lives_in(self, group: str, *, plain: bool) -> bool:
-        """Whether a query that plain Spark runs, or that shared operators run, lives in a group now."""
+        """Whether a query that plain Spark runs, or that shared operators run, lives in a group now and may run."""
         there = (self._entries[query_id] for query_id in self._homes.get(group, ()))
         return any(
-            isinstance(entry.query.plan.body, Fallback) is plain and entry.live and entry.group == group
+            isinstance(entry.query.plan.body, Fallback) is plain
+            and entry.live
+            and entry.state is not QueryState.QUARANTINED
+            and entry.group == group
             for entry in there
         )
 

@@ -61,11 +61,16 @@ def _imported(name: str) -> ModuleType:
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = f"{path.stem} of {path.parent.resolve()}"  # no other module has it: a file may be called queue.py
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # code that goes to workers is found by its module
-    spec.loader.exec_module(module)
+    sys.modules[name] = module  # code that goes to workers is found by its module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
     return module
 
 

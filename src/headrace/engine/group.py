@@ -308,7 +308,8 @@ class Group:
         last = last_together(
             first, house.delivered.sealed, lambda number: house.catalog.active_entries(number, self.name)
         )
-        several = gather(house.sealer.epoch(number) for number in range(first, last + 1))
+        epochs = (house.sealer.epoch(number) for number in range(first, last + 1))
+        several = gather(epochs, house.options.max_epoch_rows)
         return None if several.id == epoch.id else several
 
     def _choose(self, epoch: int) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headrace.log.seal import DEFAULT_MAX_EPOCH_ROWS
+
 
 @dataclass(frozen=True, slots=True)
 class UpkeepOptions:
@@ -25,7 +27,8 @@ class UpkeepOptions:
 class GroupOptions:
     """`partitions` None: as many as the cluster has cores. `backfill_tasks` bounds what a query that catches up takes.
 
-    The seconds limit an epoch as a whole, and what a query does by itself; None: no limit.
+    The seconds limit an epoch as a whole, and what a query does by itself; None: no limit. `max_epoch_rows` are the
+    tuples of an epoch, or of several that are run together.
     """
 
     partitions: int | None = None
@@ -33,3 +36,4 @@ class GroupOptions:
     epoch_seconds: float | None = None
     query_seconds: float | None = None
     backfill_tasks: int | None = None
+    max_epoch_rows: int = DEFAULT_MAX_EPOCH_ROWS

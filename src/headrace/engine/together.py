@@ -15,9 +15,6 @@ from headrace.model.query import Fallback
 
 MOST_EPOCHS = 64
 
-MOST_TUPLES = 1_000_000
-"""As many as one epoch may have, unless people say otherwise: more would need more memory than that."""
-
 
 def last_together(first: int, sealed: int, members: Callable[[int], Sequence[QueryEntry]]) -> int:
     """The last epoch that a group can run together with `first`; `members` tells who lives in it in an epoch.
@@ -38,14 +35,17 @@ def _runs_together(entry: QueryEntry, epoch: int) -> bool:
     return plain and entry.wish is None and entry.first_epoch is not None and entry.first_epoch < epoch
 
 
-def gather(epochs: Iterable[Epoch]) -> Epoch:
-    """As many epochs in a row as are run together, as one: all tuples, from the first W(e-1) to the last W(e)."""
+def gather(epochs: Iterable[Epoch], most: int) -> Epoch:
+    """As many epochs in a row as are run together, as one: all tuples, from the first W(e-1) to the last W(e).
+
+    Together they have as many tuples as one epoch may have: more would need more memory than that.
+    """
     first, *others = epochs
     streams = {inflow.stream: inflow for inflow in first.streams}
     last, tuples = first, sum(inflow.rows for inflow in first.streams)
     for epoch in others[: MOST_EPOCHS - 1]:
         tuples += sum(inflow.rows for inflow in epoch.streams)
-        if tuples > MOST_TUPLES:
+        if tuples > most:
             break
         for inflow in epoch.streams:
             before = streams.get(inflow.stream)

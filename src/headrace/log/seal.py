@@ -156,8 +156,8 @@ class Sealer:
                 faults.reach("seal.before")
                 self._log.write(epoch)
                 faults.reach("seal.after")
+                self._catalog.apply(epoch)  # first: whoever sees the epoch asks who lives in it
                 self._latest = epoch
-                self._catalog.apply(epoch)
                 self._arrivals.sealed(epoch)
             return epoch
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.catalog.events import EventBook
@@ -210,7 +210,7 @@ class Conductor:
             names = {query.id: query.name for query in queries}
             self._state.violated = note_violations(self._events, situation, self._state.violated, names, now)
             self._carry_out(situation, decision, names, now)
-            self._state.predicted = predict(situation, self._knowledge.rate, self._epoch_s)
+            self._state.predicted = predict(situation, self._knowledge.rate, self._epoch_s(queries))
             self._state.looks += 1
             self._state.looked_s += time.thread_time() - began
             return decision
@@ -268,14 +268,14 @@ class Conductor:
             facts_of((query for query in queries if not query.apart), stage.cores, self._books.functions),
             statistics,
             state.health,
-            state.calibration.coefficients(self._epoch_s),
+            state.calibration.coefficients(self._epoch_s(queries)),
             self._settings_now(),
         )
 
-    @property
-    def _epoch_s(self) -> float:
-        """How far epochs are apart."""
-        return self._books.epoch_s() or self.interval_s
+    def _epoch_s(self, queries: Iterable[LiveQuery]) -> float:
+        """How far epochs are apart. Groups that catch up, or that plain Spark runs, have a pace of their own."""
+        groups = {query.group for query in queries if not query.apart}
+        return self._books.epoch_s(groups) or self.interval_s
 
     def _settings_now(self) -> Settings:
         """The settings, with what an epoch was seen to cost by itself."""

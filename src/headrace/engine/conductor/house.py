@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from headrace.engine.groups import Groups
 from headrace.engine.records import Commit
 from headrace.log.arrivals import Arrivals
 from headrace.model.epoch import Chunk
+from headrace.model.errors import StorageError
 from headrace.model.grouping import GroupKind, auto_number, kind_of
 from headrace.model.query import Fallback, QueryId
 
@@ -88,7 +90,8 @@ class HouseStage:
 
     def move(self, moves: Sequence[tuple[QueryId, str]]) -> None:
         self._house.catalog.request_moves(moves)
-        self._house.catalog.flush()  # what is decided waits for no other changes
+        with suppress(StorageError):  # they are requests that are kept; the next flush says what is wrong
+            self._house.catalog.flush()  # what is decided waits for no other changes
 
     def resize(self, group: str, tasks: int) -> None:
         self._groups.resize(group, tasks)

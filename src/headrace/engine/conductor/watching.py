@@ -87,10 +87,14 @@ class Books:
             if self.accepted.get(query, 0.0) > 0
         }
 
-    def epoch_s(self) -> float | None:
-        """How far the epochs of a group are apart (median); None before there were any."""
-        apart = [after.at - before.at for kept in self.epochs.values() for before, after in pairwise(kept)]
-        return max(1e-3, float(np.median(apart))) if apart else None
+    def epoch_s(self, groups: Collection[str]) -> float | None:
+        """How far the epochs of one of these groups are apart (median); None before there were any."""
+        paces = [
+            float(np.median([after.at - before.at for before, after in pairwise(kept)]))
+            for name, kept in self.epochs.items()
+            if name in groups and len(kept) > 1
+        ]
+        return max(1e-3, float(np.median(paces))) if paces else None
 
     def lagging(self, interval_s: float) -> set[str]:
         """The groups whose last epochs look like back-pressure, without a look at anything else."""

@@ -70,8 +70,15 @@ class _Sums:
         return _Sums(guess, np.zeros((n, n)), np.zeros(n))
 
     @staticmethod
-    def of(kept: KeptSums) -> _Sums:
-        return _Sums(tuple(kept.guess), np.array(kept.square), np.array(kept.product))
+    def of(kept: KeptSums, guess: tuple[float, ...]) -> _Sums:
+        """What was kept; nothing of it, if it is of a version that looked for other coefficients."""
+        n = len(guess)
+        lengths = {len(kept.square), len(kept.product), *(len(row) for row in kept.square)}
+        if tuple(kept.guess) != guess or lengths != {n}:
+            return _Sums.start(guess)
+        found = _Sums(guess, np.array(kept.square), np.array(kept.product))
+        finite = np.isfinite(found.square).all() and np.isfinite(found.product).all()
+        return found if finite else _Sums.start(guess)
 
     def kept(self) -> KeptSums:
         square = tuple(tuple(row) for row in self.square.tolist())
@@ -160,11 +167,12 @@ class Calibration:
 
 def recall_calibration(kept: KeptCalibration) -> Calibration:
     """What was taught before, to go on from."""
+    one = (FUNCTION_GUESS,)
     return Calibration(
-        {OperatorId(operator): _Sums.of(sums) for operator, sums in kept.scans.items()},
-        {OperatorId(operator): _Sums.of(sums) for operator, sums in kept.joins.items()},
-        _Sums.of(kept.finish),
-        {FunctionName(function): _Sums.of(sums) for function, sums in kept.functions.items()},
+        {OperatorId(operator): _Sums.of(sums, SCAN_COLUMNS) for operator, sums in kept.scans.items()},
+        {OperatorId(operator): _Sums.of(sums, JOIN_COLUMNS) for operator, sums in kept.joins.items()},
+        _Sums.of(kept.finish, FINISH_COLUMNS),
+        {FunctionName(function): _Sums.of(sums, one) for function, sums in kept.functions.items()},
     )
 
 
