@@ -91,7 +91,7 @@ def spark() -> Iterator[Any]:
 @pytest.fixture(autouse=True)
 def place_of_small_epochs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """In every other test with `spark`, small epochs run in the driver's own worker, as people's do. In the rest,
-    and in those with `spark_jobs`, every epoch is a Spark job. Which test is which follows from its name.
+    in those with `spark_jobs` and on a cluster, every epoch is a Spark job. Which test is which follows from its name.
     """
     if "spark" not in request.fixturenames:
         return
@@ -99,7 +99,8 @@ def place_of_small_epochs(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     from headrace.engine.own_worker import OWN_WORKER
     from headrace.optimizer.place import Place
 
-    if "spark_jobs" in request.fixturenames or crc32(request.node.nodeid.encode()) % 2:
+    on_cluster = "HEADRACE_TEST_MASTER" in os.environ
+    if on_cluster or "spark_jobs" in request.fixturenames or crc32(request.node.nodeid.encode()) % 2:
         monkeypatch.setattr(group, "decide_place", lambda work: Place.SPARK)
     else:
         assert OWN_WORKER.wait_until_ready(60)
