@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,24 +12,18 @@ from headrace.catalog.queries import QueryState
 from headrace.engine import attempt
 from headrace.engine.paths import search_path
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_jobs")]
 
 Open = Callable[..., Any]
 
 HUGE = "SELECT id FROM sales WHERE length(repeat(country, level * 300000000)) > 5"
 """Two letters times 300 million times the level: more than any heap here from level 3 on."""
 
-
-def slow(spark: Any, seconds: float) -> str:
-    """A query that nothing interrupts, and that takes about so many seconds for a tuple of level 3 as things are."""
-    inner = "aggregate(sequence(1, 20000), 0L, (b, y) -> (b + y) % 7)"
-    steps = f"aggregate(sequence(1, {{}} * {{}}), 0L, (a, x) -> (a + {inner}) % 11)"
-    timed = f"SELECT {steps.format(100, 'id')} FROM range(1, 2)"
-    spark.sql(timed).collect()  # Java compiles it
-    started = time.perf_counter()
-    spark.sql(timed).collect()
-    each = (time.perf_counter() - started) / 100
-    return f"SELECT id FROM sales WHERE {steps.format(int(seconds / each / 3), 'level')} >= 0"
+SLOW = (
+    "SELECT id FROM sales WHERE aggregate(sequence(1, 9000 * level), 0L, "
+    "(a, x) -> (a + aggregate(sequence(1, 20000), 0L, (b, y) -> (b + y) % 7)) % 11) >= 0"
+)
+"""180 million steps per level and tuple, which nothing interrupts: longer than the time limit, and not by much."""
 
 
 def test_memory_planning_and_time_each_find_their_culprit(
@@ -67,7 +60,7 @@ def test_memory_planning_and_time_each_find_their_culprit(
     assert all("epoch 1 runs without this query" in error for error in errors.values())
     assert info(hr, "huge").state is QueryState.QUARANTINED
 
-    hr.create_query(slow(hr.spark, seconds=14), name="slow")
+    hr.create_query(SLOW, name="slow")
     hr.append("sales", [sale(3, 3)])
     hr.run_available()
     assert info(hr, "slow").error.startswith("time limit: it did not end within"), info(hr, "slow")
