@@ -72,9 +72,6 @@ GROUP_NS, RUN_NS, CELL_NS, SCATTERED_NS = 6.0, 1.3, 800.0, 0.06
 cells are no neighbours.
 """
 
-NEAR_GRID, FAR_GRID = 1 << 20, 2
-"""A larger grid of cells and rows is in no near cache, and so many times as slow."""
-
 ALONE_NS, ALONE_CELL_NS, DOUBLED_NS = 20_000.0, 1.6, 1.0
 """To fold a column by itself; a cell's row of it; a cell's row in each step of doubling."""
 
@@ -217,7 +214,7 @@ def decide_membership(batch: FamilyBatch) -> Choice:
 
 
 def estimate_cells_ns(work: CellWork, rows: int, tuples: int) -> float:
-    grid = work.cells * rows * (FAR_GRID if work.cells * rows > NEAR_GRID else 1)
+    grid = work.cells * rows
     taking_up = CELL_NS * work.cells if rows > FEW_ROWS else 0.0
     return (
         work.passes * (GROUP_NS * tuples + RUN_NS * grid + taking_up)

@@ -117,10 +117,24 @@ def fold_extremes(parts: Ints, fold: Fold, ufunc: np.ufunc, nothing: int) -> Int
     return folded
 
 
+NEAR = 1 << 18
+"""So many numbers are near to the processor, together with what is made of them."""
+
+
 def _fold_runs(parts: Ints, fold: Fold, columns: Ints, ufunc: np.ufunc, folded: Ints) -> None:
     """Extremes of runs anywhere: two overlapping runs of 1, 2, 4, ... cells make up any, and those of twice the length
-    are made of them.
+    are made of them. Rows know nothing of each other, and some at a time are up to three times as fast as all at once.
     """
+    if len(columns) == 0:
+        return
+    rows = parts.shape[1]
+    width = max(NARROW, NEAR // len(parts))
+    for at in range(0, rows, width):
+        some = slice(at, min(at + width, rows))
+        _fold_near_runs(parts[:, some], fold, columns, ufunc, folded[:, some])
+
+
+def _fold_near_runs(parts: Ints, fold: Fold, columns: Ints, ufunc: np.ufunc, folded: Ints) -> None:
     sizes = fold.high[columns] - fold.low[columns]
     length, runs = 1, parts
     while len(columns):
