@@ -41,8 +41,8 @@ from headrace.operators.common.boxes import BoxTable
 from headrace.operators.common.encode import Ints
 from headrace.operators.common.matching import homes_for
 from headrace.operators.windows.aggregation import reduce_aggregation
+from headrace.operators.windows.lifted import Lifted, lift_tuples
 from headrace.operators.windows.prepared import AggregationLogic
-from headrace.operators.windows.tuples import Tuples, prepare_tuples
 from headrace.optimizer.membership import Choice, FamilyBatch, Homes, Membership, decide_membership
 from headrace.planner.group import Member, plan_group
 
@@ -136,12 +136,12 @@ def _condition(case: Case, column: str, rng: np.random.Generator) -> Predicate:
     return conjunction(Compare(operand, Op.GE, low), Compare(operand, Op.LT, low + width))
 
 
-def make_tuples(case: Case, operator: AggregationOperator, count: int, rng: np.random.Generator) -> Tuples:
+def make_tuples(case: Case, operator: AggregationOperator, count: int, rng: np.random.Generator) -> Lifted:
     columns = {f"c{i}": rng.integers(0, case.constants, count) for i in range(MOST_COLUMNS)}
     columns |= {"key": rng.integers(0, case.keys, count), "v": rng.integers(0, 1_000, count)}
     moments = pa.array(np.full(count, 5_000_000)).cast(pa.timestamp("us", tz="UTC"))
     table = pa.table({**columns, "ts": moments})
-    found = prepare_tuples(operator, {o: table.column(o.sql) for o in operator.scanned}, NEVER_US)
+    found = lift_tuples(operator, {o: table.column(o.sql) for o in operator.scanned}, NEVER_US)
     assert found is not None
     return found
 

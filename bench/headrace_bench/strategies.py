@@ -45,14 +45,14 @@ from headrace.operators.join.products import Factors, multiply
 from headrace.operators.join.reduce import Outlet, reduce_join
 from headrace.operators.join.tuples import prepare_join, receive_join, ship_join
 from headrace.operators.windows.aggregation import reduce_aggregation
-from headrace.operators.windows.prepared import AggregationLogic
-from headrace.operators.windows.tuples import (
-    Tuples,
-    combine_tuples,
-    prepare_tuples,
-    receive_tuples,
-    ship_tuples,
+from headrace.operators.windows.lifted import (
+    Lifted,
+    combine_lifted,
+    lift_tuples,
+    receive_lifted,
+    ship_lifted,
 )
+from headrace.operators.windows.prepared import AggregationLogic
 from headrace.planner.group import Member, plan_group
 
 K, V, WINDOW, VALUES = Operand("k", BIGINT), Operand("v", BIGINT), Window(10, 10), 100
@@ -143,10 +143,10 @@ def run_product(plan: SharedPlan, data: Data) -> Done:
     factors, rows, keys = Factors(), 0, 0
     for operator in plan.operators:
         assert isinstance(operator, AggregationOperator)
-        tuples = prepare_tuples(operator, columns(data[operator.stream], operator.scanned), NEVER_US)
-        assert tuples is not None
-        blobs = [one.blob for one in ship_tuples(operator, combine_tuples(operator, tuples), ALONE)]
-        received, logic = receive_tuples(operator, blobs), AggregationLogic(operator)
+        lifted = lift_tuples(operator, columns(data[operator.stream], operator.scanned), NEVER_US)
+        assert lifted is not None
+        blobs = [one.blob for one in ship_lifted(operator, combine_lifted(operator, lifted), ALONE)]
+        received, logic = receive_lifted(operator, blobs), AggregationLogic(operator)
         reduce_aggregation(logic, received, [], [], NEVER_US, WINDOW.range_us, factors.taking(operator.id))
     for product in plan.products:
         for output in product.outputs:
@@ -168,8 +168,8 @@ def run_joined(plan: SharedPlan, data: Data) -> Done:
     fed: dict[str, list[bytes]] = defaultdict(list)
 
     def gathering(grouping: GroupingOperator) -> Gathering:
-        def send(found: Tuples) -> None:
-            fed[grouping.id] += [one.blob for one in ship_tuples(grouping, found, ALONE)]
+        def send(found: Lifted) -> None:
+            fed[grouping.id] += [one.blob for one in ship_lifted(grouping, found, ALONE)]
 
         return Gathering(grouping, send)
 
@@ -177,7 +177,7 @@ def run_joined(plan: SharedPlan, data: Data) -> Done:
     gathered = {id_: gathering(grouping) for id_, grouping in groupings.items()}
 
     def consume(chain: int, block: JoinedBlock) -> None:
-        for found in feeds[chain].tuples(block, Counter()):
+        for found in feeds[chain].lifted(block, Counter()):
             gathered[feeds[chain].operator.id].add(found)
 
     outlet = Outlet(consume, lambda shipment: None, ALONE)
@@ -186,7 +186,7 @@ def run_joined(plan: SharedPlan, data: Data) -> Done:
     rows = 0
     for id_, waiting in gathered.items():
         waiting.flush()
-        ready, batch = AggregationLogic(groupings[id_]), receive_tuples(groupings[id_], fed[id_])
+        ready, batch = AggregationLogic(groupings[id_]), receive_lifted(groupings[id_], fed[id_])
         tables: list[pa.Table] = []
         emit = lambda signature, table, queries, latest_us, into=tables: into.append(table)  # noqa: E731
         reduce_aggregation(ready, batch, [], [], NEVER_US, WINDOW.range_us, emit)

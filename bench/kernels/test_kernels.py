@@ -24,15 +24,15 @@ from headrace.model.predicate import Operand
 from headrace.operators.common.regions import regions_of
 from headrace.operators.windows.aggregation import reduce_aggregation
 from headrace.operators.windows.folding import KeyBlock, fold_block
+from headrace.operators.windows.lifted import (
+    Lifted,
+    combine_lifted,
+    lift_tuples,
+    receive_lifted,
+    ship_lifted,
+)
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment
-from headrace.operators.windows.tuples import (
-    Tuples,
-    combine_tuples,
-    prepare_tuples,
-    receive_tuples,
-    ship_tuples,
-)
 from headrace.planner.group import plan_group
 from headrace_bench import astream
 from headrace_bench.tasks import STREAM, make_members
@@ -48,7 +48,7 @@ class Case:
     operator: AggregationOperator
     logic: AggregationLogic
     columns: dict[Operand, pa.ChunkedArray]
-    tuples: Tuples
+    lifted: Lifted
     blobs: list[bytes]
     segment: Segment
     closed_us: int
@@ -63,17 +63,17 @@ def make_case(queries: int, columns: int) -> Case:
     for epoch in range(2):
         table = astream.tuples(ROWS, START, RATE, KEYS, first=epoch * ROWS)
         columns = {o: table.column(o.sql) for o in operator.scanned}
-        tuples = prepare_tuples(operator, columns, marks[-1])
-        assert tuples is not None
-        combined = combine_tuples(operator, tuples)
-        blobs = [shipment.blob for shipment in ship_tuples(operator, combined, even_partitioning(1))]
+        lifted = lift_tuples(operator, columns, marks[-1])
+        assert lifted is not None
+        combined = combine_lifted(operator, lifted)
+        blobs = [shipment.blob for shipment in ship_lifted(operator, combined, even_partitioning(1))]
         marks.append(table["ts"][-1].value)
         if epoch == 0:
-            received = receive_tuples(operator, blobs)
+            received = receive_lifted(operator, blobs)
             reduced = reduce_aggregation(logic, received, [], [], marks[0], marks[1], lambda *_: None)
             assert reduced.segment is not None
             segments.append(reduced.segment)
-    return Case(operator, logic, columns, tuples, blobs, segments[0], marks[1], marks[2])
+    return Case(operator, logic, columns, lifted, blobs, segments[0], marks[1], marks[2])
 
 
 @pytest.fixture(
@@ -99,28 +99,26 @@ def test_regions(benchmark: Benchmark, case: Case) -> None:
 
 
 def test_cells(benchmark: Benchmark, case: Case) -> None:
-    family, regions = case.logic.families[0], case.tuples.regions
-    benchmark(lambda: list(family.blocks(regions, len(case.tuples.slice))))
+    family, regions = case.logic.families[0], case.lifted.regions
+    benchmark(lambda: list(family.blocks(regions, len(case.lifted.slice))))
 
 
 def test_partials(benchmark: Benchmark, case: Case) -> None:
-    benchmark(
-        lambda: combine_tuples(case.operator, prepare_tuples(case.operator, case.columns, case.closed_us))
-    )
+    benchmark(lambda: combine_lifted(case.operator, lift_tuples(case.operator, case.columns, case.closed_us)))
 
 
 def test_shipping(benchmark: Benchmark, case: Case) -> None:
     benchmark(
-        lambda: receive_tuples(
-            case.operator, [s.blob for s in ship_tuples(case.operator, case.tuples, even_partitioning(2))]
+        lambda: receive_lifted(
+            case.operator, [s.blob for s in ship_lifted(case.operator, case.lifted, even_partitioning(2))]
         )
     )
 
 
 def test_fold(benchmark: Benchmark, case: Case) -> None:
-    tuples = receive_tuples(case.operator, case.blobs)
-    assert tuples is not None
-    block = KeyBlock(0, KEYS, tuples, tuples.keys.ids, slice(None))
+    lifted = receive_lifted(case.operator, case.blobs)
+    assert lifted is not None
+    block = KeyBlock(0, KEYS, lifted, lifted.keys.ids, slice(None))
     benchmark(lambda: fold_block(case.logic, block, []))
 
 
@@ -143,7 +141,7 @@ def test_epoch(benchmark: Benchmark, case: Case) -> None:
     """Everything a reduce task does but writing."""
 
     def run() -> None:
-        received = receive_tuples(case.operator, case.blobs)
+        received = receive_lifted(case.operator, case.blobs)
         reduce_aggregation(
             case.logic, received, [case.segment], [], case.closed_us, case.watermark_us, lambda *_: None
         )

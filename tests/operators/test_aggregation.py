@@ -35,9 +35,9 @@ from headrace.operators.common import cells
 from headrace.operators.common.placing import Portion
 from headrace.operators.windows import aggregation, bags, folding, grid, sparse
 from headrace.operators.windows.aggregation import reduce_aggregation
+from headrace.operators.windows.lifted import combine_lifted, lift_tuples, receive_lifted, ship_lifted
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, portion_of_segment, segment_from, segment_items
-from headrace.operators.windows.tuples import combine_tuples, prepare_tuples, receive_tuples, ship_tuples
 from headrace.optimizer import membership
 from headrace.planner.group import Member, plan_group
 from thorough import seeds
@@ -160,12 +160,12 @@ def run_epoch(
 ) -> list[pa.Table]:
     columns = [{o: table.column(o.sql) for o in operator.scanned} for table in tables]
     blobs = shelf.blobs()
-    for part in columns:
-        tuples = prepare_tuples(operator, part, closed)
-        if tuples is not None:
+    for some in columns:
+        lifted = lift_tuples(operator, some, closed)
+        if lifted is not None:
             if rng.random() < 0.5:
-                tuples = combine_tuples(operator, tuples)
-            for shipment in ship_tuples(operator, tuples, shelf.partitioning):
+                lifted = combine_lifted(operator, lifted)
+            for shipment in ship_lifted(operator, lifted, shelf.partitioning):
                 blobs[shipment.partition].append(shipment.blob)
     logic, results, left = AggregationLogic(operator), list[pa.Table](), list[SegmentFile]()
 
@@ -176,9 +176,9 @@ def run_epoch(
         held = shelf.held(operator.id, partition)
         absorb = rng.randint(0, len(held))
         kept, absorbed = held[: len(held) - absorb], held[len(held) - absorb :]
-        batch = receive_tuples(operator, received)
+        lifted = receive_lifted(operator, received)
         old, stay = shelf.load(absorbed, read_state), shelf.load(kept, read_state)
-        reduced = reduce_aggregation(logic, batch, old, stay, closed, watermark, keep)
+        reduced = reduce_aggregation(logic, lifted, old, stay, closed, watermark, keep)
         assert not reduced.failures
         left += kept
         if reduced.segment is not None:

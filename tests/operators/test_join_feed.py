@@ -44,9 +44,9 @@ from headrace.operators.join.reduce import Outlet, reduce_join
 from headrace.operators.join.state import join_items
 from headrace.operators.join.tuples import prepare_join, receive_join, ship_join
 from headrace.operators.windows.aggregation import reduce_aggregation
+from headrace.operators.windows.lifted import Lifted, receive_lifted, ship_lifted
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import segment_items
-from headrace.operators.windows.tuples import Tuples, receive_tuples, ship_tuples
 from headrace.planner.group import Member, plan_group
 
 SEEDS = int(os.environ.get("HEADRACE_EXAMPLES", "2"))
@@ -171,8 +171,8 @@ class Life:
         fed: dict[tuple[str, int], list[bytes]] = defaultdict(list)
 
         def gathering(grouping: GroupingOperator) -> Gathering:
-            def ship(tuples: Tuples) -> None:
-                for one in ship_tuples(grouping, tuples, shelf.partitioning):
+            def ship(lifted: Lifted) -> None:
+                for one in ship_lifted(grouping, lifted, shelf.partitioning):
                     fed[grouping.id, one.partition].append(one.blob)
 
             return Gathering(grouping, ship, self.gathers)
@@ -180,8 +180,8 @@ class Life:
         gathered = {id_: gathering(grouping) for id_, grouping in groupings.items()}
 
         def consume(chain: int, block: JoinedBlock) -> None:
-            for tuples in feeds[chain].tuples(block, Counter()):
-                gathered[feeds[chain].operator.id].add(tuples)
+            for lifted in feeds[chain].lifted(block, Counter()):
+                gathered[feeds[chain].operator.id].add(lifted)
 
         def send(shipment: Any) -> None:
             raise AssertionError("there is one key")
@@ -222,9 +222,9 @@ class Life:
             logic = AggregationLogic(operator)
             left: list[SegmentFile] = []
             for partition in shelf.blobs():
-                tuples = receive_tuples(operator, fed.get((id_, partition), []))
+                lifted = receive_lifted(operator, fed.get((id_, partition), []))
                 held = shelf.load(shelf.held(id_, partition), read_state)
-                reduced = reduce_aggregation(logic, tuples, held, [], self.closed, watermark, emit)
+                reduced = reduce_aggregation(logic, lifted, held, [], self.closed, watermark, emit)
                 if reduced.segment is not None:
                     items, end = segment_items(reduced.segment, operator.id), reduced.segment.last_end_us
                     left.append(shelf.write(id_, partition, items, end))

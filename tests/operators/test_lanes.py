@@ -15,7 +15,7 @@ from headrace.model.plan import LaneKind
 from headrace.model.types import SqlType
 from headrace.operators.common.encode import Physical, from_ordered, to_ordered
 from headrace.operators.windows.folds import Fold
-from headrace.operators.windows.lanes import LaneLogic, Parts, base, logic_for
+from headrace.operators.windows.lanes import LaneLogic, Partials, base, logic_for
 
 BIGINT, DOUBLE = SqlType("bigint"), SqlType("double")
 INTS = st.one_of(
@@ -52,12 +52,12 @@ def physical(values: list[Any], type_: SqlType) -> Physical:
 
 def folded(
     one: LaneLogic, type_: SqlType, tuples: list[tuple[int, int, Any]], member: np.ndarray
-) -> tuple[Parts, int]:
+) -> tuple[Partials, int]:
     """Partials [column, row] and the number of rows."""
     rows = max(row for _, row, _ in tuples) + 1
-    parts = one.lift(physical([value for *_, value in tuples], type_), len(tuples))
+    partials = one.lift(physical([value for *_, value in tuples], type_), len(tuples))
     bins = np.array([cell * rows + row for cell, row, _ in tuples])
-    grouped = one.group(parts, bins, len(member) * rows)
+    grouped = one.group(partials, bins, len(member) * rows)
     return one.fold({n: p.reshape(len(member), rows) for n, p in grouped.items()}, Fold(member)), rows
 
 
@@ -68,24 +68,24 @@ def chosen(tuples: list[tuple[int, int, Any]], member: np.ndarray, column: int, 
 @given(cells(INTS))
 def test_integer_sums_are_exact_and_overflow_is_told(given_: Any) -> None:
     tuples, member = given_
-    parts, rows = folded(logic_for(LaneKind.SUM, BIGINT), BIGINT, tuples, member)
+    partials, rows = folded(logic_for(LaneKind.SUM, BIGINT), BIGINT, tuples, member)
     for column in range(member.shape[1]):
         for row in range(rows):
             exact = sum(chosen(tuples, member, column, row))
             wrapped = (exact + 2**63) % 2**64 - 2**63
-            assert int(parts["v"][column, row]) == wrapped
-            shadow = float(parts["f"][column, row]) if "f" in parts else float(wrapped)
+            assert int(partials["v"][column, row]) == wrapped
+            shadow = float(partials["f"][column, row]) if "f" in partials else float(wrapped)
             assert round((shadow - wrapped) / 2**64) == (exact - wrapped) // 2**64
 
 
 @given(cells(FLOATS))
 def test_float_sums_touch_only_their_own_cells(given_: Any) -> None:
     tuples, member = given_
-    parts, rows = folded(logic_for(LaneKind.SUM, DOUBLE), DOUBLE, tuples, member)
+    partials, rows = folded(logic_for(LaneKind.SUM, DOUBLE), DOUBLE, tuples, member)
     for column in range(member.shape[1]):
         for row in range(rows):
             exact = sum(chosen(tuples, member, column, row), 0.0)
-            found = float(parts["v"][column, row])
+            found = float(partials["v"][column, row])
             assert found == exact or (math.isnan(found) and math.isnan(exact))
 
 
@@ -93,13 +93,13 @@ def test_float_sums_touch_only_their_own_cells(given_: Any) -> None:
 @given(given_=cells(FLOATS))
 def test_extremes_order_nan_last(kind: LaneKind, given_: Any) -> None:
     tuples, member = given_
-    parts, rows = folded(logic_for(kind, DOUBLE), DOUBLE, tuples, member)
+    partials, rows = folded(logic_for(kind, DOUBLE), DOUBLE, tuples, member)
     best = min if kind is LaneKind.MIN else max
     for column in range(member.shape[1]):
         for row in range(rows):
             values = chosen(tuples, member, column, row)
             if values:
-                found = float(from_ordered(parts["v"][column, row : row + 1], DOUBLE)[0])
+                found = float(from_ordered(partials["v"][column, row : row + 1], DOUBLE)[0])
                 expected = best(values, key=lambda x: (math.isnan(x), 0.0 if math.isnan(x) else x))
                 assert found == expected or (math.isnan(found) and math.isnan(expected))
 
@@ -114,12 +114,12 @@ def test_a_lonely_negative_zero_stays_negative() -> None:
 def test_moments_agree_with_exact_arithmetic(given_: Any) -> None:
     tuples, member = given_
     with np.errstate(invalid="ignore"):
-        parts, rows = folded(logic_for(LaneKind.MOMENTS, DOUBLE), DOUBLE, tuples, member)
+        partials, rows = folded(logic_for(LaneKind.MOMENTS, DOUBLE), DOUBLE, tuples, member)
     for column in range(member.shape[1]):
         for row in range(rows):
             values = chosen(tuples, member, column, row)
-            assert int(parts["n"][column, row]) == len(values)
-            found = float(parts["q"][column, row])
+            assert int(partials["n"][column, row]) == len(values)
+            found = float(partials["q"][column, row])
             if not all(map(math.isfinite, values)):
                 assert math.isnan(found)
             elif values:
@@ -131,9 +131,9 @@ def test_moments_agree_with_exact_arithmetic(given_: Any) -> None:
 @given(st.floats(allow_nan=False, allow_infinity=False, width=64), st.integers(1, 40), st.integers(1, 5))
 def test_equal_values_deviate_by_exactly_nothing(value: float, count: int, pieces: int) -> None:
     one = logic_for(LaneKind.MOMENTS, DOUBLE)
-    parts = one.lift(Physical(np.full(count, value), None), count)
-    grouped = one.group(parts, np.arange(count) % pieces, pieces)
-    whole = {name: part[None, :] for name, part in grouped.items()}
+    partials = one.lift(Physical(np.full(count, value), None), count)
+    grouped = one.group(partials, np.arange(count) % pieces, pieces)
+    whole = {name: array[None, :] for name, array in grouped.items()}
     assert one.total(whole, 1)["q"].tolist() == [0.0]
     assert one.runs(whole, np.array([0]))["q"].tolist() == [[0.0]]
     halves = one.combine(grouped, grouped)
@@ -154,16 +154,18 @@ def test_total_runs_and_combine_agree(
     kind, type_ = lane
     values = [None if value is None else value if type_ == DOUBLE else int(value) * 2**40 for value in values]
     one = logic_for(kind, type_)
-    parts = {name: part[None, :] for name, part in one.lift(physical(values, type_), len(values)).items()}
+    partials = {
+        name: array[None, :] for name, array in one.lift(physical(values, type_), len(values)).items()
+    }
     starts = np.array(sorted({0, *data.draw(st.sets(st.integers(0, len(values) - 1), max_size=4))}))
-    by_runs = one.total(one.runs(parts, starts), 1)
-    at_once = one.total(parts, 1)
+    by_runs = one.total(one.runs(partials, starts), 1)
+    at_once = one.total(partials, 1)
     one_by_one = one.zeros((1,))
     for i in range(len(values)):
-        one_by_one = one.combine(one_by_one, {name: part[:, i] for name, part in parts.items()})
+        one_by_one = one.combine(one_by_one, {name: array[:, i] for name, array in partials.items()})
     for other in (by_runs, one_by_one):
-        for name, part in at_once.items():
-            assert np.allclose(other[name], part, rtol=1e-12, atol=1e-9, equal_nan=True), name
+        for name, array in at_once.items():
+            assert np.allclose(other[name], array, rtol=1e-12, atol=1e-9, equal_nan=True), name
 
 
 @pytest.mark.parametrize(
@@ -185,14 +187,14 @@ def test_many_overlapping_ranges_are_what_each_is_alone(
     ]
     values[7] = -0.0 if type_ == DOUBLE else 2**62  # the sum of a range that holds nothing else
     flat = one.lift(physical(values, type_), len(values))
-    parts = {name: part.reshape(2, 300, 3) for name, part in flat.items()}
+    partials = {name: array.reshape(2, 300, 3) for name, array in flat.items()}
     lows = np.sort(rng.integers(0, 300, 400))
     highs = np.minimum(lows + rng.integers(0, 200, 400), 300)
     lows[:2], highs[:2] = 2, (3, 2)
     found = []
     for many in (10**9, 1):
         monkeypatch.setattr(base, "MANY_RANGES", many)
-        found.append(base.each_range(one, parts, lows, highs))
+        found.append(base.each_range(one, partials, lows, highs))
     for name, alone in found[0].items():
         np.testing.assert_allclose(found[1][name], alone, rtol=1e-9, atol=1e-3)
         if alone.dtype == np.float64:

@@ -24,10 +24,10 @@ from headrace.operators.compiled.matches import add_values, keep_extremes, merge
 from headrace.operators.selection import SelectionLogic
 from headrace.operators.windows import folding, folds
 from headrace.operators.windows.folds import Fold, fold_extremes
-from headrace.operators.windows.lanes import Parts
+from headrace.operators.windows.lanes import Partials
+from headrace.operators.windows.lifted import lift_tuples
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.sums import SliceSums
-from headrace.operators.windows.tuples import prepare_tuples
 from headrace.optimizer.membership import Choice, Homes, Membership, is_worth_rehoming
 from headrace.planner.group import Member, plan_group
 from headrace.planner.predicates import index_operands
@@ -197,9 +197,9 @@ def test_cells_and_bit_rows_give_the_same_partials(seed: int, monkeypatch: pytes
         {name: random_value(rng, name) for name in OPERANDS} | {"ts": rng.randint(0, 60)} for _ in range(400)
     ]
     table = pa.Table.from_pylist(rows, schema=pa.schema([(c.name, c.type.arrow) for c in STREAM.columns]))
-    tuples = prepare_tuples(operator, {o: table.column(o.sql) for o in operator.scanned}, -(2**63))
-    assert tuples is not None
-    block = folding.KeyBlock(0, tuples.keys.count, tuples, tuples.keys.ids, slice(None))
+    lifted = lift_tuples(operator, {o: table.column(o.sql) for o in operator.scanned}, -(2**63))
+    assert lifted is not None
+    block = folding.KeyBlock(0, lifted.keys.count, lifted, lifted.keys.ids, slice(None))
     found = []
     for choice in Membership:
         made = Choice(choice, seed % 2 == 0, None, None)
@@ -218,8 +218,8 @@ def test_cells_and_bit_rows_give_the_same_partials(seed: int, monkeypatch: pytes
 
 def compare_lanes(
     operator: AggregationOperator,
-    grid: list[Parts | SliceSums | None],
-    bits: list[Parts | SliceSums | None],
+    grid: list[Partials | SliceSums | None],
+    bits: list[Partials | SliceSums | None],
 ) -> None:
     compared = 0
     for one, other in zip(grid, bits, strict=True):
@@ -282,9 +282,9 @@ def test_candidates_that_are_compared_once_give_the_same_partials(
         {name: random_value(rng, name) for name in OPERANDS} | {"ts": rng.randint(0, 60)} for _ in range(300)
     ]
     table = pa.Table.from_pylist(rows, schema=pa.schema([(c.name, c.type.arrow) for c in STREAM.columns]))
-    tuples = prepare_tuples(operator, {o: table.column(o.sql) for o in operator.scanned}, -(2**63))
-    assert tuples is not None
-    block = folding.KeyBlock(0, tuples.keys.count, tuples, tuples.keys.ids, slice(None))
+    lifted = lift_tuples(operator, {o: table.column(o.sql) for o in operator.scanned}, -(2**63))
+    assert lifted is not None
+    block = folding.KeyBlock(0, lifted.keys.count, lifted, lifted.keys.ids, slice(None))
     monkeypatch.setattr(folding, "is_best", lambda *_: False)
     numbers = np.random.default_rng(seed)
     monkeypatch.setattr(cells, "homes_for", lambda table, *_: random_homes(numbers, table, 1.0))

@@ -138,8 +138,8 @@ def test_what_others_own_may_be_anything() -> None:
     for one, other in zip(found.blocks, expected.blocks, strict=True):
         assert one.keys.tolist() == other.keys.tolist() and one.slices.tolist() == other.slices.tolist()
         for name, lane in other.lanes.items():
-            for part, values in lane.parts.items():
-                np.testing.assert_array_equal(one.lanes[name].parts[part], values)
+            for letter, values in lane.partials.items():
+                np.testing.assert_array_equal(one.lanes[name].partials[letter], values)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -33,9 +33,9 @@ from headrace.model.types import BIGINT, TIMESTAMP, Column, SqlType
 from headrace.model.window import Window
 from headrace.operators.join.products import Factors, multiply
 from headrace.operators.windows.aggregation import reduce_aggregation
+from headrace.operators.windows.lifted import lift_tuples, receive_lifted, ship_lifted
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import segment_items
-from headrace.operators.windows.tuples import prepare_tuples, receive_tuples, ship_tuples
 from headrace.planner.group import Member, plan_group
 from thorough import seeds
 
@@ -114,8 +114,8 @@ class Life:
             schema = pa.schema([(c.name, c.type.arrow) for c in COLUMNS[operator.stream]])
             table = pa.Table.from_pylist(arrived[operator.stream], schema=schema)
             columns = {operand: table.column(operand.sql) for operand in operator.scanned}
-            tuples, blobs = prepare_tuples(operator, columns, self.closed), shelf.blobs()
-            for one in [] if tuples is None else ship_tuples(operator, tuples, shelf.partitioning):
+            lifted, blobs = lift_tuples(operator, columns, self.closed), shelf.blobs()
+            for one in [] if lifted is None else ship_lifted(operator, lifted, shelf.partitioning):
                 blobs[one.partition].append(one.blob)
             self._reduce(shelf, operator, blobs, factors, watermark)
         rows: Rows = defaultdict(dict)
@@ -141,8 +141,8 @@ class Life:
         logic, left = AggregationLogic(operator), list[SegmentFile]()
         for partition, received in blobs.items():
             held = shelf.load(shelf.held(operator.id, partition), read_state)
-            tuples, emit = receive_tuples(operator, received), factors[partition].taking(operator.id)
-            reduced = reduce_aggregation(logic, tuples, held, [], self.closed, watermark, emit)
+            lifted, emit = receive_lifted(operator, received), factors[partition].taking(operator.id)
+            reduced = reduce_aggregation(logic, lifted, held, [], self.closed, watermark, emit)
             if reduced.segment is not None:
                 items, end = segment_items(reduced.segment, operator.id), reduced.segment.last_end_us
                 left.append(shelf.write(operator.id, partition, items, end))

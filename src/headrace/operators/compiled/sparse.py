@@ -106,22 +106,22 @@ def list_members(
 
 
 @compiled(*((given(dtype, 2), given(int64, 2), made(dtype, 2)) for dtype in (int64, float64)))
-def add_runs(part: Array, runs: Ints, sums: Array) -> None:
+def add_runs(partials: Array, runs: Ints, sums: Array) -> None:
     """sums[e, i]: the rows [runs[0, i], runs[1, i]) of an entry, none of which is empty, added one after the other."""
-    for e in range(part.shape[0]):
+    for e in range(partials.shape[0]):
         for i in range(runs.shape[1]):
-            total = part[e, runs[0, i]]
+            total = partials[e, runs[0, i]]
             for row in range(runs[0, i] + 1, runs[1, i]):
-                total += part[e, row]
+                total += partials[e, row]
             sums[e, i] = total
 
 
 @compiled((given(int64, 2), given(int64, 2), boolean, made(int64, 2)))
-def extremes_of_runs(part: Ints, runs: Ints, least: bool, found: Ints) -> None:
+def extremes_of_runs(partials: Ints, runs: Ints, least: bool, found: Ints) -> None:
     """The same with the least, or the greatest, in place of the sum."""
-    for e in range(part.shape[0]):
+    for e in range(partials.shape[0]):
         for i in range(runs.shape[1]):
-            kept = part[e, runs[0, i]]
+            kept = partials[e, runs[0, i]]
             for row in range(runs[0, i] + 1, runs[1, i]):
-                kept = min(kept, part[e, row]) if least else max(kept, part[e, row])
+                kept = min(kept, partials[e, row]) if least else max(kept, partials[e, row])
             found[e, i] = kept

@@ -47,12 +47,12 @@ def pick_rows(counts: Ints, base: Ints, bounds: Ints, per_window: Ints, picked: 
         for dtype, into in ((int32, int64), (int64, int64), (float64, float64))
     )
 )
-def pick_values(part: Array, entries: Ints, bounds: Ints, picked: Ints, values: Array) -> None:
+def pick_values(partials: Array, entries: Ints, bounds: Ints, picked: Ints, values: Array) -> None:
     """The partials of picked places; query q's are [bounds[q], bounds[q + 1]), in entry entries[q]."""
     for q in range(len(entries)):
         entry = entries[q]
         for i in range(bounds[q], bounds[q + 1]):
-            values[i - bounds[0]] = part[entry, picked[i - bounds[0]]]
+            values[i - bounds[0]] = partials[entry, picked[i - bounds[0]]]
 
 
 @compiled(
@@ -73,31 +73,31 @@ def subtract_totals(running: Ints, low: Ints, high: Ints, first: Ints, last: Int
 
 
 @compiled((_any_order(int64), given(int64), given(int64), made(int64, 3)))
-def add_ranges(part: Ints, first: Ints, last: Ints, sums: Ints) -> None:
-    """sums[e, r] += part[e, s] for every slice s from first[r] up to last[r]."""
-    for e in range(part.shape[0]):
+def add_ranges(partials: Ints, first: Ints, last: Ints, sums: Ints) -> None:
+    """sums[e, r] += partials[e, s] for every slice s from first[r] up to last[r]."""
+    for e in range(partials.shape[0]):
         for r in range(len(first)):
             for s in range(first[r], last[r]):
-                for k in range(part.shape[2]):
-                    sums[e, r, k] += part[e, s, k]
+                for k in range(partials.shape[2]):
+                    sums[e, r, k] += partials[e, s, k]
 
 
 @compiled((_any_order(int64), given(int64), given(int64), boolean, made(int64, 3)))
-def extreme_ranges(part: Ints, first: Ints, last: Ints, least: bool, found: Ints) -> None:
-    """found[e, r]: the least (or greatest) of itself and part[e, s], for every slice s from first[r] up to last[r]."""
-    for e in range(part.shape[0]):
+def extreme_ranges(partials: Ints, first: Ints, last: Ints, least: bool, found: Ints) -> None:
+    """found[e, r]: the least (or greatest) of itself and partials[e, s], for every slice s in [first[r], last[r])."""
+    for e in range(partials.shape[0]):
         for r in range(len(first)):
             for s in range(first[r], last[r]):
                 if least:
-                    for k in range(part.shape[2]):
-                        found[e, r, k] = min(found[e, r, k], part[e, s, k])
+                    for k in range(partials.shape[2]):
+                        found[e, r, k] = min(found[e, r, k], partials[e, s, k])
                 else:
-                    for k in range(part.shape[2]):
-                        found[e, r, k] = max(found[e, r, k], part[e, s, k])
+                    for k in range(partials.shape[2]):
+                        found[e, r, k] = max(found[e, r, k], partials[e, s, k])
 
 
 def _stored(dtype: Any) -> tuple[Any, ...]:
-    """A stored part [entry, row], and which entries and rows of it are wanted."""
+    """Partials [entry, row], and which entries and rows of them are wanted."""
     return (types.Array(dtype, 2, "A", readonly=True), given(int64), given(int64))
 
 
@@ -109,22 +109,22 @@ _PLACES = (given(int64), given(int64), given(int64))
     (*_stored(float64), *_PLACES, made(float64, 3)),
 )
 def add_stored(
-    part: Array, wanted: Ints, rows: Ints, entries: Ints, slots: Ints, keys: Ints, into: Array
+    partials: Array, wanted: Ints, rows: Ints, entries: Ints, slots: Ints, keys: Ints, into: Array
 ) -> None:
-    """into[entries[i], slots[j], keys[j]] += part[wanted[i], rows[j]]."""
+    """into[entries[i], slots[j], keys[j]] += partials[wanted[i], rows[j]]."""
     for i in range(len(wanted)):
         for j in range(len(rows)):
-            into[entries[i], slots[j], keys[j]] += part[wanted[i], rows[j]]
+            into[entries[i], slots[j], keys[j]] += partials[wanted[i], rows[j]]
 
 
 @compiled(*((*_stored(dtype), *_PLACES, boolean, made(int64, 3)) for dtype in (int8, int16, int32, int64)))
 def keep_stored(
-    part: Ints, wanted: Ints, rows: Ints, entries: Ints, slots: Ints, keys: Ints, least: bool, into: Ints
+    partials: Ints, wanted: Ints, rows: Ints, entries: Ints, slots: Ints, keys: Ints, least: bool, into: Ints
 ) -> None:
     """The same with the least, or the greatest, in place of the sum."""
     for i in range(len(wanted)):
         for j in range(len(rows)):
-            value = np.int64(part[wanted[i], rows[j]])
+            value = np.int64(partials[wanted[i], rows[j]])
             before = into[entries[i], slots[j], keys[j]]
             if (value < before) == least:
                 into[entries[i], slots[j], keys[j]] = value

@@ -23,14 +23,14 @@ from headrace.operators.common.encode import (
 )
 from headrace.operators.join.keys import KeyTable
 from headrace.operators.join.logic import JoinLogic, Words
-from headrace.operators.join.prefix import Tuples, column_of
+from headrace.operators.join.prefix import Chosen, column_of
 
 
 class JoinedBlock:
     """Rows of one chain. `words` says which words of the query-sets are at hand; the others are zero."""
 
     def __init__(
-        self, tuples: Sequence[Tuples], keys: tuple[KeyTable, Ints], sets: Array, words: Words
+        self, tuples: Sequence[Chosen], keys: tuple[KeyTable, Ints], sets: Array, words: Words
     ) -> None:
         self._tuples = tuples
         self._keys = keys
@@ -60,8 +60,8 @@ class JoinedBlock:
 
     def times(self, position: int) -> Ints:
         """Event times of the tuples at one position, in microseconds."""
-        part, rows = self._tuples[position]
-        return part.content.times_of(rows)
+        held, rows = self._tuples[position]
+        return held.content.times_of(rows)
 
     def column(self, position: int, operand: Operand) -> pa.Array:
         """What the tuples at one position hold: a carried operand, a key, or the event time."""
@@ -93,7 +93,7 @@ _COMPARE = {
 }
 
 
-def holds_across(condition: AcrossPositions, tuples: Mapping[int, Tuples]) -> Bools:
+def holds_across(condition: AcrossPositions, tuples: Mapping[int, Chosen]) -> Bools:
     """Where a condition between the tuples at two positions is TRUE."""
     numbers, arrays = _COMPARE[condition.op]
     columns = []
@@ -101,8 +101,8 @@ def holds_across(condition: AcrossPositions, tuples: Mapping[int, Tuples]) -> Bo
         (condition.left_position, condition.left),
         (condition.right_position, condition.right),
     ):
-        part, rows = tuples[position]
-        columns.append(part.column(operand, rows))
+        held, rows = tuples[position]
+        columns.append(held.column(operand, rows))
     type_ = condition.left.type
     if not type_.fits_int64 and type_.kind is not Kind.FLOATING:
         return np.asarray(arrays(*columns).fill_null(False))

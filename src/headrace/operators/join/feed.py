@@ -23,9 +23,9 @@ from headrace.operators.join import partners
 from headrace.operators.join.block import JoinedBlock
 from headrace.operators.join.logic import JoinLogic
 from headrace.operators.join.partners import candidates
-from headrace.operators.windows.lanes import Parts
+from headrace.operators.windows.lanes import Partials
+from headrace.operators.windows.lifted import Lifted, combine_lifted, lift_measures, merge_lifted
 from headrace.operators.windows.slices import fine_slices
-from headrace.operators.windows.tuples import Tuples, combine_tuples, lift_measures, merge_tuples
 from headrace.planner.groupings import QUERY
 
 GATHER_ROWS = 1 << 20
@@ -72,7 +72,7 @@ class Feed:
             found.setdefault(query.windows, []).append((query.slot, region, int(query.query)))
         self._asking = [_Asking(windows, queries) for windows, queries in found.items()]
 
-    def tuples(self, block: JoinedBlock, windowed: Counter[int]) -> Iterator[Tuples]:
+    def lifted(self, block: JoinedBlock, windowed: Counter[int]) -> Iterator[Lifted]:
         """The block's rows, some at a time. `windowed` counts them for each query, once for each window."""
         operator = self.operator
         columns = {name: pa.chunked_array([block.column(*source)]) for name, source in self._columns.items()}
@@ -82,10 +82,12 @@ class Feed:
             None if index.operand == QUERY else regions_of(columns[index.operand], index)
             for index in operator.operands
         ]
-        same = {id(part): bool((part == part[0]).all()) for parts in measures for part in parts.values()}
+        same = {
+            id(array): bool((array == array[0]).all()) for partials in measures for array in partials.values()
+        }
         for rows, ends, query in self._repeated(block, windowed):
             index, starts = fine_slices(ends - 1, operator.windows)
-            yield Tuples(
+            yield Lifted(
                 Keys(keys.ids[rows], keys.table),
                 index,
                 starts,
@@ -117,19 +119,19 @@ class Feed:
             yield _concat(ready)
 
 
-def _concat(parts: list[tuple[Ints, Ints, Regions]]) -> tuple[Ints, Ints, Regions]:
-    rows, ends, regions = zip(*parts, strict=True)
+def _concat(pieces: list[tuple[Ints, Ints, Regions]]) -> tuple[Ints, Ints, Regions]:
+    rows, ends, regions = zip(*pieces, strict=True)
     return np.concatenate(rows), np.concatenate(ends), np.concatenate(regions)
 
 
-def _take(measures: list[Parts], rows: Ints, same: dict[int, bool]) -> list[Parts]:
+def _take(measures: list[Partials], rows: Ints, same: dict[int, bool]) -> list[Partials]:
     """Some rows' partials; arrays that are the same stay the same. `same` tells, by id, which hold one value."""
     taken: dict[int, Array] = {}
-    for parts in measures:
-        for part in parts.values():
-            if id(part) not in taken:
-                taken[id(part)] = np.full(len(rows), part[0]) if same[id(part)] else part[rows]
-    return [{name: taken[id(part)] for name, part in parts.items()} for parts in measures]
+    for partials in measures:
+        for array in partials.values():
+            if id(array) not in taken:
+                taken[id(array)] = np.full(len(rows), array[0]) if same[id(array)] else array[rows]
+    return [{name: taken[id(array)] for name, array in partials.items()} for partials in measures]
 
 
 class Gathering:
@@ -138,29 +140,29 @@ class Gathering:
     """
 
     def __init__(
-        self, operator: GroupingOperator, send: Callable[[Tuples], None], most: int = GATHER_ROWS
+        self, operator: GroupingOperator, send: Callable[[Lifted], None], most: int = GATHER_ROWS
     ) -> None:
         self._operator, self._send, self._most = operator, send, most
-        self._parts: list[Tuples] = []
+        self._waiting: list[Lifted] = []
         self._rows = 0
 
-    def add(self, tuples: Tuples) -> None:
-        self._parts.append(combine_tuples(self._operator, tuples))
-        self._rows += self._parts[-1].rows
+    def add(self, lifted: Lifted) -> None:
+        self._waiting.append(combine_lifted(self._operator, lifted))
+        self._rows += self._waiting[-1].rows
         if self._rows > self._most:
             whole = self._take()
             if whole.rows > self._most // 2:
                 self._send(whole)
             else:
-                self._parts, self._rows = [whole], whole.rows
+                self._waiting, self._rows = [whole], whole.rows
 
     def flush(self) -> None:
         """Send whatever waits."""
-        if self._parts:
+        if self._waiting:
             self._send(self._take())
 
-    def _take(self) -> Tuples:
-        parts, self._parts, self._rows = self._parts, [], 0
-        if len(parts) == 1:
-            return parts[0]
-        return combine_tuples(self._operator, merge_tuples(self._operator, parts))
+    def _take(self) -> Lifted:
+        waiting, self._waiting, self._rows = self._waiting, [], 0
+        if len(waiting) == 1:
+            return waiting[0]
+        return combine_lifted(self._operator, merge_lifted(self._operator, waiting))

@@ -95,7 +95,7 @@ class Outbox:
         assert step.of.hop is not None
         source, met = step.of.hop
         keys = self._logic.inputs[met.input].input.keys
-        columns = [one_chunk(prefix.column(source, part)) for part in keys]
+        columns = [one_chunk(prefix.column(source, operand)) for operand in keys]
         if any(column.null_count for column in columns):
             some = np.flatnonzero(np.logical_and.reduce([np.asarray(c.is_valid()) for c in columns]))
             prefix, columns = prefix.take(some), [column.take(pa.array(some)) for column in columns]
@@ -190,15 +190,18 @@ def _content_at(items: Mapping[str, Item], position: int) -> Content:
     return content_from({n[len(prefix) :]: item for n, item in items.items() if n.startswith(prefix)})
 
 
-def _joined(parts: Sequence[Content]) -> Content:
+def _joined(contents: Sequence[Content]) -> Content:
     """Bodies of the same codes, one after the other."""
-    if len(parts) == 1:
-        return parts[0]
+    if len(contents) == 1:
+        return contents[0]
     return Content(
         0,
-        np.concatenate([part.times for part in parts]),
-        np.concatenate([part.code for part in parts]),
-        parts[0].codes,
-        np.concatenate([part.sets for part in parts], axis=2),
-        {name: pa.concat_arrays([part.carried[name] for part in parts]) for name in parts[0].carried},
+        np.concatenate([content.times for content in contents]),
+        np.concatenate([content.code for content in contents]),
+        contents[0].codes,
+        np.concatenate([content.sets for content in contents], axis=2),
+        {
+            name: pa.concat_arrays([content.carried[name] for content in contents])
+            for name in contents[0].carried
+        },
     )

@@ -1,7 +1,7 @@
 """Join keys: equal keys find each other, in whatever task and whatever segment they are.
 
-A key of one integer-like part is its own int64; any other key is found by a 64-bit hash of its parts and then compared,
-so a collision costs time and never a row. NULL keys are no keys: they are dropped before.
+A key of one integer-like column is its own int64. Any other key is found by a 64-bit hash of its columns and then
+compared, so a collision costs time and never a row. NULL keys are no keys: they are dropped before.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headrace.operators.common.placing import (
 
 @dataclass(slots=True)
 class RowKeys:
-    """The keys of rows in any order: `values[row]` is the key itself, or the row of `table` that holds its parts.
+    """The keys of rows in any order: `values[row]` is the key itself, or the row of `table` that holds its values.
 
     `hashes` are those of the table's rows, where they are known already.
     """
@@ -43,7 +43,7 @@ class RowKeys:
 class KeyTable:
     """Distinct keys in ascending order of `hashes`: key i owns the rows `offsets[i]` to `offsets[i + 1]`.
 
-    `table` holds the parts of keys that are not their own hash.
+    `table` holds the values of keys that are not their own hash.
     """
 
     hashes: Ints
@@ -71,7 +71,7 @@ def keys_are_exact(keys: Sequence[Operand]) -> bool:
 
 
 def encode_row_keys(columns: Sequence[pa.Array], keys: Sequence[Operand]) -> RowKeys:
-    """Keys of rows without NULL parts; integers of all widths are the same keys."""
+    """Keys of rows without NULL in them; integers of all widths are the same keys."""
     if keys_are_exact(keys):
         return RowKeys(to_physical(columns[0], keys[0].type).values, None)
     wide = [
@@ -82,7 +82,7 @@ def encode_row_keys(columns: Sequence[pa.Array], keys: Sequence[Operand]) -> Row
 
 
 def key_values(table: KeyTable, keys: Sequence[Operand], operand: Operand, index: Ints) -> pa.Array:
-    """The values of one part of these keys, in the type of `operand`."""
+    """The values of one column of these keys, in the type of `operand`."""
     if operand not in keys:
         raise KeyError(f"{operand.sql} is not kept")
     if table.table is None:
@@ -105,35 +105,35 @@ def key_groups(keys: KeyTable, operator: str) -> Ints:
     return key_groups_of(keys.table, operator)
 
 
-def concat_keys(parts: Sequence[RowKeys]) -> RowKeys:
-    """The rows of all parts, one after the other, with distinct keys in one table."""
-    if len(parts) == 1:
-        return parts[0]
-    tables = [part.table for part in parts if part.table is not None]
+def concat_keys(several: Sequence[RowKeys]) -> RowKeys:
+    """All rows, one after the other, with distinct keys in one table."""
+    if len(several) == 1:
+        return several[0]
+    tables = [one.table for one in several if one.table is not None]
     if not tables:
-        return RowKeys(np.concatenate([part.values for part in parts]), None)
+        return RowKeys(np.concatenate([one.values for one in several]), None)
     table, ids = unify_keys(tables)
-    return RowKeys(np.concatenate([i[p.values] for i, p in zip(ids, parts, strict=True)]), table)
+    return RowKeys(np.concatenate([i[p.values] for i, p in zip(ids, several, strict=True)]), table)
 
 
-def merge_keys(parts: Sequence[KeyTable]) -> RowKeys:
-    """The keys of the rows of all parts, one after the other. Equal keys are found as a join finds them."""
-    if any(part.table is None for part in parts):
-        return concat_keys([part.row_keys() for part in parts])
-    every, places = parts[0], [np.arange(parts[0].count)]
-    for part in parts[1:]:
-        found = match_keys(part, every)
+def merge_keys(several: Sequence[KeyTable]) -> RowKeys:
+    """The keys of all rows, one after the other. Equal keys are found as a join finds them."""
+    if any(one.table is None for one in several):
+        return concat_keys([one.row_keys() for one in several])
+    every, places = several[0], [np.arange(several[0].count)]
+    for one in several[1:]:
+        found = match_keys(one, every)
         new = np.flatnonzero(found < 0)
         found[new] = every.count + np.arange(len(new))
-        hashes = np.append(every.hashes, part.hashes[new])
+        hashes = np.append(every.hashes, one.hashes[new])
         order = np.argsort(hashes, kind="stable")
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
-        assert part.table is not None
-        table = pa.concat_tables([every.table, part.table.take(pa.array(new))]).take(pa.array(order))
+        assert one.table is not None
+        table = pa.concat_tables([every.table, one.table.take(pa.array(new))]).take(pa.array(order))
         every = KeyTable(hashes[order], np.empty(0, np.int64), table)
         places = [rank[place] for place in (*places, found)]
-    values = [place[part.of_rows()] for place, part in zip(places, parts, strict=True)]
+    values = [place[one.of_rows()] for place, one in zip(places, several, strict=True)]
     return RowKeys(np.concatenate(values), every.table, every.hashes)
 
 

@@ -31,7 +31,7 @@ from headrace.operators.protocol import (
     ReduceOutlet,
     Saved,
 )
-from headrace.operators.windows.tuples import Tuples, ship_tuples
+from headrace.operators.windows.lifted import Lifted, ship_lifted
 
 
 class Joins:
@@ -105,8 +105,8 @@ class Joins:
             if feed is None:
                 self._store(chain, block, received.epoch, outlet.emit)
                 return
-            for tuples in feed.tuples(block, windowed):
-                gathered[feed.operator.id].add(tuples)
+            for lifted in feed.lifted(block, windowed):
+                gathered[feed.operator.id].add(lifted)
 
         return Outlet(
             consume,
@@ -133,8 +133,8 @@ class Joins:
 
 
 def _gathering(operator: GroupingOperator, outlet: ReduceOutlet, count: int) -> Gathering:
-    def send(tuples: Tuples) -> None:
-        outlet.send(operator.id, ship_tuples(operator, tuples, outlet.partitioning))
+    def send(lifted: Lifted) -> None:
+        outlet.send(operator.id, ship_lifted(operator, lifted, outlet.partitioning))
 
     return Gathering(operator, send, max(GATHER_ROWS // count, 1))
 

@@ -210,7 +210,7 @@ class JoinLogic:
                 found.discard(self.inputs[earlier.met.input].input.event_time)
                 step.travels[earlier.position] = sorted(found, key=carried_name)
             source, met = step.of.hop
-            needs |= {(source, part) for part in self.operator.inputs[met.input].keys}
+            needs |= {(source, operand) for operand in self.operator.inputs[met.input].keys}
         return needs
 
     def pairs(self, left: InputRole, right: InputRole) -> Sequence[PairWindows]:

@@ -1,4 +1,4 @@
-"""Joined rows meet the tuples of one part: which pairs of equal key does some query want?
+"""Joined rows meet the tuples of one stock: which pairs of equal key does some query want?
 
 Pairs are tried one by one (a list) or, where many tuples look alike, by groups of them: pairs of groups that no query
 wants are never taken apart. Either way pairs are in memory in blocks only.
@@ -14,7 +14,7 @@ import numpy as np
 
 from headrace.operators.common.encode import Array, Bools, Ints
 from headrace.operators.join.groups import Groups, average_group, group_rows, sampled
-from headrace.operators.join.side import Part
+from headrace.operators.join.side import Stock
 from headrace.operators.join.windows import Containment
 from headrace.optimizer.layout import Layout, Partners, decide_layout
 
@@ -31,7 +31,7 @@ SCORED_ROWS, SCORED_TUPLES = 1 << 9, 1 << 12
 """So many rows and tuples are scored at a time."""
 
 MayScore = Callable[[Ints, slice], Bools]
-"""Which pairs [row, tuple] may score high enough, of some rows and a range of the part's tuples."""
+"""Which pairs [row, tuple] may score high enough, of some rows and a range of the stock's tuples."""
 
 Pairs = tuple[Ints, Ints, Array]
 """(row, tuple, query-set) of pairs that some query wants."""
@@ -39,9 +39,9 @@ Pairs = tuple[Ints, Ints, Array]
 
 @dataclass(slots=True)
 class Meeting:
-    """Rows with their query-sets and, per earlier position, their moments and how these share windows with the part's.
+    """Rows with their query-sets and, per earlier position, their moments and how these share windows with the stock's.
 
-    `keys[row]` is the row's key in the part, or -1. `near` says between which times partners of some rows lie.
+    `keys[row]` is the row's key in the stock, or -1. `near` says between which times partners of some rows lie.
     `may_score` says which pairs of rows and tuples are worth a look; without it all are.
     """
 
@@ -50,7 +50,7 @@ class Meeting:
     moments: Sequence[Ints]
     contains: Sequence[Containment]
     near: Callable[[Ints], tuple[Ints, Ints]]
-    part: Part
+    stock: Stock
     role: int
     may_score: MayScore | None = None
 
@@ -67,9 +67,9 @@ class Meeting:
         if self._layout(row, int(counts.sum())) is Layout.GROUPS:
             yield from self._by_groups(row, first, last)
             return
-        mine = self.part.content.sets[self.role]
+        mine = self.stock.content.sets[self.role]
         for at, right in candidates(first, counts):
-            found = self._wanted(self.sets, self.moments, mine, self.part.moment, row[at], right)
+            found = self._wanted(self.sets, self.moments, mine, self.stock.moment, row[at], right)
             if len(found[0]):
                 yield found
 
@@ -77,7 +77,7 @@ class Meeting:
         """All pairs whose score may be high enough; blocks of rows and tuples are looked at as a whole."""
         order = np.lexsort((first, self.keys[row]))
         row, first, last = row[order], first[order], last[order]
-        mine = self.part.content.sets[self.role]
+        mine = self.stock.content.sets[self.role]
         edges = np.flatnonzero(np.diff(self.keys[row], prepend=-1)).tolist()
         for begin, end in pairwise([*edges, len(row)]):
             for low in range(begin, end, SCORED_ROWS):
@@ -90,14 +90,14 @@ class Meeting:
                     for cut in range(0, len(at), BLOCK_ROWS):
                         block = slice(cut, cut + BLOCK_ROWS)
                         found = self._wanted(
-                            self.sets, self.moments, mine, self.part.moment, at[block], other[block]
+                            self.sets, self.moments, mine, self.stock.moment, at[block], other[block]
                         )
                         if len(found[0]):
                             yield found
 
     def _ranges(self, row: Ints) -> tuple[Ints, Ints]:
-        """First and last tuple of the part for each row: of equal key, and near enough in time."""
-        keys, offsets, content = self.keys[row], self.part.keys.offsets, self.part.content
+        """First and last tuple of the stock for each row: of equal key, and near enough in time."""
+        keys, offsets, content = self.keys[row], self.stock.keys.offsets, self.stock.content
         first, last = offsets[keys], offsets[keys + 1]
         many = np.flatnonzero(last - first > SCAN_ROWS)
         if len(many):
@@ -107,19 +107,19 @@ class Meeting:
         return first, last
 
     def _layout(self, row: Ints, pairs: int) -> Layout:
-        rows = len(row) + self.part.content.rows
+        rows = len(row) + self.stock.content.rows
         if pairs < max(LIST_PAIRS, rows):
             return Layout.LIST
         some = row[sampled(len(row))]
         left = average_group(self.keys[some], [m[some] for m in self.moments], self.sets[:, some])
-        return decide_layout(Partners(rows, pairs, left, self.part.sampled_group_rows(self.role)))
+        return decide_layout(Partners(rows, pairs, left, self.stock.sampled_group_rows(self.role)))
 
     def _by_groups(self, row: Ints, first: Ints, last: Ints) -> Iterator[Pairs]:
         left = group_rows(self.keys[row], [m[row] for m in self.moments], np.take(self.sets, row, axis=1))
-        right = self.part.groups(self.role)
+        right = self.stock.groups(self.role)
         heads, theirs = row[left.heads], right.heads
         sets, moments = np.take(self.sets, heads, axis=1), [m[heads] for m in self.moments]
-        mine, moment = np.take(self.part.content.sets[self.role], theirs, axis=1), self.part.moment(theirs)
+        mine, moment = np.take(self.stock.content.sets[self.role], theirs, axis=1), self.stock.moment(theirs)
         begin, end = self._group_ranges(left, right, moment, first, last)
         for at, group in candidates(begin, end - begin):
             a, b, both = self._wanted(sets, moments, mine, moment.__getitem__, at, group)
@@ -129,18 +129,18 @@ class Meeting:
     def _group_ranges(
         self, left: Groups, right: Groups, moment: Ints, first: Ints, last: Ints
     ) -> tuple[Ints, Ints]:
-        """First and last group of the part for each group of rows: those with a tuple in the rows' ranges of time.
+        """First and last group of the stock for each group of rows: those with a tuple in the rows' ranges of time.
 
-        A part that plans with other window edges have sliced is not in order of slices; there, all groups of the key.
+        A stock that plans with other window edges have sliced is not in order of slices; there, all groups of the key.
         """
         low = np.minimum.reduceat(first[left.order], left.offsets[:-1])
         high = np.maximum.reduceat(last[left.order], left.offsets[:-1])
-        if not self.part.in_order:
+        if not self.stock.in_order:
             begin = np.searchsorted(right.keys, left.keys, "left")
             return begin, np.where(low < high, np.searchsorted(right.keys, left.keys, "right"), begin)
-        starts = self.part.starts
+        starts = self.stock.starts
         some = np.flatnonzero(low < high)
-        early, late = (starts[self.part.moment(rows)] for rows in (low[some], high[some] - 1))
+        early, late = (starts[self.stock.moment(rows)] for rows in (low[some], high[some] - 1))
         places = right.keys * len(starts) + moment
         keys = left.keys[some] * len(starts)
         begin, end = np.zeros_like(low), np.zeros_like(low)
@@ -191,7 +191,7 @@ def has_bits(sets: Array) -> Array:
 def candidates(first: Ints, counts: Ints) -> Iterator[tuple[Ints, Ints]]:
     """(i, partner) for the partners `first[i]` and on, `counts[i]` of them, in blocks of at most BLOCK_ROWS.
 
-    >>> [part.tolist() for part in next(candidates(np.array([5, 8]), np.array([2, 1])))]
+    >>> [side.tolist() for side in next(candidates(np.array([5, 8]), np.array([2, 1])))]
     [[0, 0, 1], [5, 6, 8]]
     """
     ends = np.cumsum(counts)

@@ -13,8 +13,8 @@ from headrace.operators.join.keys import KeyTable, key_values
 from headrace.operators.join.partners import has_bits
 from headrace.operators.join.side import Held, Probe
 
-Tuples = tuple[Held, Ints]
-"""Tuples of one position: where they are kept, and which of them."""
+Chosen = tuple[Held, Ints]
+"""The tuples at one position: where they are kept, and which of them."""
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class Prefix:
     """`tuples[position]` of each position, `sets[word, row]`, and the key of each row among those of `probe`."""
 
     probe: Probe
-    tuples: dict[int, Tuples]
+    tuples: dict[int, Chosen]
     keys: Ints
     sets: Array
 
@@ -32,7 +32,7 @@ class Prefix:
 
     def take(self, index: Ints) -> Prefix:
         sets = np.take(self.sets, index, axis=1)
-        return Prefix(self.probe, take_tuples(self.tuples, index), self.keys[index], sets)
+        return Prefix(self.probe, take_chosen(self.tuples, index), self.keys[index], sets)
 
     def wanted_by(self, mask: Array) -> Prefix:
         """The rows that some of these queries may want, with no others in their sets."""
@@ -41,22 +41,22 @@ class Prefix:
         if len(some) == self.rows:
             return Prefix(self.probe, self.tuples, self.keys, sets)
         fewer = np.take(sets, some, axis=1)
-        return Prefix(self.probe, take_tuples(self.tuples, some), self.keys[some], fewer)
+        return Prefix(self.probe, take_chosen(self.tuples, some), self.keys[some], fewer)
 
     def column(self, position: int, operand: Operand) -> pa.Array:
         return column_of(self.tuples[position], (self.probe.keys, self.keys), operand)
 
 
-def take_tuples(tuples: dict[int, Tuples], index: Ints) -> dict[int, Tuples]:
+def take_chosen(tuples: dict[int, Chosen], index: Ints) -> dict[int, Chosen]:
     return {position: (held, rows[index]) for position, (held, rows) in tuples.items()}
 
 
-def column_of(tuples: Tuples, keys: tuple[KeyTable, Ints], operand: Operand) -> pa.Array:
-    """What some rows' tuples hold: a carried operand, the event time, or a part of the key they were met by.
+def column_of(chosen: Chosen, keys: tuple[KeyTable, Ints], operand: Operand) -> pa.Array:
+    """What some rows' tuples hold: a carried operand, the event time, or a value of the key they were met by.
 
     Tuples that came from another partition hold whatever is asked of them; others were met by the rows' own keys.
     """
-    held, rows = tuples
+    held, rows = chosen
     if held.holds(operand):
         return held.column(operand, rows)
     return key_values(keys[0], held.spec.input.keys, operand, keys[1])

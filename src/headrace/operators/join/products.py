@@ -155,24 +155,24 @@ def _with_keys(table: pa.Table, keys: int) -> pa.Table:
 
 def _group_codes(sides: Sequence[pa.Table], keys: int) -> list[Ints]:
     """A number for each row of each side, equal where query, window and key are."""
-    parts = [
+    columns = [
         [to_physical(side.column(QUERY), BIGINT).values for side in sides],
         [to_physical(side.column(WINDOW_END), TIMESTAMP).values for side in sides],
         _key_codes([[side.column(key_column(i)) for i in range(keys)] for side in sides]),
     ]
     codes = [np.zeros(side.num_rows, np.int64) for side in sides]
     most = 1
-    for part in parts:
-        low, high = min(int(p.min()) for p in part), max(int(p.max()) for p in part)
+    for column in columns:
+        low, high = min(int(p.min()) for p in column), max(int(p.max()) for p in column)
         if most * (high - low + 1) >= 2**63:
-            bounds = np.cumsum([0, *map(len, part)])
-            for values in (codes, part):
+            bounds = np.cumsum([0, *map(len, column)])
+            for values in (codes, column):
                 dense = np.unique(np.concatenate(values), return_inverse=True)[1]
                 values[:] = [dense[a:b] for a, b in pairwise(bounds)]
-            low, high = 0, int(max(p.max() for p in part))
+            low, high = 0, int(max(p.max() for p in column))
             most = int(max(c.max() for c in codes)) + 1
         span = high - low + 1
-        codes = [code * span + (p - low) for code, p in zip(codes, part, strict=True)]
+        codes = [code * span + (p - low) for code, p in zip(codes, column, strict=True)]
         most *= span
     return codes
 

@@ -27,9 +27,9 @@ from headrace.operators.join.counting import accepted_tuples, count_sides
 from headrace.operators.join.hops import Arrivals, Outbox, Send
 from headrace.operators.join.logic import JoinLogic, Step, place_of, slot_mask
 from headrace.operators.join.partners import MayScore, Meeting, has_bits
-from headrace.operators.join.prefix import Prefix, take_tuples
+from headrace.operators.join.prefix import Prefix, take_chosen
 from headrace.operators.join.rows import JoinTuples, KeyedRows, keyed
-from headrace.operators.join.side import Part, Side
+from headrace.operators.join.side import Side, Stock
 from headrace.operators.join.similar import Looks, score_bounds
 from headrace.operators.join.state import JoinSegment, build_segment, read_input
 from headrace.operators.join.tuples import meta_of, together
@@ -88,8 +88,8 @@ def reduce_join(
     taken = [_read(logic, number, absorbed) for number in range(len(logic.inputs))]
     sides: list[Side | None] = []
     for spec, old, new in zip(logic.inputs, taken, fresh, strict=True):
-        parts = [*old, *(_read(logic, spec.number, kept) if any(part is not None for part in fresh) else ())]
-        sides.append(Side(spec, parts, new) if parts or new is not None else None)
+        before = [*old, *(_read(logic, spec.number, kept) if any(rows is not None for rows in fresh) else ())]
+        sides.append(Side(spec, before, new) if before or new is not None else None)
     reduced = JoinReduced()
     if outlet is not None:
         join = _Join(logic, sides, outlet)
@@ -127,9 +127,9 @@ def resume_join(
     held = _needed([*absorbed, *kept], closed_us)
     sides: list[Side | None] = []
     for spec, new in zip(logic.inputs, received, strict=True):
-        parts = _read(logic, spec.number, held) if spec.number in needed else []
+        before = _read(logic, spec.number, held) if spec.number in needed else []
         fresh = None if new is None else keyed(new.keys, new.content)
-        sides.append(Side(spec, parts, fresh) if parts or fresh is not None else None)
+        sides.append(Side(spec, before, fresh) if before or fresh is not None else None)
     join = _Join(logic, sides, outlet)
     for step in steps:
         assert step.number is not None
@@ -172,10 +172,10 @@ class _Join:
         side = self._sides[start.met.input]
         if side is None or side.fresh is None or side.probe is None:
             return
-        part = side.fresh
-        every = np.arange(part.content.rows)
-        sets = part.content.sets[start.met.role]
-        prefix = Prefix(side.probe, {start.position: (part, every)}, part.keys.of_rows(), sets)
+        stock = side.fresh
+        every = np.arange(stock.content.rows)
+        sets = stock.content.sets[start.met.role]
+        prefix = Prefix(side.probe, {start.position: (stock, every)}, stock.keys.of_rows(), sets)
         mask = start.mask if self._asking is None else start.mask & self._asking
         if mask.any():
             self._go_on(start, self._checked(start, prefix.wanted_by(mask)))
@@ -215,13 +215,13 @@ class _Join:
     def _extended(self, step: Step, prefix: Prefix) -> Iterator[Prefix]:
         side = self._sides[step.met.input]
         if side is not None:
-            for part in side.old if step.old_only else side.parts:
-                yield from self._extend(step, part, prefix)
+            for stock in side.old if step.old_only else side.stocks:
+                yield from self._extend(step, stock, prefix)
 
-    def _extend(self, step: Step, part: Part, prefix: Prefix) -> Iterator[Prefix]:
-        """The rows with each of their partners in one part that some query wants with them."""
+    def _extend(self, step: Step, stock: Stock, prefix: Prefix) -> Iterator[Prefix]:
+        """The rows with each of their partners in one stock that some query wants with them."""
         role = step.met.role
-        mask = step.mask if part.content.mask is None else step.mask & part.content.mask[role]
+        mask = step.mask if stock.content.mask is None else step.mask & stock.content.mask[role]
         if not mask.any():
             return
         prefix = prefix.wanted_by(mask)
@@ -229,25 +229,25 @@ class _Join:
             return
         before = [(earlier.met, *prefix.tuples[earlier.position]) for earlier in step.before]
         meeting = Meeting(
-            prefix.probe.places(part)[prefix.keys],
+            prefix.probe.places(stock)[prefix.keys],
             prefix.sets,
             [held.moment(rows) for _, held, rows in before],
-            [self._contains(met, step.met, held.moments, part.moments) for met, held, _ in before],
+            [self._contains(met, step.met, held.moments, stock.moments) for met, held, _ in before],
             lambda rows: _reach(step, prefix, rows),
-            part,
+            stock,
             role,
-            self._may_score(step, part, prefix),
+            self._may_score(step, stock, prefix),
         )
         for left, right, sets in meeting.pairs():
-            tuples = take_tuples(prefix.tuples, left)
-            tuples[step.position] = (part, right)
+            tuples = take_chosen(prefix.tuples, left)
+            tuples[step.position] = (stock, right)
             yield self._checked(step, Prefix(prefix.probe, tuples, prefix.keys[left], sets))
 
-    def _may_score(self, step: Step, part: Part, prefix: Prefix) -> MayScore | None:
+    def _may_score(self, step: Step, stock: Stock, prefix: Prefix) -> MayScore | None:
         """Which pairs are worth a look, where the scores of vectors decide."""
         if step.bounds is None:
             step.bounds = score_bounds(step)
-        return self._looks.may_score(step.bounds, prefix, part) if step.bounds else None
+        return self._looks.may_score(step.bounds, prefix, stock) if step.bounds else None
 
     def _checked(self, step: Step, prefix: Prefix) -> Prefix:
         """The rows without the queries whose conditions across positions, or on functions of them, do not hold."""
@@ -268,7 +268,7 @@ class _Join:
     def _compared(self, step: Step, prefix: Prefix) -> Prefix:
         for condition, mask in step.across:
             asked = np.flatnonzero(has_bits(prefix.sets & mask[:, None]))
-            failed = asked[~holds_across(condition, take_tuples(prefix.tuples, asked))]
+            failed = asked[~holds_across(condition, take_chosen(prefix.tuples, asked))]
             prefix.sets[:, failed] &= ~mask[:, None]
         return prefix.take(np.flatnonzero(has_bits(prefix.sets)))
 
@@ -284,8 +284,8 @@ def _reach(step: Step, prefix: Prefix, rows: Ints) -> tuple[Ints, Ints]:
     """Partners of these rows are at times [low, high)."""
     lows, highs = [], []
     for earlier, (behind, ahead) in zip(step.before, step.reach, strict=True):
-        part, tuples = prefix.tuples[earlier.position]
-        times = part.content.times_of(tuples[rows])
+        stock, tuples = prefix.tuples[earlier.position]
+        times = stock.content.times_of(tuples[rows])
         lows.append(times - behind + 1)
         highs.append(times + ahead)
     return np.maximum.reduce(lows), np.minimum.reduce(highs)

@@ -34,15 +34,15 @@ class Codes:
         return Codes(self.start[index], self.bound[index])
 
 
-def concat_codes(parts: Sequence[Codes]) -> Codes:
-    """All codes of all parts, one after the other."""
-    return Codes(np.concatenate([p.start for p in parts]), np.concatenate([p.bound for p in parts]))
+def concat_codes(several: Sequence[Codes]) -> Codes:
+    """All codes, one after the other."""
+    return Codes(np.concatenate([p.start for p in several]), np.concatenate([p.bound for p in several]))
 
 
 def distinct_rows(*columns: Ints) -> tuple[Ints, Ints]:
     """(where each distinct combination first is, the combination of each row), in ascending order.
 
-    >>> [part.tolist() for part in distinct_rows(np.array([2, 1, 2]), np.array([5, 5, 5]))]
+    >>> [column.tolist() for column in distinct_rows(np.array([2, 1, 2]), np.array([5, 5, 5]))]
     [[1, 0], [1, 0, 1]]
     """
     order = np.lexsort(columns[::-1])
@@ -100,20 +100,23 @@ class Content:
         return np.logical_or.reduce(sets, axis=(0, 1))
 
 
-def concat_contents(parts: Sequence[Content]) -> Content:
-    """The rows of all parts (without masks), one after the other, with one code per combination that occurs."""
-    if len(parts) == 1:
-        return parts[0]
-    every = concat_codes([part.codes for part in parts])
+def concat_contents(contents: Sequence[Content]) -> Content:
+    """The rows of all contents (without masks), one after the other, with one code per combination that occurs."""
+    if len(contents) == 1:
+        return contents[0]
+    every = concat_codes([content.codes for content in contents])
     first, lookup = distinct_rows(every.start, every.bound)
-    bases = np.cumsum([0, *(part.codes.count for part in parts)])
+    bases = np.cumsum([0, *(content.codes.count for content in contents)])
     return Content(
         0,
-        np.concatenate([part.times for part in parts]),
-        np.concatenate([lookup[base:][part.code] for base, part in zip(bases, parts, strict=False)]),
+        np.concatenate([content.times for content in contents]),
+        np.concatenate([lookup[base:][content.code] for base, content in zip(bases, contents, strict=False)]),
         every.take(first),
-        np.concatenate([part.sets for part in parts], axis=2),
-        {name: pa.concat_arrays([part.carried[name] for part in parts]) for name in parts[0].carried},
+        np.concatenate([content.sets for content in contents], axis=2),
+        {
+            name: pa.concat_arrays([content.carried[name] for content in contents])
+            for name in contents[0].carried
+        },
     )
 
 
@@ -174,9 +177,9 @@ def keyed(keys: RowKeys, content: Content, runs: bool = False) -> KeyedRows:
     return KeyedRows(table, content.take(order))
 
 
-def merge_keyed(parts: Sequence[KeyedRows]) -> KeyedRows:
-    """All rows of all parts as one; merges runs that are in order already."""
-    if len(parts) == 1:
-        return parts[0]
-    keys = merge_keys([part.keys for part in parts])
-    return keyed(keys, concat_contents([part.content for part in parts]), runs=True)
+def merge_keyed(several: Sequence[KeyedRows]) -> KeyedRows:
+    """All rows as one; merges runs that are in order already."""
+    if len(several) == 1:
+        return several[0]
+    keys = merge_keys([rows.keys for rows in several])
+    return keyed(keys, concat_contents([rows.content for rows in several]), runs=True)

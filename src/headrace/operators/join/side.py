@@ -1,6 +1,6 @@
-"""An input as a join sees it: the parts that hold its tuples, one per segment and one for the new ones.
+"""An input as a join sees it: the stocks that hold its tuples, one per segment and one for the new ones.
 
-Nothing is put together: a row is named by its part and its place in it, so what an epoch costs does not grow with the
+Nothing is put together: a row is named by its stock and its place in it, so what an epoch costs does not grow with the
 state but with the rows that are looked at.
 """
 
@@ -23,7 +23,7 @@ from headrace.operators.join.windows import Moments
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """Tuples of one input in any order: those of a part, or those that rows from another partition are made of.
+    """Tuples of one input in any order: those of a stock, or those that rows from another partition are made of.
 
     `of_code[code]` is the moment of a code.
     """
@@ -48,7 +48,7 @@ class Held:
 
 
 @dataclass(slots=True, eq=False)
-class Part(Held):
+class Stock(Held):
     """Some of an input's tuples in the order of key and time."""
 
     keys: KeyTable
@@ -96,31 +96,31 @@ class Part(Held):
 
 @dataclass(slots=True, eq=False)
 class Probe:
-    """The keys by which rows meet tuples, and where each of them is in the parts that were met."""
+    """The keys by which rows meet tuples, and where each of them is in the stocks that were met."""
 
     keys: KeyTable
-    _found: dict[Part, Ints] = field(default_factory=dict)
+    _found: dict[Stock, Ints] = field(default_factory=dict)
 
-    def places(self, part: Part) -> Ints:
-        """For each key the equal key of the part, or -1; worked out once."""
-        if part not in self._found:
-            self._found[part] = match_keys(self.keys, part.keys)
-        return self._found[part]
+    def places(self, stock: Stock) -> Ints:
+        """For each key the equal key of the stock, or -1; worked out once."""
+        if stock not in self._found:
+            self._found[stock] = match_keys(self.keys, stock.keys)
+        return self._found[stock]
 
 
 class Side:
-    """All parts of an input: `old` ones that were there before, then the `fresh` one, if there are new tuples."""
+    """All stocks of an input: `old` ones that were there before, then the `fresh` one, if there are new tuples."""
 
     def __init__(self, spec: InputLogic, old: Sequence[KeyedRows], fresh: KeyedRows | None) -> None:
         every = [*old, *([] if fresh is None else [fresh])]
         self.spec = spec
-        self.parts: list[Part] = []
+        self.stocks: list[Stock] = []
         moments = Moments.of(concat_codes([rows.content.codes for rows in every]))
         first = 0
         for rows in every:
             last = first + rows.content.codes.count
-            self.parts.append(Part(spec, rows.content, moments, moments.of_code[first:last], rows.keys))
+            self.stocks.append(Stock(spec, rows.content, moments, moments.of_code[first:last], rows.keys))
             first = last
-        self.old = self.parts[: len(old)]
-        self.fresh = None if fresh is None else self.parts[-1]
+        self.old = self.stocks[: len(old)]
+        self.fresh = None if fresh is None else self.stocks[-1]
         self.probe = None if fresh is None else Probe(fresh.keys)

@@ -18,7 +18,7 @@ from headrace.operators.common.scores import SCORES, Directions, directions, may
 from headrace.operators.join.logic import Step
 from headrace.operators.join.partners import MayScore
 from headrace.operators.join.prefix import Prefix
-from headrace.operators.join.side import Held, Part
+from headrace.operators.join.side import Held, Stock
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +70,16 @@ def _conjuncts(predicate: Predicate) -> Iterator[Predicate]:
 
 @dataclass(slots=True)
 class Looks:
-    """The directions of the vectors that parts hold, each worked out once."""
+    """The directions of the vectors that stocks hold, each worked out once."""
 
     _known: dict[tuple[int, Operand], tuple[Held, Directions]] = field(default_factory=dict)
 
-    def may_score(self, bounds: tuple[Bound, ...], prefix: Prefix, part: Part) -> MayScore:
-        """Which pairs of rows and tuples of a part some query may want."""
+    def may_score(self, bounds: tuple[Bound, ...], prefix: Prefix, stock: Stock) -> MayScore:
+        """Which pairs of rows and tuples of a stock some query may want."""
         sides = []
         for bound in bounds:
             held, rows = prefix.tuples[bound.earlier[0]]
-            sides.append((bound, self._of(held, bound.earlier[1]), rows, self._of(part, bound.later)))
+            sides.append((bound, self._of(held, bound.earlier[1]), rows, self._of(stock, bound.later)))
 
         def look(rows: Ints, tuples: slice) -> Bools:
             found: Bools | None = None

@@ -77,8 +77,8 @@ def _current_sets(spec: InputLogic, stored: StoredInput, sets: Array) -> tuple[A
     if stored.slots != spec.slots:
         mask = np.zeros((spec.roles, len(spec.words)), np.uint64)
         slots = (spec.words[-1] + 1) * WORD
-        for part, then, now in zip(mask, stored.slots, spec.slots, strict=False):
-            part |= words(changelog_set(then, now), slots)[list(spec.words)]
+        for allowed, then, now in zip(mask, stored.slots, spec.slots, strict=False):
+            allowed |= words(changelog_set(then, now), slots)[list(spec.words)]
     moved = _moved_slots(spec, stored)
     if (sets.shape[0], stored.words) == (spec.roles, spec.words) and not moved:
         return sets, mask
@@ -107,48 +107,48 @@ def _moved_slots(spec: InputLogic, stored: StoredInput) -> list[tuple[int, int, 
 
 
 def build_segment(
-    logic: JoinLogic, parts: Sequence[Sequence[KeyedRows]], watermark_us: int
+    logic: JoinLogic, sides: Sequence[Sequence[KeyedRows]], watermark_us: int
 ) -> JoinSegment | None:
-    """The tuples of each input's parts that a window after the watermark may still need; None without any."""
+    """The tuples of each input that a window after the watermark may still need; None without any."""
     inputs: dict[str, StoredInput] = {}
     ends = []
-    for spec, rows in zip(logic.inputs, parts, strict=True):
-        live = [part for part in (_live(spec, part, watermark_us) for part in rows) if part is not None]
+    for spec, held in zip(logic.inputs, sides, strict=True):
+        live = [rows for rows in (_live(spec, rows, watermark_us) for rows in held) if rows is not None]
         if live:
             inputs[spec.input.id] = StoredInput(merge_keyed(live), spec.slots, spec.words)
-            ends += [int(last_end(spec.windows, part.content.codes.start).max()) for part in live]
+            ends += [int(last_end(spec.windows, rows.content.codes.start).max()) for rows in live]
     return JoinSegment(inputs, max(ends)) if inputs else None
 
 
-def _live(spec: InputLogic, part: KeyedRows, watermark_us: int) -> KeyedRows | None:
-    content = part.content
+def _live(spec: InputLogic, rows: KeyedRows, watermark_us: int) -> KeyedRows | None:
+    content = rows.content
     needed = (last_end(spec.windows, content.codes.start) > watermark_us)[content.code]
     needed &= content.wanted()
     if content.mask is None and needed.all():
-        return part if content.rows else None
-    return _some_rows(part, needed)
+        return rows if content.rows else None
+    return _some_rows(rows, needed)
 
 
-def _some_rows(part: KeyedRows, needed: Bools) -> KeyedRows | None:
+def _some_rows(rows: KeyedRows, needed: Bools) -> KeyedRows | None:
     """Some rows with the keys and codes that they have, and the bits of their mask; None without any row."""
     kept = np.flatnonzero(needed)
     if len(kept) == 0:
         return None
-    rows = part.content.take(kept)
-    present = np.bincount(rows.code, minlength=rows.codes.count) > 0
+    content = rows.content.take(kept)
+    present = np.bincount(content.code, minlength=content.codes.count) > 0
     fewer = Content(
-        rows.base,
-        rows.time,
-        (np.cumsum(present) - 1)[rows.code],
-        rows.codes.take(np.flatnonzero(present)),
-        rows.sets,
-        rows.carried,
+        content.base,
+        content.time,
+        (np.cumsum(present) - 1)[content.code],
+        content.codes.take(np.flatnonzero(present)),
+        content.sets,
+        content.carried,
     )
-    counts = np.diff(np.append(0, np.cumsum(needed))[part.keys.offsets])
+    counts = np.diff(np.append(0, np.cumsum(needed))[rows.keys.offsets])
     occurs = counts > 0
-    table = None if part.keys.table is None else part.keys.table.filter(pa.array(occurs))
+    table = None if rows.keys.table is None else rows.keys.table.filter(pa.array(occurs))
     offsets = np.append(0, np.cumsum(counts[occurs]))
-    return KeyedRows(KeyTable(part.keys.hashes[occurs], offsets, table), fewer)
+    return KeyedRows(KeyTable(rows.keys.hashes[occurs], offsets, table), fewer)
 
 
 def portion_of_join(segment: JoinSegment, operator: str, portion: Portion) -> JoinSegment | None:

@@ -155,15 +155,15 @@ def receive_join(logic: JoinLogic, blobs: Sequence[Blob]) -> list[JoinTuples | N
 
 def together(logic: JoinLogic, bundles: Sequence[dict[str, Item]]) -> list[JoinTuples | None]:
     """New tuples as one batch per input."""
-    parts: list[list[JoinTuples]] = [[] for _ in logic.inputs]
+    received: list[list[JoinTuples]] = [[] for _ in logic.inputs]
     for items in bundles:
         number = meta_of(items)["input"]
-        parts[number].append(JoinTuples(number, keys_from(items), content_from(items)))
-    return [_together(found) for found in parts]
+        received[number].append(JoinTuples(number, keys_from(items), content_from(items)))
+    return [_together(found) for found in received]
 
 
-def _together(parts: Sequence[JoinTuples]) -> JoinTuples | None:
-    if not parts:
+def _together(several: Sequence[JoinTuples]) -> JoinTuples | None:
+    if not several:
         return None
-    keys = concat_keys([part.keys for part in parts])
-    return JoinTuples(parts[0].input, keys, concat_contents([part.content for part in parts]))
+    keys = concat_keys([one.keys for one in several])
+    return JoinTuples(several[0].input, keys, concat_contents([one.content for one in several]))

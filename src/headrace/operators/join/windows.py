@@ -81,8 +81,8 @@ class Containment:
         """Clear the bits of queries without a window for the moments `left[i]` and `right[i]`, in place."""
         if self._table is not None:
             at = left * self._width + right
-            for part, table in zip(sets, self._table, strict=True):
-                part &= table[at]
+            for words, table in zip(sets, self._table, strict=True):
+                words &= table[at]
             return
         allowed = np.zeros_like(sets)
         for mask, first, last, right_first, right_last in self._ends:

@@ -11,7 +11,7 @@ from headrace.operators.common.cells import family_indexes
 from headrace.operators.common.encode import Ints, positions
 from headrace.operators.windows.bags import BagLogic
 from headrace.operators.windows.lanes import LaneLogic
-from headrace.operators.windows.tuples import lane_logics
+from headrace.operators.windows.lifted import lane_logics
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ from headrace.operators.common.placing import route_keys
 from headrace.operators.common.regions import Regions, region_count, regions_of
 from headrace.operators.compiled.runs import find_runs
 from headrace.operators.protocol import Columns, Shipment
-from headrace.operators.windows.lanes import Parts
-from headrace.operators.windows.tuples import (
+from headrace.operators.windows.lanes import Partials
+from headrace.operators.windows.lifted import (
     concat_measures,
     lane_logics,
     lift_measures,
@@ -51,7 +51,7 @@ class MicroSessions:
     starts: Ints
     lasts: Ints
     regions: list[Regions]
-    measures: list[Parts]
+    measures: list[Partials]
     words: dict[int, pa.Array]
 
     @property
@@ -165,8 +165,8 @@ def combine_micros(operator: SessionOperator, micros: MicroSessions, closed_us: 
         return micros
     heads = merged.order[merged.first]
     measures = [
-        logic.runs({name: part[merged.order] for name, part in parts.items()}, merged.first)
-        for logic, parts in zip(lane_logics(operator).values(), micros.measures, strict=True)
+        logic.runs({name: array[merged.order] for name, array in partials.items()}, merged.first)
+        for logic, partials in zip(lane_logics(operator).values(), micros.measures, strict=True)
     ]
     return MicroSessions(
         Keys(micros.keys.ids[heads], micros.keys.table),
@@ -205,17 +205,17 @@ def _items(
 
 def receive_micros(operator: SessionOperator, blobs: Sequence[Blob]) -> MicroSessions | None:
     """All blobs of one partition as one batch, with keys and string ranks made common."""
-    parts = [_received(operator, read_bundle(blob)) for blob in blobs]
-    if not parts:
+    batches = [_received(operator, read_bundle(blob)) for blob in blobs]
+    if not batches:
         return None
-    words = unify_words(operator, parts)
-    table, ids = unify_keys([part.keys.table for part in parts])
+    words = unify_words(operator, batches)
+    table, ids = unify_keys([batch.keys.table for batch in batches])
     return MicroSessions(
-        Keys(np.concatenate([i[part.keys.ids] for i, part in zip(ids, parts, strict=True)]), table),
-        np.concatenate([part.starts for part in parts]),
-        np.concatenate([part.lasts for part in parts]),
-        [np.concatenate([part.regions[i] for part in parts]) for i in range(len(operator.operands))],
-        concat_measures([part.measures for part in parts]),
+        Keys(np.concatenate([i[batch.keys.ids] for i, batch in zip(ids, batches, strict=True)]), table),
+        np.concatenate([batch.starts for batch in batches]),
+        np.concatenate([batch.lasts for batch in batches]),
+        [np.concatenate([batch.regions[i] for batch in batches]) for i in range(len(operator.operands))],
+        concat_measures([batch.measures for batch in batches]),
         words,
     )
 

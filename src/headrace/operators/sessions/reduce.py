@@ -28,7 +28,7 @@ from headrace.operators.sessions.values import KeptBags, gather_bags, row_values
 from headrace.operators.sessions.words import common_words, make_segment
 from headrace.operators.windows.aggregation import Reduced
 from headrace.operators.windows.folding import shadow
-from headrace.operators.windows.lanes import Parts
+from headrace.operators.windows.lanes import Partials
 from headrace.operators.windows.stored_bags import query_of_entry
 
 BLOCK_ELEMENTS = 1 << 21
@@ -151,7 +151,7 @@ class _FamilyMicros:
     keys: Ints
     starts: Ints
     lasts: Ints
-    measures: dict[int, Parts]
+    measures: dict[int, Partials]
 
 
 def _family_micros(
@@ -204,12 +204,12 @@ def _matched_micros(
     matches = float(matcher.matching(some).sum()) / len(some)
     ways.append(family.way(micros.rows, matches * micros.rows, matcher, some))
     measures = {
-        m: {name: part[by_key] for name, part in micros.measures[m].items()}
+        m: {name: array[by_key] for name, array in micros.measures[m].items()}
         for m in logic.family_measures(f).tolist()
     }
     return _FamilyMicros(
         logic.family_columns[f],
-        _ByMatches(matcher, matcher.codes([part[by_key] for part in mine]), matches),
+        _ByMatches(matcher, matcher.codes([array[by_key] for array in mine]), matches),
         keys[by_key],
         micros.starts[by_key],
         micros.lasts[by_key],
@@ -219,11 +219,11 @@ def _matched_micros(
 
 def _runs(
     logic: SessionLogic, micros: MicroSessions, measure: int, order: Ints, first: Ints, by_key: Ints
-) -> Parts:
-    parts = {name: part[order] for name, part in micros.measures[measure].items()}
+) -> Partials:
+    partials = {name: array[order] for name, array in micros.measures[measure].items()}
     if len(first) < len(order):
-        parts = logic.measures[measure].runs(parts, first)
-    return {name: part[by_key] for name, part in parts.items()}
+        partials = logic.measures[measure].runs(partials, first)
+    return {name: array[by_key] for name, array in partials.items()}
 
 
 class _Stored:
@@ -327,15 +327,15 @@ def _fill_lanes(
         offsets = np.append(0, np.cumsum(sizes))
         found.offsets.append(offsets[:-1])
         shift = offsets[:-1] - found.bounds[lane.queries]
-        pieces: list[tuple[Parts, Ints]] = []
+        pieces: list[tuple[Partials, Ints]] = []
         at = 0
         for pair in pairs:
             entries, columns = lane.of_family(pair.family.columns)
             rows = ranges(pair.first[columns], pair.counts[columns])
-            parts = _picked(lane.measures[entries], pair.counts[columns], pair, rows)
-            if parts is not None:
+            partials = _picked(lane.measures[entries], pair.counts[columns], pair, rows)
+            if partials is not None:
                 bins = np.repeat(shift[entries], pair.counts[columns]) + of_row[at + rows]
-                pieces.append((parts, bins))
+                pieces.append((partials, bins))
             at += len(pair.rows)
         for source, kept in stored:
             if lane.name in source.block.lanes:
@@ -352,24 +352,24 @@ def _fill_lanes(
             found.lanes[i] = lane.logic.group(_concatenated([p for p, _ in pieces]), bins, int(offsets[-1]))
 
 
-def _picked(measures: Ints, counts: Ints, pairs: _Pairs, rows: Ints) -> Parts | None:
+def _picked(measures: Ints, counts: Ints, pairs: _Pairs, rows: Ints) -> Partials | None:
     """The partials at `rows` of the pairs, `counts` of them of each measure in turn; None when there are none."""
     if len(rows) == 0:
         return None
     used, slot = np.unique(measures, return_inverse=True)
     known = [pairs.family.measures[m] for m in used.tolist()]
-    if any("f" in parts for parts in known):
-        known = [shadow(parts, {"f": parts["v"]}) for parts in known]
+    if any("f" in partials for partials in known):
+        known = [shadow(partials, {"f": partials["v"]}) for partials in known]
     at = pairs.rows[rows]
     if len(known) == 1:
-        return {name: part[at] for name, part in known[0].items()}
+        return {name: array[at] for name, array in known[0].items()}
     slots = np.repeat(slot, counts)
-    return {name: np.stack([parts[name] for parts in known])[slots, at] for name in known[0]}
+    return {name: np.stack([partials[name] for partials in known])[slots, at] for name in known[0]}
 
 
 def _stored_parts(
     entries: Ints, shift: Ints, source: _Stored, name: str, session: Ints
-) -> tuple[Parts, Ints]:
+) -> tuple[Partials, Ints]:
     """(a stored lane's partials, the bin of each), for the entries and sessions that are still wanted."""
     lane = source.block.lanes[name]
     query = positions(source.block.queries, query_of_entry(lane.ids))
@@ -377,10 +377,10 @@ def _stored_parts(
     rows = ranges(source.first[query], counts)
     wanted = np.flatnonzero((np.repeat(entries, counts) >= 0) & (session[rows] >= 0))
     bins = shift[np.repeat(entries, counts)[wanted]] + session[rows[wanted]]
-    return {part: values[wanted] for part, values in lane.parts.items()}, bins
+    return {array: values[wanted] for array, values in lane.partials.items()}, bins
 
 
-def _concatenated(pieces: Sequence[Parts]) -> Parts:
-    shadowed: Parts = {"f": np.empty(0)} if any("f" in piece for piece in pieces) else {}
+def _concatenated(pieces: Sequence[Partials]) -> Partials:
+    shadowed: Partials = {"f": np.empty(0)} if any("f" in piece for piece in pieces) else {}
     same = [shadow(piece, shadowed) for piece in pieces]
     return {name: np.concatenate([piece[name] for piece in same]) for name in same[0]}

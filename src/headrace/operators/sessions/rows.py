@@ -15,7 +15,7 @@ from headrace.operators.common.encode import Bools, Ints, ranges, to_arrow
 from headrace.operators.sessions.logic import ReadySessions, SessionLogic
 from headrace.operators.sessions.segment import SessionBlock
 from headrace.operators.windows.framing import LaneBlock
-from headrace.operators.windows.lanes import Parts, RowBags, lower_aggregate
+from headrace.operators.windows.lanes import Partials, RowBags, lower_aggregate
 from headrace.operators.windows.lower import Lowered, without_failed
 
 Kept = Callable[[int, Ints], RowBags]
@@ -26,8 +26,8 @@ Kept = Callable[[int, Ints], RowBags]
 class Found:
     """Sessions of all queries for a block of keys, ordered by query, key and start.
 
-    `bounds[q]` is the first of query q. A lane's parts are flat, entry by entry: `offsets[i]` is where entry i begins,
-    and a lane that is absent is zero.
+    `bounds[q]` is the first of query q. A lane's partials are flat, entry by entry: `offsets[i]` is where entry i
+    begins, and a lane that is absent is zero.
     """
 
     queries: Ints
@@ -35,7 +35,7 @@ class Found:
     starts: Ints
     ends: Ints
     bounds: Ints
-    lanes: dict[int, Parts]
+    lanes: dict[int, Partials]
     offsets: list[Ints]
 
     @property
@@ -70,12 +70,12 @@ class _SessionRows:
     def counts(self, aggregate: int) -> Ints:
         return self.found.lanes[0]["v"][self._at(0, self.ready.rows[aggregate])]
 
-    def lane(self, kind: LaneKind, aggregate: int) -> Parts:
+    def lane(self, kind: LaneKind, aggregate: int) -> Partials:
         lane, entries = self.ready.lanes[aggregate][kind]
         if lane not in self.found.lanes:
             return self.logic.lanes[lane].logic.zeros((len(self.rows),))
         at = self._at(lane, entries)
-        return {name: part[at] for name, part in self.found.lanes[lane].items()}
+        return {name: array[at] for name, array in self.found.lanes[lane].items()}
 
     def _at(self, lane: int, entries: Ints) -> Ints:
         query = self.found.queries[self.rows]
@@ -105,10 +105,10 @@ def lower_output(
     if logic.operator.keys:
         taken = keys.take(pa.array(found.keys[rows]))
         columns |= {key_column(i): taken.column(key_column(i)) for i in range(len(logic.operator.keys))}
-    failed, part = np.zeros(len(rows), bool), _SessionRows(logic, found, ready, rows, kept)
+    failed, answered = np.zeros(len(rows), bool), _SessionRows(logic, found, ready, rows, kept)
     types = [operand.type for operand in logic.operator.inputs]
     for i in range(len(ready.output.aggregates)):
-        columns[aggregate_column(i)], broken = lower_aggregate(part, i, types, words)
+        columns[aggregate_column(i)], broken = lower_aggregate(answered, i, types, words)
         failed |= False if broken is None else broken
     of_query = np.bincount(found.queries[rows], minlength=len(logic.queries))
     counts = {int(logic.queries[q]): int(of_query[q]) for q in np.flatnonzero(of_query)}
@@ -121,12 +121,12 @@ def open_block(logic: SessionLogic, found: Found, live: Bools) -> SessionBlock:
     counts = np.bincount(found.queries[rows], minlength=len(logic.queries))
     present = np.flatnonzero(counts)
     lanes = {}
-    for i, parts in found.lanes.items():
+    for i, partials in found.lanes.items():
         lane = logic.lanes[i]
         of_entry = ranges(found.bounds[lane.queries], found.counts[lane.queries])
         kept = live[of_entry]
         here = counts[lane.queries] > 0
-        lanes[lane.name] = LaneBlock(lane.ids[here], {name: part[kept] for name, part in parts.items()})
+        lanes[lane.name] = LaneBlock(lane.ids[here], {name: array[kept] for name, array in partials.items()})
     return SessionBlock(
         logic.queries[present], counts[present], found.keys[rows], found.starts[rows], found.ends[rows], lanes
     )

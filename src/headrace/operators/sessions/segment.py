@@ -36,7 +36,7 @@ VERSION = 2
 class SessionBlock:
     """Open sessions of some keys, ordered by query: `counts[i]` of them are of query `queries[i]`, by ascending key.
 
-    A lane's parts are flat: for each of its entries one value per session of the query that the entry is of.
+    A lane's partials are flat: for each of its entries one value per session of the query that the entry is of.
     """
 
     queries: Ints
@@ -119,7 +119,7 @@ def _some_sessions(block: SessionBlock, rows: Ints, counts: Ints) -> SessionBloc
         shift = np.cumsum(block.counts[query]) - block.counts[query] - first[query]
         values = np.repeat(shift, counts[query]) + rows[ranges(taken[query], counts[query])]
         lanes[name] = LaneBlock(
-            lane.ids[present[query]], {part: found[values] for part, found in lane.parts.items()}
+            lane.ids[present[query]], {name: found[values] for name, found in lane.partials.items()}
         )
     return SessionBlock(
         block.queries[present],
@@ -134,7 +134,7 @@ def _some_sessions(block: SessionBlock, rows: Ints, counts: Ints) -> SessionBloc
 def _wide(block: SessionBlock) -> SessionBlock:
     """The block with numbers that nothing overflows."""
     lanes = {
-        name: LaneBlock(lane.ids, {part: _wide_array(values) for part, values in lane.parts.items()})
+        name: LaneBlock(lane.ids, {name: _wide_array(values) for name, values in lane.partials.items()})
         for name, lane in block.lanes.items()
     }
     return replace(block, keys=_wide_array(block.keys), lanes=lanes)

@@ -41,7 +41,7 @@ def gather_bags(
     return [
         compact(
             [
-                *builder.parts,
+                *builder.bags,
                 *(s.bags[bag.name].under(bag.ids, keys) for s, keys in stored if bag.name in s.bags),
             ],
             len(bag.ids),
@@ -71,7 +71,7 @@ def _add_tuples(
                 for builder in builders:
                     entries, places = builder.logic.asked(columns)
                     timely = needed[builder.logic.columns[entries]] <= age
-                    some = {n: part[at] for n, part in micros.measures[builder.logic.measure].items()}
+                    some = {n: array[at] for n, array in micros.measures[builder.logic.measure].items()}
                     asked = entries[timely], places[timely]
                     builder.add(here, asked, keys[at], micros.starts[at], some)
 
@@ -191,13 +191,13 @@ class KeptBags:
 
     def __init__(self, logics: Sequence[BagLogic]) -> None:
         self._logics = logics
-        self._parts: list[list[Bag]] = [[] for _ in logics]
+        self._kept: list[list[Bag]] = [[] for _ in logics]
 
     def add(self, values: Sequence[SessionValues], watermark_us: int) -> None:
-        for parts, one in zip(self._parts, values, strict=True):
-            parts.append(one.still_needed(watermark_us))
+        for kept, one in zip(self._kept, values, strict=True):
+            kept.append(one.still_needed(watermark_us))
 
     def bags(self) -> Bags:
         """By lane name; keys are those of the epoch."""
-        both = zip(self._logics, self._parts, strict=True)
-        return {bag.name: StoredBag(bag.ids, compact(parts, len(bag.ids))) for bag, parts in both}
+        both = zip(self._logics, self._kept, strict=True)
+        return {bag.name: StoredBag(bag.ids, compact(kept, len(bag.ids))) for bag, kept in both}

@@ -14,8 +14,8 @@ from headrace.operators.common.words import ordered_words
 from headrace.operators.sessions.micro import MicroSessions
 from headrace.operators.sessions.segment import SessionBlock, SessionSegment
 from headrace.operators.windows.framing import LaneBlock
+from headrace.operators.windows.lifted import rerank
 from headrace.operators.windows.stored_bags import Bags, rename_keys, revalue_bags, worded_bags
-from headrace.operators.windows.tuples import rerank
 
 
 def make_segment(
@@ -44,13 +44,13 @@ def _worded(blocks: Sequence[SessionBlock], sql: str) -> list[LaneBlock]:
 def _prune_words(blocks: Sequence[SessionBlock], bags: Bags, sql: str, words: pa.Array) -> pa.Array:
     """The strings that open sessions still rank; the ranks are translated to them."""
     lanes, kept = _worded(blocks, sql), worded_bags(bags, sql)
-    ranks = [*(lane.parts["v"] for lane in lanes), *(bags[name].bag.values for name in kept)]
+    ranks = [*(lane.partials["v"] for lane in lanes), *(bags[name].bag.values for name in kept)]
     live = np.unique(np.concatenate([np.empty(0, np.int64), *ranks]))
     live = live[(live >= 0) & (live < len(words))]
     places = np.zeros(len(words), np.int64)
     places[live] = np.arange(len(live))
     for lane in lanes:
-        lane.parts = {"v": translate_ranks(lane.parts["v"], places)}
+        lane.partials = {"v": translate_ranks(lane.partials["v"], places)}
     revalue_bags(bags, kept, places)
     return words.take(pa.array(live))
 
@@ -75,7 +75,7 @@ def common_words(
             if operand.sql in segment.words:
                 ranks = ordered.ranks(segment.words[operand.sql]).values
                 for lane in _worded(segment.blocks, operand.sql):
-                    lane.parts = {"v": translate_ranks(lane.parts["v"], ranks)}
+                    lane.partials = {"v": translate_ranks(lane.partials["v"], ranks)}
                 revalue_bags(segment.bags, worded_bags(segment.bags, operand.sql), ranks)
                 segment.words[operand.sql] = ordered.values
     return words

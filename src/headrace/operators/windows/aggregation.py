@@ -25,14 +25,14 @@ from headrace.operators.protocol import Emit
 from headrace.operators.windows.bags import Bag, StoredBag, compact, still_needed
 from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock, fold_bags, fold_block
 from headrace.operators.windows.framing import LaneBlock
-from headrace.operators.windows.grid import Source, live_rows, window_step
+from headrace.operators.windows.grid import HeldSegment, live_rows, window_step
+from headrace.operators.windows.lifted import Lifted, rerank
 from headrace.operators.windows.lower import Lowered, lower_table
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, WindowBlock
 from headrace.operators.windows.sparse import MOST_OVERLAPPING, sparse_step
 from headrace.operators.windows.stored_bags import Bags, rename_keys, revalue_bags, worded_bags
 from headrace.operators.windows.sums import SliceSums
-from headrace.operators.windows.tuples import Tuples, rerank
 
 State = TypeVar("State")
 
@@ -58,7 +58,7 @@ class Reduced(Generic[State]):
 @np.errstate(invalid="ignore", over="ignore")
 def reduce_aggregation(
     logic: AggregationLogic,
-    tuples: Tuples | None,
+    lifted: Lifted | None,
     absorbed: Sequence[Segment],
     kept: Sequence[Segment],
     closed_us: int,
@@ -69,25 +69,23 @@ def reduce_aggregation(
 
     Result rows go to `emit` as soon as a block of keys has them, so memory does not grow with their number.
     """
-    words = _common_words(logic, tuples, [*absorbed, *kept])
-    keys, tuple_keys, sources = _unify(tuples, absorbed, kept)
-    bags = _Bags.of(logic, tuples, tuple_keys, sources)
+    words = _common_words(logic, lifted, [*absorbed, *kept])
+    keys, tuple_keys, before = _unify(lifted, absorbed, kept)
+    bags = _Bags.of(logic, lifted, tuple_keys, before)
     reduced: Reduced[Segment] = Reduced()
     gathered: dict[int, list[WindowBlock]] = {}
     matched = np.zeros(len(logic.ids[0]), np.int64)
-    for block in _key_blocks(logic, tuples, tuple_keys, keys.num_rows, sources):
-        folded = None if block.tuples is None else fold_block(logic, block, reduced.ways)
+    for block in _key_blocks(logic, lifted, tuple_keys, keys.num_rows, before):
+        folded = None if block.lifted is None else fold_block(logic, block, reduced.ways)
         if folded is not None:
             matched += _accepted(folded, len(matched))
         key_rows = keys.slice(block.first, block.count)
         values = [bag.of_keys(block.first, block.count) for bag in bags.every]
         for w, window in enumerate(logic.operator.windows):
             if block.sparse:
-                rest, closing = sparse_step(logic, w, block, folded, sources, closed_us, watermark_us)
+                rest, closing = sparse_step(logic, w, block, folded, before, closed_us, watermark_us)
             else:
-                fresh, closing = window_step(
-                    logic, w, block, folded, sources, values, closed_us, watermark_us
-                )
+                fresh, closing = window_step(logic, w, block, folded, before, values, closed_us, watermark_us)
                 rest = live_rows(logic, w, window, fresh, block)
             for closed in closing:
                 for ready in logic.tables[w]:
@@ -122,18 +120,18 @@ class _Bags:
 
     @classmethod
     def of(
-        cls, logic: AggregationLogic, tuples: Tuples | None, tuple_keys: Ints, sources: Sequence[Source]
+        cls, logic: AggregationLogic, lifted: Lifted | None, tuple_keys: Ints, before: Sequence[HeldSegment]
     ) -> _Bags:
         if not logic.bags:
             return cls([], [])
-        new = None if tuples is None else fold_bags(logic, tuples, tuple_keys)
+        new = None if lifted is None else fold_bags(logic, lifted, tuple_keys)
         own, every = [], []
         for number, bag in enumerate(logic.bags):
             stored: dict[bool, list[Bag]] = {True: [], False: []}
-            for source in sources:
-                if bag.name in source.segment.bags:
-                    found = source.segment.bags[bag.name].under(bag.ids, source.ids)
-                    stored[source.absorbed].append(found)
+            for held in before:
+                if bag.name in held.segment.bags:
+                    found = held.segment.bags[bag.name].under(bag.ids, held.ids)
+                    stored[held.absorbed].append(found)
             fresh = [] if new is None else new[number]
             own.append(compact([*fresh, *stored[True]], len(bag.ids)))
             every.append(compact([own[-1], *stored[False]], len(bag.ids)) if stored[False] else own[-1])
@@ -148,39 +146,41 @@ class _Bags:
 
 
 def _unify(
-    tuples: Tuples | None, absorbed: Sequence[Segment], kept: Sequence[Segment]
-) -> tuple[pa.Table, Ints, list[Source]]:
+    lifted: Lifted | None, absorbed: Sequence[Segment], kept: Sequence[Segment]
+) -> tuple[pa.Table, Ints, list[HeldSegment]]:
     """(all keys, the key of each tuple among them, the segments with theirs)."""
     segments = [*absorbed, *kept]
     tables = [segment.keys for segment in segments]
-    if tuples is not None:
-        tables.append(tuples.keys.table)
+    if lifted is not None:
+        tables.append(lifted.keys.table)
     if not tables:
         return empty_key(0), np.empty(0, np.int64), []
     keys, ids = unify_keys(tables)
-    sources = [Source(s, i, n < len(absorbed)) for n, (s, i) in enumerate(zip(segments, ids, strict=False))]
-    return keys, np.empty(0, np.int64) if tuples is None else ids[-1][tuples.keys.ids], sources
+    before = [
+        HeldSegment(s, i, n < len(absorbed)) for n, (s, i) in enumerate(zip(segments, ids, strict=False))
+    ]
+    return keys, np.empty(0, np.int64) if lifted is None else ids[-1][lifted.keys.ids], before
 
 
 def _key_blocks(
-    logic: AggregationLogic, tuples: Tuples | None, tuple_keys: Ints, keys: int, sources: Sequence[Source]
+    logic: AggregationLogic, lifted: Lifted | None, tuple_keys: Ints, keys: int, before: Sequence[HeldSegment]
 ) -> Iterator[KeyBlock]:
     """All keys, in blocks whose partials fit the budget."""
-    stored = [len(block.distinct_slices) for source in sources for block in source.segment.blocks]
-    depth = max([1, *stored, len(tuples.slice_starts) if tuples else 0])
-    per_key = _rows_of_key(logic, tuples, keys, sources)
+    stored = [len(block.distinct_slices) for held in before for block in held.segment.blocks]
+    depth = max([1, *stored, len(lifted.slice_starts) if lifted else 0])
+    per_key = _rows_of_key(logic, lifted, keys, before)
     sparse = _is_sparse(logic, per_key / depth, keys)
     wanted = max(per_key, LEAST_ROWS) if sparse else depth
     budget = SPARSE_ELEMENTS if sparse else BLOCK_ELEMENTS
     size = max(1, min(keys, int(budget / (wanted * max(len(logic.operator.columns), 64)))))
     if size >= keys:
-        yield KeyBlock(0, keys, tuples, tuple_keys, slice(None), size, sparse)
+        yield KeyBlock(0, keys, lifted, tuple_keys, slice(None), size, sparse)
         return
     home = tuple_keys // size
     order, bounds = ordered_by_row(home, -(-keys // size))
     for i, (low, high) in enumerate(pairwise(bounds)):
         rows = order[low:high]
-        here = tuples if len(rows) else None
+        here = lifted if len(rows) else None
         count = min(size, keys - i * size)
         yield KeyBlock(i * size, count, here, tuple_keys[rows] - i * size, rows, size, sparse)
 
@@ -193,14 +193,14 @@ SPARSE_ELEMENTS, LEAST_ROWS = 1 << 23, 0.25
 
 
 def _rows_of_key(
-    logic: AggregationLogic, tuples: Tuples | None, keys: int, sources: Sequence[Source]
+    logic: AggregationLogic, lifted: Lifted | None, keys: int, before: Sequence[HeldSegment]
 ) -> float:
     """How many rows a key has at most on average: of this epoch, and stored for one window."""
     stored = [
-        sum(len(block.keys) for source in sources if (block := source.block(window)) is not None)
+        sum(len(block.keys) for held in before if (block := held.block(window)) is not None)
         for window in logic.operator.windows
     ]
-    return (max(stored, default=0) + (tuples.rows if tuples else 0)) / max(keys, 1)
+    return (max(stored, default=0) + (lifted.rows if lifted else 0)) / max(keys, 1)
 
 
 def _is_sparse(logic: AggregationLogic, share: float, keys: int) -> bool:
@@ -217,7 +217,7 @@ def _segment(
     words: dict[int, pa.Array],
     bags: Bags,
 ) -> Segment:
-    blocks = [_merge_blocks(logic, parts) for parts in gathered.values()]
+    blocks = [_merge_blocks(logic, found) for found in gathered.values()]
     occurs = np.zeros(keys.num_rows, bool)
     for block in blocks:
         occurs[block.keys] = True
@@ -234,28 +234,28 @@ def _prune_words(blocks: Sequence[WindowBlock], bags: Bags, sql: str, words: pa.
     """The strings or rows that live partials still rank; the ranks are translated to them."""
     lanes = [lane for b in blocks for name, lane in b.lanes.items() if name.endswith(f":words:{sql}")]
     worded = worded_bags(bags, sql)
-    ranks = [lane.parts["v"].ravel() for lane in lanes] + [bags[name].bag.values for name in worded]
+    ranks = [lane.partials["v"].ravel() for lane in lanes] + [bags[name].bag.values for name in worded]
     live = np.unique(np.concatenate(ranks)) if ranks else np.empty(0, np.int64)
     live = live[(live >= 0) & (live < len(words))]
     places = np.zeros(len(words), np.int64)
     places[live] = np.arange(len(live))
     for lane in lanes:
-        lane.parts = {"v": translate_ranks(lane.parts["v"], places)}
+        lane.partials = {"v": translate_ranks(lane.partials["v"], places)}
     revalue_bags(bags, worded, places)
     return words.take(pa.array(live))
 
 
-def _merge_blocks(logic: AggregationLogic, parts: list[WindowBlock]) -> WindowBlock:
+def _merge_blocks(logic: AggregationLogic, blocks: list[WindowBlock]) -> WindowBlock:
     """Blocks of different keys, one after the other; a lane that some lack is zero there."""
-    if len(parts) == 1:
-        return parts[0]
+    if len(blocks) == 1:
+        return blocks[0]
     lanes = {}
     for text, one in zip(logic.names, logic.lanes, strict=True):
-        ids = next((p.lanes[text].ids for p in parts if text in p.lanes), None)
+        ids = next((p.lanes[text].ids for p in blocks if text in p.lanes), None)
         if ids is None:
             continue
         pieces = [
-            p.lanes[text].parts if text in p.lanes else one.zeros((len(ids), len(p.keys))) for p in parts
+            p.lanes[text].partials if text in p.lanes else one.zeros((len(ids), len(p.keys))) for p in blocks
         ]
         names = {name for piece in pieces for name in piece}
         merged = {
@@ -263,12 +263,12 @@ def _merge_blocks(logic: AggregationLogic, parts: list[WindowBlock]) -> WindowBl
             for n in names
         }
         lanes[text] = LaneBlock(ids, merged)
-    keys = np.concatenate([p.keys for p in parts])
-    return WindowBlock(parts[0].window, keys, np.concatenate([p.slices for p in parts]), lanes)
+    keys = np.concatenate([p.keys for p in blocks])
+    return WindowBlock(blocks[0].window, keys, np.concatenate([p.slices for p in blocks]), lanes)
 
 
 def _common_words(
-    logic: AggregationLogic, tuples: Tuples | None, segments: Sequence[Segment]
+    logic: AggregationLogic, lifted: Lifted | None, segments: Sequence[Segment]
 ) -> dict[int, pa.Array]:
     """One dictionary per input of strings or rows; ranks in tuples and segments are translated to it."""
     operator = logic.operator
@@ -277,14 +277,14 @@ def _common_words(
         if not has_words(operand):
             continue
         known = [s.words[operand.sql] for s in segments if operand.sql in s.words]
-        if tuples is not None and i in tuples.words:
-            known.append(tuples.words[i])
+        if lifted is not None and i in lifted.words:
+            known.append(lifted.words[i])
         if not known:
             continue
         ordered = ordered_words(operand, *known)
         words[i] = ordered.values
-        if tuples is not None and i in tuples.words:
-            rerank(operator, tuples.measures, i, ordered.ranks(tuples.words[i]).values)
+        if lifted is not None and i in lifted.words:
+            rerank(operator, lifted.measures, i, ordered.ranks(lifted.words[i]).values)
         for segment in segments:
             if operand.sql in segment.words:
                 _rerank_segment(logic, segment, i, ordered.ranks(segment.words[operand.sql]).values)
@@ -297,5 +297,5 @@ def _rerank_segment(logic: AggregationLogic, segment: Segment, input_: int, rank
     for block in segment.blocks:
         for name, lane in block.lanes.items():
             if name.endswith(domain):
-                lane.parts = {"v": translate_ranks(lane.parts["v"], ranks)}
+                lane.partials = {"v": translate_ranks(lane.partials["v"], ranks)}
     revalue_bags(segment.bags, worded_bags(segment.bags, logic.operator.inputs[input_].sql), ranks)

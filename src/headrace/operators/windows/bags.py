@@ -116,10 +116,10 @@ class BagBuilder:
 
     logic: BagLogic
     entries: int
-    parts: list[Bag] = field(default_factory=list)
+    bags: list[Bag] = field(default_factory=list)
 
     def add(
-        self, cells: Cells, asked: tuple[Ints, Ints], keys: Ints, slices: Ints, parts: dict[str, Array]
+        self, cells: Cells, asked: tuple[Ints, Ints], keys: Ints, slices: Ints, partials: dict[str, Array]
     ) -> None:
         """Some tuples of a family, by their cells."""
         mine, at = asked
@@ -127,11 +127,11 @@ class BagBuilder:
             return
         lookup, merged = merge_cells(cells.membership[:, at])
         sets = np.append(lookup, -1)[cells.ids]
-        hit = np.flatnonzero((sets >= 0) & (parts["n"] > 0))
+        hit = np.flatnonzero((sets >= 0) & (partials["n"] > 0))
         members = np.zeros((len(merged), self.entries), bool)
         members[:, mine] = merged
-        found = Bag(keys[hit], parts["v"][hit], slices[hit], sets[hit], parts["n"][hit], members)
-        self.parts.append(found)
+        found = Bag(keys[hit], partials["v"][hit], slices[hit], sets[hit], partials["n"][hit], members)
+        self.bags.append(found)
 
 
 def compact(bags: Sequence[Bag], entries: int) -> Bag:
@@ -351,5 +351,5 @@ class PickedBags:
             assert self.closed is not None
             of, values, counts = self.closed.values(entry, w)
             found.append((w * self.shape[1] + of, values, counts))
-        places, values, counts = (np.concatenate(part) for part in zip(*found, strict=True))
+        places, values, counts = (np.concatenate(column) for column in zip(*found, strict=True))
         return places, values, counts

@@ -15,10 +15,10 @@ from headrace.operators.common.encode import Array, Ints
 from headrace.operators.common.matching import Matcher, Matches
 from headrace.operators.common.regions import Regions
 from headrace.operators.windows.bags import Bag, BagBuilder
-from headrace.operators.windows.lanes import CountLogic, IntSumLogic, LaneLogic, Parts
+from headrace.operators.windows.lanes import CountLogic, IntSumLogic, LaneLogic, Partials
+from headrace.operators.windows.lifted import Lifted
 from headrace.operators.windows.prepared import AggregationLogic, SharedFold
 from headrace.operators.windows.sums import SliceSums
-from headrace.operators.windows.tuples import Tuples
 from headrace.optimizer.membership import (
     CellWork,
     FamilyBatch,
@@ -41,7 +41,7 @@ class KeyBlock:
 
     first: int
     count: int
-    tuples: Tuples | None
+    lifted: Lifted | None
     keys: Ints
     rows: Ints | slice
     size: int = 0
@@ -65,45 +65,47 @@ class Folded:
     keys: Ints
     bounds: Ints
     starts: Ints
-    lanes: list[Parts | SliceSums | None]
+    lanes: list[Partials | SliceSums | None]
     dense: bool
 
 
 def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) -> Folded | None:
     """What the tuples of some keys add; how they found their queries is added to `ways`."""
-    tuples, rows = block.tuples, block.rows
-    assert tuples is not None
-    slices = tuples.slice[rows]
+    lifted, rows = block.lifted, block.rows
+    assert lifted is not None
+    slices = lifted.slice[rows]
     if len(slices) == 0:
         return None
-    starts = tuples.slice_starts
+    starts = lifted.slice_starts
     if not block.whole:  # some keys may have tuples in few of the slices
         occurs = np.bincount(slices, minlength=len(starts)) > 0
         slices, starts = (np.cumsum(occurs) - 1)[slices], starts[occurs]
     flat = slices * block.count + block.keys
     size = len(starts) * block.count
     present, row = _occupied(flat, size)
-    regions = [r[rows] for r in tuples.regions]
-    inputs: list[Parts | None] = [
-        {name: part[rows] for name, part in parts.items()}
-        if measure.kind is not LaneKind.BAG and (measure.kind is not LaneKind.NULLS or parts["v"].any())
+    regions = [r[rows] for r in lifted.regions]
+    inputs: list[Partials | None] = [
+        {name: array[rows] for name, array in partials.items()}
+        if measure.kind is not LaneKind.BAG and (measure.kind is not LaneKind.NULLS or partials["v"].any())
         else None
-        for measure, parts in zip(logic.operator.measures, tuples.measures, strict=True)
+        for measure, partials in zip(logic.operator.measures, lifted.measures, strict=True)
     ]
     nobody = [r[:0] for r in regions]
     members = [family.locate(nobody, 0) if family.static else None for family in logic.families]
     matching = [
         _choose(logic, f, cells, regions, len(present), inputs, ways) for f, cells in enumerate(members)
     ]
-    lanes: list[Parts | SliceSums | None] = []
+    lanes: list[Partials | SliceSums | None] = []
     for i, one in enumerate(logic.lanes):
-        mine = [parts for m in set(logic.operator.lanes[i].measures) if (parts := inputs[m]) is not None]
+        mine = [
+            partials for m in set(logic.operator.lanes[i].measures) if (partials := inputs[m]) is not None
+        ]
         grid = len(present) == size and not any(matching) and not block.sparse
         needed = _sums_rows(logic, i, members, inputs, len(row), size) if grid else None
         if not mine:
             lanes.append(None)
         elif needed is not None:
-            most = max(_most(parts["v"]) for parts in mine)
+            most = max(_most(partials["v"]) for partials in mine)
             lanes.append(SliceSums(len(logic.ids[i]), needed, len(starts), block.count, most))
         else:
             lanes.append(one.zeros((len(logic.ids[i]), len(present))))
@@ -114,9 +116,11 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
             assert order is not None
             _update_matches(logic, f, found, regions, *order, inputs, lanes)
             continue
-        for part, cells in family.blocks(regions, len(row)):
-            some = [parts and {name: values[part] for name, values in parts.items()} for parts in inputs]
-            _fold_family(logic, f, cells, row[part], len(present), some, lanes, first=part.start == 0)
+        for piece, cells in family.blocks(regions, len(row)):
+            some = [
+                partials and {name: values[piece] for name, values in partials.items()} for partials in inputs
+            ]
+            _fold_family(logic, f, cells, row[piece], len(present), some, lanes, first=piece.start == 0)
     for lane in lanes:
         if isinstance(lane, SliceSums):
             lane.finish()
@@ -125,19 +129,21 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
     return Folded(row_slices, present % block.count, bounds, starts, lanes, len(present) == size)
 
 
-def fold_bags(logic: AggregationLogic, tuples: Tuples, keys: Ints) -> list[list[Bag]]:
+def fold_bags(logic: AggregationLogic, lifted: Lifted, keys: Ints) -> list[list[Bag]]:
     """What a batch of tuples puts into each bag, in no order; `keys` is the key of each tuple."""
     builders = [BagBuilder(bag, len(bag.ids)) for bag in logic.bags]
-    slices = tuples.slice_starts[tuples.slice]
+    slices = lifted.slice_starts[lifted.slice]
     for f, family in enumerate(logic.families):
         asked = [builder.logic.asked(logic.family_columns(f)) for builder in builders]
         if not any(len(entries) for entries, _ in asked):
             continue
-        for part, cells in family.blocks(tuples.regions, tuples.rows):
+        for piece, cells in family.blocks(lifted.regions, lifted.rows):
             for builder, mine in zip(builders, asked, strict=True):
-                some = {name: values[part] for name, values in tuples.measures[builder.logic.measure].items()}
-                builder.add(cells, mine, keys[part], slices[part], some)
-    return [builder.parts for builder in builders]
+                some = {
+                    name: values[piece] for name, values in lifted.measures[builder.logic.measure].items()
+                }
+                builder.add(cells, mine, keys[piece], slices[piece], some)
+    return [builder.bags for builder in builders]
 
 
 def _choose(
@@ -146,7 +152,7 @@ def _choose(
     members: Cells | None,
     regions: Sequence[Regions],
     rows: int,
-    inputs: Sequence[Parts | None],
+    inputs: Sequence[Partials | None],
     ways: list[FamilyWay],
 ) -> _Matching | None:
     """How the tuples of a family find their queries; None for cells. Where these cannot be enumerated, `members` is
@@ -191,7 +197,7 @@ def _choose(
 
 
 def _cell_work(
-    logic: AggregationLogic, folds: Sequence[SharedFold], inputs: Sequence[Parts | None]
+    logic: AggregationLogic, folds: Sequence[SharedFold], inputs: Sequence[Partials | None]
 ) -> CellWork:
     """What folding a family's cells takes; a measure without input takes nothing."""
     kinds = [measure.kind for measure in logic.operator.measures]
@@ -224,35 +230,35 @@ def _update_matches(
     regions: Sequence[Regions],
     order: Ints,
     bounds: Ints,
-    inputs: Sequence[Parts | None],
-    lanes: Sequence[Parts | SliceSums | None],
+    inputs: Sequence[Partials | None],
+    lanes: Sequence[Partials | SliceSums | None],
 ) -> None:
     """Let every tuple update the partials of the queries that it matches."""
     matcher = matching.matcher
     codes = matcher.codes([regions[operand] for operand in logic.families[family].operands])
     keepers = [kept for kept in logic.keepers_of(family, matcher) if inputs[kept.measure] is not None]
     known = matcher.listed_matches(codes, order, bounds) if len(keepers) > 1 else None
-    tuples: Ints | None = None
+    matched: Ints | None = None
     if known is not None:  # candidates are compared once, and what matched is gone through for each measure
-        codes, tuples = known
-        matcher, bounds = matcher.found, _bounds_of(tuples, order, bounds)
-        order = np.arange(len(tuples))
+        codes, matched = known
+        matcher, bounds = matcher.found, _bounds_of(matched, order, bounds)
+        order = np.arange(len(matched))
     for kept in keepers:
-        parts, into = inputs[kept.measure], lanes[kept.lane]
-        assert parts is not None and into is not None and not isinstance(into, SliceSums)
+        partials, into = inputs[kept.measure], lanes[kept.lane]
+        assert partials is not None and into is not None and not isinstance(into, SliceSums)
         matches = Matches(matcher, codes, kept.mask, kept.entries, order, bounds, matching.sparse)
-        into.update(shadow(into, parts))
-        given = shadow(parts, into)
-        if tuples is not None:
-            given = {name: part[tuples] for name, part in given.items()}
+        into.update(shadow(into, partials))
+        given = shadow(partials, into)
+        if matched is not None:
+            given = {name: array[matched] for name, array in given.items()}
         logic.measures[kept.measure].update(into, given, matches)
 
 
-def _bounds_of(tuples: Ints, order: Ints, bounds: Ints) -> Ints:
+def _bounds_of(some: Ints, order: Ints, bounds: Ints) -> Ints:
     """Where each row's begin of some tuples in the order of rows, given the order and bounds of all."""
     row = np.empty(len(order), np.int64)
     row[order] = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    counts = np.bincount(row[tuples], minlength=len(bounds) - 1)
+    counts = np.bincount(row[some], minlength=len(bounds) - 1)
     return np.append(0, np.cumsum(counts))
 
 
@@ -260,14 +266,16 @@ def _sums_rows(
     logic: AggregationLogic,
     lane: int,
     members: Sequence[Cells | None],
-    inputs: Sequence[Parts | None],
+    inputs: Sequence[Partials | None],
     tuples: int,
     rows: int,
 ) -> int | None:
     """How many rows of running totals a lane needs; None when its partials are better kept one by one."""
     if not isinstance(logic.lanes[lane], CountLogic | IntSumLogic):
         return None
-    if any("f" in parts for m in logic.operator.lanes[lane].measures if (parts := inputs[m]) is not None):
+    if any(
+        "f" in partials for m in logic.operator.lanes[lane].measures if (partials := inputs[m]) is not None
+    ):
         return None
     needed = 0
     for f, cells in enumerate(members):
@@ -307,8 +315,8 @@ def _fold_family(
     cells: Cells,
     row: Ints,
     rows: int,
-    inputs: list[Parts | None],
-    lanes: list[Parts | SliceSums | None],
+    inputs: list[Partials | None],
+    lanes: list[Partials | SliceSums | None],
     first: bool,
 ) -> None:
     """Group some of one family's tuples into cells and fold these into the family's entries of every lane."""
@@ -327,9 +335,9 @@ def _fold_family(
         ids *= rows
         ids += row
         for measure, lane, entries, fold in busy:
-            parts, into = inputs[measure], lanes[lane]
-            assert parts is not None and into is not None
-            grouped = logic.measures[measure].group(parts, ids, size)
+            partials, into = inputs[measure], lanes[lane]
+            assert partials is not None and into is not None
+            grouped = logic.measures[measure].group(partials, ids, size)
             wanted = {n: p.reshape(-1, rows)[: shared.count] for n, p in grouped.items()}
             if isinstance(into, SliceSums):
                 into.add_cells(wanted["v"], fold, entries)
@@ -343,45 +351,51 @@ def _fold_sparse(
     ids: Ints,
     row: Ints,
     rows: int,
-    inputs: list[Parts | None],
-    lanes: list[Parts | SliceSums | None],
+    inputs: list[Partials | None],
+    lanes: list[Partials | SliceSums | None],
     first: bool,
 ) -> None:
     """The same when cells times rows is far more than there are tuples: one pass over the tuples per entry."""
     for measure, lane, entries, fold in shared.folds:
-        parts, into = inputs[measure], lanes[lane]
-        if parts is None or into is None:
+        partials, into = inputs[measure], lanes[lane]
+        if partials is None or into is None:
             continue
         assert not isinstance(into, SliceSums)
         membership = np.append(fold.membership, np.zeros((1, fold.columns), bool), axis=0)
         for column, entry in enumerate(entries):
             hit = np.flatnonzero(membership[ids, column])
-            found = logic.measures[measure].group({n: p[hit] for n, p in parts.items()}, row[hit], rows)
+            found = logic.measures[measure].group({n: p[hit] for n, p in partials.items()}, row[hit], rows)
             _put(logic.lanes[lane], into, np.array([entry]), {n: p[None, :] for n, p in found.items()}, first)
 
 
-def _put(one: LaneLogic, into: Parts, entries: Ints, parts: Parts, first: bool) -> None:
+def _put(one: LaneLogic, into: Partials, entries: Ints, partials: Partials, first: bool) -> None:
     """A family's first tuples set its entries; what comes after is added."""
     if first:
-        assign(into, entries, parts)
+        assign(into, entries, partials)
     else:
-        accumulate_at(one, into, (entries,), parts)
+        accumulate_at(one, into, (entries,), partials)
 
 
-def shadow(parts: Parts, other: Parts) -> Parts:
-    """Give `parts` the float shadow that `other` has (exact sums below WIDE shadow themselves)."""
-    return {**parts, "f": parts["v"].astype(np.float64)} if "f" in other and "f" not in parts else parts
+def shadow(partials: Partials, other: Partials) -> Partials:
+    """Give `partials` the float shadow that `other` has (exact sums below WIDE shadow themselves)."""
+    return (
+        {**partials, "f": partials["v"].astype(np.float64)}
+        if "f" in other and "f" not in partials
+        else partials
+    )
 
 
-def assign(into: Parts, at: Ints, parts: Parts) -> None:
-    into.update(shadow(into, parts))
-    for name, part in shadow(parts, into).items():
-        into[name][at] = part
+def assign(into: Partials, at: Ints, partials: Partials) -> None:
+    into.update(shadow(into, partials))
+    for name, array in shadow(partials, into).items():
+        into[name][at] = array
 
 
-def accumulate_at(one: LaneLogic, into: Parts, at: tuple[Array | slice | int, ...], parts: Parts) -> None:
-    """into[at] = combine(into[at], parts); positions in `at` are distinct."""
-    into.update(shadow(into, parts))
+def accumulate_at(
+    one: LaneLogic, into: Partials, at: tuple[Array | slice | int, ...], partials: Partials
+) -> None:
+    """into[at] = combine(into[at], partials); positions in `at` are distinct."""
+    into.update(shadow(into, partials))
     current = {name: whole[at] for name, whole in into.items()}
-    for name, part in one.combine(current, shadow(parts, into)).items():
-        into[name][at] = part
+    for name, array in one.combine(current, shadow(partials, into)).items():
+        into[name][at] = array

@@ -17,7 +17,7 @@ from headrace.operators.common.bundle import Item
 from headrace.operators.common.encode import Ints, narrow, one_chunk
 from headrace.operators.common.ordered import KeyOrder, Sections, order_keys, ranks_of
 from headrace.operators.common.placing import Portion
-from headrace.operators.windows.lanes import Parts
+from headrace.operators.windows.lanes import Partials
 from headrace.operators.windows.stored_bags import (
     Bags,
     bag_items,
@@ -36,7 +36,7 @@ class LaneBlock:
     """Partials for the lane entries with these ids."""
 
     ids: Ints
-    parts: Parts
+    partials: Partials
 
 
 @dataclass(slots=True)
@@ -107,8 +107,8 @@ def lane_items(prefix: str, lanes: Mapping[str, LaneBlock]) -> tuple[dict[str, I
     described = []
     for j, (name, lane) in enumerate(lanes.items()):
         items[f"{prefix}.{j}.ids"] = lane.ids
-        items |= {f"{prefix}.{j}.{part}": narrow(values) for part, values in lane.parts.items()}
-        described.append({"lane": name, "parts": list(lane.parts)})
+        items |= {f"{prefix}.{j}.{letter}": narrow(values) for letter, values in lane.partials.items()}
+        described.append({"lane": name, "parts": list(lane.partials)})
     return items, described
 
 
@@ -118,7 +118,7 @@ def lanes_from(
     """The inverse of `lane_items`; arrays stay views of the bundle."""
     return {
         lane["lane"]: LaneBlock(
-            items[f"{prefix}.{j}.ids"], {part: items[f"{prefix}.{j}.{part}"] for part in lane["parts"]}
+            items[f"{prefix}.{j}.ids"], {letter: items[f"{prefix}.{j}.{letter}"] for letter in lane["parts"]}
         )
         for j, lane in enumerate(described)
     }

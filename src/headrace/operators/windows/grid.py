@@ -20,7 +20,7 @@ from headrace.operators.windows.lanes import (
     FloatSumLogic,
     IntSumLogic,
     LaneLogic,
-    Parts,
+    Partials,
     each_range,
 )
 from headrace.operators.windows.lower import Closed, Places
@@ -34,8 +34,8 @@ DENSE_SLICES = 512
 
 
 @dataclass(slots=True)
-class Source:
-    """A segment with the position of its keys among the common keys."""
+class HeldSegment:
+    """A segment of an epoch before, with the position of its keys among the common keys."""
 
     segment: Segment
     ids: Ints
@@ -59,20 +59,20 @@ class Source:
 class _Stored:
     """What a segment holds of one window for a block of keys: some rows (None: all), in these slices."""
 
-    source: Source
+    held: HeldSegment
     block: WindowBlock
     rows: Ints | None
     slices: Ints
 
     @classmethod
-    def of(cls, source: Source, window: Window, keys: KeyBlock) -> _Stored | None:
-        block = source.block(window)
+    def of(cls, held: HeldSegment, window: Window, keys: KeyBlock) -> _Stored | None:
+        block = held.block(window)
         if block is None:
             return None
         if keys.whole:
-            return cls(source, block, None, block.distinct_slices)
-        rows = source.rows_of(block, keys)
-        return cls(source, block, rows, np.unique(block.slices[rows])) if len(rows) else None
+            return cls(held, block, None, block.distinct_slices)
+        rows = held.rows_of(block, keys)
+        return cls(held, block, rows, np.unique(block.slices[rows])) if len(rows) else None
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class Grid:
     """Partials [entry, own slice, key] per lane of one window (None: all zero)."""
 
     starts: Ints
-    lanes: list[Parts | None]
+    lanes: list[Partials | None]
 
 
 def window_step(
@@ -88,7 +88,7 @@ def window_step(
     w: int,
     block: KeyBlock,
     folded: Folded | None,
-    sources: Sequence[Source],
+    before: Sequence[HeldSegment],
     bags: Sequence[Bag],
     closed_us: int,
     watermark_us: int,
@@ -99,7 +99,7 @@ def window_step(
     Windows that closed come a few at a time: a tuple may be in 100,000 of them, and their partials fit the budget.
     """
     window = logic.operator.windows[w]
-    mine = [stored for source in sources if (stored := _Stored.of(source, window, block)) is not None]
+    mine = [stored for held in before if (stored := _Stored.of(held, window, block)) is not None]
     fresh = None if folded is None else _Fresh(logic, w, window, folded, closed_us, block.count)
     own = np.empty(0, np.int64) if fresh is None else fresh.starts
     closing = closing_windows(
@@ -108,7 +108,7 @@ def window_step(
         closed_us,
         watermark_us,
     )
-    absorbed = [stored for stored in mine if stored.source.absorbed]
+    absorbed = [stored for stored in mine if stored.held.absorbed]
     live = np.unique(np.concatenate([own, *(stored.slices for stored in absorbed)]))
     live = live[last_ends(window, live) > watermark_us]
     rest = None
@@ -130,8 +130,8 @@ def window_step(
         for columns in (logic.window_entries(i, w) for i in range(len(logic.lanes)))
     )
     few = max(1, BLOCK_ELEMENTS // max(1, widest * block.count))
-    parts = (closing[i : i + few] for i in range(0, len(closing), few))
-    return rest, (_close(logic, w, window, part, fresh, old, bags, block.count) for part in parts)
+    turns = (closing[i : i + few] for i in range(0, len(closing), few))
+    return rest, (_close(logic, w, window, turn, fresh, old, bags, block.count) for turn in turns)
 
 
 class _Fresh:
@@ -144,9 +144,9 @@ class _Fresh:
         self._own = slice_starts(window, folded.starts)
         self._alive = last_ends(window, self._own) > closed_us
         self.starts = np.unique(self._own[self._alive])
-        self._grids: dict[int, Parts] = {}
+        self._grids: dict[int, Partials] = {}
 
-    def at(self, lane: int, starts: Ints) -> Parts | None:
+    def at(self, lane: int, starts: Ints) -> Partials | None:
         """[entry, slice, key] of some own slices (not all of them need be in this epoch)."""
         columns, found = self._logic.window_entries(lane, self._w), self._folded.lanes[lane]
         if columns.start == columns.stop or found is None:
@@ -155,15 +155,15 @@ class _Fresh:
             return {"v": found.ranges(columns, *self._positions(starts)).astype(np.int64, copy=False)}
         grid = self._grid(lane, found)
         if np.array_equal(self.starts, starts):
-            return {name: part.copy() for name, part in grid.items()}  # it will be added to
+            return {name: array.copy() for name, array in grid.items()}  # it will be added to
         zeros = self._logic.lanes[lane].zeros((columns.stop - columns.start, len(starts), self._keys))
         here = np.isin(self.starts, starts)
         at = np.searchsorted(starts, self.starts[here])
-        for name, part in grid.items():
-            zeros.setdefault(name, np.zeros(zeros["v"].shape))[:, at] = part[:, here]
+        for name, array in grid.items():
+            zeros.setdefault(name, np.zeros(zeros["v"].shape))[:, at] = array[:, here]
         return zeros
 
-    def windows(self, lane: int, closing: Ints) -> Parts | None:
+    def windows(self, lane: int, closing: Ints) -> Partials | None:
         """[entry, window, key] of some windows, as far as this epoch's tuples go (sums may be 32 bits wide)."""
         columns, found = self._logic.window_entries(lane, self._w), self._folded.lanes[lane]
         if columns.start == columns.stop or found is None:
@@ -179,7 +179,7 @@ class _Fresh:
         """The fine slices that own slices are made of."""
         return np.searchsorted(self._own, starts, "left"), np.searchsorted(self._own, starts, "right")
 
-    def _grid(self, lane: int, found: Parts) -> Parts:
+    def _grid(self, lane: int, found: Partials) -> Partials:
         """Fine slices summed into the own slices of `self.starts`."""
         if lane in self._grids:
             return self._grids[lane]
@@ -188,31 +188,36 @@ class _Fresh:
             self._folded,
             self._logic.window_entries(lane, self._w),
         )
-        parts = {name: part[columns] for name, part in found.items()}
+        partials = {name: array[columns] for name, array in found.items()}
         if folded.dense and len(self._own) <= DENSE_SLICES:
-            cube = {name: part.reshape(len(part), len(self._own), self._keys) for name, part in parts.items()}
+            cube = {
+                name: array.reshape(len(array), len(self._own), self._keys)
+                for name, array in partials.items()
+            }
             grid = each_range(one, cube, *self._positions(self.starts))
         else:
             target = np.searchsorted(self.starts, self._own)
             grid = one.zeros((columns.stop - columns.start, len(self.starts), self._keys))
             add = _add_runs if len(self._own) > DENSE_SLICES else _add_slices
-            add(one, grid, parts, folded, target, self._alive)
+            add(one, grid, partials, folded, target, self._alive)
         self._grids[lane] = grid
         return grid
 
 
 def _add_slices(
-    one: LaneLogic, into: Parts, parts: Parts, folded: Folded, target: Ints, alive: Array
+    one: LaneLogic, into: Partials, partials: Partials, folded: Folded, target: Ints, alive: Array
 ) -> None:
     """Add fine slices to own slices one by one; a slice holds each key once at most."""
     for s in np.flatnonzero(alive):
         low, high = folded.bounds[s], folded.bounds[s + 1]
         if low < high:
-            piece = {name: part[:, low:high] for name, part in parts.items()}
+            piece = {name: array[:, low:high] for name, array in partials.items()}
             accumulate_at(one, into, (slice(None), int(target[s]), folded.keys[low:high]), piece)
 
 
-def _add_runs(one: LaneLogic, into: Parts, parts: Parts, folded: Folded, target: Ints, alive: Array) -> None:
+def _add_runs(
+    one: LaneLogic, into: Partials, partials: Partials, folded: Folded, target: Ints, alive: Array
+) -> None:
     """The same for many slices: order rows by (key, slice) and reduce the runs that share an own slice."""
     live = np.flatnonzero(alive[folded.slices])
     order = live[np.lexsort((folded.slices[live], folded.keys[live]))]
@@ -220,7 +225,7 @@ def _add_runs(one: LaneLogic, into: Parts, parts: Parts, folded: Folded, target:
         return
     keys, slots = folded.keys[order], target[folded.slices[order]]
     first = np.flatnonzero(np.append(True, (keys[1:] != keys[:-1]) | (slots[1:] != slots[:-1])))
-    runs = one.runs({name: part[:, order] for name, part in parts.items()}, first)
+    runs = one.runs({name: array[:, order] for name, array in partials.items()}, first)
     accumulate_at(one, into, (slice(None), slots[first], keys[first]), runs)
 
 
@@ -232,7 +237,7 @@ def _add_stored(logic: AggregationLogic, w: int, grid: Grid, stored: _Stored, bl
     if len(here) == 0:
         return
     rows, slot = here if stored.rows is None else stored.rows[here], slot[here]
-    keys = stored.source.ids[stored.block.keys[rows]] - block.first
+    keys = stored.held.ids[stored.block.keys[rows]] - block.first
     run = slice(rows[0], rows[-1] + 1) if rows[-1] - rows[0] + 1 == len(rows) else None
     full = None if run is None else _full_slices(slot, keys, block.count)
     for i, one in enumerate(logic.lanes):
@@ -248,14 +253,14 @@ def _add_stored(logic: AggregationLogic, w: int, grid: Grid, stored: _Stored, bl
         if into is None:
             into = one.zeros((columns.stop - columns.start, len(grid.starts), block.count))
             grid.lanes[i] = into
-        if put_stored(one, into, lane.parts, (asked, rows), (at, slot, keys)):
+        if put_stored(one, into, lane.partials, (asked, rows), (at, slot, keys)):
             continue
         if full is not None and len(asked) == len(ids) == len(lane.ids):
-            parts = {n: p[:, run].reshape(len(ids), -1, block.count) for n, p in lane.parts.items()}
-            accumulate_at(one, into, (slice(None), full), parts)
+            partials = {n: p[:, run].reshape(len(ids), -1, block.count) for n, p in lane.partials.items()}
+            accumulate_at(one, into, (slice(None), full), partials)
             continue
-        parts = {n: p[np.ix_(asked, rows)] for n, p in lane.parts.items()}
-        accumulate_at(one, into, (at[:, None], slot[None, :], keys[None, :]), parts)
+        partials = {n: p[np.ix_(asked, rows)] for n, p in lane.partials.items()}
+        accumulate_at(one, into, (at[:, None], slot[None, :], keys[None, :]), partials)
 
 
 def asked_entries(ids: Ints, stored: Ints) -> tuple[Ints, Ints]:
@@ -272,19 +277,23 @@ def asked_entries(ids: Ints, stored: Ints) -> tuple[Ints, Ints]:
 
 
 def put_stored(
-    one: LaneLogic, into: Parts, parts: Parts, taken: tuple[Ints, Ints], places: tuple[Ints, Ints, Ints]
+    one: LaneLogic,
+    into: Partials,
+    partials: Partials,
+    taken: tuple[Ints, Ints],
+    places: tuple[Ints, Ints, Ints],
 ) -> bool:
     """Combine (entries, rows) of stored partials into the (entries, slots, keys) of a grid, in one pass.
 
     Several rows may have one place. False, changing nothing, when no kernel knows this kind of partial.
     """
-    if len(into) > 1 or len(parts) > 1:
+    if len(into) > 1 or len(partials) > 1:
         return False  # there are shadows, or moments
     match one:
         case CountLogic() | IntSumLogic() | FloatSumLogic():
-            add_stored(parts["v"], *taken, *places, into["v"])
+            add_stored(partials["v"], *taken, *places, into["v"])
         case ExtremeLogic():
-            keep_stored(parts["v"], *taken, *places, one.least, into["v"])
+            keep_stored(partials["v"], *taken, *places, one.least, into["v"])
         case _:
             return False
     return True
@@ -314,12 +323,12 @@ def _close(
     keys: int,
 ) -> Closed:
     """Combine each closed window's slices, from new and old partials, into [entry, window, key]."""
-    lanes: dict[int, Parts] = {}
+    lanes: dict[int, Partials] = {}
     for i, one in enumerate(logic.lanes):
         sums = None if fresh is None else fresh.windows(i, closing)
-        if old is not None and (parts := old.lanes[i]) is not None:
+        if old is not None and (partials := old.lanes[i]) is not None:
             lows, highs = np.searchsorted(old.starts, [closing, closing + window.range_us])
-            before = one.ranges(parts, lows, highs)
+            before = one.ranges(partials, lows, highs)
             sums = before if sums is None else one.combine(shadow(before, sums), shadow(sums, before))
         if sums is not None:
             lanes[i] = sums
@@ -330,7 +339,7 @@ def _close(
         number: ClosedBag(one, w, bag, closing, window.range_us, keys)
         for number, (one, bag) in enumerate(zip(logic.bags, bags, strict=True))
     }
-    flat = {i: {n: p.reshape(len(p), -1) for n, p in parts.items()} for i, parts in lanes.items()}
+    flat = {i: {n: p.reshape(len(p), -1) for n, p in partials.items()} for i, partials in lanes.items()}
     return Closed(closing, window.range_us, flat, Places.every(len(closing), keys), values)
 
 
@@ -346,16 +355,16 @@ def live_rows(
     counts = grid.lanes[0]
     if counts is None:
         return None
-    held = (counts["v"] != 0).any(axis=0)
-    slot, keys = np.nonzero(held)
+    some = (counts["v"] != 0).any(axis=0)
+    slot, keys = np.nonzero(some)
     if len(slot) == 0:
         return None
-    full = len(slot) == held.size
+    full = len(slot) == some.size
     lanes = {}
     for i, text in enumerate(logic.names):
         ids = logic.ids[i][logic.window_entries(i, w)]
-        parts = grid.lanes[i]
-        if len(ids) and parts is not None:
-            rows = {n: p.reshape(len(p), -1) if full else p[:, slot, keys] for n, p in parts.items()}
-            lanes[text] = LaneBlock(ids, {n: narrow(part) for n, part in rows.items()})
+        partials = grid.lanes[i]
+        if len(ids) and partials is not None:
+            rows = {n: p.reshape(len(p), -1) if full else p[:, slot, keys] for n, p in partials.items()}
+            lanes[text] = LaneBlock(ids, {n: narrow(array) for n, array in rows.items()})
     return WindowBlock(window, keys + block.first, grid.starts[slot], lanes)

@@ -19,9 +19,9 @@ from headrace.operators.protocol import (
     Saved,
 )
 from headrace.operators.windows.aggregation import reduce_aggregation
+from headrace.operators.windows.lifted import combine_lifted, lift_tuples, receive_lifted, ship_lifted
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, portion_of_segment, segment_from, segment_items
-from headrace.operators.windows.tuples import combine_tuples, prepare_tuples, receive_tuples, ship_tuples
 from headrace.planner.joins import input_id
 
 
@@ -35,18 +35,18 @@ class Windows:
         self._sampled = input_id(operator.stream, operator.keys) if factor else None
 
     def map(self, batch: Batch, outlet: MapOutlet) -> Mapped:
-        tuples = prepare_tuples(self._operator, batch.columns, batch.closed_us)
-        codes = np.empty(0, np.int64) if tuples is None else tuples.keys.ids
+        lifted = lift_tuples(self._operator, batch.columns, batch.closed_us)
+        codes = np.empty(0, np.int64) if lifted is None else lifted.keys.ids
         keys = None if self._sampled is None else sample_keys(self._sampled, codes, batch.rows)
-        if tuples is None:
+        if lifted is None:
             return Mapped(keys=keys)
-        combined = combine_tuples(self._operator, tuples)
-        return Mapped(ship_tuples(self._operator, combined, outlet.partitioning), keys=keys)
+        combined = combine_lifted(self._operator, lifted)
+        return Mapped(ship_lifted(self._operator, combined, outlet.partitioning), keys=keys)
 
     def reduce(self, received: Received, outlet: ReduceOutlet) -> Reduced:
         reduced = reduce_aggregation(
             self._logic,
-            receive_tuples(self._operator, received.blobs),
+            receive_lifted(self._operator, received.blobs),
             received.absorbed,
             received.kept,
             received.closed_us,

@@ -15,7 +15,7 @@ from headrace.model.types import TIMESTAMP, SqlType
 from headrace.operators.common.encode import Array, Bools, Ints, one_chunk, to_arrow
 from headrace.operators.compiled.windows import pick_rows, pick_values
 from headrace.operators.windows.bags import ClosedBag, PickedBags
-from headrace.operators.windows.lanes import Parts, RowBags, lower_aggregate
+from headrace.operators.windows.lanes import Partials, RowBags, lower_aggregate
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Closed:
 
     starts: Ints
     range_us: int
-    lanes: dict[int, Parts]
+    lanes: dict[int, Partials]
     places: Places
     bags: dict[int, ClosedBag] = field(default_factory=dict)
 
@@ -124,14 +124,14 @@ def lower_table(
     for i in range(len(operator.keys)):
         of_place = take(keys.column(key_column(i)), closed.places.keys)
         columns[key_column(i)] = take(of_place, picker.picked)
-    parts = [
-        picker.part(output, low, high)
+    chosen = [
+        picker.rows_of(output, low, high)
         for output, (low, high) in zip(ready.outputs, pairwise(ready.bounds), strict=True)
     ]
     failed = np.zeros(0, bool)
     types = [operand.type for operand in operator.inputs]
     for i in range(len(ready.outputs[0].output.aggregates)):
-        pieces = [lower_aggregate(part, i, types, words) for part in parts if part.size]
+        pieces = [lower_aggregate(rows, i, types, words) for rows in chosen if rows.size]
         values = [piece for piece, _ in pieces]
         columns[aggregate_column(i)] = values[0] if len(values) == 1 else pa.concat_arrays(values)
         if any(broken is not None for _, broken in pieces):
@@ -170,14 +170,14 @@ class _Picker:
         self.window_ends = np.repeat(np.tile(ends, len(base)), self._per_window.ravel())
         self.latest_us = int(ends[self._per_window.any(axis=0)].max(initial=0))
 
-    def part(self, ready: ReadyOutput, low: int, high: int) -> _Part:
+    def rows_of(self, ready: ReadyOutput, low: int, high: int) -> _OutputRows:
         """The rows of the queries [low, high), which are those of one output."""
         ends = self._ends[low : high + 1]
-        return _Part(ready, self._closed, ends, self.picked[ends[0] : ends[-1]], self._full)
+        return _OutputRows(ready, self._closed, ends, self.picked[ends[0] : ends[-1]], self._full)
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _OutputRows:
     """The partials found at an output's rows: those of its query q, at their places, are [ends[q], ends[q + 1]).
 
     `full` says that there is a row at every place.
@@ -207,12 +207,12 @@ class _Part:
         """Tuples that an aggregate's filter accepted, at every row."""
         return self._at(self.closed.lanes[0]["v"], self.ready.rows[aggregate])
 
-    def lane(self, kind: LaneKind, aggregate: int) -> Parts:
+    def lane(self, kind: LaneKind, aggregate: int) -> Partials:
         """Partials of a kind at every row, from each query's own entry."""
         lane, positions = self.ready.lanes[aggregate][kind]
         if lane not in self.closed.lanes:  # nobody had a NULL
             return {"v": np.zeros(self.size, np.int64)}
-        return {name: self._at(part, positions) for name, part in self.closed.lanes[lane].items()}
+        return {name: self._at(array, positions) for name, array in self.closed.lanes[lane].items()}
 
     def bags(self, aggregate: int) -> RowBags:
         """The values of an aggregate that keeps all of them."""
@@ -222,11 +222,11 @@ class _Part:
         shape = (windows, places // windows)
         return PickedBags(self.closed.bags.get(bag), positions, shape, flat, self.size)
 
-    def _at(self, part: Array, positions: Ints) -> Array:
+    def _at(self, array: Array, positions: Ints) -> Array:
         if self.full:
-            return part[positions].reshape(-1)
-        found = np.empty(self.size, np.float64 if part.dtype == np.float64 else np.int64)
-        pick_values(part, positions, self.ends, self.picked, found)
+            return array[positions].reshape(-1)
+        found = np.empty(self.size, np.float64 if array.dtype == np.float64 else np.int64)
+        pick_values(array, positions, self.ends, self.picked, found)
         return found
 
 

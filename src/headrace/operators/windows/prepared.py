@@ -15,8 +15,8 @@ from headrace.operators.common.matching import Matcher
 from headrace.operators.windows.bags import BagLogic
 from headrace.operators.windows.folds import Fold
 from headrace.operators.windows.lanes import LaneLogic
+from headrace.operators.windows.lifted import lane_logics
 from headrace.operators.windows.lower import ReadyOutput, ready_tables
-from headrace.operators.windows.tuples import lane_logics
 
 
 class AggregationLogic:

@@ -88,7 +88,9 @@ def _ordered_block(block: WindowBlock, ranks: Ints) -> WindowBlock:
     rows, _ = ordered_by_row(keys, len(ranks))
     # narrow first: fewer bytes are moved about
     lanes = {
-        name: LaneBlock(lane.ids, {n: np.take(narrow(part), rows, axis=1) for n, part in lane.parts.items()})
+        name: LaneBlock(
+            lane.ids, {n: np.take(narrow(array), rows, axis=1) for n, array in lane.partials.items()}
+        )
         for name, lane in block.lanes.items()
     }
     return WindowBlock(block.window, keys[rows], block.slices[rows], lanes)
@@ -140,12 +142,12 @@ def _portion_of_block(block: WindowBlock, keys: Sections, portion: Portion) -> W
         counted = np.zeros(len(rows), bool)
         for name, lane in block.lanes.items():
             if name.startswith(f"{LaneKind.ROWS.value}:"):
-                counted |= (lane.parts["v"][np.ix_(entries[name], rows)] != 0).any(axis=0)
+                counted |= (lane.partials["v"][np.ix_(entries[name], rows)] != 0).any(axis=0)
         rows = rows[counted]
     if len(rows) == 0:
         return None
     lanes = {
-        name: LaneBlock(lane.ids[mine], {n: part[np.ix_(mine, rows)] for n, part in lane.parts.items()})
+        name: LaneBlock(lane.ids[mine], {n: array[np.ix_(mine, rows)] for n, array in lane.partials.items()})
         for name, lane in block.lanes.items()
         if len(mine := entries[name])
     }

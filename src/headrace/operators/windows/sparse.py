@@ -24,14 +24,14 @@ from headrace.operators.compiled.sparse import (
 )
 from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock, accumulate_at
 from headrace.operators.windows.framing import LaneBlock
-from headrace.operators.windows.grid import Source, asked_entries, put_stored
+from headrace.operators.windows.grid import HeldSegment, asked_entries, put_stored
 from headrace.operators.windows.lanes import (
     CountLogic,
     ExtremeLogic,
     FloatSumLogic,
     IntSumLogic,
     LaneLogic,
-    Parts,
+    Partials,
 )
 from headrace.operators.windows.lower import Closed, Places
 from headrace.operators.windows.prepared import AggregationLogic
@@ -67,7 +67,7 @@ class _Rows:
     starts: Ints
     keys: Ints
     slots: Ints
-    lanes: list[Parts | None]
+    lanes: list[Partials | None]
 
 
 def sparse_step(
@@ -75,7 +75,7 @@ def sparse_step(
     w: int,
     block: KeyBlock,
     folded: Folded | None,
-    sources: Sequence[Source],
+    before: Sequence[HeldSegment],
     closed_us: int,
     watermark_us: int,
 ) -> tuple[WindowBlock | None, Iterator[Closed]]:
@@ -84,7 +84,7 @@ def sparse_step(
     Windows that closed come some at a time, so that their partials fit the budget.
     """
     window = logic.operator.windows[w]
-    pieces = [piece for piece in _pieces(window, block, folded, sources, closed_us) if len(piece.rows)]
+    pieces = [piece for piece in _pieces(window, block, folded, before, closed_us) if len(piece.rows)]
     if not pieces:
         return None, iter(())
     starts = np.unique(np.concatenate([piece.occurring for piece in pieces]))
@@ -102,19 +102,19 @@ def sparse_step(
 
 
 def _pieces(
-    window: Window, block: KeyBlock, folded: Folded | None, sources: Sequence[Source], closed_us: int
+    window: Window, block: KeyBlock, folded: Folded | None, before: Sequence[HeldSegment], closed_us: int
 ) -> Iterator[_Piece]:
     if folded is not None:
         own = slice_starts(window, folded.starts)
         alive = last_ends(window, own) > closed_us
         rows = np.arange(len(folded.keys)) if alive.all() else np.flatnonzero(alive[folded.slices])
         yield _Piece(own[folded.slices[rows]], folded.keys[rows], rows, own[alive], None, True)
-    for source in sources:
-        stored = source.block(window)
+    for held in before:
+        stored = held.block(window)
         if stored is not None:
-            rows = np.arange(len(stored.keys)) if block.whole else source.rows_of(stored, block)
-            keys = source.ids[stored.keys[rows]] - block.first
-            yield _Piece(stored.slices[rows], keys, rows, stored.distinct_slices, stored, source.absorbed)
+            rows = np.arange(len(stored.keys)) if block.whole else held.rows_of(stored, block)
+            keys = held.ids[stored.keys[rows]] - block.first
+            yield _Piece(stored.slices[rows], keys, rows, stored.distinct_slices, stored, held.absorbed)
 
 
 def _gather(
@@ -154,26 +154,26 @@ def _put(
     width = columns.stop - columns.start
     if piece.block is None:
         assert folded is not None
-        parts = folded.lanes[lane]
-        assert not isinstance(parts, SliceSums)
+        partials = folded.lanes[lane]
+        assert not isinstance(partials, SliceSums)
         wanted, at = np.arange(columns.start, columns.stop), np.arange(width)
     else:
         stored = piece.block.lanes.get(logic.names[lane])
-        parts = None if stored is None else stored.parts
+        partials = None if stored is None else stored.partials
         ids = logic.ids[lane][columns]
         wanted, at = asked_entries(ids, stored.ids) if stored is not None else (ids[:0], ids[:0])
-    if parts is None or len(wanted) == 0:
+    if partials is None or len(wanted) == 0:
         return
     into = rows.lanes[lane]
     if into is None:
         into = rows.lanes[lane] = one.zeros((width, len(rows.keys)))
-    cube = {name: part[:, None] for name, part in into.items()}
-    if put_stored(one, cube, parts, (wanted, piece.rows), (at, np.zeros(len(places), np.int64), places)):
+    cube = {name: array[:, None] for name, array in into.items()}
+    if put_stored(one, cube, partials, (wanted, piece.rows), (at, np.zeros(len(places), np.int64), places)):
         return
     order = np.argsort(places, kind="stable")  # this epoch's fine slices can have one own slice
     first = np.flatnonzero(np.diff(places[order], prepend=-1))
     taken = np.ix_(wanted, piece.rows[order])
-    runs = one.runs({name: part[taken] for name, part in parts.items()}, first)
+    runs = one.runs({name: array[taken] for name, array in partials.items()}, first)
     accumulate_at(one, into, (at[:, None], places[order][first][None, :]), runs)
 
 
@@ -187,9 +187,9 @@ def _live(logic: AggregationLogic, w: int, rows: _Rows, live: Ints, first_key: i
         return None
     lanes = {}
     for i, text in enumerate(logic.names):
-        parts = rows.lanes[i]
-        if parts is not None:
-            taken = {name: narrow(np.take(part, kept, axis=1)) for name, part in parts.items()}
+        partials = rows.lanes[i]
+        if partials is not None:
+            taken = {name: narrow(np.take(array, kept, axis=1)) for name, array in partials.items()}
             lanes[text] = LaneBlock(logic.ids[i][logic.window_entries(i, w)], taken)
     keys = rows.keys[kept].astype(np.int64) + first_key
     return WindowBlock(logic.operator.windows[w], keys, rows.starts[rows.slots[kept]], lanes)
@@ -204,7 +204,9 @@ def _close(logic: AggregationLogic, w: int, rows: _Rows, closing: Ints) -> Itera
     last = np.searchsorted(closing, rows.starts, "right")
     counts = np.zeros(len(closing), np.int64)
     count_members(rows.keys, rows.slots, first, last, counts)
-    widest = max(part.shape[0] for parts in rows.lanes if parts is not None for part in parts.values())
+    widest = max(
+        array.shape[0] for partials in rows.lanes if partials is not None for array in partials.values()
+    )
     for low, high in _batches(counts, BLOCK_ELEMENTS // widest):
         bounds = np.append(0, np.cumsum(counts[low:high]))
         members, runs = np.empty(bounds[-1], np.int32), np.empty((2, bounds[-1]), np.int64)
@@ -212,9 +214,9 @@ def _close(logic: AggregationLogic, w: int, rows: _Rows, closing: Ints) -> Itera
         some = (np.clip(first, low, high) - low, np.clip(last, low, high) - low)
         list_members(rows.keys, rows.slots, *some, ends, bounds[:-1].copy(), members, runs)
         lanes = {
-            i: _combine(logic.lanes[i], parts, runs)
-            for i, parts in enumerate(rows.lanes)
-            if parts is not None
+            i: _combine(logic.lanes[i], partials, runs)
+            for i, partials in enumerate(rows.lanes)
+            if partials is not None
         }
         yield Closed(closing[low:high], window.range_us, lanes, Places(bounds, members))
 
@@ -235,18 +237,18 @@ def _batches(counts: Ints, budget: int) -> Iterator[tuple[int, int]]:
         yield low, len(counts)
 
 
-def _combine(one: LaneLogic, parts: Parts, runs: Ints) -> Parts:
+def _combine(one: LaneLogic, partials: Partials, runs: Ints) -> Partials:
     """[entry, run]: the partials of the rows of each run; no run is empty."""
-    if len(parts) == 1:
-        part = parts["v"]
-        found = np.empty((part.shape[0], runs.shape[1]), part.dtype)
+    if len(partials) == 1:
+        array = partials["v"]
+        found = np.empty((array.shape[0], runs.shape[1]), array.dtype)
         match one:
             case CountLogic() | IntSumLogic() | FloatSumLogic():
-                add_runs(part, runs, found)
+                add_runs(array, runs, found)
                 return {"v": found}
             case ExtremeLogic():
-                extremes_of_runs(part, runs, one.least, found)
+                extremes_of_runs(array, runs, one.least, found)
                 return {"v": found}
     sizes = runs[1] - runs[0]
     rows = ranges(runs[0], sizes)
-    return one.runs({name: part[:, rows] for name, part in parts.items()}, np.cumsum(sizes) - sizes)
+    return one.runs({name: array[:, rows] for name, array in partials.items()}, np.cumsum(sizes) - sizes)

@@ -27,15 +27,15 @@ class SliceSums:
         """How many rows `add_cells` takes for a fold."""
         return fold.cells + len(fold.scattered)
 
-    def add_cells(self, parts: Ints, fold: Fold, entries: Ints) -> None:
+    def add_cells(self, partials: Ints, fold: Fold, entries: Ints) -> None:
         """Take in the partials [cell, slice and key] that a fold sums into some entries."""
         first = self._take(fold.cells)
-        shape = (len(parts), *self._running[0, 1:].shape)
-        accumulate(np.add, parts.reshape(shape), self._running[first : first + fold.cells, 1:])
+        shape = (len(partials), *self._running[0, 1:].shape)
+        accumulate(np.add, partials.reshape(shape), self._running[first : first + fold.cells, 1:])
         self._low[entries] = np.where(fold.low > 0, first + fold.low - 1, 0)
         self._high[entries] = np.where(fold.high > 0, first + fold.high - 1, 0)
         if len(fold.scattered):
-            apart = fold_scattered(parts, fold)
+            apart = fold_scattered(partials, fold)
             first = self._take(len(apart))
             self._running[first : first + len(apart), 1:] = apart.reshape(len(apart), *shape[1:])
             self._low[entries[fold.scattered]] = 0

@@ -3,9 +3,9 @@
 from headrace.operators.windows.lanes.base import (
     LaneLogic,
     MeasureLogic,
-    Parts,
+    Partials,
     RowBags,
-    RowParts,
+    RowPartials,
     each_range,
 )
 from headrace.operators.windows.lanes.counts import CountLogic
@@ -21,9 +21,9 @@ __all__ = [
     "IntSumLogic",
     "LaneLogic",
     "MeasureLogic",
-    "Parts",
+    "Partials",
     "RowBags",
-    "RowParts",
+    "RowPartials",
     "ValueLogic",
     "each_range",
     "logic_for",

@@ -1,6 +1,6 @@
 """What a kind of partial can do, in Scotty's vocabulary: lift tuples, combine partials; `lower` makes results of them.
 
-A lane's partials are a dict of equally shaped arrays ("parts"). Rows of no tuple hold the lane's zero.
+A lane's partials are a dict of equally shaped arrays. Rows of no tuple hold the lane's zero.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.operators.common.matching import Matches
 from headrace.operators.compiled.windows import add_ranges
 from headrace.operators.windows.folds import Fold, accumulate
 
-Parts = dict[str, Array]
+Partials = dict[str, Array]
 
 _LIMB_ROWS = 2**20
 """So many 32-bit limbs add up exactly in a double."""
@@ -27,35 +27,35 @@ _LIMB_ROWS = 2**20
 class MeasureLogic(Protocol):
     """What map tasks ask of a measure. Shapes: tuples [n]."""
 
-    def lift(self, column: Physical | None, rows: int) -> Parts:
+    def lift(self, column: Physical | None, rows: int) -> Partials:
         """One partial per tuple."""
 
-    def group(self, parts: Parts, bins: Ints, size: int) -> Parts:
+    def group(self, partials: Partials, bins: Ints, size: int) -> Partials:
         """Combine the partials that share a bin."""
 
 
 class LaneLogic(MeasureLogic, Protocol):
     """What every kind of dense partial can do. Shapes: tuples [n], cells [cell, row], columns [column, row]."""
 
-    def zeros(self, shape: tuple[int, ...]) -> Parts:
+    def zeros(self, shape: tuple[int, ...]) -> Partials:
         """Partials of no tuple."""
 
-    def fold(self, parts: Parts, fold: Fold) -> Parts:
+    def fold(self, partials: Partials, fold: Fold) -> Partials:
         """Combine each column's cells."""
 
-    def update(self, into: Parts, parts: Parts, matches: Matches) -> None:
-        """Combine each tuple's partial into those of the queries it matches, in place; both have the same parts."""
+    def update(self, into: Partials, partials: Partials, matches: Matches) -> None:
+        """Combine each tuple's partial into those of the queries it matches, in place; both have the same arrays."""
 
-    def combine(self, left: Parts, right: Parts) -> Parts:
+    def combine(self, left: Partials, right: Partials) -> Partials:
         """Combine partials pairwise."""
 
-    def total(self, parts: Parts, axis: int) -> Parts:
+    def total(self, partials: Partials, axis: int) -> Partials:
         """Combine partials along an axis."""
 
-    def runs(self, parts: Parts, starts: Ints) -> Parts:
+    def runs(self, partials: Partials, starts: Ints) -> Partials:
         """Combine consecutive rows: run i is rows starts[i] up to starts[i+1]."""
 
-    def ranges(self, parts: Parts, lows: Ints, highs: Ints) -> Parts:
+    def ranges(self, partials: Partials, lows: Ints, highs: Ints) -> Partials:
         """Combine ranges of the middle axis: [column, slice, key] to [column, range, key]."""
 
 
@@ -82,7 +82,7 @@ class RowBags(Protocol):
         """The values of all rows in their order, some rows at a time, so that memory holds one query's values."""
 
 
-class RowParts(Protocol):
+class RowPartials(Protocol):
     """The partials behind the result rows of one output."""
 
     @property
@@ -98,7 +98,7 @@ class RowParts(Protocol):
     def counts(self, aggregate: int) -> Ints:
         """Tuples that an aggregate's filter accepted, at every row."""
 
-    def lane(self, kind: LaneKind, aggregate: int) -> Parts:
+    def lane(self, kind: LaneKind, aggregate: int) -> Partials:
         """Partials of a kind at every row, from each query's own entry."""
 
     def bags(self, aggregate: int) -> RowBags:
@@ -109,40 +109,40 @@ Lowered = tuple[pa.Array, Bools | None]
 """One aggregate's values, and where its result does not fit (None: nowhere)."""
 
 
-def present(part: RowParts, aggregate: int) -> Ints:
+def present(rows: RowPartials, aggregate: int) -> Ints:
     """How many tuples had an input that is not NULL, at every row."""
-    if part.certain(aggregate):
-        return part.counts(aggregate)
-    return part.counts(aggregate) - part.lane(LaneKind.NULLS, aggregate)["v"]
+    if rows.certain(aggregate):
+        return rows.counts(aggregate)
+    return rows.counts(aggregate) - rows.lane(LaneKind.NULLS, aggregate)["v"]
 
 
-def somewhere(part: RowParts, aggregate: int) -> Bools | None:
+def somewhere(rows: RowPartials, aggregate: int) -> Bools | None:
     """Which rows have an input that is not NULL; None: all of them."""
-    if part.certain(aggregate):
+    if rows.certain(aggregate):
         return None
-    some = present(part, aggregate) > 0
+    some = present(rows, aggregate) > 0
     return None if some.all() else some
 
 
-def each_range(one: LaneLogic, parts: Parts, lows: Ints, highs: Ints) -> Parts:
+def each_range(one: LaneLogic, partials: Partials, lows: Ints, highs: Ints) -> Partials:
     """`ranges` for every lane, also where partials cannot be subtracted: one after the other, or many at once."""
-    first = next(iter(parts.values()))
+    first = next(iter(partials.values()))
     found = one.zeros((first.shape[0], len(lows), first.shape[2]))
-    for name in parts.keys() - found.keys():
+    for name in partials.keys() - found.keys():
         found[name] = np.zeros(found["v"].shape)
     sizes = highs - lows
     steps = int(sizes.max(initial=0)).bit_length()
     if len(lows) > MANY_RANGES and int(sizes.sum()) > steps * (first.shape[1] + len(lows)):
-        return _by_doubling(one, parts, found, lows, sizes)
+        return _by_doubling(one, partials, found, lows, sizes)
     for i, (low, high) in enumerate(zip(lows.tolist(), highs.tolist(), strict=True)):
         if high - low == 1:
-            piece = {name: part[:, low] for name, part in parts.items()}
+            piece = {name: array[:, low] for name, array in partials.items()}
         elif high > low:
-            piece = one.total({name: part[:, low:high] for name, part in parts.items()}, 1)
+            piece = one.total({name: array[:, low:high] for name, array in partials.items()}, 1)
         else:
             continue
-        for name, part in piece.items():
-            found[name][:, i] = part
+        for name, array in piece.items():
+            found[name][:, i] = array
     return found
 
 
@@ -150,34 +150,34 @@ MANY_RANGES = 32
 """From so many ranges on, each costs the logarithm of its length: dense windows overlap almost entirely."""
 
 
-def _by_doubling(one: LaneLogic, parts: Parts, found: Parts, lows: Ints, sizes: Ints) -> Parts:
+def _by_doubling(one: LaneLogic, partials: Partials, found: Partials, lows: Ints, sizes: Ints) -> Partials:
     """Put every range together from runs of 1, 2, 4, ... slices, each run made of two of half its length."""
-    runs, length, at = parts, 1, lows.copy()
+    runs, length, at = partials, 1, lows.copy()
     while True:
         begun = (sizes & (length - 1)) > 0
         for more in (False, True):  # the first run of a range is taken as it is: 0.0 + -0.0 would be 0.0
             here = np.flatnonzero((sizes & length > 0) & (begun == more))
-            pieces = {name: part[:, at[here]] for name, part in runs.items()}
+            pieces = {name: array[:, at[here]] for name, array in runs.items()}
             if more:
-                pieces = one.combine({name: part[:, here] for name, part in found.items()}, pieces)
-            for name, part in pieces.items():
-                found[name][:, here] = part
+                pieces = one.combine({name: array[:, here] for name, array in found.items()}, pieces)
+            for name, array in pieces.items():
+                found[name][:, here] = array
             at[here] += length
         if not (sizes >= 2 * length).any():
             return found
-        half = {name: part[:, length:] for name, part in runs.items()}
-        runs = one.combine({name: part[:, :-length] for name, part in runs.items()}, half)
+        half = {name: array[:, length:] for name, array in runs.items()}
+        runs = one.combine({name: array[:, :-length] for name, array in runs.items()}, half)
         length *= 2
 
 
-def int_ranges(part: Ints, lows: Ints, highs: Ints) -> Ints:
+def int_ranges(array: Ints, lows: Ints, highs: Ints) -> Ints:
     """Sums of ranges, exact for integers: slice by slice, or as differences of running sums."""
-    if int((highs - lows).sum()) <= 4 * (part.shape[1] + len(lows)):  # else ranges overlap a lot
-        sums = np.zeros((part.shape[0], len(lows), part.shape[2]), np.int64)
-        add_ranges(part, lows, highs, sums)
+    if int((highs - lows).sum()) <= 4 * (array.shape[1] + len(lows)):  # else ranges overlap a lot
+        sums = np.zeros((array.shape[0], len(lows), array.shape[2]), np.int64)
+        add_ranges(array, lows, highs, sums)
         return sums
-    running = np.zeros((part.shape[1] + 1, part.shape[0], part.shape[2]), np.int64)
-    accumulate(np.add, part.swapaxes(0, 1), running[1:])
+    running = np.zeros((array.shape[1] + 1, array.shape[0], array.shape[2]), np.int64)
+    accumulate(np.add, array.swapaxes(0, 1), running[1:])
     sums = running[highs].swapaxes(0, 1) - running[lows].swapaxes(0, 1)
     return np.ascontiguousarray(sums)
 
@@ -193,7 +193,7 @@ def group_ints(values: Ints, bins: Ints, size: int) -> Ints:
         return np.bincount(bins, weights=values, minlength=size).astype(np.int64)
     if len(values) > _LIMB_ROWS:
         with np.errstate(over="ignore"):
-            head, tail = (group_ints(values[part], bins[part], size) for part in _halves(len(values)))
+            head, tail = (group_ints(values[array], bins[array], size) for array in _halves(len(values)))
             return head + tail
     upper = np.bincount(bins, weights=values >> 32, minlength=size).astype(np.int64)
     lower = np.bincount(bins, weights=values & 0xFFFF_FFFF, minlength=size).astype(np.int64)

@@ -10,7 +10,14 @@ from headrace.operators.common.encode import Ints, Physical, to_arrow
 from headrace.operators.common.matching import Matches
 from headrace.operators.compiled.matches import add_values
 from headrace.operators.windows.folds import Fold, fold_ints
-from headrace.operators.windows.lanes.base import Lowered, Parts, RowParts, group_ints, int_ranges, present
+from headrace.operators.windows.lanes.base import (
+    Lowered,
+    Partials,
+    RowPartials,
+    group_ints,
+    int_ranges,
+    present,
+)
 
 
 class CountLogic:
@@ -19,42 +26,42 @@ class CountLogic:
     def __init__(self, nulls: bool) -> None:
         self._nulls = nulls
 
-    def lift(self, column: Physical | None, rows: int) -> Parts:
+    def lift(self, column: Physical | None, rows: int) -> Partials:
         if not self._nulls:
             return {"v": np.ones(rows, np.int64)}
         if column is None or column.valid is None:
             return {"v": np.zeros(rows, np.int64)}
         return {"v": (~column.valid).astype(np.int64)}
 
-    def zeros(self, shape: tuple[int, ...]) -> Parts:
+    def zeros(self, shape: tuple[int, ...]) -> Partials:
         return {"v": np.zeros(shape, np.int64)}
 
-    def group(self, parts: Parts, bins: Ints, size: int) -> Parts:
-        return {"v": group_ints(parts["v"], bins, size)}
+    def group(self, partials: Partials, bins: Ints, size: int) -> Partials:
+        return {"v": group_ints(partials["v"], bins, size)}
 
-    def fold(self, parts: Parts, fold: Fold) -> Parts:
-        return {"v": fold_ints(parts["v"], fold)}
+    def fold(self, partials: Partials, fold: Fold) -> Partials:
+        return {"v": fold_ints(partials["v"], fold)}
 
-    def update(self, into: Parts, parts: Parts, matches: Matches) -> None:
-        for name, part in parts.items():
-            add_values(*matches.arguments, as_given(part), into[name])
+    def update(self, into: Partials, partials: Partials, matches: Matches) -> None:
+        for name, array in partials.items():
+            add_values(*matches.arguments, as_given(array), into[name])
 
-    def combine(self, left: Parts, right: Parts) -> Parts:
+    def combine(self, left: Partials, right: Partials) -> Partials:
         return {"v": left["v"] + right["v"]}
 
-    def total(self, parts: Parts, axis: int) -> Parts:
-        return {"v": parts["v"].sum(axis=axis)}
+    def total(self, partials: Partials, axis: int) -> Partials:
+        return {"v": partials["v"].sum(axis=axis)}
 
-    def runs(self, parts: Parts, starts: Ints) -> Parts:
-        return {"v": np.add.reduceat(parts["v"], starts, axis=-1)}
+    def runs(self, partials: Partials, starts: Ints) -> Partials:
+        return {"v": np.add.reduceat(partials["v"], starts, axis=-1)}
 
-    def ranges(self, parts: Parts, lows: Ints, highs: Ints) -> Parts:
-        return {"v": int_ranges(parts["v"], lows, highs)}
-
-
-def lower_count_all(part: RowParts, index: int) -> Lowered:
-    return to_arrow(part.counts(index), None, BIGINT), None
+    def ranges(self, partials: Partials, lows: Ints, highs: Ints) -> Partials:
+        return {"v": int_ranges(partials["v"], lows, highs)}
 
 
-def lower_count(part: RowParts, index: int) -> Lowered:
-    return to_arrow(present(part, index), None, BIGINT), None
+def lower_count_all(rows: RowPartials, index: int) -> Lowered:
+    return to_arrow(rows.counts(index), None, BIGINT), None
+
+
+def lower_count(rows: RowPartials, index: int) -> Lowered:
+    return to_arrow(present(rows, index), None, BIGINT), None

@@ -13,7 +13,7 @@ from headrace.operators.common.matching import Matches
 from headrace.operators.compiled.matches import keep_extremes
 from headrace.operators.compiled.windows import extreme_ranges
 from headrace.operators.windows.folds import Fold, fold_extremes
-from headrace.operators.windows.lanes.base import Lowered, Parts, RowParts, each_range, somewhere
+from headrace.operators.windows.lanes.base import Lowered, Partials, RowPartials, each_range, somewhere
 
 LEAST, GREATEST = 2**63 - 1, -(2**63)
 """What MIN and MAX of no tuple are; no value and no rank is encoded so."""
@@ -26,46 +26,46 @@ class ExtremeLogic:
         self._type, self._ufunc, self._nothing = type_, ufunc, nothing
         self.least = ufunc is np.minimum
 
-    def lift(self, column: Physical | None, rows: int) -> Parts:
+    def lift(self, column: Physical | None, rows: int) -> Partials:
         assert column is not None
         ordered = to_ordered(column, self._type)
         return {"v": ordered if column.valid is None else np.where(column.valid, ordered, self._nothing)}
 
-    def zeros(self, shape: tuple[int, ...]) -> Parts:
+    def zeros(self, shape: tuple[int, ...]) -> Partials:
         return {"v": np.full(shape, self._nothing, np.int64)}
 
-    def group(self, parts: Parts, bins: Ints, size: int) -> Parts:
+    def group(self, partials: Partials, bins: Ints, size: int) -> Partials:
         grouped = np.full(size, self._nothing, np.int64)
-        self._ufunc.at(grouped, bins, parts["v"])
+        self._ufunc.at(grouped, bins, partials["v"])
         return {"v": grouped}
 
-    def fold(self, parts: Parts, fold: Fold) -> Parts:
-        return {"v": fold_extremes(parts["v"], fold, self._ufunc, self._nothing)}
+    def fold(self, partials: Partials, fold: Fold) -> Partials:
+        return {"v": fold_extremes(partials["v"], fold, self._ufunc, self._nothing)}
 
-    def update(self, into: Parts, parts: Parts, matches: Matches) -> None:
-        keep_extremes(*matches.arguments, as_given(parts["v"]), into["v"], self.least)
+    def update(self, into: Partials, partials: Partials, matches: Matches) -> None:
+        keep_extremes(*matches.arguments, as_given(partials["v"]), into["v"], self.least)
 
-    def combine(self, left: Parts, right: Parts) -> Parts:
+    def combine(self, left: Partials, right: Partials) -> Partials:
         return {"v": self._ufunc(left["v"], right["v"])}
 
-    def total(self, parts: Parts, axis: int) -> Parts:
-        return {"v": self._ufunc.reduce(parts["v"], axis=axis, initial=self._nothing)}
+    def total(self, partials: Partials, axis: int) -> Partials:
+        return {"v": self._ufunc.reduce(partials["v"], axis=axis, initial=self._nothing)}
 
-    def runs(self, parts: Parts, starts: Ints) -> Parts:
-        return {"v": self._ufunc.reduceat(parts["v"], starts, axis=-1)}
+    def runs(self, partials: Partials, starts: Ints) -> Partials:
+        return {"v": self._ufunc.reduceat(partials["v"], starts, axis=-1)}
 
-    def ranges(self, parts: Parts, lows: Ints, highs: Ints) -> Parts:
-        part = parts["v"]
-        if int((highs - lows).sum()) > 4 * (part.shape[1] + len(lows)):  # they overlap a lot
-            return each_range(self, parts, lows, highs)
-        found = self.zeros((part.shape[0], len(lows), part.shape[2]))
-        extreme_ranges(part, lows, highs, self.least, found["v"])
+    def ranges(self, partials: Partials, lows: Ints, highs: Ints) -> Partials:
+        array = partials["v"]
+        if int((highs - lows).sum()) > 4 * (array.shape[1] + len(lows)):  # they overlap a lot
+            return each_range(self, partials, lows, highs)
+        found = self.zeros((array.shape[0], len(lows), array.shape[2]))
+        extreme_ranges(array, lows, highs, self.least, found["v"])
         return found
 
 
-def lower_extreme(part: RowParts, index: int, kind: LaneKind, words: pa.Array | None) -> Lowered:
-    ordered, some = part.lane(kind, index)["v"], somewhere(part, index)
-    type_ = part.output.aggregates[index].type
+def lower_extreme(rows: RowPartials, index: int, kind: LaneKind, words: pa.Array | None) -> Lowered:
+    ordered, some = rows.lane(kind, index)["v"], somewhere(rows, index)
+    type_ = rows.output.aggregates[index].type
     known = ordered if some is None else np.where(some, ordered, 0)
     if type_.kind is Kind.STRING:
         assert words is not None
@@ -73,11 +73,11 @@ def lower_extreme(part: RowParts, index: int, kind: LaneKind, words: pa.Array | 
     return to_arrow(from_ordered(known, type_), some, type_), None
 
 
-def lower_by(part: RowParts, index: int, kind: LaneKind, words: pa.Array | None) -> Lowered:
+def lower_by(rows: RowPartials, index: int, kind: LaneKind, words: pa.Array | None) -> Lowered:
     """The value of the row (ordering, value) that came first or last; NULL where no ordering was known."""
-    ranks = part.lane(kind, index)["v"]
-    none = (ranks == (LEAST if kind is LaneKind.MIN else GREATEST)) | (part.counts(index) == 0)
+    ranks = rows.lane(kind, index)["v"]
+    none = (ranks == (LEAST if kind is LaneKind.MIN else GREATEST)) | (rows.counts(index) == 0)
     if words is None:  # nobody had an ordering in any epoch that still counts
-        return pa.nulls(len(ranks), part.output.aggregates[index].type.arrow), None
+        return pa.nulls(len(ranks), rows.output.aggregates[index].type.arrow), None
     values = words.field(1)
     return values.take(pa.array(np.where(none, 0, ranks), mask=none)), None

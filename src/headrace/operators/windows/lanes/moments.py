@@ -11,7 +11,7 @@ from headrace.operators.common.encode import Array, Ints, Physical, to_arrow
 from headrace.operators.common.matching import Matches
 from headrace.operators.compiled.matches import merge_moments_of
 from headrace.operators.windows.folds import Fold, fold_moments, merge_moments
-from headrace.operators.windows.lanes.base import Lowered, Parts, RowParts, each_range, group_ints
+from headrace.operators.windows.lanes.base import Lowered, Partials, RowPartials, each_range, group_ints
 
 
 class MomentsLogic:
@@ -20,62 +20,66 @@ class MomentsLogic:
     def __init__(self, scale: int) -> None:
         self._unit = 10.0**scale
 
-    def lift(self, column: Physical | None, rows: int) -> Parts:
+    def lift(self, column: Physical | None, rows: int) -> Partials:
         assert column is not None
         values = column.values / self._unit
         count = np.ones(rows, np.int64) if column.valid is None else column.valid.astype(np.int64)
         known = values if column.valid is None else np.where(column.valid, values, 0.0)
         return {"n": count, "v": known, "q": np.zeros(rows)}
 
-    def zeros(self, shape: tuple[int, ...]) -> Parts:
+    def zeros(self, shape: tuple[int, ...]) -> Partials:
         return {"n": np.zeros(shape, np.int64), "v": np.zeros(shape), "q": np.zeros(shape)}
 
-    def group(self, parts: Parts, bins: Ints, size: int) -> Parts:
-        count = group_ints(parts["n"], bins, size)
+    def group(self, partials: Partials, bins: Ints, size: int) -> Partials:
+        count = group_ints(partials["n"], bins, size)
         pivot = np.zeros(size)
-        known = parts["n"] > 0
-        pivot[bins[known]] = parts["v"][known]  # any of a bin's values: equal ones then deviate by exactly 0
-        beside = np.where(known, (parts["v"] - pivot[bins]) * parts["n"], 0.0)
+        known = partials["n"] > 0
+        pivot[bins[known]] = partials["v"][
+            known
+        ]  # any of a bin's values: equal ones then deviate by exactly 0
+        beside = np.where(known, (partials["v"] - pivot[bins]) * partials["n"], 0.0)
         mean = pivot + np.bincount(bins, weights=beside, minlength=size) / np.maximum(count, 1)
-        apart = parts["v"] - mean[bins]
-        spread = np.where(parts["n"] > 0, parts["q"] + parts["n"] * apart * apart, 0.0)
+        apart = partials["v"] - mean[bins]
+        spread = np.where(partials["n"] > 0, partials["q"] + partials["n"] * apart * apart, 0.0)
         return {"n": count, "v": mean, "q": np.bincount(bins, weights=spread, minlength=size)}
 
-    def fold(self, parts: Parts, fold: Fold) -> Parts:
-        return _moments(*fold_moments((parts["n"], parts["v"], parts["q"]), fold))
+    def fold(self, partials: Partials, fold: Fold) -> Partials:
+        return _moments(*fold_moments((partials["n"], partials["v"], partials["q"]), fold))
 
-    def update(self, into: Parts, parts: Parts, matches: Matches) -> None:
-        n, v, q = (as_given(parts[name]) for name in ("n", "v", "q"))
+    def update(self, into: Partials, partials: Partials, matches: Matches) -> None:
+        n, v, q = (as_given(partials[name]) for name in ("n", "v", "q"))
         merge_moments_of(*matches.arguments, n, v, q, into["n"], into["v"], into["q"])
 
-    def combine(self, left: Parts, right: Parts) -> Parts:
+    def combine(self, left: Partials, right: Partials) -> Partials:
         both = {name: np.stack([left[name], right[name]]) for name in left}
         return self.total(both, 0)
 
-    def total(self, parts: Parts, axis: int) -> Parts:
-        return _moments(*merge_moments(parts["n"], parts["v"], parts["q"], axis))
+    def total(self, partials: Partials, axis: int) -> Partials:
+        return _moments(*merge_moments(partials["n"], partials["v"], partials["q"], axis))
 
-    def runs(self, parts: Parts, starts: Ints) -> Parts:
-        count = np.add.reduceat(parts["n"], starts, axis=-1)
-        lengths = np.diff(np.append(starts, parts["n"].shape[-1]))
-        highest = np.maximum.reduceat(np.where(parts["n"] > 0, parts["v"], -np.inf), starts, axis=-1)
+    def runs(self, partials: Partials, starts: Ints) -> Partials:
+        count = np.add.reduceat(partials["n"], starts, axis=-1)
+        lengths = np.diff(np.append(starts, partials["n"].shape[-1]))
+        highest = np.maximum.reduceat(np.where(partials["n"] > 0, partials["v"], -np.inf), starts, axis=-1)
         pivot = np.where(count > 0, highest, 0.0)
-        beside = np.where(parts["n"] > 0, (parts["v"] - np.repeat(pivot, lengths, axis=-1)) * parts["n"], 0.0)
+        beside = np.where(
+            partials["n"] > 0, (partials["v"] - np.repeat(pivot, lengths, axis=-1)) * partials["n"], 0.0
+        )
         mean = pivot + np.add.reduceat(beside, starts, axis=-1) / np.maximum(count, 1)
-        apart = parts["v"] - np.repeat(mean, lengths, axis=-1)
-        spread = np.where(parts["n"] > 0, parts["q"] + parts["n"] * apart * apart, 0.0)
+        apart = partials["v"] - np.repeat(mean, lengths, axis=-1)
+        spread = np.where(partials["n"] > 0, partials["q"] + partials["n"] * apart * apart, 0.0)
         return {"n": count, "v": mean, "q": np.add.reduceat(spread, starts, axis=-1)}
 
-    def ranges(self, parts: Parts, lows: Ints, highs: Ints) -> Parts:
-        return each_range(self, parts, lows, highs)
+    def ranges(self, partials: Partials, lows: Ints, highs: Ints) -> Partials:
+        return each_range(self, partials, lows, highs)
 
 
-def _moments(count: Array, mean: Array, m2: Array) -> Parts:
+def _moments(count: Array, mean: Array, m2: Array) -> Partials:
     return {"n": count, "v": mean, "q": m2}
 
 
-def lower_variance(part: RowParts, index: int, *, sample: bool, root: bool) -> Lowered:
-    parts = part.lane(LaneKind.MOMENTS, index)
-    count, spread = parts["n"], parts["q"]
+def lower_variance(rows: RowPartials, index: int, *, sample: bool, root: bool) -> Lowered:
+    partials = rows.lane(LaneKind.MOMENTS, index)
+    count, spread = partials["n"], partials["q"]
     value = spread / np.maximum(count - 1 if sample else count, 1)
     return to_arrow(np.sqrt(value) if root else value, count > (1 if sample else 0), DOUBLE), None

@@ -18,7 +18,7 @@ from headrace.model.types import Kind, SqlType
 from headrace.operators.windows.lanes.base import (
     LaneLogic,
     Lowered,
-    RowParts,
+    RowPartials,
 )
 from headrace.operators.windows.lanes.counts import CountLogic, lower_count, lower_count_all
 from headrace.operators.windows.lanes.extremes import (
@@ -66,47 +66,47 @@ def logic_for(kind: LaneKind, type_: SqlType | None) -> LaneLogic:
 
 
 def lower_aggregate(
-    part: RowParts, index: int, types: Sequence[SqlType], words: dict[int, pa.Array]
+    rows: RowPartials, index: int, types: Sequence[SqlType], words: dict[int, pa.Array]
 ) -> Lowered:
     """One aggregate's values, and where its result does not fit (None: nowhere).
 
     `types` are those of the operator's inputs, `words` the dictionaries of the inputs that have one.
     """
-    function, input_ = part.output.aggregates[index].function, part.output.inputs[index][0]
+    function, input_ = rows.output.aggregates[index].function, rows.output.inputs[index][0]
     match function:
         case AggregateFunction.COUNT_ALL:
-            return lower_count_all(part, index)
+            return lower_count_all(rows, index)
         case AggregateFunction.COUNT:
-            return lower_count(part, index)
+            return lower_count(rows, index)
         case AggregateFunction.SUM:
-            return lower_sum(part, index)
+            return lower_sum(rows, index)
         case AggregateFunction.AVG:
-            return lower_average(part, index)
+            return lower_average(rows, index)
         case AggregateFunction.MIN:
-            return lower_extreme(part, index, LaneKind.MIN, words.get(input_))
+            return lower_extreme(rows, index, LaneKind.MIN, words.get(input_))
         case AggregateFunction.MAX:
-            return lower_extreme(part, index, LaneKind.MAX, words.get(input_))
+            return lower_extreme(rows, index, LaneKind.MAX, words.get(input_))
         case AggregateFunction.MIN_BY:
-            return lower_by(part, index, LaneKind.MIN, words.get(input_))
+            return lower_by(rows, index, LaneKind.MIN, words.get(input_))
         case AggregateFunction.MAX_BY:
-            return lower_by(part, index, LaneKind.MAX, words.get(input_))
+            return lower_by(rows, index, LaneKind.MAX, words.get(input_))
         case AggregateFunction.VAR_POP:
-            return lower_variance(part, index, sample=False, root=False)
+            return lower_variance(rows, index, sample=False, root=False)
         case AggregateFunction.VAR_SAMP:
-            return lower_variance(part, index, sample=True, root=False)
+            return lower_variance(rows, index, sample=True, root=False)
         case AggregateFunction.STDDEV_POP:
-            return lower_variance(part, index, sample=False, root=True)
+            return lower_variance(rows, index, sample=False, root=True)
         case AggregateFunction.STDDEV_SAMP:
-            return lower_variance(part, index, sample=True, root=True)
+            return lower_variance(rows, index, sample=True, root=True)
         case AggregateFunction.COUNT_DISTINCT:
-            return lower_count_distinct(part, index)
+            return lower_count_distinct(rows, index)
         case AggregateFunction.SUM_DISTINCT:
-            return lower_sum_distinct(part, index, types[input_])
+            return lower_sum_distinct(rows, index, types[input_])
         case AggregateFunction.AVG_DISTINCT:
-            return lower_average_distinct(part, index, types[input_])
+            return lower_average_distinct(rows, index, types[input_])
         case AggregateFunction.PERCENTILE:
-            return lower_percentile(part, index, types[input_])
+            return lower_percentile(rows, index, types[input_])
         case AggregateFunction.COLLECT_SET:
-            return lower_set(part, index, types[input_], words.get(input_))
+            return lower_set(rows, index, types[input_], words.get(input_))
         case _:
             assert_never(function)

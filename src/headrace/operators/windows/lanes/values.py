@@ -23,7 +23,7 @@ from headrace.operators.common.encode import (
     to_arrow,
     to_ordered,
 )
-from headrace.operators.windows.lanes.base import Lowered, Parts, RowParts, Values, group_ints
+from headrace.operators.windows.lanes.base import Lowered, Partials, RowPartials, Values, group_ints
 from headrace.operators.windows.lanes.sums import FloatSumLogic, IntSumLogic, finish_average, finish_sum
 
 
@@ -33,7 +33,7 @@ class ValueLogic:
     def __init__(self, type_: SqlType) -> None:
         self._type = type_
 
-    def lift(self, column: Physical | None, rows: int) -> Parts:
+    def lift(self, column: Physical | None, rows: int) -> Partials:
         assert column is not None
         values = column.values
         if self._type.kind is Kind.FLOATING:
@@ -42,40 +42,40 @@ class ValueLogic:
             return {"v": values, "n": np.ones(rows, np.int64)}
         return {"v": np.where(column.valid, values, 0), "n": column.valid.astype(np.int64)}
 
-    def group(self, parts: Parts, bins: Ints, size: int) -> Parts:
+    def group(self, partials: Partials, bins: Ints, size: int) -> Partials:
         """Combine the partials that share a bin; all of these have one value."""
         values = np.zeros(size, np.int64)
-        values[bins] = parts["v"]
-        return {"v": values, "n": group_ints(parts["n"], bins, size)}
+        values[bins] = partials["v"]
+        return {"v": values, "n": group_ints(partials["n"], bins, size)}
 
 
-def lower_count_distinct(part: RowParts, index: int) -> Lowered:
-    return to_arrow(part.bags(index).distinct(), None, BIGINT), None
+def lower_count_distinct(rows: RowPartials, index: int) -> Lowered:
+    return to_arrow(rows.bags(index).distinct(), None, BIGINT), None
 
 
-def lower_sum_distinct(part: RowParts, index: int, type_: SqlType) -> Lowered:
-    return _by_block(part, index, lambda block: _sum(block, part.output.aggregates[index], type_))
+def lower_sum_distinct(rows: RowPartials, index: int, type_: SqlType) -> Lowered:
+    return _by_block(rows, index, lambda block: _sum(block, rows.output.aggregates[index], type_))
 
 
-def lower_average_distinct(part: RowParts, index: int, type_: SqlType) -> Lowered:
-    return _by_block(part, index, lambda block: (finish_average(*_total(block, type_)), None))
+def lower_average_distinct(rows: RowPartials, index: int, type_: SqlType) -> Lowered:
+    return _by_block(rows, index, lambda block: (finish_average(*_total(block, type_)), None))
 
 
-def lower_percentile(part: RowParts, index: int, type_: SqlType) -> Lowered:
+def lower_percentile(rows: RowPartials, index: int, type_: SqlType) -> Lowered:
     """Spark's exact percentile: linear between the two values next to the place `fraction * (tuples - 1)`."""
-    aggregate = part.output.aggregates[index]
-    return _by_block(part, index, lambda block: (_percentiles(block, aggregate, type_), None))
+    aggregate = rows.output.aggregates[index]
+    return _by_block(rows, index, lambda block: (_percentiles(block, aggregate, type_), None))
 
 
-def lower_set(part: RowParts, index: int, type_: SqlType, words: pa.Array | None) -> Lowered:
+def lower_set(rows: RowPartials, index: int, type_: SqlType, words: pa.Array | None) -> Lowered:
     """The values as an array, ascending; Spark leaves their order open."""
-    aggregate = part.output.aggregates[index]
-    return _by_block(part, index, lambda block: (_set(block, aggregate, type_, words), None))
+    aggregate = rows.output.aggregates[index]
+    return _by_block(rows, index, lambda block: (_set(block, aggregate, type_, words), None))
 
 
-def _by_block(part: RowParts, index: int, lower: Callable[[Values], Lowered]) -> Lowered:
+def _by_block(rows: RowPartials, index: int, lower: Callable[[Values], Lowered]) -> Lowered:
     """The results of all rows, block by block."""
-    found = [lower(block) for block in part.bags(index).blocks()]
+    found = [lower(block) for block in rows.bags(index).blocks()]
     results = pa.concat_arrays([result for result, _ in found])
     if all(broken is None for _, broken in found):
         return results, None
@@ -84,11 +84,11 @@ def _by_block(part: RowParts, index: int, lower: Callable[[Values], Lowered]) ->
 
 
 def _sum(block: Values, aggregate: OutputAggregate, type_: SqlType) -> Lowered:
-    parts, count = _total(block, type_)
-    return finish_sum(parts, count > 0, aggregate)
+    partials, count = _total(block, type_)
+    return finish_sum(partials, count > 0, aggregate)
 
 
-def _total(block: Values, type_: SqlType) -> tuple[Parts, Ints]:
+def _total(block: Values, type_: SqlType) -> tuple[Partials, Ints]:
     """(the sum of each row's values, how many it has)."""
     logic = FloatSumLogic() if type_.kind is Kind.FLOATING else IntSumLogic()
     lifted = logic.lift(Physical(from_ordered(block.values, type_), None), len(block.values))

@@ -33,7 +33,7 @@ from headrace.operators.common.placing import route_keys
 from headrace.operators.common.regions import Regions, region_count, regions_of
 from headrace.operators.common.words import input_column, known_rows, ordered_words
 from headrace.operators.protocol import Columns, Shipment
-from headrace.operators.windows.lanes import LaneLogic, MeasureLogic, Parts, ValueLogic, logic_for
+from headrace.operators.windows.lanes import LaneLogic, MeasureLogic, Partials, ValueLogic, logic_for
 from headrace.operators.windows.slices import fine_slices, last_ends
 from headrace.optimizer.movement import Movement, decide_combine
 
@@ -65,14 +65,14 @@ def _type_of(operator: AggregatingOperator, measure: Measure) -> SqlType | None:
 
 
 @dataclass(slots=True)
-class Tuples:
+class Lifted:
     """Rows ready to be grouped: `measures[i]` are the partials of measure i, `words[i]` the strings behind input i."""
 
     keys: Keys
     slice: Ints
     slice_starts: Ints
     regions: list[Regions]
-    measures: list[Parts]
+    measures: list[Partials]
     words: dict[int, pa.Array]
 
     @property
@@ -80,7 +80,7 @@ class Tuples:
         return len(self.slice)
 
 
-def prepare_tuples(operator: AggregationOperator, columns: Columns, closed_us: int) -> Tuples | None:
+def lift_tuples(operator: AggregationOperator, columns: Columns, closed_us: int) -> Lifted | None:
     """Index a batch: keys, slices, regions and lifted measures. Tuples no window can still count are dropped."""
     times = to_physical(columns[operator.event_time], operator.event_time.type)
     kept = None if times.valid is None else np.flatnonzero(times.valid)
@@ -99,12 +99,12 @@ def prepare_tuples(operator: AggregationOperator, columns: Columns, closed_us: i
     keys = encode_keys([columns[key] for key in operator.keys], rows)
     regions = [regions_of(columns[i.operand], i) for i in operator.operands]
     measures, words = lift_measures(operator, columns, rows)
-    return Tuples(keys, index, starts, regions, measures, words)
+    return Lifted(keys, index, starts, regions, measures, words)
 
 
 def lift_measures(
     operator: AggregatingOperator, columns: Columns, rows: int
-) -> tuple[list[Parts], dict[int, pa.Array]]:
+) -> tuple[list[Partials], dict[int, pa.Array]]:
     """(the tuples' partials of every measure, the strings or rows behind the ranks of an input)."""
     inputs, words = _inputs(operator, columns)
     measures = [
@@ -142,7 +142,7 @@ def _inputs(operator: AggregatingOperator, columns: Columns) -> tuple[list[_Inpu
             words[i] = ordered.values
             ranks = ordered.ranks(array)
             if operand.parts:
-                first, whole = (known_rows(array, parts) for parts in (1, len(operand.parts)))
+                first, whole = (known_rows(array, known) for known in (1, len(operand.parts)))
                 inputs.append(_Input(Physical(ranks.values, first), whole))
             else:
                 inputs.append(_Input(ranks, ranks.valid))
@@ -153,46 +153,48 @@ def _inputs(operator: AggregatingOperator, columns: Columns) -> tuple[list[_Inpu
 
 
 @np.errstate(invalid="ignore", over="ignore")
-def combine_tuples(operator: AggregationOperator, tuples: Tuples) -> Tuples:
+def combine_lifted(operator: AggregationOperator, lifted: Lifted) -> Lifted:
     """Partials of the tuples that share key, slice and regions, when that ships fewer bytes; else the tuples.
 
     Where all values are kept, tuples that are put together share these too.
     """
     bags = [i for i, measure in enumerate(operator.measures) if measure.kind is LaneKind.BAG]
-    coded = [np.unique(tuples.measures[i]["v"], return_inverse=True) for i in bags]
-    radices = [len(tuples.slice_starts), tuples.keys.count, *(region_count(i) for i in operator.operands)]
+    coded = [np.unique(lifted.measures[i]["v"], return_inverse=True) for i in bags]
+    radices = [len(lifted.slice_starts), lifted.keys.count, *(region_count(i) for i in operator.operands)]
     radices += [len(values) for values, _ in coded]
-    digits_of = [*tuples.regions, *(codes for _, codes in coded)]
+    digits_of = [*lifted.regions, *(codes for _, codes in coded)]
     capacity = prod(radices)
-    partial_bytes = 8 + sum(8 * len(parts) for parts in tuples.measures) + len(operator.operands)
-    tuple_bytes = 8 + 8 * len(operator.inputs) + sum(r.itemsize for r in tuples.regions)
+    partial_bytes = 8 + sum(8 * len(partials) for partials in lifted.measures) + len(operator.operands)
+    tuple_bytes = 8 + 8 * len(operator.inputs) + sum(r.itemsize for r in lifted.regions)
     if capacity >= 2**62:
-        return tuples
+        return lifted
     sample = slice(0, SAMPLE_ROWS)
-    distinct = len(np.unique(_codes(tuples, digits_of, radices, sample)))
-    sampled = min(SAMPLE_ROWS, tuples.rows)
-    if not decide_combine(Movement(tuples.rows, capacity, sampled, distinct, tuple_bytes, partial_bytes)):
-        return tuples
-    codes = _codes(tuples, digits_of, radices, slice(None))
-    bins, codes = _bins(codes, capacity, tuples.rows)
+    distinct = len(np.unique(_codes(lifted, digits_of, radices, sample)))
+    sampled = min(SAMPLE_ROWS, lifted.rows)
+    if not decide_combine(Movement(lifted.rows, capacity, sampled, distinct, tuple_bytes, partial_bytes)):
+        return lifted
+    codes = _codes(lifted, digits_of, radices, slice(None))
+    bins, codes = _bins(codes, capacity, lifted.rows)
     size = len(codes)
     logics = measure_logics(operator)
-    measures = [logic.group(parts, bins, size) for logic, parts in zip(logics, tuples.measures, strict=True)]
+    measures = [
+        logic.group(partials, bins, size) for logic, partials in zip(logics, lifted.measures, strict=True)
+    ]
     digits: list[Ints] = []
     for radix in reversed(radices):
         digits.append(codes % radix)
         codes = codes // radix
     slice_, key, *rest = reversed(digits)
     regions = rest[: len(operator.operands)]
-    typed = [r.astype(old.dtype) for r, old in zip(regions, tuples.regions, strict=True)]
-    return Tuples(Keys(key, tuples.keys.table), slice_, tuples.slice_starts, typed, measures, tuples.words)
+    typed = [r.astype(old.dtype) for r, old in zip(regions, lifted.regions, strict=True)]
+    return Lifted(Keys(key, lifted.keys.table), slice_, lifted.slice_starts, typed, measures, lifted.words)
 
 
-def _codes(tuples: Tuples, others: Sequence[Ints], radices: Sequence[int], part: slice) -> Ints:
+def _codes(lifted: Lifted, others: Sequence[Ints], radices: Sequence[int], rows: slice) -> Ints:
     """One number per combination of slice, key and the `others`."""
-    codes = tuples.slice[part] * radices[1] + tuples.keys.ids[part]
+    codes = lifted.slice[rows] * radices[1] + lifted.keys.ids[rows]
     for digits, radix in zip(others, radices[2:], strict=True):
-        codes = codes * radix + digits[part]
+        codes = codes * radix + digits[rows]
     return codes
 
 
@@ -207,38 +209,38 @@ def _bins(codes: Ints, capacity: int, rows: int) -> tuple[Ints, Ints]:
     return bins, present
 
 
-def ship_tuples(operator: AggregationOperator, tuples: Tuples, partitioning: Partitioning) -> list[Shipment]:
+def ship_lifted(operator: AggregationOperator, lifted: Lifted, partitioning: Partitioning) -> list[Shipment]:
     """Route rows to partitions by key, one blob each."""
     return [
-        Shipment(partition, pack_bundle(_items(operator, tuples, rows, home)))
-        for partition, rows, home in route_keys(tuples.keys, partitioning, operator.id)
+        Shipment(partition, pack_bundle(_items(operator, lifted, rows, home)))
+        for partition, rows, home in route_keys(lifted.keys, partitioning, operator.id)
     ]
 
 
-def _items(operator: AggregationOperator, tuples: Tuples, rows: slice | Ints, home: Array) -> dict[str, Item]:
+def _items(operator: AggregationOperator, lifted: Lifted, rows: slice | Ints, home: Array) -> dict[str, Item]:
     local = np.cumsum(home) - 1
     items: dict[str, Item] = {
-        "keys": tuples.keys.table.filter(pa.array(home)),
-        "key": narrow(local[tuples.keys.ids[rows]]),
-        "slices": tuples.slice_starts,
-        "slice": narrow(tuples.slice[rows]),
+        "keys": lifted.keys.table.filter(pa.array(home)),
+        "key": narrow(local[lifted.keys.ids[rows]]),
+        "slices": lifted.slice_starts,
+        "slice": narrow(lifted.slice[rows]),
     }
-    for i, regions in enumerate(tuples.regions):
+    for i, regions in enumerate(lifted.regions):
         items[f"r{i}"] = regions[rows]
-    return items | measure_items(operator, tuples.measures, tuples.words, rows)
+    return items | measure_items(operator, lifted.measures, lifted.words, rows)
 
 
 def measure_items(
-    operator: AggregatingOperator, measures: list[Parts], words: dict[int, pa.Array], rows: slice | Ints
+    operator: AggregatingOperator, measures: list[Partials], words: dict[int, pa.Array], rows: slice | Ints
 ) -> dict[str, Item]:
     """Some rows' partials, and all strings behind them, as bundle items."""
     items: dict[str, Item] = {}
     shrunk: dict[int, Array] = {}  # SUM, MIN and MAX of an input that was not combined are the same array
-    for measure, parts in zip(operator.measures, measures, strict=True):
-        for name, part in parts.items():
-            if id(part) not in shrunk:
-                shrunk[id(part)] = _shrink(part[rows])
-            items[f"{measure.name}.{name}"] = shrunk[id(part)]
+    for measure, partials in zip(operator.measures, measures, strict=True):
+        for name, array in partials.items():
+            if id(array) not in shrunk:
+                shrunk[id(array)] = _shrink(array[rows])
+            items[f"{measure.name}.{name}"] = shrunk[id(array)]
     for i, strings in words.items():
         items[f"words{i}"] = pa.table({"w": strings})
     return items
@@ -249,45 +251,45 @@ def _shrink(values: Array) -> Array:
     return values[:1] if len(values) and (values[0] == values).all() else narrow(values)
 
 
-def receive_tuples(operator: AggregationOperator, blobs: Sequence[Blob]) -> Tuples | None:
+def receive_lifted(operator: AggregationOperator, blobs: Sequence[Blob]) -> Lifted | None:
     """All blobs of one partition as one batch."""
-    parts = [_received(operator, read_bundle(blob)) for blob in blobs]
-    return merge_tuples(operator, parts) if parts else None
+    batches = [_received(operator, read_bundle(blob)) for blob in blobs]
+    return merge_lifted(operator, batches) if batches else None
 
 
-def merge_tuples(operator: AggregationOperator, parts: Sequence[Tuples]) -> Tuples:
+def merge_lifted(operator: AggregationOperator, batches: Sequence[Lifted]) -> Lifted:
     """Batches as one, with keys, slices and string ranks made common."""
-    words = unify_words(operator, parts)
-    table, ids = unify_keys([part.keys.table for part in parts])
-    starts = np.unique(np.concatenate([part.slice_starts for part in parts]))
-    slices = [np.searchsorted(starts, part.slice_starts)[part.slice] for part in parts]
-    keys = np.concatenate([i[part.keys.ids] for i, part in zip(ids, parts, strict=True)])
-    regions = [np.concatenate([p.regions[i] for p in parts]) for i in range(len(operator.operands))]
-    measures = concat_measures([part.measures for part in parts])
-    return Tuples(Keys(keys, table), np.concatenate(slices), starts, regions, measures, words)
+    words = unify_words(operator, batches)
+    table, ids = unify_keys([batch.keys.table for batch in batches])
+    starts = np.unique(np.concatenate([batch.slice_starts for batch in batches]))
+    slices = [np.searchsorted(starts, batch.slice_starts)[batch.slice] for batch in batches]
+    keys = np.concatenate([i[batch.keys.ids] for i, batch in zip(ids, batches, strict=True)])
+    regions = [np.concatenate([p.regions[i] for p in batches]) for i in range(len(operator.operands))]
+    measures = concat_measures([batch.measures for batch in batches])
+    return Lifted(Keys(keys, table), np.concatenate(slices), starts, regions, measures, words)
 
 
-def _received(operator: AggregationOperator, items: dict[str, Item]) -> Tuples:
+def _received(operator: AggregationOperator, items: dict[str, Item]) -> Lifted:
     measures, words = received_measures(operator, items)
     regions = [items[f"r{i}"] for i in range(len(operator.operands))]
     keys = Keys(items["key"].astype(np.int64), items["keys"])
-    return Tuples(keys, items["slice"].astype(np.int64), items["slices"], regions, measures, words)
+    return Lifted(keys, items["slice"].astype(np.int64), items["slices"], regions, measures, words)
 
 
 def received_measures(
     operator: AggregatingOperator, items: dict[str, Item]
-) -> tuple[list[Parts], dict[int, pa.Array]]:
+) -> tuple[list[Partials], dict[int, pa.Array]]:
     """The inverse of `measure_items`."""
     rows = len(items["key"])
-    measures: list[Parts] = []
+    measures: list[Partials] = []
     wide: dict[int, Array] = {}
     for measure in operator.measures:
         prefix = f"{measure.name}."
-        found = {name[len(prefix) :]: part for name, part in items.items() if name.startswith(prefix)}
-        for part in found.values():
-            if id(part) not in wide:
-                wide[id(part)] = _widen(part, rows)
-        measures.append({name: wide[id(part)] for name, part in found.items()})
+        found = {name[len(prefix) :]: array for name, array in items.items() if name.startswith(prefix)}
+        for array in found.values():
+            if id(array) not in wide:
+                wide[id(array)] = _widen(array, rows)
+        measures.append({name: wide[id(array)] for name, array in found.items()})
     words = {
         i: one_chunk(items[f"words{i}"].column("w"))
         for i in range(len(operator.inputs))
@@ -296,25 +298,25 @@ def received_measures(
     return measures, words
 
 
-def _widen(part: Array, rows: int) -> Array:
-    wide = part if part.dtype == np.float64 else part.astype(np.int64)
+def _widen(values: Array, rows: int) -> Array:
+    wide = values if values.dtype == np.float64 else values.astype(np.int64)
     return np.repeat(wide, rows) if len(wide) == 1 and rows != 1 else wide
 
 
-def concat_measures(batches: Sequence[list[Parts]]) -> list[Parts]:
+def concat_measures(batches: Sequence[list[Partials]]) -> list[Partials]:
     """The batches' partials of every measure, one after the other."""
     joined: dict[tuple[int, ...], Array] = {}
-    return [_concat_parts(list(parts), joined) for parts in zip(*batches, strict=True)]
+    return [_concat_partials(list(lists), joined) for lists in zip(*batches, strict=True)]
 
 
-def _concat_parts(parts: list[Parts], joined: dict[tuple[int, ...], Array]) -> Parts:
-    """The batches' parts of one measure, one after the other; arrays that are the same stay the same."""
-    found: Parts = {}
-    for name in {name for part in parts for name in part}:
-        if any(name not in part for part in parts):
-            found[name] = np.concatenate([p[name] if name in p else p["v"].astype(np.float64) for p in parts])
+def _concat_partials(lists: list[Partials], joined: dict[tuple[int, ...], Array]) -> Partials:
+    """The batches' partials of one measure, one after the other; arrays that are the same stay the same."""
+    found: Partials = {}
+    for name in {name for one in lists for name in one}:
+        if any(name not in one for one in lists):
+            found[name] = np.concatenate([p[name] if name in p else p["v"].astype(np.float64) for p in lists])
             continue
-        pieces = [part[name] for part in parts]
+        pieces = [one[name] for one in lists]
         same = tuple(map(id, pieces))
         if same not in joined:
             joined[same] = np.concatenate(pieces)
@@ -325,23 +327,23 @@ def _concat_parts(parts: list[Parts], joined: dict[tuple[int, ...], Array]) -> P
 class Worded(Protocol):
     """A batch of partials with the strings behind them."""
 
-    measures: list[Parts]
+    measures: list[Partials]
     words: dict[int, pa.Array]
 
 
-def unify_words(operator: AggregatingOperator, parts: Sequence[Worded]) -> dict[int, pa.Array]:
+def unify_words(operator: AggregatingOperator, batches: Sequence[Worded]) -> dict[int, pa.Array]:
     """One dictionary per input that has one; the batches' ranks are translated to it."""
     unified: dict[int, pa.Array] = {}
-    for i in {i for part in parts for i in part.words}:
-        ordered = ordered_words(operator.inputs[i], *(part.words[i] for part in parts))
+    for i in {i for batch in batches for i in batch.words}:
+        ordered = ordered_words(operator.inputs[i], *(batch.words[i] for batch in batches))
         unified[i] = ordered.values
-        for part in parts:
-            rerank(operator, part.measures, i, ordered.ranks(part.words[i]).values)
+        for batch in batches:
+            rerank(operator, batch.measures, i, ordered.ranks(batch.words[i]).values)
     return unified
 
 
-def rerank(operator: AggregatingOperator, measures: list[Parts], input_: int, ranks: Ints) -> None:
+def rerank(operator: AggregatingOperator, measures: list[Partials], input_: int, ranks: Ints) -> None:
     """Translate the ranks of one input's measures."""
-    for measure, parts in zip(operator.measures, measures, strict=True):
+    for measure, partials in zip(operator.measures, measures, strict=True):
         if measure.input == input_ and measure.kind in RANKED_LANES:
-            parts["v"] = translate_ranks(parts["v"], ranks)
+            partials["v"] = translate_ranks(partials["v"], ranks)
