@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from headrace.engine import job
 from headrace.engine.job import Job, JobContext, run_job
+from headrace.engine.plans import plan_file
 from headrace.log.chunks import write_chunk
 from headrace.model.epoch import NEVER_US, Epoch, StreamEpoch
 from headrace.model.partitioning import even_partitioning
@@ -39,7 +40,6 @@ from headrace.model.state import SegmentFile
 from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, Column, SqlType
 from headrace.model.window import Window
 from headrace.planner.group import Member, plan_group
-from headrace.storage.envelope import envelope
 
 sys.path.append(str(Path(__file__).parents[2] / "tests" / "engine"))
 
@@ -96,7 +96,7 @@ def tuples(rows: int, epoch: int) -> pa.Table:
 def run(root: Path, queries: int, rows: int, key: str) -> list[float]:
     """CPU seconds of each epoch but the first."""
     plan = plan_group(members(queries, key), {STREAM.name: STREAM})
-    (root / "plan.json").write_bytes(envelope("plan", plan))
+    (root / "plan.json").write_bytes(plan_file(plan))
     context = JobContext(LocalSpark(), root, "main", even_partitioning(2), 2)
     held: list[SegmentFile] = []
     spent, closed = [], NEVER_US

@@ -29,6 +29,7 @@ from headrace.engine import job
 from headrace.engine.chain import run_chain
 from headrace.engine.job import Job, JobContext, JobResult, run_job
 from headrace.engine.paths import plan_path
+from headrace.engine.plans import plan_file
 from headrace.engine.result_files import parquet_options
 from headrace.log.chunks import write_chunk
 from headrace.model.epoch import NEVER_US, Epoch, StreamEpoch
@@ -50,7 +51,6 @@ from headrace.model.state import SegmentFile
 from headrace.model.types import BIGINT, DOUBLE, Column, SqlType
 from headrace.model.window import Window
 from headrace.planner.group import Member, plan_group
-from headrace.storage.envelope import envelope
 from headrace_bench import astream
 from headrace_bench.epochs import Feed, folder
 from headrace_bench.spine import COUNT, numbers, screen
@@ -122,7 +122,7 @@ class Bench:
         )
         self.path = plan_path(GROUP, self.plan.version)
         (root / self.path).parent.mkdir(parents=True, exist_ok=True)
-        (root / self.path).write_bytes(envelope("plan", self.plan))
+        (root / self.path).write_bytes(plan_file(self.plan))
         self.held: list[SegmentFile] = []
         self.closed = NEVER_US
 

@@ -23,6 +23,7 @@ from headrace.engine import job
 from headrace.engine.functions import pickled, write_function
 from headrace.engine.job import Job, JobContext, JobResult, run_job
 from headrace.engine.paths import plan_path
+from headrace.engine.plans import plan_file
 from headrace.log.chunks import write_chunk
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch, StreamEpoch
 from headrace.model.functions import FunctionFile
@@ -35,7 +36,6 @@ from headrace.model.types import DOUBLE
 from headrace.planner.group import Member, plan_group
 from headrace.planner.joins import Joining
 from headrace.sql import ShapeCache, parse_query
-from headrace.storage.envelope import envelope
 from headrace.storage.warehouse import Warehouse
 from sql_fakes import PURCHASES, STREAMS, FakeAnalyzer
 
@@ -88,7 +88,7 @@ class World:
         plan = plan_group([Member(q, int(q.id)) for q in queries], {s.name: s for s in STREAMS.values()})
         path = plan_path("main", plan.version)
         (self.warehouse / path).parent.mkdir(parents=True, exist_ok=True)
-        (self.warehouse / path).write_bytes(envelope("plan", plan))
+        (self.warehouse / path).write_bytes(plan_file(plan))
         parts = []
         for name, tuples in rows.items():
             table = pa.Table.from_pylist(tuples, schema=SCHEMA)

@@ -18,6 +18,7 @@ from headrace.engine import job
 from headrace.engine.functions import pickled, write_function
 from headrace.engine.job import Job, JobContext, JobResult, run_job
 from headrace.engine.paths import plan_path
+from headrace.engine.plans import plan_file
 from headrace.log.chunks import write_chunk
 from headrace.model.blocks import BLOCKS
 from headrace.model.epoch import NEVER_US, Epoch, StreamEpoch
@@ -35,7 +36,6 @@ from headrace.planner.group import Member, plan_group
 from headrace.planner.joins import Joining
 from headrace.planner.strategies import default_choice
 from headrace.sql import ShapeCache, parse_query
-from headrace.storage.envelope import envelope
 from headrace.storage.warehouse import Warehouse
 from similar_cases import COLUMNS, SECOND, VECTORS, Ask, embed, exact, tuples
 from sql_fakes import FakeAnalyzer
@@ -72,7 +72,7 @@ class World:
         assert all(isinstance(operator, JoinOperator) for operator in plan.operators) and not plan.fallbacks
         path = plan_path("main", plan.version)
         (self.warehouse / path).parent.mkdir(parents=True, exist_ok=True)
-        (self.warehouse / path).write_bytes(envelope("plan", plan))
+        (self.warehouse / path).write_bytes(plan_file(plan))
         parts = []
         for name, some in rows.items():
             table = pa.Table.from_pylist(some, schema=SCHEMA)

@@ -59,8 +59,11 @@ class World:
     first: int = 0
 
     def replace_value(self, path: str, kind: str, value: Any) -> None:
+        self.replace(path, envelope(kind, value))
+
+    def replace(self, path: str, data: bytes) -> None:
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
-        (self.root / path).write_bytes(envelope(kind, value))
+        (self.root / path).write_bytes(data)
 
     def streams(self, epoch: int) -> list[Stream]:
         return list(STREAMS.values())

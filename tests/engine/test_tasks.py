@@ -32,6 +32,7 @@ from headrace.engine.messages import (
     encode_report,
 )
 from headrace.engine.paths import handover_dir, plan_path, segments_dir
+from headrace.engine.plans import plan_file
 from headrace.log.chunks import write_chunk
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch, StreamEpoch
 from headrace.model.metrics import OperatorMetrics
@@ -44,7 +45,6 @@ from headrace.model.window import SessionWindow, Window
 from headrace.operators.kinds import operator_kind
 from headrace.optimizer.place import Place
 from headrace.planner.group import Member, plan_group
-from headrace.storage.envelope import envelope
 
 sys.path.append(str(Path(__file__).parents[1] / "operators"))
 
@@ -87,7 +87,7 @@ def run_epoch(
 ) -> JobResult:
     path = plan_path(group, plan.version)
     (root / path).parent.mkdir(parents=True, exist_ok=True)
-    (root / path).write_bytes(envelope("plan", plan))
+    (root / path).write_bytes(plan_file(plan))
     context = JobContext(LocalSpark(), root, group, partitioning, 2)  # type: ignore[arg-type]
     return run_job(context, Job(plan, path, epoch, {}, held, f"{group}{epoch.id}", place=place))
 

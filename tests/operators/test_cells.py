@@ -16,7 +16,7 @@ from headrace.model.types import SqlType
 from headrace.operators.common import cells, regions
 from headrace.operators.common.cells import FamilyIndex
 from headrace.operators.common.regions import region_count, regions_of
-from headrace.planner.shared import group_families, index_operands
+from headrace.planner.predicates import group_families, index_operands
 from plan_strategies import OPERANDS, column, predicates, values
 
 

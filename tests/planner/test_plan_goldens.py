@@ -15,7 +15,7 @@ from headrace.model.query import Query, QueryId, StreamName
 from headrace.model.statistics import NOTHING_KNOWN
 from headrace.model.strategy import DEFAULTS, Strategies
 from headrace.planner.explain import choice_lines
-from headrace.planner.group import STEPS, Draft, Member, classify, plan_group
+from headrace.planner.group import STEPS, Draft, Kept, Member, classify, plan_group
 from headrace.planner.strategies import choice_of
 from headrace.sql import parse_query
 from sql_fakes import STREAMS, FakeAnalyzer
@@ -55,7 +55,7 @@ def test_every_step_adds_to_the_plan_of_some_case_and_changes_nothing_that_is_th
     used = set()
     for case in CASES.values():
         members = [Member(query, query.id - 1) for query in queries_of(case)]
-        draft = Draft(classify(members, strategies_of(case)), BY_NAME, NOTHING_KNOWN)
+        draft = Draft(classify(members, strategies_of(case)), BY_NAME, NOTHING_KNOWN, Kept())
         for step in STEPS:
             after = step(draft)
             assert after.operators[: len(draft.operators)] == draft.operators

@@ -24,7 +24,7 @@ from headrace.engine.finish import find_unfinishable
 from headrace.engine.job import Job, JobContext, JobResult, epoch_work, run_job, warm_up
 from headrace.engine.limits import Watch
 from headrace.engine.logview import LogReader
-from headrace.engine.paths import plan_path
+from headrace.engine.plans import write_plan
 from headrace.engine.records import ResultFile
 from headrace.engine.spark import is_gone, width_of
 from headrace.engine.stored import ResultReader
@@ -39,7 +39,7 @@ from headrace.model.statistics import Statistics
 from headrace.model.strategy import Strategies
 from headrace.optimizer.place import EpochWork, Place
 from headrace.optimizer.turns import Room, plain_room
-from headrace.planner.group import Member, plan_group
+from headrace.planner.group import Kept, Member, plan_group
 from headrace.storage import faults
 from headrace.storage.warehouse import Warehouse
 
@@ -80,6 +80,7 @@ class EpochRunner:
             delivered,
         )
         self._home = home
+        self._kept = Kept()
 
     def plan(self, epoch: int, entries: Sequence[QueryEntry]) -> SharedPlan:
         """The plan of these queries in an epoch."""
@@ -87,7 +88,8 @@ class EpochRunner:
         rates = {StreamName(name): rows for name, (rows, _) in self._delivered.totals(epoch - 1).items()}
         try:
             members = (Member(entry.query, entry.slot or 0) for entry in entries)
-            return plan_group(members, streams, Statistics.of_arrivals(rates), self._home.strategies(epoch))
+            known = Statistics.of_arrivals(rates)
+            return plan_group(members, streams, known, self._home.strategies(epoch), self._kept)
         except HeadraceError:
             raise
         except Exception as error:
@@ -107,7 +109,7 @@ class EpochRunner:
 
         `held` is the state before the epoch. `place` says where such work runs.
         """
-        root, path = self._warehouse.root, plan_path(self._group, plan.version)
+        root = self._warehouse.root
         streams = {str(stream.name): stream for stream in self._catalog.streams(epoch.id)}
         self._catalog.functions.check(entry.query for entry in entries)
         live = [s for s in held if _alive(s, plan, epoch)]
@@ -115,8 +117,7 @@ class EpochRunner:
         check_chunks(root, _chunks_read(plan, epoch), content=False)
         with Watch(self.spark, self.job_group, seconds) as watch:
             try:
-                if plan.operators and not self._warehouse.exists(path):
-                    self._warehouse.replace_value(path, "plan", plan)
+                path = write_plan(self._warehouse, self._group, plan, self._kept)
                 faults.reach("job.before")
                 spec = self._home.spec(int(epoch.id))
                 context = JobContext(

@@ -26,6 +26,7 @@ from headrace.engine.errors import epoch_cancelled, epoch_failed, was_cancelled
 from headrace.engine.files import check_chunks, check_segments
 from headrace.engine.job import Job, JobContext, run_job
 from headrace.engine.paths import REBUILD, commits_dir, plan_path
+from headrace.engine.plans import plan_file
 from headrace.engine.records import Commit
 from headrace.engine.reduce import load_segment
 from headrace.log.seal import Sealer
@@ -258,7 +259,7 @@ class _Rebuild:
         streams = {str(stream.name): stream for stream in self._ground.catalog.streams(self._epoch)}
         plan = self._plan(batch.entries, {stream.name: stream for stream in streams.values()})
         path = plan_path(self._group, plan.version)
-        self._ground.warehouse.replace_value(path, "plan", plan)
+        self._ground.warehouse.replace(path, plan_file(plan))
         inflows = tuple(
             StreamEpoch(stream, tuple(batch.chunks.get(stream, ())), batch.marks[stream], batch.marks[stream])
             for stream in map(StreamName, batch.marks)

@@ -33,6 +33,7 @@ from headrace.engine.messages import (
     encode_control,
     encode_report,
 )
+from headrace.engine.plans import read_plan
 from headrace.engine.records import ResultFile
 from headrace.engine.result_files import ResultWriter
 from headrace.model.errors import HeadraceError
@@ -48,7 +49,6 @@ from headrace.operators.protocol import Batch, MapOutlet, OperatorLogic
 from headrace.operators.uses import call_plan
 from headrace.planner import shared as _registers_plan_classes  # noqa: F401
 from headrace.storage import faults
-from headrace.storage.envelope import open_envelope
 
 MAP_BATCH_ROWS = 1 << 20
 
@@ -80,8 +80,7 @@ class PreparedPlan:
 
 @lru_cache(maxsize=PLANS)
 def prepared_plan(root: str, plan: str) -> PreparedPlan:
-    path = Path(root, plan)
-    shared: SharedPlan = open_envelope(path.read_bytes(), "plan", path)
+    shared = read_plan(Path(root, plan))
     logic = {operator.id: operator_kind(operator).prepare(operator, shared) for operator in shared.operators}
     calls = {(o.id, read): call_plan(o, read) for o in shared.operators for read in range(len(o.reads))}
     return PreparedPlan(shared, {operator.id: operator for operator in shared.operators}, logic, calls)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Sequence
 from enum import Enum
 from functools import cache
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from headrace.model import epoch, predicate, query, statistics, strategy, types, window
 
 _SAME = frozenset((int, str, bool, type(None)))
-"""Values of exactly these types are the same in JSON: long lists and counts need no call for each of them."""
+"""Values of exactly these types are the same in JSON. Most values are, so they are looked at many at once."""
 
 
 @cache
@@ -31,11 +32,8 @@ def register(*classes: type) -> None:
         _classes()[cls.__name__] = cls
 
 
-_AS_THEY_ARE = frozenset({str, int, bool, type(None)})
-
-
 @cache
-def _fields(cls: Any) -> tuple[str, ...] | None:
+def fields(cls: Any) -> tuple[str, ...] | None:
     """The names of a dataclass's fields; None for any other class."""
     return tuple(field.name for field in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else None
 
@@ -47,9 +45,9 @@ def to_json(value: Any) -> Any:
     Window(range_us=10, slide_us=5, offset_us=0)
     """
     kind: Any = type(value)
-    if kind in _AS_THEY_ARE:  # most values, by far
+    if kind in _SAME:  # most values, by far
         return value
-    if (names := _fields(kind)) is not None:
+    if (names := fields(kind)) is not None:
         found = {"$": kind.__name__}
         for name in names:
             found[name] = to_json(getattr(value, name))
@@ -62,28 +60,36 @@ def to_json(value: Any) -> Any:
         case Enum():
             return {"$": type(value).__name__, "v": value.value}
         case tuple() | list():
-            return [item if type(item) in _SAME else to_json(item) for item in value]
+            return value if plain(value) else [to_json(item) for item in value]
         case dict():
-            return {key: item if type(item) in _SAME else to_json(item) for key, item in value.items()}
+            return {key: to_json(item) for key, item in value.items()}
     raise TypeError(f"cannot encode {kind.__name__}")
 
 
 def from_json(data: Any) -> Any:
     """The inverse of `to_json`; JSON arrays come back as tuples."""
-    match data:
-        case list():
-            return tuple(item if type(item) in _SAME else from_json(item) for item in data)
-        case {"$": "float", "v": text}:
-            return float(text)
-        case {"$": name, **rest}:
-            cls = _classes()[name]
-            if issubclass(cls, Enum):
-                return cls(rest["v"])
-            return cls(**{str(key): from_json(item) for key, item in rest.items()})
-        case dict():
-            return {key: item if type(item) in _SAME else from_json(item) for key, item in data.items()}
-        case _:
-            return data
+    kind = type(data)
+    if kind is list:
+        return tuple(data) if plain(data) else tuple([from_json(item) for item in data])
+    if kind is not dict:
+        return data
+    return made({key: from_json(item) for key, item in data.items()})
+
+
+def made(data: dict[str, Any]) -> Any:
+    """The value that JSON data names by `$`, once what is in it has been read; other data as it is."""
+    name = data.pop("$", None)
+    if name is None:
+        return data
+    if name == "float":
+        return float(data["v"])
+    cls = _classes()[name]
+    return cls(**data) if fields(cls) is not None else cls(data["v"])
+
+
+def plain(items: Sequence[Any]) -> bool:
+    """Whether all items are the same in JSON."""
+    return _SAME.issuperset(map(type, items))
 
 
 def dumps(value: Any) -> bytes:

@@ -25,6 +25,10 @@ class HeadraceError(Exception):
         self.code, self.message, self.detail, self.hint, self.span = code, message, detail, hint, span
         super().__init__(self.render())
 
+    def again(self) -> HeadraceError:
+        """The same error once more, for somebody else to raise."""
+        return type(self)(self.code, self.message, detail=self.detail, hint=self.hint, span=self.span)
+
     def render(self) -> str:
         where = f" (line {self.span[0]}, column {self.span[1]})" if self.span else ""
         lines = [f"{self.code}: {self.message}{where}"]

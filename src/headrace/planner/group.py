@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from headrace.model import codec
+from headrace.model.pieces import Writer
 from headrace.model.plan import (
     AggregationOperator,
     FallbackQuery,
@@ -35,12 +35,10 @@ from headrace.planner.joins import (
     product_id,
     side_queries,
 )
+from headrace.planner.parts import BodyPart, FilterPart, Parts, aggregation_operands
 from headrace.planner.predicates import scan_path
 from headrace.planner.shared import (
-    QueryBody,
     aggregating_parts,
-    aggregation_operands,
-    asks_for_values,
     operator_id,
     plan_aggregation,
     plan_selection,
@@ -59,6 +57,33 @@ class Member:
     slot: int
 
 
+class Kept:
+    """What planning of a group has worked out before: parts of queries, and plans as they are written.
+
+    Whoever plans again and again hands it in each time. A plan does not depend on it, only the time that it takes.
+    """
+
+    def __init__(self) -> None:
+        self.parts = Parts()
+        self._writer = Writer()
+        self._text: tuple[str, bytes] = ("", b"")
+
+    def name(self, plan: SharedPlan) -> SharedPlan:
+        """The plan with a version that names its content."""
+        text = self._writer.write(plan)
+        version = hashlib.sha256(text).hexdigest()[:16]
+        self._text = (version, text.replace(_UNNAMED, b'"version":"%s"' % version.encode(), 1))
+        return replace(plan, version=version)
+
+    def text_of(self, plan: SharedPlan) -> bytes:
+        """A plan as it is written, to be read by a `Reader`."""
+        version, text = self._text
+        return text if version == plan.version else self._writer.write(plan)
+
+
+_UNNAMED = b'"version":""'
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A plan in the making: what is asked for, and what the steps so far have planned."""
@@ -66,6 +91,7 @@ class Draft:
     members: Mapping[Strategy, tuple[Member, ...]]
     streams: Mapping[StreamName, Stream]
     statistics: Statistics
+    kept: Kept
     operators: tuple[Operator, ...] = ()
     products: tuple[ProductOperator, ...] = ()
     fallbacks: tuple[FallbackQuery, ...] = ()
@@ -96,15 +122,19 @@ def plan_group(
     streams: Mapping[StreamName, Stream],
     statistics: Statistics = NOTHING_KNOWN,
     strategies: Strategies = DEFAULTS,
+    kept: Kept | None = None,
 ) -> SharedPlan:
     """The shared plan of these queries. Costs time linear in their predicates' atoms; no I/O, no clock.
 
     The same members in any order give the same plan. Each query runs with the strategy that `strategies` has for it, or
-    with its default. `statistics` order the inputs of joins, and decide nothing that state depends on.
+    with its default. `statistics` order the inputs of joins, and decide nothing that state depends on. What `kept` has
+    of the queries is not worked out again.
     """
-    draft = Draft(classify(members, strategies), streams, statistics)
+    kept = kept or Kept()
+    draft = Draft(classify(members, strategies), streams, statistics, kept)
     for step in STEPS:
         draft = step(draft)
+    kept.parts.keep({member.query.id for found in draft.members.values() for member in found})
     return number_version(draft)
 
 
@@ -123,18 +153,16 @@ def plan_aggregations(draft: Draft) -> Draft:
     """
     operators: list[Operator] = []
     for strategy in (Strategy.WINDOWS, Strategy.SESSIONS):
-        classes: dict[tuple[StreamName, tuple[Operand, ...], ScanPath, bool], list[QueryBody]] = defaultdict(
-            list
-        )
+        classes: dict[tuple[StreamName, tuple[Operand, ...], ScanPath, bool], list[BodyPart]]
+        classes = defaultdict(list)
         for member in draft.running(strategy):
             plan = member.query.plan
             assert isinstance(plan.body, Aggregation)
-            path = scan_path(aggregation_operands(plan.body))
-            kept = asks_for_values(plan.body)
-            classes[plan.stream, plan.body.keys, path, kept].append((member.query.id, plan.body))
+            part = draft.kept.parts.of(member.query.id, plan.body)
+            classes[plan.stream, plan.body.keys, part.path, part.asks_for_values].append(part)
         operators += [
-            plan_aggregation(draft.streams[stream], keys, path, bodies)
-            for (stream, keys, path, _), bodies in classes.items()
+            plan_aggregation(draft.streams[stream], keys, path, parts)
+            for (stream, keys, path, _), parts in classes.items()
         ]
     return draft.adding(operators)
 
@@ -147,9 +175,14 @@ def plan_selections(draft: Draft) -> Draft:
         assert isinstance(plan.body, Projection)
         classes[plan.stream, selection_path(plan.body)].append(member)
     return draft.adding(
-        plan_selection(stream, path, [(member.query, member.slot) for member in mine])
+        plan_selection(stream, path, [(member.query, member.slot) for member in mine], _filters(draft, mine))
         for (stream, path), mine in classes.items()
     )
+
+
+def _filters(draft: Draft, members: Iterable[Member]) -> list[FilterPart]:
+    bodies = ((member.query.id, member.query.plan.body) for member in members)
+    return [draft.kept.parts.filter_of(id_, b.where) for id_, b in bodies if isinstance(b, Projection)]
 
 
 def plan_groupings(draft: Draft) -> Draft:
@@ -159,11 +192,12 @@ def plan_groupings(draft: Draft) -> Draft:
         grouped[grouping_id(joining)].append(joining)
     operators = []
     for id_, joinings in grouped.items():
-        bodies = [(joining.id, grouping_body(joining)) for joining in joinings]
-        parts = aggregating_parts(ROWS, bodies[0][1].keys, ScanPath.FAST, bodies)
-        parts["clock"] = joinings[0].clock
+        new = Parts()
+        parts = [new.of(joining.id, grouping_body(joining)) for joining in joinings]
+        made = aggregating_parts(ROWS, parts[0].body.keys, ScanPath.FAST, parts)
+        made["clock"] = joinings[0].clock
         join = join_id(joinings[0].clock)
-        operators.append(GroupingOperator(id=id_, windows=sliding_windows(bodies), join=join, **parts))
+        operators.append(GroupingOperator(id=id_, windows=sliding_windows(parts), join=join, **made))
     return draft.adding(operators)
 
 
@@ -200,8 +234,8 @@ def _plan_sides(
             classes[side.stream, side.body.keys, path, side.role].append(side)
     of_side: dict[tuple[QueryId, int], AggregationOperator] = {}
     for (stream, keys, path, role), sides in classes.items():
-        bodies = [(side.query, side.body) for side in sides]
-        alone = plan_aggregation(streams[stream], keys, path, bodies)
+        new = Parts()
+        alone = plan_aggregation(streams[stream], keys, path, [new.of(s.query, s.body) for s in sides])
         assert isinstance(alone, AggregationOperator)
         name = operator_id(f"{id_}-{role}", stream, path, keys)
         operator = replace(alone, id=name, clock=joinings[0].clock, product=id_)
@@ -234,5 +268,4 @@ STEPS: tuple[Step, ...] = (
 def number_version(draft: Draft) -> SharedPlan:
     """The finished plan, with a version that names its content."""
     operators = tuple(sorted(draft.operators, key=lambda operator: operator.id))
-    content = SharedPlan("", operators, draft.fallbacks, draft.products)
-    return replace(content, version=hashlib.sha256(codec.dumps(content)).hexdigest()[:16])
+    return draft.kept.name(SharedPlan("", operators, draft.fallbacks, draft.products))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
 from headrace.model.plan import Family, OperandIndex, ScanPath
@@ -29,6 +29,11 @@ def scan_path(operands: Iterable[Operand]) -> ScanPath:
 
 def index_operands(predicates: Iterable[Predicate]) -> tuple[OperandIndex, ...]:
     """Every operand of the predicates with all the constants it meets."""
+    return index_constants(constants_of(*predicates))
+
+
+def constants_of(*predicates: Predicate) -> dict[Operand, set[Value]]:
+    """The constants that each operand of the predicates meets."""
     constants: dict[Operand, set[Value]] = {}
     stack = list(dict.fromkeys(predicates))
     while stack:
@@ -45,6 +50,11 @@ def index_operands(predicates: Iterable[Predicate]) -> tuple[OperandIndex, ...]:
                 pass
             case never:
                 assert_never(never)
+    return constants
+
+
+def index_constants(constants: Mapping[Operand, Iterable[Value]]) -> tuple[OperandIndex, ...]:
+    """Operands with the constants they meet, both in order."""
     return tuple(
         OperandIndex(operand, tuple(sorted(values, key=_value_order)))
         for operand, values in sorted(constants.items(), key=lambda item: (item[0].sql, item[0].type.name))

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, assert_never
 
 from headrace.model import codec, plan
-from headrace.model.lanes import keeps_values, lane_domain, lanes_needed
+from headrace.model.lanes import keeps_values
+from headrace.model.pieces import register_pieces
 from headrace.model.plan import (
     AggregationOperator,
     Lane,
@@ -21,14 +24,8 @@ from headrace.model.plan import (
     SessionOperator,
     StateColumn,
 )
-from headrace.model.predicate import (
-    Operand,
-    Predicate,
-    conjunction,
-    operands_of,
-)
+from headrace.model.predicate import And, Compare, Const, IsNull, Not, Operand, Or, operands_of
 from headrace.model.query import (
-    Aggregate,
     Aggregation,
     Fallback,
     Join,
@@ -39,11 +36,21 @@ from headrace.model.query import (
     StreamName,
 )
 from headrace.model.tables import PlainTable, table_of, window_table
+from headrace.model.types import SqlType
 from headrace.model.window import AnyWindow, SessionWindow, Window
 from headrace.planner.joins import (
     Joining,
 )
-from headrace.planner.predicates import group_families, index_operands, scan_path
+from headrace.planner.parts import (
+    ENTRIES_PER_COLUMN,
+    AggregateShape,
+    BodyPart,
+    FilterPart,
+    families_of,
+    index_of,
+    order_of,
+)
+from headrace.planner.predicates import scan_path
 
 codec.register(
     plan.OperandIndex,
@@ -74,15 +81,9 @@ codec.register(
     plan.SharedPlan,
     plan.ScanPath,
 )
-
-QueryBody = tuple[QueryId, Aggregation]
-QueryBodies = Sequence[QueryBody]
-
-COLUMNS_PER_QUERY = 1024
-"""State column ids are query id times this plus an ordinal."""
-
-ENTRIES_PER_COLUMN = 1024
-"""Lane entry ids are column id times this plus the ordinal of the input in its query."""
+register_pieces(
+    plan.StateColumn, plan.JoinFilter, plan.JoinedQuery, And, Compare, Const, IsNull, Not, Or
+)  # what belongs to one query
 
 
 def query_signature(query: Query) -> str:
@@ -106,58 +107,40 @@ def selection_path(body: Projection) -> ScanPath:
     return scan_path((*body.outputs, *operands_of(body.where)))
 
 
-def aggregation_operands(body: Aggregation) -> set[Operand]:
-    found = set(body.keys) | operands_of(body.where)
-    for aggregate in body.aggregates:
-        found |= operands_of(aggregate.filter)
-        if aggregate.input is not None:
-            found.add(aggregate.input)
-    return found
-
-
 def plan_aggregation(
-    stream: Stream, keys: tuple[Operand, ...], path: ScanPath, bodies: QueryBodies
+    stream: Stream, keys: tuple[Operand, ...], path: ScanPath, parts: Sequence[BodyPart]
 ) -> AggregationOperator | SessionOperator:
     """One operator for all queries of a class: all of them have windows, or all have sessions."""
-    parts = aggregating_parts(stream, keys, path, bodies)
-    gaps = tuple(window for window in _windows(bodies) if isinstance(window, SessionWindow))
+    made = aggregating_parts(stream, keys, path, parts)
+    gaps = tuple(window for window in _windows(parts) if isinstance(window, SessionWindow))
     if gaps:
-        kind = "session-values" if parts["bags"] else "sessions"
-        return SessionOperator(id=operator_id(kind, stream.name, path, keys), gaps=gaps, **parts)
+        kind = "session-values" if made["bags"] else "sessions"
+        return SessionOperator(id=operator_id(kind, stream.name, path, keys), gaps=gaps, **made)
     return AggregationOperator(
-        id=operator_id("values" if parts["bags"] else "windows", stream.name, path, keys),
-        windows=sliding_windows(bodies),
-        **parts,
+        id=operator_id("values" if made["bags"] else "windows", stream.name, path, keys),
+        windows=sliding_windows(parts),
+        **made,
     )
 
 
-def asks_for_values(body: Aggregation) -> bool:
-    """Whether a query needs every value of a group."""
-    return any(keeps_values(aggregate.function) for aggregate in body.aggregates)
+def _windows(parts: Iterable[BodyPart]) -> tuple[AnyWindow, ...]:
+    return tuple(sorted({part.body.window for part in parts}))
 
 
-def _windows(bodies: QueryBodies) -> tuple[AnyWindow, ...]:
-    return tuple(sorted({body.window for _, body in bodies}))
-
-
-def sliding_windows(bodies: QueryBodies) -> tuple[Window, ...]:
-    return tuple(window for window in _windows(bodies) if isinstance(window, Window))
+def sliding_windows(parts: Iterable[BodyPart]) -> tuple[Window, ...]:
+    return tuple(window for window in _windows(parts) if isinstance(window, Window))
 
 
 def aggregating_parts(
-    stream: Stream, keys: tuple[Operand, ...], path: ScanPath, bodies: QueryBodies
+    stream: Stream, keys: tuple[Operand, ...], path: ScanPath, parts: Iterable[BodyPart]
 ) -> dict[str, Any]:
     """What every AggregatingOperator has, but for its id."""
-    windows = _windows(bodies)
-    columns, positions = _state_columns(bodies, windows)
-    inputs = tuple(
-        sorted(
-            {a.input for _, b in bodies for a in b.aggregates if a.input}, key=lambda o: (o.sql, o.type.name)
-        )
-    )
-    operands = index_operands(column.predicate for column in columns)
+    windows = _windows(parts)
+    held = Held.of(parts, windows)
+    inputs = tuple(sorted({input_ for part in parts for input_ in part.inputs}, key=order_of))
     event_time = stream.column(stream.event_time)
-    measures, lanes, bags = plan_lanes(bodies, columns, positions, inputs)
+    measures, lanes, bags = plan_lanes(held, inputs)
+    operands = index_of(held.filters)
     return {
         "stream": stream.name,
         "clock": (stream.name,),
@@ -166,12 +149,12 @@ def aggregating_parts(
         "keys": keys,
         "inputs": inputs,
         "operands": operands,
-        "columns": columns,
-        "families": group_families([column.predicate for column in columns], operands),
+        "columns": held.columns,
+        "families": families_of(held.filters, operands),
         "measures": measures,
         "lanes": lanes,
         "bags": bags,
-        "outputs": _outputs(bodies, positions, inputs, windows, keys, lanes, bags),
+        "outputs": _outputs(held, inputs, windows, keys, lanes, bags),
     }
 
 
@@ -181,125 +164,139 @@ def operator_id(kind: str, stream: StreamName, path: ScanPath, keys: Iterable[Op
     return f"{kind}-{path.value}-{digest}"
 
 
-Positions = Mapping[tuple[QueryId, Predicate], int]
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The queries of an operator and its state columns: one per query and distinct filter, ordered by window and id.
 
+    `parts` are in the order of queries. `placed` has them in the order of columns, each with its first column.
+    """
 
-def _state_columns(
-    bodies: QueryBodies, windows: Sequence[AnyWindow]
-) -> tuple[tuple[StateColumn, ...], Positions]:
-    """One column per query and distinct filter, ordered by window, query and ordinal (so by window and id)."""
-    place = {window: i for i, window in enumerate(windows)}
-    columns: list[tuple[StateColumn, Predicate]] = []
-    for id_, body in bodies:
-        filters = dict.fromkeys((conjunction(), *(a.filter for a in body.aggregates)))
-        if len(filters) > COLUMNS_PER_QUERY or len(body.aggregates) > ENTRIES_PER_COLUMN:
-            raise ValueError(f"query {id_} has more filters or aggregates than its state columns can number")
-        for ordinal, filter_ in enumerate(filters):
-            column_id = id_ * COLUMNS_PER_QUERY + ordinal
-            predicate = conjunction(body.where, filter_)
-            columns.append((StateColumn(column_id, id_, place[body.window], predicate), filter_))
-    columns.sort(key=lambda item: (item[0].window, item[0].id))
-    positions = {(column.query, filter_): i for i, (column, filter_) in enumerate(columns)}
-    return tuple(column for column, _ in columns), positions
+    parts: Sequence[BodyPart]
+    placed: Sequence[tuple[BodyPart, int]]
+    columns: tuple[StateColumn, ...]
+    first: Mapping[QueryId, int]
+
+    @classmethod
+    def of(cls, parts: Iterable[BodyPart], windows: Sequence[AnyWindow]) -> Held:
+        place = {window: i for i, window in enumerate(windows)}
+        ordered = sorted(
+            ((place[part.body.window], part.query, part) for part in parts), key=itemgetter(0, 1)
+        )
+        placed: list[tuple[BodyPart, int]] = []
+        columns: list[StateColumn] = []
+        for window, _, part in ordered:
+            placed.append((part, len(columns)))
+            columns += part.columns(window)
+        return cls(list(parts), placed, tuple(columns), {part.query: first for part, first in placed})
+
+    @property
+    def filters(self) -> list[FilterPart]:
+        """The filter of each column."""
+        return [filter_ for part, _ in self.placed for filter_ in part.filters]
 
 
 def plan_lanes(
-    bodies: QueryBodies, columns: Sequence[StateColumn], positions: Positions, inputs: Sequence[Operand]
+    held: Held, inputs: Sequence[Operand]
 ) -> tuple[tuple[Measure, ...], tuple[Lane, ...], tuple[Lane, ...]]:
     """(what tuples contribute, dense lanes, bags). ROWS for every column first, then what the aggregates need."""
     place = {operand: i for i, operand in enumerate(inputs)}
-    wanted: set[tuple[str, str, int, int, int]] = set()
-    for id_, body in bodies:
-        ordinals = {a.input: i for i, a in enumerate(body.aggregates) if a.input is not None}
-        for aggregate in body.aggregates:
-            for kind in lanes_needed(aggregate.function):
-                assert aggregate.input is not None
-                column = positions[id_, aggregate.filter]
-                entry = columns[column].id * ENTRIES_PER_COLUMN + ordinals[aggregate.input]
-                domain = lane_domain(kind, aggregate.input)
-                wanted.add((kind.value, domain, column, place[aggregate.input], entry))
-    measures = [Measure(LaneKind.ROWS, None)]
-    measures += [Measure(LaneKind(k), i) for k, i in sorted({(item[0], item[3]) for item in wanted})]
-    number = {measure: i for i, measure in enumerate(measures)}
-    ids = tuple(column.id * ENTRIES_PER_COLUMN for column in columns)
+    wanted: dict[tuple[str, str], list[tuple[int, int, int]]] = defaultdict(list)
+    for part, first in held.placed:
+        for lane in part.lanes:
+            kept = (first + lane.filter, lane.entry, place[lane.input])
+            wanted[lane.kind.value, lane.domain].append(kept)
+    of_kind = sorted({(kind, input_) for (kind, _), found in wanted.items() for *_, input_ in found})
+    measures = [Measure(LaneKind.ROWS, None), *(Measure(LaneKind(kind), input_) for kind, input_ in of_kind)]
+    number = {pair: i for i, pair in enumerate(of_kind, 1)}
+    columns = held.columns
+    ids = tuple([column.id * ENTRIES_PER_COLUMN for column in columns])
     lanes = [Lane(LaneKind.ROWS, "int", tuple(range(len(columns))), (0,) * len(columns), ids)]
-    for name, domain in sorted({item[:2] for item in wanted}):
-        found = sorted(
-            (column, entry, number[Measure(LaneKind(name), input_)])
-            for k, d, column, input_, entry in wanted
-            if (k, d) == (name, domain)
+    for kind, domain in sorted(wanted):
+        at, entries, of = zip(*sorted(wanted[kind, domain]), strict=True)
+        lanes.append(
+            Lane(LaneKind(kind), domain, at, tuple([number[kind, input_] for input_ in of]), entries)
         )
-        at, entries, of = zip(*found, strict=True)
-        lanes.append(Lane(LaneKind(name), domain, at, of, entries))
     dense = tuple(lane for lane in lanes if lane.kind is not LaneKind.BAG)
     return tuple(measures), dense, tuple(lane for lane in lanes if lane.kind is LaneKind.BAG)
 
 
 def _outputs(
-    bodies: QueryBodies,
-    positions: Positions,
+    held: Held,
     inputs: Sequence[Operand],
     windows: Sequence[AnyWindow],
     keys: Sequence[Operand],
     lanes: Sequence[Lane],
     bags: Sequence[Lane],
 ) -> tuple[Output, ...]:
-    place = {operand: i for i, operand in enumerate(inputs)}
     order = {window: i for i, window in enumerate(windows)}
     number = {(lane.kind, lane.domain): i for of_kind in (lanes, bags) for i, lane in enumerate(of_kind)}
-    grouped: dict[tuple[int, tuple[OutputAggregate, ...]], list[tuple[QueryId, Aggregation]]] = defaultdict(
-        list
-    )
-    for id_, body in bodies:
-        aggregates = tuple(_output_aggregate(a, number) for a in body.aggregates)
-        grouped[order[body.window], aggregates].append((id_, body))
+    grouped: dict[tuple[int, int], list[BodyPart]] = defaultdict(list)
+    for part in held.parts:
+        grouped[order[part.body.window], id(part.shape)].append(part)
+    merged: dict[tuple[int, tuple[OutputAggregate, ...]], list[BodyPart]] = defaultdict(list)
+    for (window, _), found in grouped.items():  # equal shapes are nearly always one object
+        aggregates = tuple(_output_aggregate(shape, number) for shape in found[0].shape)
+        merged[window, aggregates] += found
+    place: dict[Operand | None, int] = {operand: i for i, operand in enumerate(inputs)} | {None: -1}
+    types = tuple(key.type for key in keys)
     return tuple(
-        Output(
-            window,
-            window_table(windows[window], (k.type for k in keys), (a.type for a in aggregates)).signature,
-            aggregates,
-            tuple(id_ for id_, _ in found),
-            tuple(positions[id_, conjunction()] for id_, _ in found),
-            tuple(
-                tuple(positions[id_, b.aggregates[j].filter] for id_, b in found)
-                for j in range(len(aggregates))
-            ),
-            tuple(
-                tuple(-1 if (x := b.aggregates[j].input) is None else place[x] for _, b in found)
-                for j in range(len(aggregates))
-            ),
-        )
-        for (window, aggregates), found in grouped.items()
+        _output(held, place, window, windows[window], types, aggregates, sorted(found, key=_by_query))
+        for (window, aggregates), found in merged.items()
     )
 
 
-def _output_aggregate(aggregate: Aggregate, number: Mapping[tuple[LaneKind, str], int]) -> OutputAggregate:
+def _by_query(part: BodyPart) -> QueryId:
+    return part.query
+
+
+def _output(
+    held: Held,
+    place: Mapping[Operand | None, int],
+    number: int,
+    window: AnyWindow,
+    keys: Sequence[SqlType],
+    aggregates: tuple[OutputAggregate, ...],
+    parts: Sequence[BodyPart],
+) -> Output:
+    every = range(len(aggregates))
+    base = tuple([held.first[part.query] for part in parts])
+    return Output(
+        number,
+        window_table(window, keys, (a.type for a in aggregates)).signature,
+        aggregates,
+        tuple([part.query for part in parts]),
+        base,
+        tuple(tuple([at + p.filter_of[j] for at, p in zip(base, parts, strict=True)]) for j in every),
+        tuple(tuple([place[part.input_of[j]] for part in parts]) for j in every),
+    )
+
+
+def _output_aggregate(shape: AggregateShape, number: Mapping[tuple[LaneKind, str], int]) -> OutputAggregate:
     """Where an aggregate's partials are; `number` has the place of each lane and of each bag."""
-    places = [number[kind, lane_domain(kind, aggregate.input)] for kind in lanes_needed(aggregate.function)]
-    if keeps_values(aggregate.function):
+    function, type_, lanes, fractions = shape
+    places = [number[lane] for lane in lanes]
+    if keeps_values(function):
         (bag,) = places
-        return OutputAggregate(aggregate.function, aggregate.type, (), bag, aggregate.fractions)
-    return OutputAggregate(aggregate.function, aggregate.type, tuple(places))
+        return OutputAggregate(function, type_, (), bag, fractions)
+    return OutputAggregate(function, type_, tuple(places))
 
 
 def plan_selection(
-    stream: StreamName, path: ScanPath, members: Sequence[tuple[Query, int]]
+    stream: StreamName, path: ScanPath, members: Sequence[tuple[Query, int]], filters: Sequence[FilterPart]
 ) -> SelectionOperator:
-    """One operator for all stateless queries of a stream and path, each with its slot."""
+    """One operator for all stateless queries of a stream and path, each with its slot and its filter."""
     bodies = [body for query, _ in members if isinstance(body := query.plan.body, Projection)]
-    predicates = tuple(body.where for body in bodies)
-    operands = index_operands(predicates)
-    outputs = sorted({o for body in bodies for o in body.outputs}, key=lambda o: (o.sql, o.type.name))
+    operands = index_of(filters)
     id_ = operator_id("tuples", stream, path, ())
     return SelectionOperator(
         id=id_,
         stream=stream,
         path=path,
         signature=id_,
-        outputs=tuple(outputs),
+        outputs=tuple(sorted({o for body in bodies for o in body.outputs}, key=order_of)),
         operands=operands,
         queries=tuple(query.id for query, _ in members),
         slots=tuple(slot for _, slot in members),
-        predicates=predicates,
-        families=group_families(predicates, operands),
+        predicates=tuple(body.where for body in bodies),
+        families=families_of(filters, operands),
     )

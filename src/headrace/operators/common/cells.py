@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -177,15 +177,53 @@ def family_indexes(
     """
     found = []
     for family in families:
-        maker = BoxMaker([indexes[i] for i in family.operands])
-        boxes = {column: maker.boxes(predicates[column]) for column in family.columns}
-        for fits in (True, False):
-            columns = tuple(c for c in family.columns if (boxes[c] is not None) is fits)
-            if columns:
-                half = Family(family.operands, columns)
-                mine = None if places is None else places[np.array(columns)]
-                index = FamilyIndex(half, indexes, predicates, mine, [boxes[c] for c in columns])
-                found.append((half, index))
+        mine = [predicates[column] for column in family.columns]
+        bits = None if places is None else places[np.array(family.columns)]
+        for at, index in _ready(family.operands, indexes, mine, bits):
+            found.append((Family(family.operands, tuple([family.columns[i] for i in at])), index))
+    return found
+
+
+Half = tuple[list[int], FamilyIndex]
+"""Positions in a family, and what is made ready for them."""
+
+FAMILIES = 64
+"""A process keeps so many families ready, those that were asked for last."""
+
+_KNOWN: dict[Hashable, tuple[Sequence[Predicate], list[Half]]] = {}
+"""Predicates are kept with what is made of them: while they are there, no other ones can have their ids."""
+
+
+def _ready(
+    operands: tuple[int, ...],
+    indexes: Sequence[OperandIndex],
+    predicates: Sequence[Predicate],
+    places: Ints | None,
+) -> list[Half]:
+    """The one or two halves of a family. Most families of a plan are those of the plan before, and stay ready."""
+    constants = tuple(indexes[i] for i in operands)
+    key = (operands, constants, tuple(map(id, predicates)), None if places is None else places.tobytes())
+    known = _KNOWN.pop(key, None) or (predicates, _halves(operands, indexes, predicates, places))
+    while len(_KNOWN) >= FAMILIES:
+        del _KNOWN[next(iter(_KNOWN))]
+    _KNOWN[key] = known
+    return known[1]
+
+
+def _halves(
+    operands: tuple[int, ...],
+    indexes: Sequence[OperandIndex],
+    predicates: Sequence[Predicate],
+    places: Ints | None,
+) -> list[Half]:
+    maker = BoxMaker([indexes[i] for i in operands])
+    boxes = [maker.boxes(predicate) for predicate in predicates]
+    found = []
+    for fits in (True, False):
+        at = [i for i, one in enumerate(boxes) if (one is not None) is fits]
+        if at:
+            half, bits = Family(operands, tuple(at)), None if places is None else places[np.array(at)]
+            found.append((at, FamilyIndex(half, indexes, predicates, bits, [boxes[i] for i in at])))
     return found
 
 

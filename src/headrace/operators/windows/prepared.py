@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from headrace.model.plan import AggregationOperator, Measure, Output
+from headrace.model.plan import AggregationOperator, Output
 from headrace.operators.common.cells import Cells, family_indexes, merge_cells
 from headrace.operators.common.encode import Array, Ints
 from headrace.operators.common.matching import Matcher
@@ -42,6 +42,8 @@ class AggregationLogic:
         self._folds: dict[tuple[int, int], SharedFold] = {}
         self._keepers: dict[int, tuple[Matcher, list[Keepers]]] = {}
         self._measures: dict[int, tuple[int, ...]] = {}
+        self._number = {(measure.kind, measure.input): i for i, measure in enumerate(operator.measures)}
+        self._places: dict[tuple[int, int], dict[tuple[int, int], int]] = {}
         ready: list[list[ReadyOutput]] = [[] for _ in operator.windows]
         for output in operator.outputs:
             ready[output.window].append(self._ready(output))
@@ -51,20 +53,27 @@ class AggregationLogic:
         """The entries of one window inside a lane."""
         return slice(int(self._slices[lane][window]), int(self._slices[lane][window + 1]))
 
+    def _place(self, lane: int, window: int) -> dict[tuple[int, int], int]:
+        """Where each (state column, measure) is among a lane's entries of a window."""
+        if (lane, window) not in self._places:
+            entries = self.window_entries(lane, window)
+            found = zip(
+                self._columns[lane][entries].tolist(), self._of_measure[lane][entries].tolist(), strict=True
+            )
+            self._places[lane, window] = {pair: i for i, pair in enumerate(found)}
+        return self._places[lane, window]
+
     def _ready(self, output: Output) -> ReadyOutput:
         """Where in each lane's entries of the window an output's partials are found."""
-        measures = {measure: i for i, measure in enumerate(self.operator.measures)}
         base = np.array(output.base) - self.window_entries(0, output.window).start
         rows, lanes = [], []
         for aggregate, columns, inputs in zip(output.aggregates, output.columns, output.inputs, strict=True):
             rows.append(np.array(columns) - self.window_entries(0, output.window).start)
             at = {}
             for lane in aggregate.lanes:
-                entries = self.window_entries(lane, output.window)
                 kind = self.operator.lanes[lane].kind
-                found = zip(self._columns[lane][entries], self._of_measure[lane][entries], strict=True)
-                place = {pair: i for i, pair in enumerate(found)}
-                wanted = [place[c, measures[Measure(kind, i)]] for c, i in zip(columns, inputs, strict=True)]
+                place = self._place(lane, output.window)
+                wanted = [place[c, self._number[kind, i]] for c, i in zip(columns, inputs, strict=True)]
                 at[kind] = (lane, np.array(wanted, np.int64))
             lanes.append(at)
         return ReadyOutput(output, base, rows, lanes, self._ready_bags(output))
