@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from headrace.catalog.events import EventBook
 from headrace.engine.conductor.facts import LiveQuery, facts_of, grouping_of, operator_of
 from headrace.engine.conductor.memory import Learnt
-from headrace.engine.conductor.placing import Brought, Room, find_room
+from headrace.engine.conductor.placing import Room, Rooms
 from headrace.engine.conductor.predicting import Prediction, compare, predict
 from headrace.engine.conductor.stage import Stage
 from headrace.engine.conductor.statistics import Knowledge
@@ -98,8 +98,7 @@ class _State:
     predicted: dict[str, Prediction] = field(default_factory=dict)
     health: dict[GroupName, GroupHealth] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
-    latest: Situation | None = None
-    promised: dict[str, Brought] = field(default_factory=dict)
+    rooms: Rooms | None = None
     tasks: dict[str, int] = field(default_factory=dict)
     violated: frozenset[tuple[QueryId, str]] = frozenset()
     under_way: list[_Reconfiguration] = field(default_factory=list)
@@ -112,7 +111,8 @@ class _State:
 
 
 class Conductor:
-    """Decides for one open warehouse. Thread-safe; `look` and `place` wait for each other, `measured` for nobody.
+    """Decides for one open warehouse. Thread-safe; `measured` waits for nobody, and `place` for a look only if there is
+    no room that is easily found.
 
     `interval_s` is how often an epoch is sealed. `grouper` is for tests that want decisions of their own.
     """
@@ -129,7 +129,7 @@ class Conductor:
         self._stage, self._events, self._policy, self._clock = stage, events, policy, clock
         self._grouper = grouper or (None if policy is None else grouper_of(policy))
         self._settings, self.interval_s = settings, settings.scaling.interval_s
-        self._lock = threading.RLock()
+        self._lock, self._placing = threading.RLock(), threading.Lock()
         self._fresh: deque[Measured] = deque()
         self._books, self._knowledge = Books(), Knowledge(stage)
         self._state = _State(Timetable.start(clock(), settings))
@@ -206,7 +206,7 @@ class Conductor:
                 self._state.hurried = self._books.lagging(self.interval_s)
             self._state.looked_at = now
             self._state.timetable, decision = decide(self._grouper, table, now, situation)
-            self._state.latest, self._state.promised = situation, {}
+            self._state.rooms = Rooms(situation)
             names = {query.id: query.name for query in queries}
             self._state.violated = note_violations(self._events, situation, self._state.violated, names, now)
             self._carry_out(situation, decision, names, now)
@@ -359,15 +359,23 @@ class Conductor:
         """The group that each new query starts in; None for where it would start without anybody's decision."""
         places: list[str | None] = [None] * len(wanted)
         fresh = [i for i, (plan, _) in enumerate(wanted) if not isinstance(plan.body, Fallback)]
-        functional, latest = self._policy is Policy.FUNCTIONAL, self._state.latest
-        if self._grouper is None or not fresh or (functional and (latest is None or not latest.health)):
+        functional, rooms = self._policy is Policy.FUNCTIONAL, self._state.rooms
+        if (
+            self._grouper is None
+            or not fresh
+            or (functional and (rooms is None or not rooms.situation.health))
+        ):
             return places  # nobody can be slowed before anything has been measured
-        with self._lock:
+        with self._placing:
             guests = [
                 LiveQuery(QueryId(GUESTS + i), f"new {i}", wanted[i][0], MAIN, wanted[i][1]) for i in fresh
             ]
-            room = self._find_room(latest, guests) if functional and latest is not None else None
-            homes = self._decide_places(guests) if room is None else dict.fromkeys(guests, room.group)
+            room = self._find_room(rooms, guests) if functional and rooms is not None else None
+            if room is None:
+                with self._lock:
+                    homes = self._decide_places(guests)
+            else:
+                homes = dict.fromkeys(guests, room.group)
             for i, guest in zip(fresh, guests, strict=True):
                 places[i] = homes[guest]
             if room is not None and room.group != MAIN:
@@ -375,19 +383,13 @@ class Conductor:
                 self._events.add(self._clock(), EventKind.PLACED, room.group, text)
             return places
 
-    def _find_room(self, latest: Situation, guests: Sequence[LiveQuery]) -> Room | None:
+    def _find_room(self, rooms: Rooms, guests: Sequence[LiveQuery]) -> Room | None:
         """The group that can take new queries without a look at all others, by what was known at the last look.
 
-        What has been let in since then takes room already.
+        What has been let in since then takes room already. It waits for no look that is under way.
         """
-        facts, samples = facts_of(guests, self._stage.cores, {}), self._knowledge.samples_of(guests, latest)
-        statistics = replace(latest.statistics, samples={**latest.statistics.samples, **samples})
-        situation = replace(latest, queries={**latest.queries, **facts}, statistics=statistics)
-        room = find_room(situation, list(facts), self._state.promised)
-        if room is not None:
-            promised = self._state.promised
-            promised[room.group] = promised.get(room.group, Brought()) + room.brought
-        return room
+        facts = facts_of(guests, self._stage.cores, {})
+        return rooms.take(facts, self._knowledge.samples_of(guests, rooms.usual_matches))
 
     def _decide_places(self, guests: Sequence[LiveQuery]) -> dict[LiveQuery, str]:
         """Where the policy puts new queries when it looks at all groups."""

@@ -6,16 +6,19 @@ nobody there. Only where that bound does not tell, all pairs are looked at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from headrace.model.grouping import MAIN
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.costs import QueryLoad
 from headrace.optimizer.grouping.provisioning import usable_tasks
 from headrace.optimizer.grouping.situation import Situation
+from headrace.optimizer.grouping.statistics import QuerySample
 from headrace.optimizer.grouping.throughput import isolated_load
-from headrace.optimizer.grouping.values import SharingGroup
+from headrace.optimizer.grouping.values import OperatorId, QueryFacts, SharingGroup
 from headrace.optimizer.grouping.wording import count_queries
 
 IDLE = 0.5
@@ -45,72 +48,100 @@ class Room:
     reason: str
 
 
-def find_room(
-    situation: Situation, newcomers: Sequence[QueryId], promised: Mapping[str, Brought]
-) -> Room | None:
-    """The group that can take all these queries without slowing anybody, as far as the sum of loads tells; or None.
+class Rooms:
+    """The groups of a situation as newcomers see them, and what those bring that were let in since then.
 
-    A group with which they share an operator is asked first, then the main one. `promised` is the work that others
-    will bring which were let in a moment ago.
+    What does not depend on the newcomers is worked out once, however many members there are. Not thread-safe.
     """
-    loads = {query: _load(situation, query) for query in newcomers}
-    known = {query: load for query, load in loads.items() if load is not None}
-    groups = [group for group in situation.grouping.groups if not group.apart]
-    for group in sorted(groups, key=lambda group: _order(situation, group, newcomers)):
-        brought = _brought(situation, group, known)
-        both = promised.get(group.name, NOTHING) + brought
-        added = min(both.shared, _most(situation, group, known)) + both.own
-        left = idle_tasks(situation, group)
-        if len(known) == len(loads) and left >= added:
-            reason = (
-                f"joined {count_queries(len(group.members))}: new queries add {added:.2f} busy tasks at most, "
-                f"and {left:.2f} are free"
-            )
-            return Room(group.name, brought, reason)
-        if len(known) < len(loads) and group.name == MAIN and _rests(situation, group):
-            reason = "no sample tells what it costs, and most tasks of the main group are idle"
-            return Room(MAIN, brought, reason)
-    return None
+
+    def __init__(self, situation: Situation) -> None:
+        self.situation = situation
+        self._groups = [group for group in situation.grouping.groups if not group.apart]
+        self._read = {
+            group.name: frozenset(situation.queries[query].operator for query in group.members)
+            for group in self._groups
+        }
+        self._uncovered: dict[tuple[str, OperatorId | None], float] = {}
+        self._promised: dict[str, Brought] = {}
+
+    @cached_property
+    def usual_matches(self) -> Mapping[OperatorId | None, float]:
+        """How many matches a tuple has with a query, on average over the queries of an operator that select any."""
+        seen: dict[OperatorId | None, list[float]] = defaultdict(list)
+        for query, sample in self.situation.statistics.samples.items():
+            if sample.selectivity > 0 and query in self.situation.queries:
+                seen[self.situation.queries[query].operator].append(sample.matches)
+        return {operator: sum(found) / len(found) for operator, found in seen.items()}
+
+    def take(
+        self, facts: Mapping[QueryId, QueryFacts], samples: Mapping[QueryId, QuerySample]
+    ) -> Room | None:
+        """The group that can take all these queries without slowing anybody, as far as the sum of loads tells; or None.
+
+        A group with which they share an operator is asked first, then the main one. What they bring is remembered.
+        """
+        statistics = replace(self.situation.statistics, samples=samples)
+        guests = replace(self.situation, queries=facts, statistics=statistics)
+        loads = {query: _load(guests, query) for query in facts}
+        known = {query: load for query, load in loads.items() if load is not None}
+        wanted = {fact.operator for fact in facts.values()}
+        for group in sorted(self._groups, key=lambda group: self._order(group, wanted)):
+            brought = self._brought(group, facts, known)
+            both = self._promised.get(group.name, NOTHING) + brought
+            most = sum(self._most(group, operator) for operator in {facts[query].operator for query in known})
+            added, left = min(both.shared, most) + both.own, idle_tasks(self.situation, group)
+            if len(known) == len(loads) and left >= added:
+                self._promised[group.name] = both
+                reason = (
+                    f"joined {count_queries(len(group.members))}: new queries add {added:.2f} busy tasks at most, "
+                    f"and {left:.2f} are free"
+                )
+                return Room(group.name, brought, reason)
+            if len(known) < len(loads) and group.name == MAIN and _rests(self.situation, group):
+                self._promised[MAIN] = both
+                reason = "no sample tells what it costs, and most tasks of the main group are idle"
+                return Room(MAIN, brought, reason)
+        return None
+
+    def _brought(
+        self, group: SharingGroup, facts: Mapping[QueryId, QueryFacts], loads: Mapping[QueryId, QueryLoad]
+    ) -> Brought:
+        """What queries bring to a group. It reads and filters a stream once, whoever asks."""
+        situation, read = self.situation, set(self._read[group.name])
+        shared = own = 0.0
+        for query, load in loads.items():
+            operator = facts[query].operator
+            assert operator is not None
+            cost = situation.costs.operator(operator)
+            scan = situation.statistics.rates[operator] * cost.alpha + cost.fixed
+            shared += load.shared - scan - situation.costs.finish_fixed
+            own += load.finishing + load.function + (0.0 if operator in read else scan)
+            read.add(operator)
+        return Brought(shared, own)
+
+    def _most(self, group: SharingGroup, operator: OperatorId | None) -> float:
+        """What newcomers can add to the shared part, however many there are: the tuples that no member selects yet."""
+        key = group.name, operator
+        if key not in self._uncovered:
+            self._uncovered[key] = _uncovered(self.situation, group, operator)
+        return self._uncovered[key]
+
+    def _order(self, group: SharingGroup, wanted: Set[OperatorId | None]) -> tuple[bool, bool, int, str]:
+        shares = not wanted.isdisjoint(self._read[group.name])
+        return not shares, group.name != MAIN, -len(group.members), group.name
 
 
-def _brought(situation: Situation, group: SharingGroup, loads: Mapping[QueryId, QueryLoad]) -> Brought:
-    """What queries bring to a group. It reads and filters a stream once, whoever asks."""
-    read = {situation.queries[query].operator for query in group.members}
-    shared = own = 0.0
-    for query, load in loads.items():
-        operator = situation.queries[query].operator
-        assert operator is not None
-        cost = situation.costs.operator(operator)
-        scan = situation.statistics.rates[operator] * cost.alpha + cost.fixed
-        shared += load.shared - scan - situation.costs.finish_fixed
-        own += load.finishing + load.function + (0.0 if operator in read else scan)
-        read.add(operator)
-    return Brought(shared, own)
-
-
-def _most(situation: Situation, group: SharingGroup, loads: Mapping[QueryId, QueryLoad]) -> float:
-    """What newcomers can add to the shared part, however many there are: the tuples that no member selects yet."""
-    most = 0.0
-    for operator in {situation.queries[query].operator for query in loads}:
-        table = situation.statistics.regions.get(operator) if operator is not None else None
-        if operator is None or table is None or not table.sampled:
-            return float("inf")
-        members = set(group.members)
-        columns = [i for i, query in enumerate(table.queries) if query in members]
-        covered = float(table.tuples @ table.wanted[:, columns].any(axis=1)) / table.sampled
-        selected = float(table.tuples.sum())
-        matches = float(table.matches.sum()) / selected if selected else 1.0
-        cost = situation.costs.operator(operator)
-        most += situation.statistics.rates[operator] * (1 - covered) * (cost.beta + cost.gamma * matches)
-    return most
-
-
-def _order(
-    situation: Situation, group: SharingGroup, newcomers: Sequence[QueryId]
-) -> tuple[bool, bool, int, str]:
-    wanted = {situation.queries[query].operator for query in newcomers}
-    shares = any(situation.queries[query].operator in wanted for query in group.members)
-    return not shares, group.name != MAIN, -len(group.members), group.name
+def _uncovered(situation: Situation, group: SharingGroup, operator: OperatorId | None) -> float:
+    table = situation.statistics.regions.get(operator) if operator is not None else None
+    if operator is None or table is None or not table.sampled:
+        return float("inf")
+    members = set(group.members)
+    columns = [i for i, query in enumerate(table.queries) if query in members]
+    covered = float(table.tuples @ table.wanted[:, columns].any(axis=1)) / table.sampled
+    selected = float(table.tuples.sum())
+    matches = float(table.matches.sum()) / selected if selected else 1.0
+    cost = situation.costs.operator(operator)
+    return situation.statistics.rates[operator] * (1 - covered) * (cost.beta + cost.gamma * matches)
 
 
 def idle_tasks(situation: Situation, group: SharingGroup) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from headrace.engine.conductor.facts import LiveQuery, operator_of, streams_of
@@ -11,7 +11,6 @@ from headrace.engine.conductor.stage import Stage
 from headrace.engine.conductor.watching import Books
 from headrace.model.query import Join, QueryId, QueryPlan
 from headrace.optimizer.grouping.regions import query_samples
-from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.statistics import QuerySample, Statistics
 from headrace.optimizer.grouping.values import OperatorId
 
@@ -22,7 +21,7 @@ NOTHING = Statistics({}, {}, {})
 
 
 class Knowledge:
-    """Rates and samples of streams, kept up to date by the conductor. Not thread-safe."""
+    """Rates and samples of streams, kept up to date by the conductor. Only `samples_of` may be asked meanwhile."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -61,20 +60,15 @@ class Knowledge:
         self._samples = found
         self.statistics = self._make(queries, books)
 
-    def samples_of(self, guests: Sequence[LiveQuery], latest: Situation) -> dict[QueryId, QuerySample]:
-        """What the newest samples say of queries that are being created.
+    def samples_of(
+        self, guests: Sequence[LiveQuery], usual: Mapping[OperatorId | None, float]
+    ) -> dict[QueryId, QuerySample]:
+        """What the newest samples say of queries that are being created. From any thread.
 
-        A join is taken to find as many matches as those of the same streams do.
+        A join is taken to find as many matches as those of the same streams do, which `usual` has.
         """
         self._read_missing([guest.plan for guest in guests])
-        usual: dict[OperatorId | None, list[float]] = defaultdict(list)
-        for query, sample in latest.statistics.samples.items():
-            if sample.selectivity > 0 and query in latest.queries:
-                usual[latest.queries[query].operator].append(sample.matches)
-        found = {}
-        for guest in guests:
-            seen = usual.get(operator_of(guest.plan), [])
-            found[guest.id] = sum(seen) / len(seen) if seen else 1.0
+        found = {guest.id: usual.get(operator_of(guest.plan), 1.0) for guest in guests}
         samples: dict[QueryId, QuerySample] = {}
         for table in region_tables(guests, self._samples, self._rates, found).values():
             samples |= query_samples(table)
@@ -93,7 +87,7 @@ class Knowledge:
             if known is None or not wanted <= have:
                 sample = self._stage.sample(stream, sorted(wanted | have), TUPLES)
                 if sample is not None:
-                    self._samples[stream] = sample
+                    self._samples = {**self._samples, stream: sample}  # somebody may be going through them
 
     def _make(self, queries: Sequence[LiveQuery], books: Books) -> Statistics:
         joins = [query.id for query in queries if isinstance(query.plan.body, Join)]
