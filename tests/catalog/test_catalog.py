@@ -11,7 +11,7 @@ import pytest
 
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryState
-from headrace.catalog.snapshot import CHANGELOG
+from headrace.catalog.snapshot import CHANGELOG, SNAPSHOT
 from headrace.catalog.waiting import Batching
 from headrace.model.epoch import Create, Drop
 from headrace.model.errors import CatalogError, StorageError
@@ -146,6 +146,27 @@ def test_many_threads_get_different_ids(log: Opened) -> None:
 
 
 # names
+
+
+def test_a_snapshot_of_an_older_version_is_read_and_written_anew(log: Opened) -> None:
+    log.catalog.request_create("a", PLAN)
+    log.catalog.flush()
+    log.sealer.seal()
+    log.catalog.checkpoint()
+    written = log.catalog._snapshot
+    log.close()
+    log.warehouse.acquire()
+    log.warehouse.replace_value(SNAPSHOT, "catalog-snapshot", written)
+    log.warehouse.release()
+    again = open_log(log.warehouse.root)
+    assert again.catalog._snapshot == written and again.catalog.has_live("a")
+    again.catalog.request_create("b", PLAN)
+    again.catalog.flush()
+    again.sealer.seal()
+    again.catalog.checkpoint()
+    again.close()
+    assert b"\n" in log.warehouse.read(SNAPSHOT)
+    assert open_log(log.warehouse.root).catalog.has_live("b")
 
 
 def test_names_are_unique_among_live_queries(log: Opened) -> None:

@@ -102,11 +102,11 @@ def test_requests_outlive_their_process_without_a_flush(log: Opened) -> None:
     assert len(again.unsealed()[0].changes) == 5
 
 
-@pytest.mark.parametrize("call", ["posix_fallocate", "pwrite", "fdatasync", "fsync"])
+@pytest.mark.parametrize("call", ["posix_fallocate", "pwrite", "fsync", "pwritev"])
 def test_a_full_disk_refuses(log: Opened, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     """The query is not there, nor after reopening; when there is space again, it can be created."""
     log.catalog.request_create("before", PLAN)
-    if call in ("posix_fallocate", "fsync"):
+    if call != "pwritev":
         log.catalog._waiting.close()  # the next request starts the file anew
 
     def full(*_: Any) -> int:
@@ -211,9 +211,9 @@ def test_a_changelog_before_requests_is_missed(log: Opened) -> None:
 def test_many_at_once_cost_one_sync_and_are_there_after_a_kill(
     log: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    syncs, sync = list[int](), os.fdatasync
+    syncs, write = list[int](), requests.write_durably
     log.catalog.request_create("q2", PLAN)
-    monkeypatch.setattr(os, "fdatasync", lambda handle: (syncs.append(handle), sync(handle))[1])
+    monkeypatch.setattr(requests, "write_durably", lambda *what: (syncs.append(what[0]), write(*what))[1])
     made = log.catalog.request_creations([(None, PLAN), ("named", PLAN), (None, PLAN)] + [(None, PLAN)] * 50)
     assert len(syncs) == 1
     assert [query.name for query in made[:3]] == ["q3", "named", "q4"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace import sql
@@ -44,11 +45,13 @@ def create_query(session: Session, wanted: WantedQuery) -> Query:
     plan = parse(session, wanted.text)
     if home is None and start is None:
         home = place(session, [plan], needs)[0]
+    ask = partial(
+        session._catalog.request_create, name, plan, replace=wanted.replace, group=home, needs=needs
+    )
+    if start is None:
+        return ask()
     with session._sealer.holding():  # the log keeps what the query starts with from here on
-        first = None if start is None else _start_epoch(session, plan, start)
-        return session._catalog.request_create(
-            name, plan, replace=wanted.replace, group=home, start=first, needs=needs
-        )
+        return ask(start=_start_epoch(session, plan, start))
 
 
 def place(session: Session, plans: Sequence[QueryPlan], needs: Needs = NO_NEEDS) -> list[str | None]:

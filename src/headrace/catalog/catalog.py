@@ -14,19 +14,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.catalog.archive import Archived
+from headrace.catalog.creations import Asked, Creating, name_taken
 from headrace.catalog.directory import Directory
+from headrace.catalog.errands import Errands
 from headrace.catalog.functions import FunctionTable
 from headrace.catalog.groups import GroupTable
 from headrace.catalog.homes import Homes
 from headrace.catalog.queries import QueryEntry, QueryState
-from headrace.catalog.snapshot import SNAPSHOT, Changelog, Snapshot
+from headrace.catalog.snapshot import Changelog, Snapshot, SnapshotFile
 from headrace.catalog.splits import SplitTable
 from headrace.catalog.streams import StreamTable
 from headrace.catalog.waiting import Batching, Waiting
-from headrace.model.epoch import NEVER_US, Change, ChangeNeeds, Create, Drop, Epoch, Move
+from headrace.model.epoch import NEVER_US, Change, ChangeNeeds, Drop, Epoch, Move
 from headrace.model.errors import CatalogError, StorageError
-from headrace.model.grouping import MAIN, is_reserved, plain_group
-from headrace.model.query import NO_NEEDS, EpochId, Fallback, Needs, Query, QueryId, QueryPlan, Stream
+from headrace.model.grouping import MAIN, is_reserved
+from headrace.model.query import NO_NEEDS, EpochId, Needs, Query, QueryId, QueryPlan, Stream
 from headrace.sql.text.names import quote_name
 from headrace.storage import faults
 from headrace.storage.clock import Clock
@@ -49,9 +51,8 @@ class Catalog:
         self._streams = StreamTable(warehouse)
         self.splits = SplitTable(warehouse)
         self.functions = FunctionTable(warehouse)
-        start = Snapshot(-1, -1, 1, ())
-        if warehouse.exists(SNAPSHOT):
-            start = warehouse.read_value(SNAPSHOT, "catalog-snapshot")
+        self._snapshots = SnapshotFile(warehouse)
+        start = self._snapshots.read()
         self._applied, self._snapshot = start.epoch, start
         self._directory = Directory(warehouse, start)
         groups = GroupTable(warehouse, start.regrouping, start.specs)
@@ -59,6 +60,8 @@ class Catalog:
         self._waiting = Waiting(warehouse, start.changelog, batching or Batching(), clock)
         for change in self._waiting:
             self._directory.note(change)
+        creating = Creating(self._directory, self._streams, self._waiting.clock, self._request)
+        self._creations = Errands(self._lock, creating.work)
 
     # streams
 
@@ -73,7 +76,7 @@ class Catalog:
         with self._lock:
             taken = self._directory.newest(name)
             if taken is not None:
-                raise _name_taken("stream", name, f"there is a {_lively(taken)} of that name")
+                raise name_taken("stream", name, f"there is a {_lively(taken)} of that name")
             self._streams.check_new(name)
 
     def drop_stream(self, name: str, epoch: int) -> Stream:
@@ -154,43 +157,9 @@ class Catalog:
 
         The options are as in `request_create`, and hold for all of them, but for the group that each lives in.
         """
-        with uninterrupted(), self._lock:
-            queries: list[Query] = []
-            changes: list[Change] = []
-            new: set[str] = set()
-            for (name, plan), group in zip(wanted, groups or [None] * len(wanted), strict=True):
-                for stream in plan.streams:
-                    self._streams.get(stream)
-                query_id = QueryId(self._directory.next_id + len(queries))
-                query = Query(query_id, name or self._free_name(query_id, new), plan, needs)
-                alone = plain_group(int(query_id)) if isinstance(plan.body, Fallback) else MAIN
-                create = Create(query, self._waiting.clock.now(), group or alone, start)
-                changes += self._creation(create, replace, again=query.name.lower() in new)
-                queries.append(query)
-                new.add(query.name.lower())
-            if changes:
-                self._request(*changes)
-            return queries
-
-    def _free_name(self, query_id: QueryId, new: set[str]) -> str:
-        streams = {str(stream.name).lower() for stream in self._streams.all()}
-        return self._directory.free_name(query_id, new | streams)
-
-    def _creation(self, create: Create, replace: bool, again: bool) -> list[Change]:
-        """The changes that bring a query; `again` says that one of its name was asked for a moment ago."""
-        name = create.query.name
-        if self._streams.has(name):
-            raise _name_taken("query", name, "there is a stream of that name")
-        present = self._directory.newest(name)
-        if not again and (present is None or not present.live):
-            return [create]
-        if replace and not again and present is not None:
-            return [Drop(present.query.id, create.requested_at), create]
-        raise CatalogError(
-            "QUERY_EXISTS",
-            f"there is already a query `{name if present is None else present.query.name}`",
-            hint="drop it first, choose another name, or write CREATE OR REPLACE QUERY",
-        )
+        asked = Asked(tuple(wanted), tuple(groups) or (None,) * len(wanted), replace, start, needs)
+        with uninterrupted():
+            return self._creations.run(asked)
 
     def request_drop(self, name: str) -> Query:
         """Ask for a query to end, durably; its results stay."""
@@ -321,7 +290,7 @@ class Catalog:
         with self._lock:
             covered = self.last_changelog
             entries = tuple(
-                dataclasses.replace(entry, dropping=False)
+                dataclasses.replace(entry, dropping=False) if entry.dropping else entry
                 for entry in self._directory.queries.settled_entries()
                 if entry.state is not QueryState.PENDING
             )
@@ -337,7 +306,7 @@ class Catalog:
             )
             if snapshot != self._snapshot:
                 faults.reach("snapshot.before")
-                self._warehouse.replace_value(SNAPSHOT, "catalog-snapshot", snapshot)
+                self._snapshots.write(snapshot)
                 faults.reach("snapshot.after")
                 self._snapshot = snapshot
                 self._directory.archive.tidy()
@@ -451,11 +420,3 @@ def _reads(entry: QueryEntry, stream: Stream) -> bool:
 
 def _lively(entry: QueryEntry) -> str:
     return "query" if entry.live else "dropped query whose results are kept"
-
-
-def _name_taken(what: str, name: str, why: str) -> CatalogError:
-    return CatalogError(
-        "NAME_TAKEN",
-        f"the {what} cannot be called `{name}`: {why}",
-        hint="choose another name; streams and queries share one set of names, so that FROM is never ambiguous",
-    )

@@ -2,9 +2,9 @@
 
     catalog/requests.log    lines `<length> <checksum> {"changelog":<number>,"change":...}`, then zeros
 
-One write and one fdatasync per request, over zeros that are on disk already: a full disk refuses a request and
-never half of it. A line counts until the changelog of its number is there. The file starts over when it has grown and
-everything in it is in changelogs.
+One durable write per request, or for those that several threads ask for at once, over zeros that are on disk already:
+a full disk refuses a request and never half of it. A line counts until the changelog of its number is there. The file
+starts over when it has grown and everything in it is in changelogs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import contextlib
 import json
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,11 +58,11 @@ class RequestLog:
         self._handle: int | None = None
         self._end = self._reserved = 0
 
-    def add(self, request: Request, before: Sequence[Request]) -> None:
-        """Make a request durable, or raise a StorageError and keep it out. `before` are those that still count."""
+    def add(self, request: Request, before: Callable[[], Sequence[Request]]) -> None:
+        """Make a request durable, or raise a StorageError and keep it out. `before` gives those that still count."""
         try:
             if self._handle is None:
-                self._start(before)
+                self._start(before())
             self._append(_line(request))
         except OSError as error:
             self._give_up()
@@ -116,12 +116,10 @@ class RequestLog:
         assert self._handle is not None
         self._reserve(len(line))
         try:
-            _write(self._handle, line, self._end)
-            os.fdatasync(self._handle)
+            write_durably(self._handle, line, self._end)
         except OSError:
             with contextlib.suppress(OSError):  # it was refused, so it must not be found later
-                _write(self._handle, bytes(len(line)), self._end)
-                os.fdatasync(self._handle)
+                write_durably(self._handle, bytes(len(line)), self._end)
             raise
         self._end += len(line)
 
@@ -180,6 +178,23 @@ def _body(line: bytes) -> bytes | None:
     checksum, _, body = rest.partition(b" ")
     whole = length == str(len(body)).encode() and checksum == f"{zlib.crc32(body):08x}".encode()
     return body if whole else None
+
+
+def write_durably(handle: int, data: bytes, at: int) -> None:
+    """Write bytes that are on disk when this returns, where space is reserved.
+
+    One call does both where there is such a call: whoever returns from a call may have to wait for other threads.
+    """
+    if _DURABLY is None:
+        _write(handle, data, at)
+        os.fdatasync(handle)
+        return
+    while data:
+        count = os.pwritev(handle, [data], at, _DURABLY)
+        data, at = data[count:], at + count
+
+
+_DURABLY: int | None = getattr(os, "RWF_DSYNC", None)
 
 
 def _write(handle: int, data: bytes, at: int) -> None:

@@ -8,6 +8,9 @@ from headrace.catalog.queries import QueryEntry
 from headrace.model import codec
 from headrace.model.epoch import Change
 from headrace.model.grouping import GroupSpec
+from headrace.model.pieces import Reader, Writer, register_pieces
+from headrace.storage.envelope import lines_envelope, open_envelope, open_lines
+from headrace.storage.warehouse import Warehouse
 
 CHANGELOG = "catalog/changelog"
 SNAPSHOT = "catalog/snapshot.json"
@@ -40,3 +43,30 @@ class Snapshot:
 
 
 codec.register(Changelog, Snapshot)
+register_pieces(QueryEntry)
+
+NOTHING = Snapshot(-1, -1, 1, ())
+
+
+class SnapshotFile:
+    """Where the snapshot is. Writing it again costs what is new in it, however many queries there are."""
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse, self._writer = warehouse, Writer()
+
+    def read(self) -> Snapshot:
+        """The snapshot that was written last; of none, that of a warehouse without anything."""
+        if not self._warehouse.exists(SNAPSHOT):
+            return NOTHING
+        data, path = self._warehouse.read(SNAPSHOT), self._warehouse.path(SNAPSHOT)
+        if b"\n" in data:
+            found: Snapshot = Reader().read(open_lines(data, _KIND, path))
+        else:  # older versions wrote one JSON value
+            found = open_envelope(data, _KIND, path)
+        return found
+
+    def write(self, snapshot: Snapshot) -> None:
+        self._warehouse.replace(SNAPSHOT, lines_envelope(_KIND, self._writer.write(snapshot)))
+
+
+_KIND = "catalog-snapshot"

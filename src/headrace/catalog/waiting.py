@@ -75,9 +75,10 @@ class Waiting:
         What is asked for together is kept together, and takes effect in the same epoch.
         """
         number = self._last + 1
-        before = [Request(number, earlier) for earlier in self._requests]
         faults.reach("request.before")
-        self._log.add(Request(number, change, rest=others), before)
+        self._log.add(
+            Request(number, change, rest=others), lambda: [Request(number, c) for c in self._requests]
+        )
         faults.reach("request.after")
         self._requests += (change, *others)
 
