@@ -44,6 +44,10 @@ COMMANDS = {
         "headrace_bench.isolation.command",
         "FunShare's workloads: what each policy of sharing costs, and how every query fares against alone.",
     ),
+    "many": (
+        "headrace_bench.many",
+        "Many live queries: creating them while epochs run, an epoch in which one changes, looking at them.",
+    ),
     "groups": (
         "headrace_bench.groups.command",
         "What groups, moves, backfill and partitionings cost, against the aims.",

@@ -79,6 +79,8 @@ def run_bench(options: BenchOptions) -> bool:
     for trial, text in report.summary(finished):
         screen.print(f"{trial.system:>8} {trial.queries:>6,} {trial.workload} queries: {text}")
     for one in finished:
+        for text in one.left_out:
+            screen.print(f"Not compared: {text}")
         for text in one.differences:
             screen.print(Text(f"Rows differ: {text}", "red"))
     screen.print(f"The report is in {page}")

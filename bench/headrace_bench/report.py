@@ -74,6 +74,7 @@ def to_json(facts: dict[str, Any], finished: Sequence[Finished]) -> dict[str, An
         curve = asdict(one.section.curve) if one.section.curve else None
         sections.append(
             {
+                "left_out": one.left_out,
                 "name": one.section.name,
                 "curve": curve,
                 "outcomes": outcomes,
@@ -91,7 +92,8 @@ def read_report(path: Path) -> tuple[dict[str, Any], list[Finished]]:
         outcomes = [Outcome.of(outcome) for outcome in section["outcomes"]]
         curve = section["curve"] and Curve(**section["curve"] | {"values": tuple(section["curve"]["values"])})
         trials = tuple(outcome.trial for outcome in outcomes)
-        finished.append(Finished(Section(section["name"], trials, curve), outcomes, section["differences"]))
+        texts = (section["differences"], section.get("left_out", []))
+        finished.append(Finished(Section(section["name"], trials, curve), outcomes, *texts))
     return found, finished
 
 
@@ -128,6 +130,9 @@ def _section(one: Finished, plots: dict[str, str]) -> Iterator[str]:
             yield from _rare(one)
         case _:
             yield from _curve(one)
+    for text in one.left_out:
+        yield f"**Not compared:** {text}"
+        yield ""
     for text in one.differences:
         yield f"**Rows differ:** {text}"
         yield ""

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,12 @@ START_S = 120.0
 
 @dataclass(slots=True)
 class Finished:
-    """A section with what came of its trials, and where rows of systems differed."""
+    """A section with what came of its trials, where rows of systems differed, and which were not compared."""
 
     section: Section
     outcomes: list[Outcome] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
 
 def run_sections(
@@ -49,6 +50,7 @@ def run_sections(
             for trial in section.trials:
                 left = None if deadline is None else deadline - time.monotonic()
                 finished.outcomes.append(run_one(trial, Path(folder), show, left))
+            finished.left_out = list(left_out(finished.outcomes))
             finished.differences = list(differences(finished.outcomes))
             yield finished
 
@@ -130,8 +132,9 @@ def differences(outcomes: list[Outcome]) -> Iterator[str]:
         if outcome.failure:
             continue
         first = seen.setdefault(replace(outcome.trial, system=""), outcome)
-        for number, rows in outcome.sample.items():
-            missing, unexpected = compare_rows(first.sample[number], rows)
+        for number in outcome.sample:
+            ours, theirs = (closed_by_both(one, number, (first, outcome)) for one in (first, outcome))
+            missing, unexpected = compare_rows(ours, theirs)
             if missing or unexpected:
                 outcome.failure = f"its rows differ from those of {first.trial.system}"
                 yield (
@@ -140,6 +143,27 @@ def differences(outcomes: list[Outcome]) -> Iterator[str]:
                     f"{(missing or unexpected)[0]} and {(unexpected or missing)[0]}"
                 )
                 break
+
+
+def closed_by_both(of: Outcome, number: int, both: Sequence[Outcome]) -> list[tuple[Any, ...]]:
+    """A query's rows in one of two systems: those of windows that both of them have closed."""
+    ends = [one.closed_us[number] for one in both if number in one.closed_us]
+    return [row for row in of.sample[number] if row[0] <= min(ends, default=row[0])]
+
+
+def left_out(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Which rows were not compared, because a system does not close windows as far as the others."""
+    for outcome in outcomes:
+        others = [o for o in outcomes if replace(o.trial, system="") == replace(outcome.trial, system="")]
+        for number, end in outcome.closed_us.items():
+            most = max((len(o.sample.get(number, ())) for o in others if not o.failure), default=0)
+            both = max((sum(r[0] <= end for r in o.sample.get(number, ())) for o in others), default=0)
+            if most > both:
+                of = f"query {number} of {outcome.trial.queries}: {outcome.trial.system}"
+                yield (
+                    f"{of} has closed its windows up to the last tuple that it accepts, so {both:,} of {most:,} rows "
+                    "were compared"
+                )
 
 
 def machine() -> dict[str, Any]:

@@ -176,8 +176,9 @@ class Outcome:
 
     `progress` is (seconds since the clock started, tuples done) as they were seen; `sample` is the number and the rows
     of some queries, (window end in microseconds, key, value or values); windows that close later than the stream are
-    left out. `half` is a probe at half the sustainable rate, `churn` one with queries that come and go (SC2), `burst`
-    one with 1,000 queries that come at once, `ramp` one with queries that come steadily (SC1).
+    left out. `closed_us` says up to which end a system has closed the windows of such a query, where it is not the end
+    of the stream. `half` is a probe at half the sustainable rate, `churn` one with queries that come and go (SC2),
+    `burst` one with 1,000 queries that come at once, `ramp` one with queries that come steadily (SC1).
     """
 
     trial: Trial
@@ -194,6 +195,7 @@ class Outcome:
     peak_mb: dict[str, float] = field(default_factory=dict)
     phases_s: dict[str, float] = field(default_factory=dict)
     sample: dict[int, list[tuple[Any, ...]]] = field(default_factory=dict)
+    closed_us: dict[int, int] = field(default_factory=dict)
     probes: list[Probe] = field(default_factory=list)
     half: Probe | None = None
     churn: Probe | None = None
@@ -232,6 +234,7 @@ class Outcome:
         """From its JSON."""
         plain = found | {"trial": Trial.of(found["trial"])}
         plain["sample"] = {int(n): [tuple(row) for row in rows] for n, rows in found["sample"].items()}
+        plain["closed_us"] = {int(n): end for n, end in found.get("closed_us", {}).items()}
         plain["probes"] = [Probe(**probe) for probe in found["probes"]]
         for name in ("half", "churn", "burst", "ramp"):
             plain[name] = Probe(**found[name]) if found.get(name) else None

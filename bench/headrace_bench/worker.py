@@ -78,6 +78,7 @@ def run_trial(system: System, trial: Trial, folder: Path, report: Report) -> Out
             system.stop()
             report(phase="checking")
             outcome.sample = {n: cut(system.rows(n), trial) for n in trial.sampled()}
+            outcome.closed_us = closed_early(system, trial)
             for name, value in (before_probes or system.facts()).items():
                 setattr(outcome, name, value)
         finally:
@@ -151,6 +152,14 @@ def wait(system: System, rows: int, deadline: float, note: Callable[[int], None]
             raise TooSlow(f"{done:,} of {rows:,} tuples were done when its time was over")
         time.sleep(POLL_S)
     note(done)
+
+
+def closed_early(system: System, trial: Trial) -> dict[int, int]:
+    """The sampled queries whose windows a system has not closed up to the end of the stream, and how far it came."""
+    if not hasattr(system, "closed_us"):
+        return {}
+    found = {number: system.closed_us(number) for number in trial.sampled()}
+    return {number: end for number, end in found.items() if end < trial.last_closed_us()}
 
 
 def cut(rows: list[tuple[Any, ...]], trial: Trial) -> list[tuple[Any, ...]]:

@@ -10,7 +10,7 @@ import pytest
 from headrace_bench.aims import judge
 from headrace_bench.campaign import CURVES, campaign
 from headrace_bench.report import read_report, render, write_report
-from headrace_bench.run import Finished, differences
+from headrace_bench.run import Finished, differences, left_out
 from headrace_bench.trial import Outcome, Probe, Trial, feed
 from headrace_bench.workload import Workload
 
@@ -80,6 +80,19 @@ def test_figures_of_other_rows_are_taken_back() -> None:
     assert len(found) == 1 and "fused lacks 1 rows of headrace" in found[0]
     assert other.failure == "its rows differ from those of headrace"
     assert same.failure is None and unlike.failure is None
+
+
+def test_rows_of_windows_that_a_system_leaves_open_are_not_compared_and_that_is_said() -> None:
+    ours = outcome("headrace", 4, 1.0, [(10, 1, 2.0), (20, 1, 3.0)])
+    theirs = outcome("spark", 4, 1.0, [(10, 1, 2.0)])
+    assert len(list(differences([ours, theirs]))) == 1
+    theirs = replace(theirs, failure=None, closed_us={0: 15})
+    assert list(differences([ours, theirs])) == []
+    (said,) = left_out([ours, theirs])
+    assert "query 0 of 4: spark" in said and "1 of 2 rows" in said
+    wrong = replace(theirs, sample={0: [(10, 1, 2.5)]})
+    assert len(list(differences([ours, wrong]))) == 1
+    assert list(left_out([ours, replace(theirs, closed_us={0: 20})])) == []
 
 
 def test_a_report_names_ratios_failures_and_differences(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ class Job:
         stream.getTransformation().setParallelism(TASKS)  # what follows takes it from here
         builder = self._jvm.org.apache.flink.table.api.Schema.newBuilder()
         for column in schema.getColumns():
-            kind = "TIMESTAMP(3)" if column.getName() == event_time else "BIGINT"
+            kind = "TIMESTAMP(3)" if column.getName() == event_time else column.getDataType()
             builder = builder.column(column.getName(), kind)
         builder = builder.watermark(event_time, "SOURCE_WATERMARK()")
         tables._j_tenv.createTemporaryView(name, stream, builder.build())

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,7 @@ class Isolated:
         for query in self._queries:
             query.processAllAvailable()
             raise_failure(query)
+        self._closed = [watermark_us(query) for query in self._queries]
         for query in self._queries:
             query.stop()
         self._moved = bytes_moved(self._spark)
@@ -104,6 +106,14 @@ class Isolated:
         columns = ("unix_micros(`end`) AS `end`", *self._columns[number])
         found = self._written(number).selectExpr(*columns).toArrow()
         return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+    def closed_us(self, number: int) -> int:
+        """Up to which end a query's windows are closed.
+
+        Spark moves a filter below the watermark. So only tuples that a query accepts tell it the time, and its last
+        windows stay open until there is one behind their end. Without any tuple, nothing is closed.
+        """
+        return self._closed[number]
 
     def facts(self) -> dict[str, Any]:
         numbers = range(len(self._queries))
@@ -163,6 +173,13 @@ def wait_for_first_poll(query: StreamingQuery) -> None:
 def raise_failure(query: StreamingQuery) -> None:
     if not query.isActive:
         raise Failed(str(query.exception() or "it has stopped"))
+
+
+def watermark_us(query: StreamingQuery) -> int:
+    """The time of a streaming query in its last batch; 1970 when it has seen no tuple."""
+    report = query._jsq.lastProgress()
+    told = report.eventTime().get("watermark") if report else None
+    return 0 if told is None else int(datetime.fromisoformat(told).timestamp() * 1_000_000)
 
 
 def bytes_moved(spark: SparkSession) -> dict[str, int]:

@@ -16,7 +16,8 @@ class System(Protocol):
     `open` brings up what is there before any query (a session, a cluster). `create` returns when the queries are
     deployed, and takes all of them at once. `done` is how many tuples the slowest query has worked off with its results
     written: of all streams, as many of each as of the one that it is least far with. `rows` are one query's as (window
-    end in microseconds since 1970, key, the other columns), after `stop`.
+    end in microseconds since 1970, key, the other columns), after `stop`. A system that does not close every query's
+    windows up to the latest tuple also has `closed_us(number)`: up to which end it has closed those of a query.
     """
 
     name: str
