@@ -126,7 +126,9 @@ def group_line(name: str = "main", cursor: int = 3, **others: Any) -> GroupInfo:
     return GroupInfo(**{**found, **others})
 
 
-NO_ROWS = pa.table({"country": pa.array([], pa.string()), "n": pa.array([], pa.int64())})
+def no_rows() -> pa.Table:
+    """Made when it is asked for: for an array of Python's values pyarrow imports pandas."""
+    return pa.table({"country": pa.array([], pa.string()), "n": pa.array([], pa.int64())})
 
 
 @dataclass
@@ -148,7 +150,7 @@ class Handle:
     def newest(self, limit: int, after: int | None) -> Newest:
         """The rows that the test has set up for each epoch after `after`."""
         found = [t for e, t in self.delivered.items() if after is None or e > after]
-        rows = pa.concat_tables(found) if found else NO_ROWS
+        rows = pa.concat_tables(found) if found else no_rows()
         return Newest(rows.slice(max(0, rows.num_rows - limit)), self.epoch)
 
     def explain(self) -> str:

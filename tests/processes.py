@@ -22,6 +22,8 @@ PRELOADED = (
     "headrace.session",
     "headrace.cli.main",
     "headrace.service.api",
+    "headrace.engine.chain",
+    "headrace.engine.splits.workers",
     "uvicorn",
 )
 
@@ -81,6 +83,43 @@ def _call(
     os.dup2(writer.fileno(), 2)
     os.environ.update(environment)
     target(*arguments)
+
+
+class ForkedWorker:
+    """A process that runs a program and talks through pipes, as `beside.start` gives one: forked instead of new."""
+
+    def __init__(self, program: str) -> None:
+        _start_server()
+        asked, stdin = _context.Pipe(duplex=False)
+        stdout, answers = _context.Pipe(duplex=False)
+        self._process = _context.Process(target=_work, args=(program, asked, answers), daemon=True)
+        self._process.start()
+        asked.close()
+        answers.close()
+        with stdin, stdout:
+            self.stdin = os.fdopen(os.dup(stdin.fileno()), "wb", buffering=0)
+            self.stdout = os.fdopen(os.dup(stdout.fileno()), "rb", buffering=0)
+        os.set_blocking(self.stdin.fileno(), False)
+        self.pid, self.kill = self._process.pid, self._process.kill
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        self._process.join(timeout)
+        return self._process.exitcode
+
+
+def _work(program: str, asked: Connection, answers: Connection) -> None:
+    os.dup2(asked.fileno(), 0)
+    os.dup2(answers.fileno(), 1)
+    asked.close()
+    answers.close()
+    run_code(program, [])
 
 
 def _start_server() -> None:

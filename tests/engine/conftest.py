@@ -7,6 +7,8 @@ from contextlib import nullcontext
 
 import pytest
 
+from processes import ForkedWorker
+
 
 @pytest.fixture
 def tasks_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -18,3 +20,9 @@ def tasks_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     tasks._KEPT.clear()
     yield
     tasks._KEPT.clear()
+
+
+@pytest.fixture
+def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Own workers are forked from a process that has imported the package: a new one takes a second for that."""
+    monkeypatch.setattr("headrace.engine.beside.start", ForkedWorker)

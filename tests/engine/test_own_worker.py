@@ -76,6 +76,7 @@ def test_it_reports_what_the_same_tasks_report_here_and_survives_its_own_death(
     assert worker.pid != first and not psutil.pid_exists(first)
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_one_that_does_not_answer_is_ended_and_left_alone(caplog: pytest.LogCaptureFixture) -> None:
     worker = OwnWorker(0.0, failures=1)
     try:

@@ -137,6 +137,7 @@ def test_another_route_moves_state_and_waiting_tuples_with_the_same_number_too(
     assert found(house)["each"] == by_hand(house)
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_own_workers_move_state_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HEADRACE_OWN_WORKER")
     try:

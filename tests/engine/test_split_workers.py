@@ -26,6 +26,8 @@ from headrace.optimizer.splitting.adapting import Adapting, SplitPlan
 from headrace.storage import faults
 from thorough import seeds
 
+pytestmark = pytest.mark.usefixtures("forked_workers")
+
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -47,6 +48,11 @@ def _is_installed(module: ModuleType) -> bool:
         file, str
     ):
         return True  # of a program that is run, everything goes along in any case
+    return _is_installed_file(file)
+
+
+@cache
+def _is_installed_file(file: str) -> bool:
     if {"site-packages", "dist-packages"}.intersection(Path(file).parts):
         return True
     return any(Path(file).is_relative_to(home) for home in _HOMES)
