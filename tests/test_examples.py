@@ -105,26 +105,12 @@ def test_nexmark_s_plain_queries_mean_something_to_spark(spark: Any) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", ["q5", "q7"])
-def test_nexmark_s_best_of_a_window_are_the_best(name: str, open_session: Callable[..., Any]) -> None:
+def test_nexmark_runs_and_equals_plain_spark(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the running Spark: the other example shows that a program starts its own."""
     example = nexmark_example()
-    hr = open_session()
-    hr.create_stream("bid", example.STREAMS["bid"], event_time=example.EVENT_TIME)
-    query = hr.create_query(example.QUERIES[name].text, name=name)
-    hr.append("bid", replace(example.SITE, group=1).events(0, 4_000)["bid"])
-    hr.run_available()
-    assert len(query.to_pandas()) > 0 and query.audit().ok
-
-
-@pytest.mark.spark
-def test_nexmark_runs_and_equals_plain_spark(tmp_path: Path) -> None:
-    example = ROOT / "examples" / "nexmark.py"
-    done = subprocess.run(
-        [sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
-    verdicts = [line for line in done.stdout.splitlines() if "equal to plain Spark" in line]
-    assert len(verdicts) == len(nexmark_example().QUERIES)
+    example.main()
+    verdicts = [line for line in capsys.readouterr().out.splitlines() if "equal to plain Spark" in line]
+    assert len(verdicts) == len(example.QUERIES)
     assert all(re.match(r"[1-9][\d,]* rows, equal to plain Spark: True", line) for line in verdicts), verdicts
 
 

@@ -32,8 +32,13 @@ PREDICATES_SEED = 1
 
 
 @pytest.mark.cluster
-def test_spark_alone_and_fused_by_hand_give_the_rows_of_headrace(tmp_path: Path) -> None:
-    expect_same_rows(TINY, SPARK_BASED, tmp_path)
+def test_all_systems_have_the_same_rows_and_joins_those_of_the_definition(tmp_path: Path) -> None:
+    """In one process: starting Spark takes longer than such a trial."""
+    joins = [few_joins("headrace", workload) for workload in SEEDS]
+    outcomes = run_workers([*(TINY | {"system": system} for system in SPARK_BASED), *joins], tmp_path)
+    expect_same_rows(TINY, dict(zip(SPARK_BASED, outcomes, strict=False)))
+    for spec, outcome in zip(joins, outcomes[len(SPARK_BASED) :], strict=True):
+        expect_defined_rows(spec, outcome)
 
 
 @THOROUGH
@@ -46,31 +51,37 @@ def test_predicates_have_the_same_rows_everywhere(tmp_path: Path) -> None:
         "rows": 4_000,
         "seed": PREDICATES_SEED,
     }
-    expect_same_rows(spec, SPARK_BASED, tmp_path)
+    outcomes = run_workers([spec | {"system": system} for system in SPARK_BASED], tmp_path)
+    expect_same_rows(spec, dict(zip(SPARK_BASED, outcomes, strict=True)))
 
 
 @THOROUGH
 @pytest.mark.cluster
-@pytest.mark.parametrize("workload", [Workload.JOIN, Workload.COMPLEX])
-def test_joins_fused_by_hand_have_the_rows_of_the_definition(workload: Workload, tmp_path: Path) -> None:
-    """All 70 queries of each kind, in one run."""
-    found = expect_defined_rows("fused", JOINED[workload], tmp_path)
-    assert len(found) == 70 and sum(map(bool, found)) > 35, "most queries have rows"
+@pytest.mark.parametrize("workload", SEEDS)
+def test_joins_by_hand_and_by_spark_alone_have_the_rows_of_the_definition(
+    workload: Workload, tmp_path: Path
+) -> None:
+    """All 70 queries of each kind, in one run of what is written by hand, and a few of them as Spark's own queries."""
+    specs = [JOINED[workload] | {"system": "fused"}, few_joins("spark", workload)]
+    by_hand, alone = run_workers(specs, tmp_path)
+    found = [bool(by_hand["sample"][str(number)]) for number in range(70)]
+    assert len(by_hand["sample"]) == 70 and sum(found) > 35, "most queries have rows"
+    for spec, outcome in zip(specs, (by_hand, alone), strict=True):
+        expect_defined_rows(spec, outcome)
 
 
-@pytest.mark.cluster
-@pytest.mark.parametrize("workload", [Workload.JOIN, Workload.COMPLEX])
-@pytest.mark.parametrize("system", [pytest.param("spark", marks=THOROUGH), "headrace"])
-def test_joins_have_the_rows_of_the_definition(system: str, workload: Workload, tmp_path: Path) -> None:
-    few = JOINED[workload] | {"queries": 3, "sample": 3, "seed": SEEDS[workload]}
-    found = expect_defined_rows(system, few, tmp_path)
-    assert len(found) == 3 and all(found), "a query without rows compares nothing"
+def few_joins(system: str, workload: Workload) -> dict[str, Any]:
+    return JOINED[workload] | {
+        "system": system,
+        "queries": QUERIES,
+        "sample": QUERIES,
+        "seed": SEEDS[workload],
+    }
 
 
-def expect_same_rows(trial: dict[str, Any], systems: Sequence[str], folder: Path) -> None:
-    outcomes = {system: run_worker(system, folder / system, trial) for system in systems}
-    expected = outcomes[systems[0]]["sample"]
-    assert list(expected) == [str(number) for number in Trial.of({"system": "", **trial}).sampled()]
+def expect_same_rows(spec: dict[str, Any], outcomes: dict[str, Any]) -> None:
+    expected = outcomes[SPARK_BASED[0]]["sample"]
+    assert list(expected) == [str(number) for number in Trial.of({"system": "", **spec}).sampled()]
     assert all(expected.values()), "a query without rows compares nothing"
     for system, outcome in outcomes.items():
         same = {number: [*map(close, rows)] for number, rows in outcome["sample"].items()}
@@ -78,28 +89,32 @@ def expect_same_rows(trial: dict[str, Any], systems: Sequence[str], folder: Path
         assert outcome["result_rows"] >= sum(map(len, expected.values())), system
 
 
-def expect_defined_rows(system: str, spec: dict[str, Any], folder: Path) -> list[list[tuple[Any, ...]]]:
-    trial = Trial.of({"system": system, **spec})
-    outcome = run_worker(system, folder / system, spec)
+def expect_defined_rows(spec: dict[str, Any], outcome: dict[str, Any]) -> None:
+    trial = Trial.of(spec)
     expected = [sorted(by_definition(query, trial)) for query in trial.drawn()]
     for number, rows in enumerate(expected):
         assert [*map(tuple, outcome["sample"][str(number)])] == rows, trial.drawn()[number]
-    if system != "headrace":  # which counts a joined row once, however many windows show it
+    if spec["queries"] == QUERIES:
+        assert len(expected) == QUERIES and all(expected), "a query without rows compares nothing"
+    if spec["system"] != "headrace":  # which counts a joined row once, however many windows show it
         assert outcome["result_rows"] >= sum(map(len, expected))
-    return expected
 
 
-def run_worker(system: str, folder: Path, trial: dict[str, Any]) -> dict[str, Any]:
-    """The outcome of a tiny trial, in a process of its own because every system starts its own Spark session."""
-    folder.mkdir()
-    spec = folder / "trial.json"
-    spec.write_text(json.dumps({"system": system, **trial}))
-    command = [sys.executable, "-m", "headrace_bench.worker", str(spec), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+def run_workers(trials: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+    """The outcomes of tiny trials, one after the other in a process of their own: each starts a Spark session."""
+    folders = [folder / str(number) for number in range(len(trials))]
+    arguments = []
+    for trial, place in zip(trials, folders, strict=True):
+        place.mkdir()
+        (place / "trial.json").write_text(json.dumps(trial))
+        arguments.append([str(place / "trial.json"), str(place)])
+    program = f"from headrace_bench.worker import main\nfor each in {arguments!r}: main(each)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-5_000:]
-    outcome: dict[str, Any] = json.loads((folder / "outcome.json").read_text())
-    assert outcome["failure"] is None, f"{system}: {outcome['failure']}\n{done.stderr[-5_000:]}"
-    return outcome
+    outcomes = [json.loads((place / "outcome.json").read_text()) for place in folders]
+    for trial, outcome in zip(trials, outcomes, strict=True):
+        assert outcome["failure"] is None, f"{trial}: {outcome['failure']}\n{done.stderr[-5_000:]}"
+    return outcomes
 
 
 def close(row: list[Any]) -> list[Any]:

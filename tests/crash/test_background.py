@@ -249,34 +249,45 @@ def test_stress(open_session: Any) -> None:
 
 INTERRUPTED = """
 import os, signal, sys, threading
-sys.path.insert(0, {here!r})
+sys.path[:0] = [{here!r}, {tests!r}]
 import attached, scenario
 import headrace
 from headrace.storage import faults
+from waiting import until
 
 
 class CtrlC:
-    '''Interrupts the main thread when the background run reaches a point, once the main thread waits for it.
+    '''Interrupts the main thread once: when the background run reaches a point while the main thread waits for it, or
+    else when the epoch is over.
 
     Nobody is held up for it: whoever reaches a point may hold locks.
     '''
 
     def __init__(self, point):
-        self.point, self.ready = point, threading.Event()
+        self.point, self.ready, self.over, self.lock = point, threading.Event(), threading.Event(), threading.Lock()
+        self.pressed = False
 
     def __call__(self, point):
         if point == self.point and self.ready.is_set():
-            self.point = None
+            self.press()
+        if point == "commit.after":
+            self.over.set()
+
+    def press(self):
+        with self.lock:
+            pressed, self.pressed = self.pressed, True
+        if not pressed:
             os.kill(os.getpid(), signal.SIGINT)
 
 
 def append_and_wait(step, point):
+    until(lambda: hr.metrics().input_rows == 30 * step)  # no epoch of before is under way
     interrupt = CtrlC(point)
     with faults.hooked(interrupt):
         hr.append("purchases", scenario.batch(step))
         interrupt.ready.set()
-        threading.Event().wait(2)
-        os.kill(os.getpid(), signal.SIGINT)  # the epoch was over before
+        interrupt.over.wait(60)
+        interrupt.press()
         threading.Event().wait(60)
         raise AssertionError("nobody came")
 
@@ -300,7 +311,8 @@ print("caught", caught, flush=True)
 
 def test_interrupted_while_running_in_the_background(spark: Any, open_session: Any, tmp_path: Path) -> None:
     """Ctrl-C ends what the main thread waits for; the background run survives it, and closing is clean."""
-    script = INTERRUPTED.format(here=str(Path(__file__).parent), warehouse=str(tmp_path / "warehouse"))
+    here, warehouse = Path(__file__).parent, tmp_path / "warehouse"
+    script = INTERRUPTED.format(here=str(here), tests=str(here.parent), warehouse=str(warehouse))
     done = run_attached(spark, script)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "caught 5\n"

@@ -1,6 +1,7 @@
-"""Spark's process dies for good: what was acknowledged is there again, and a query that kills it is found.
+"""A query that ends Spark's process is found.
 
-Each test plays in a process of its own, which opens the warehouse again itself, as somebody at a prompt would.
+The test plays in a process of its own, which opens the warehouse again itself, as somebody at a prompt would. What a
+session says after its JVM has died, and that another one goes on: `tests/session/test_session_gone.py`.
 """
 
 from __future__ import annotations
@@ -18,35 +19,6 @@ from thorough import THOROUGH
 pytestmark = pytest.mark.crash
 
 SAMPLES = Path(__file__).parent.parent / "session"
-
-KILLED = """
-hr = with_sales(open_session())
-query = hr.create_query("SELECT level FROM sales", name="q")
-total = hr.create_query("SELECT COUNT(*) AS n FROM sales GROUP BY window(ts, '10 seconds')", name="total")
-hr.append("sales", [sale(1, 7)])
-hr.run_available()
-java = hr.spark._sc._gateway.proc
-os.kill(java.pid, signal.SIGKILL)
-java.wait()
-hr.append("sales", [sale(2, 8)])
-try:
-    hr.run_available()
-except HeadraceError as error:
-    found["code"], found["hint"] = error.code, error.hint
-dead = hr.spark
-hr.close()
-try:
-    headrace.open(root, spark=dead)
-except HeadraceError as error:
-    found["given"] = error.code
-hr = open_session()
-hr.append("sales", [sale(30, 9)])
-hr.run_available()
-found["levels"], found["total"] = sorted(rows(hr.query("q"))), rows(hr.query("total"))
-found["audits"] = [hr.query(name).audit().ok for name in ("q", "total")]
-found["other process"] = hr.spark._sc._gateway.proc.pid != java.pid
-hr.close()
-"""
 
 HUGE = """
 hr = with_sales(open_session())
@@ -98,16 +70,6 @@ def play(body: str, root: Path, config: dict[str, str]) -> dict[str, Any]:
     print(done.stderr)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
-
-
-def test_after_a_kill_the_same_process_opens_the_warehouse_again(tmp_path: Path) -> None:
-    found = play(KILLED, tmp_path / "w", {})
-    assert found["given"] == "SPARK_GONE"
-    assert found["code"] == "SPARK_GONE" and "open the warehouse again" in found["hint"]
-    assert found["levels"] == [[7], [8], [9]] and found["total"] == [[2]], (
-        "nothing is lost, nothing comes twice"
-    )
-    assert found["audits"] == [True, True] and found["other process"]
 
 
 @THOROUGH

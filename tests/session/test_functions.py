@@ -80,8 +80,7 @@ def test_functions_anywhere_in_a_query_deliver_what_spark_does(open_session: Cal
     hr.run_available()
     for name in QUERIES:
         report = hr.query(name).audit()
-        assert report.ok, f"{name}: {report}"
-        assert hr.query(name).results().count() > 0, name
+        assert report.ok and report.actual_rows > 0, f"{name}: {report}"
 
 
 def test_a_failing_function_takes_only_the_queries_whose_rows_make_it_fail(
@@ -180,8 +179,7 @@ def test_w2_and_w3_of_funshare_deliver_what_spark_does(open_session: Callable[..
     hr.run_available()
     for query, handle in zip(drawn, handles, strict=True):
         report = handle.audit()
-        assert report.ok, f"{query}: {report}"
-        assert handle.results().count() > 0, query
+        assert report.ok and report.actual_rows > 0, f"{query}: {report}"
     cost = handles[2].metrics().cost
     assert cost.functions["price_anomaly"].rows > 0 and cost.functions["price_anomaly"].seconds > 0
 
