@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -16,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from local_spark import LocalSpark
+from pyspark import TaskContext
 
 from headrace.engine import job
 from headrace.engine.chain import run_chain
@@ -33,6 +36,7 @@ from headrace.engine.messages import (
 )
 from headrace.engine.paths import handover_dir, plan_path, segments_dir
 from headrace.engine.plans import plan_file
+from headrace.engine.tasks import prepared_plan
 from headrace.log.chunks import write_chunk
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch, StreamEpoch
 from headrace.model.metrics import OperatorMetrics
@@ -54,6 +58,7 @@ from test_aggregation import OPERANDS, STREAM, random_query, random_value
 from thorough import seeds
 
 SCHEMA = pa.schema([(c.name, c.type.arrow) for c in STREAM.columns])
+ATTEMPT = SimpleNamespace(taskAttemptId=lambda: 7)
 
 
 @pytest.fixture(autouse=True)
@@ -227,6 +232,38 @@ def test_metrics_tell_what_operators_and_queries_cost(tmp_path: Path) -> None:
         found = [spent.matched.get(str(member.query.id), 0) for spent in result.operators.values()]
         assert sum(found) == accepted, member.query
     assert result.metrics["bytes_shuffled"] == sum(o.shuffled_bytes for o in result.operators.values())
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_plan_that_is_let_go_needs_no_garbage_collector(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's workers keep plans out of the collector's sight, once for each plan."""
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    queries = [mixed_query(rng, n) for n in range(1, 12)]
+    plan = plan_group([Member(query, n) for n, query in enumerate(queries)], {STREAM.name: STREAM})
+    rows = [{c.name: random_value(rng, c.name) for c in STREAM.columns} | {"ts": 5} for _ in range(50)]
+    chunk = write_chunk(tmp_path, "log/s", pa.Table.from_pylist(rows, schema=SCHEMA), "ts", 0)
+    frozen: list[int] = []
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(1))
+    for number, task in enumerate((None, ATTEMPT, ATTEMPT)):
+        monkeypatch.setattr(TaskContext, "get", lambda task=task: task)
+        if number == 1:
+            prepared_plan.cache_clear()
+        epoch = Epoch(EpochId(number), (StreamEpoch(STREAM.name, (chunk,), NEVER_US, FOREVER_US),))
+        run_epoch(tmp_path, "main", even_partitioning(1), plan, epoch, [])
+    assert len(frozen) == 1, "in Spark's workers only, and only when a plan is made ready"
+    found = prepared_plan(str(tmp_path), plan_path("main", plan.version))
+    logic = [weakref.ref(one) for one in found.logic.values()]
+    gc.collect()
+    gc.disable()
+    try:
+        del found
+        prepared_plan.cache_clear()
+        assert logic and not any(one() for one in logic)
+    finally:
+        gc.enable()
 
 
 def test_messages_come_back() -> None:

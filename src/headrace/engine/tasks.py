@@ -7,6 +7,7 @@ commit makes it count.
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -83,7 +84,21 @@ def prepared_plan(root: str, plan: str) -> PreparedPlan:
     shared = read_plan(Path(root, plan))
     logic = {operator.id: operator_kind(operator).prepare(operator, shared) for operator in shared.operators}
     calls = {(o.id, read): call_plan(o, read) for o in shared.operators for read in range(len(o.reads))}
-    return PreparedPlan(shared, {operator.id: operator for operator in shared.operators}, logic, calls)
+    prepared = PreparedPlan(shared, {operator.id: operator for operator in shared.operators}, logic, calls)
+    _keep_for_good()
+    return prepared
+
+
+def _keep_for_good() -> None:
+    """Let what a Spark worker holds by now, modules and prepared plans, be out of the garbage collector's sight.
+
+    PySpark's daemon has it look at everything after each task, which takes longer than a small task, and the next task
+    waits. Nothing is lost: a plan that is let go has no cycles, so it needs no collector (a test says so).
+    """
+    from pyspark import TaskContext
+
+    if TaskContext.get() is not None:
+        gc.freeze()
 
 
 def attempt_name(task: EpochTask, label: str) -> str:
