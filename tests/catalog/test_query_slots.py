@@ -12,6 +12,7 @@ from headrace.catalog.changelogs import changelog_set
 from headrace.catalog.queries import TRANSITIONS, QueryEntry, QueryState, QueryTable
 from headrace.model import codec
 from headrace.model.epoch import Change, Create, Drop, Epoch
+from headrace.model.grouping import MAIN, Relocation
 from headrace.model.query import EpochId, Query, QueryId
 from log_samples import PLAN
 
@@ -82,6 +83,30 @@ def test_changelog_sets_tell_which_query_a_bit_means(epochs: list[Epoch]) -> Non
         for slot, query in slots[i].items():
             kept = all(between.get(slot) == query for between in slots[i : j + 1])
             assert bool(found >> slot & 1) == kept, "two times tell what all between them do"
+
+
+@given(histories(), st.data())
+def test_active_queries_are_those_of_the_entries_as_they_are(
+    epochs: list[Epoch], data: st.DataObject
+) -> None:
+    """Answers are kept until a query changes, moves, fails or is forgotten."""
+    table = QueryTable()
+    for epoch in epochs:
+        table.apply(epoch)
+        for entry in table.entries():
+            match data.draw(st.sampled_from(("stays", "moves", "fails", "goes"))):
+                case "moves" if entry.group == MAIN and entry.last_epoch is None:
+                    table.relocate(Relocation(entry.query.id, MAIN, "other"), int(epoch.id) + 1)
+                case "fails" if entry.state is QueryState.ACTIVE:
+                    table.quarantine(entry.query.id, epoch.id, "error")
+                case "goes" if entry.state is QueryState.DROPPED:
+                    table.remove(entry.query.id)
+            for number in range(int(epoch.id) + 2):
+                active = [one for one in table.entries() if one.active_in(number)]
+                assert list(table.active(number)) == active
+                for group in (MAIN, "other"):
+                    mine = [one for one in active if one.group_at(number) == group]
+                    assert list(table.active(number, group)) == mine
 
 
 def test_only_declared_transitions_exist() -> None:

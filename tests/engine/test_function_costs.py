@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from random import Random
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from headrace.engine.costs import divide_costs, function_epochs
 from headrace.model.metrics import FunctionMetrics, OperatorMetrics
@@ -27,3 +30,27 @@ def test_a_query_pays_for_the_rows_that_it_needed() -> None:
 def test_the_controller_gets_rows_and_seconds_by_function() -> None:
     (found,) = function_epochs({"o": SPENT, "p": SPENT, "q": OperatorMetrics()})
     assert (found.function, found.rows, found.seconds) == ("similar", 80, 3.0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_costs_of_all_queries_add_up_to_what_was_spent(seed: int) -> None:
+    print(f"seed {seed}")
+    rng = Random(seed)
+    operators, spent = [], {}
+    for number in range(rng.randint(1, 4)):
+        queries = tuple(rng.sample(range(8), rng.randint(1, 8)))
+        operators.append(SimpleNamespace(id=f"o{number}", queries=queries))
+        matched = {str(q): rng.randint(0, 50) for q in queries if rng.random() < 0.5}
+        spent[f"o{number}"] = OperatorMetrics(
+            rng.random(), rng.random(), 10, rng.randint(0, 9), rng.randint(0, 9), matched, rows=matched
+        )
+    plan: Any = SimpleNamespace(operators=operators, products=())
+    costs = divide_costs(spent, plan).values()
+    every = spent.values()
+    assert sum(c.cpu_seconds for c in costs) == pytest.approx(
+        sum(s.map_seconds + s.reduce_seconds for s in every)
+    )
+    assert sum(c.shuffled_bytes for c in costs) == pytest.approx(sum(s.shuffled_bytes for s in every))
+    assert sum(c.state_bytes for c in costs) == pytest.approx(sum(s.state_bytes for s in every))
+    assert sum(c.matched for c in costs) == sum(sum(s.matched.values()) for s in every)
+    assert sum(c.rows for c in costs) == sum(sum(s.rows.values()) for s in every)

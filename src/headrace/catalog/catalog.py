@@ -378,10 +378,7 @@ class Catalog:
     def active_entries(self, epoch: EpochId | int, group: str | None = None) -> tuple[QueryEntry, ...]:
         """The queries that see the tuples of `epoch`, oldest first; all of them, or those that live in a group then."""
         with self._lock:
-            if group is None:
-                return tuple(entry for entry in self._directory.queries.entries() if entry.active_in(epoch))
-            found = self._directory.queries.living_in(group)
-            return tuple(e for e in found if e.active_in(epoch) and e.group_at(epoch) == group)
+            return self._directory.queries.active(int(epoch), group)
 
     # dropped queries
 

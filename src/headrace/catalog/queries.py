@@ -96,6 +96,10 @@ class QueryEntry:
 codec.register(QueryState, QueryEntry)
 
 
+KEPT_ANSWERS = 64
+"""So many answers about active queries are kept at most: groups may be in different epochs."""
+
+
 class QueryTable:
     """All entries by id, and which slots are taken. Not thread-safe; the catalog guards it."""
 
@@ -104,6 +108,8 @@ class QueryTable:
         self._named: dict[str, set[QueryId]] = {}
         self._homes: dict[str, set[QueryId]] = {}
         self._wishing: set[QueryId] = set()
+        self._active: dict[tuple[int, str | None], tuple[QueryEntry, ...]] = {}
+        """What `active` has answered since the last change: an epoch asks it again and again."""
         self._unsettled: dict[QueryId, tuple[EpochId | None, int | None]] = {}
         """How queries would have ended without a quarantine that no commit has yet: last epoch, and `ended_us`."""
         self._freed = dict(freed)
@@ -157,6 +163,7 @@ class QueryTable:
             self._unsettled.pop(query_id, None)
 
     def put(self, entry: QueryEntry) -> None:
+        self._active.clear()
         self._entries[entry.query.id] = entry
         (self._wishing.discard if entry.wish is None else self._wishing.add)(entry.query.id)
         for stay in entry.stays:
@@ -165,6 +172,22 @@ class QueryTable:
     def living_in(self, group: str) -> tuple[QueryEntry, ...]:
         """The queries that live in a group, or have lived there."""
         return tuple(self._entries[query_id] for query_id in sorted(self._homes.get(group, ())))
+
+    def active(self, epoch: int, group: str | None = None) -> tuple[QueryEntry, ...]:
+        """The queries that see the tuples of an epoch, oldest first; all of them, or those that live in a group then.
+
+        Costs nothing when it was asked before and no query has changed since.
+        """
+        found = self._active.get((epoch, group))
+        if found is None:
+            there = self.entries() if group is None else self.living_in(group)
+            found = tuple(
+                e for e in there if e.active_in(epoch) and (group is None or e.group_at(epoch) == group)
+            )
+            if len(self._active) >= KEPT_ANSWERS:
+                self._active.clear()
+            self._active[epoch, group] = found
+        return found
 
     def lives_in(self, group: str, *, plain: bool) -> bool:
         """Whether a query that plain Spark runs, or that shared operators run, lives in a group now and may run."""
@@ -223,6 +246,7 @@ class QueryTable:
         self._homes.pop(group, None)
 
     def remove(self, query_id: QueryId) -> None:
+        self._active.clear()
         entry = self._entries.pop(query_id)
         self._unsettled.pop(query_id, None)
         self._wishing.discard(query_id)

@@ -133,7 +133,7 @@ class EpochRunner:
                 faults.reach("job.after")
                 reader = ResultReader(self.spark, root, streams)
                 unfinishable = result.failures or find_unfinishable(
-                    reader, entries, epoch, result.results, self._earlier(entries)
+                    reader, entries, epoch, result.results, self._earlier
                 )
                 return result, unfinishable
             except HeadraceError:
@@ -148,9 +148,9 @@ class EpochRunner:
                     return JobResult(), broken
                 raise trouble from error
 
-    def _earlier(self, entries: Sequence[QueryEntry]) -> list[ResultFile]:
-        """The result files of earlier epochs, of all groups that these queries have lived in."""
-        groups = dict.fromkeys(group for entry in entries for group in self._delivered.groups_of(entry))
+    def _earlier(self, entry: QueryEntry) -> list[ResultFile]:
+        """The result files of earlier epochs, of all groups that a query has lived in."""
+        groups = self._delivered.groups_of(entry)
         return [file for group in groups for file in self._delivered.commit_of(group).results]
 
     def run_fallbacks(

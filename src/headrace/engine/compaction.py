@@ -113,6 +113,8 @@ class Compaction:
 
         That holds for queries that have moved to another group, too.
         """
+        if not any(is_joined(file.signature) for file in results):
+            return results
         marks: dict[str, int] = {}
         for entry in self._catalog.homes.living_in(group):
             if entry.ended_us is not None and not entry.active_in(sealed.id):

@@ -60,7 +60,9 @@ class FunctionCost:
 
 def _add_functions(
     left: Mapping[str, FunctionCost], right: Mapping[str, FunctionCost]
-) -> dict[str, FunctionCost]:
+) -> Mapping[str, FunctionCost]:
+    if not left or not right:
+        return left or right
     return {
         name: left.get(name, FunctionCost()) + right.get(name, FunctionCost()) for name in {**left, **right}
     }
@@ -86,21 +88,25 @@ def divide_costs(operators: Mapping[str, OperatorMetrics], plan: SharedPlan) -> 
         spent = operators.get(operator.id)
         if spent is None:
             continue
-        queries = [int(query) for query in operator.queries]
-        for query, cost in _divide(spent, _weights(spent, queries)):
-            before = found.get(query, QueryCost())
-            after = before.then(cost)
-            found[query] = _add_state(after, before.state_bytes)
+        _add(found, _divide(spent, _weights(spent, [int(query) for query in operator.queries])))
     for product in plan.products:
         spent = operators.get(product.id)
         if spent is not None:
             weights = {
                 int(q): 1 + spent.rows.get(str(q), 0) for output in product.outputs for q in output.queries
             }
-            for query, cost in _divide(spent, weights):
-                before = found.get(query, QueryCost())
-                found[query] = _add_state(before.then(cost), before.state_bytes)
+            _add(found, _divide(spent, weights))
     return found
+
+
+def _add(found: dict[int, QueryCost], costs: Iterable[tuple[int, QueryCost]]) -> None:
+    """Add the costs of one operator; a query in several operators has state in each of them."""
+    for query, cost in costs:
+        before = found.get(query)
+        if before is None:  # most queries have one operator
+            found[query] = cost
+        else:
+            found[query] = replace(before.then(cost), state_bytes=before.state_bytes + cost.state_bytes)
 
 
 def _weights(spent: OperatorMetrics, queries: Iterable[int]) -> dict[int, int]:
@@ -110,25 +116,20 @@ def _weights(spent: OperatorMetrics, queries: Iterable[int]) -> dict[int, int]:
     }
 
 
-def _add_state(cost: QueryCost, more: float) -> QueryCost:
-    """A query in several operators has state in each of them."""
-    return replace(cost, state_bytes=cost.state_bytes + more)
-
-
 def _divide(spent: OperatorMetrics, weights: Mapping[int, int]) -> Iterable[tuple[int, QueryCost]]:
-    total = sum(weights.values())
+    total, seconds = sum(weights.values()), spent.map_seconds + spent.reduce_seconds
     for query, weight in weights.items():
-        share = weight / total
+        share, name = weight / total, str(query)
         yield (
             query,
             QueryCost(
-                (spent.map_seconds + spent.reduce_seconds) * share,
+                seconds * share,
                 spent.tuples,
-                spent.matched.get(str(query), 0),
-                spent.rows.get(str(query), 0),
+                spent.matched.get(name, 0),
+                spent.rows.get(name, 0),
                 spent.shuffled_bytes * share,
                 spent.state_bytes * share,
-                _called_by(spent, query),
+                _called_by(spent, query) if spent.functions else {},
             ),
         )
 

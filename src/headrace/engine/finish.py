@@ -7,7 +7,7 @@ new rows before the epoch counts, so that a query that plain Spark would fail on
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import assert_never
@@ -98,12 +98,12 @@ def find_unfinishable(
     entries: Iterable[QueryEntry],
     epoch: Epoch,
     files: Sequence[ResultFile],
-    older: Sequence[ResultFile],
+    older: Callable[[QueryEntry], Sequence[ResultFile]],
 ) -> dict[int, str]:
     """Which fragile queries cannot be finished over an epoch's new files, and why: one small job when all is well.
 
-    Groups of joined rows are tried when their windows close, with what `older` files hold of them. Raises Spark's
-    exception when it is not an expression that fails.
+    Groups of joined rows are tried when their windows close, with what `older` files of a query hold of them. Raises
+    Spark's exception when it is not an expression that fails.
     """
     touched, broken = [], {}
     for entry in entries:
@@ -148,7 +148,7 @@ def _fragile_join(
     entry: QueryEntry,
     epoch: Epoch,
     files: Sequence[ResultFile],
-    older: Sequence[ResultFile],
+    older: Callable[[QueryEntry], Sequence[ResultFile]],
     *,
     grouped: bool,
 ) -> _Fragile:
@@ -158,7 +158,7 @@ def _fragile_join(
     closed_us, watermark_us = epoch.closed_us(streams), epoch.watermark_us(streams)
     if watermark_us <= closed_us:
         return _Fragile(entry, None, [])
-    held = [f for f in _files_of(entry, [*older, *files]) if f.max_us is None or f.max_us > closed_us]
+    held = [f for f in _files_of(entry, [*older(entry), *files]) if f.max_us is None or f.max_us > closed_us]
     return _Fragile(entry, None, held, (closed_us, watermark_us))
 
 
