@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from headrace.engine.records import ResultFile
 from headrace.log.chunks import CODEC
-from headrace.model.tables import QUERY, Holding, holdings
+from headrace.model.tables import QUERY, Holding, holdings, with_required
 from headrace.storage.checksums import written
 from headrace.storage.private import create_file
 
@@ -50,6 +50,7 @@ class _Open:
 
     rel: str
     writer: pq.ParquetWriter
+    schema: pa.Schema
     held: list[pa.Table] = field(default_factory=list)
     held_rows: int = 0
     rows: int = 0
@@ -58,7 +59,8 @@ class _Open:
 
     def flush(self) -> None:
         if self.held:
-            self.writer.write_table(pa.concat_tables(self.held), row_group_size=FLUSH_ROWS)
+            rows = pa.concat_tables(self.held)
+            self.writer.write_table(rows.cast(self.schema), row_group_size=FLUSH_ROWS)
             self.held, self.held_rows = [], 0
 
 
@@ -98,7 +100,9 @@ class ResultWriter:
         rel = f"results/{signature}/{self._name}.parquet"
         path = Path(self._root, rel)
         create_file(path)
-        self._open[signature] = _Open(rel, pq.ParquetWriter(path, schema, **parquet_options(schema)))
+        schema = with_required(schema)
+        writer = pq.ParquetWriter(path, schema, **parquet_options(schema))
+        self._open[signature] = _Open(rel, writer, schema)
         return self._open[signature]
 
     def finish(self) -> tuple[ResultFile, ...]:

@@ -121,7 +121,7 @@ class ResultTable(ABC):
     @property
     def schema(self) -> pa.Schema:
         """The columns as Arrow writes them."""
-        return pa.schema([(column.name, column.type.arrow) for column in self.columns])
+        return with_required(pa.schema([(column.name, column.type.arrow) for column in self.columns]))
 
     def rows(self, arrays: Sequence[pa.Array]) -> pa.Table:
         """Stored rows from the values of all columns, in their order and of their types."""
@@ -332,6 +332,19 @@ class Holding(Enum):
     PACKED = "packed"
     BARE = "bare"
     COMPRESSED = "compressed"
+
+
+def with_required(schema: pa.Schema) -> pa.Schema:
+    """The columns of result rows, where those that are never NULL say so: a file need not note it row by row.
+
+    >>> schema = with_required(pa.schema([("query", pa.int64()), ("k0", pa.int64())]))
+    >>> [field.nullable for field in schema]
+    [False, True]
+    """
+    return pa.schema([field.with_nullable(_REQUIRED.fullmatch(field.name) is None) for field in schema])
+
+
+_REQUIRED = re.compile(rf"{QUERY}|{WINDOW_START}|{WINDOW_END}|{EPOCH}|{LATE_US}|qs\d+")
 
 
 def holdings(schema: pa.Schema) -> dict[str, Holding]:
