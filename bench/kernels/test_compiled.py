@@ -18,6 +18,7 @@ from headrace.model.types import BIGINT
 from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.boxes import BoxMaker, BoxTable
 from headrace.operators.common.matching import Matcher, Matches, codes_of, homes_for
+from headrace.operators.compiled.bins import add_to_bins, keep_in_bins, run_totals
 from headrace.operators.compiled.matches import add_values, keep_extremes, merge_moments_of, order_by_row
 from headrace.operators.compiled.sparse import (
     add_runs,
@@ -32,6 +33,7 @@ from headrace.operators.compiled.windows import (
     add_stored,
     extreme_ranges,
     keep_stored,
+    pick_cells,
     pick_rows,
     pick_values,
     subtract_totals,
@@ -314,3 +316,35 @@ def test_find_sessions(benchmark: Benchmark, in_time: bool) -> None:
     keys, starts = rng.integers(0, 1_000, TUPLES), rng.integers(0, 60_000_000, TUPLES)
     starts = np.sort(starts) if in_time else starts
     benchmark(lambda: merge_runs(keys, starts, starts, 100_000))
+
+
+@pytest.mark.parametrize("kernel", ["add", "keep", "bincount"])
+def test_bins(benchmark: Benchmark, kernel: str) -> None:
+    """Tuples into the bins of 40 cells and as many rows as there are slices and keys."""
+    rng, size = np.random.default_rng(1), 40 * 5_000
+    bins, values = rng.integers(0, size, TUPLES), rng.integers(0, 1_000, TUPLES)
+    found = np.zeros(size, np.int64)
+    run = {
+        "add": lambda: add_to_bins(bins, values, found),
+        "keep": lambda: keep_in_bins(bins, values, True, found),
+        "bincount": lambda: np.bincount(bins, weights=values, minlength=size).astype(np.int64),
+    }
+    benchmark(run[kernel])
+
+
+@pytest.mark.parametrize("kernel", ["run_totals", "numpy"])
+def test_running_totals(benchmark: Benchmark, kernel: str) -> None:
+    """Totals of cells, 32 bits wide."""
+    partials = np.random.default_rng(1).integers(0, 9, (40, 10, 500))
+    running = np.zeros((41, 11, 500), np.int32)
+    run = {
+        "run_totals": lambda: run_totals(partials, running, 1),
+        "numpy": lambda: np.add.accumulate(partials, axis=0, out=running[1:, 1:], dtype=np.int32),
+    }
+    benchmark(run[kernel])
+
+
+def test_picking_cells(benchmark: Benchmark, closed: tuple[Array, Array]) -> None:
+    slots, keys = np.divmod(np.flatnonzero(closed[0].any(axis=0)), WIDE_KEYS)
+    picked = np.empty((ENTRIES, len(slots)), np.int64)
+    benchmark(lambda: pick_cells(closed[1], slots, keys, picked))

@@ -14,6 +14,7 @@ from headrace.operators.compiled.windows import (
     add_stored,
     extreme_ranges,
     keep_stored,
+    pick_cells,
     pick_rows,
     pick_values,
     subtract_totals,
@@ -141,3 +142,16 @@ def least_of(*arguments: Array) -> None:
 
 def greatest_of(*arguments: Array) -> None:
     keep_stored(*arguments[:-1], False, arguments[-1])  # type: ignore[call-arg, arg-type]
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float64])
+@pytest.mark.parametrize("rows", [0, 1, 9])
+def test_cells_are_picked_in_any_layout(dtype: type, rows: int) -> None:
+    rng = rng_of()
+    partials = rng.integers(-9, 9, (3, 6, 5)).astype(dtype)
+    slots, keys = rng.integers(0, 3, rows), rng.integers(0, 5, rows)
+    for layout in (partials[:, :3], partials[:, 2:5], swapped(partials)):
+        picked = np.empty((3, rows), dtype)
+        pick_cells(layout, slots, keys, picked)
+        pairs = list(zip(slots, keys, strict=True))
+        assert picked.tolist() == [[layout[e, s, k] for s, k in pairs] for e in range(3)]

@@ -26,10 +26,15 @@ def as_given(values: Array) -> Array:
     return np.require(values, requirements=["C_CONTIGUOUS", "ALIGNED"])
 
 
+def given_ints(values: Ints) -> Ints:
+    """Whole numbers of any width as kernels take them, 64 bits wide."""
+    return as_given(values.astype(np.int64, copy=False))
+
+
 def ordered_by_row(row: Ints, rows: int) -> tuple[Ints, Ints]:
     """(tuples by ascending row, where each row's tuples begin, with the end behind them)."""
     order, bounds = np.empty(len(row), np.int64), np.zeros(rows + 1, np.int64)
-    order_by_row(as_given(row.astype(np.int64, copy=False)), order, bounds)
+    order_by_row(given_ints(row), order, bounds)
     return order, bounds
 
 

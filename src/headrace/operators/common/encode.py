@@ -163,18 +163,21 @@ def _distinct(array: pa.Array) -> pa.Array:
 
 
 def narrow(values: Array) -> Array:
-    """The values in the smallest integer type that holds them; floats as they are.
+    """The values in the smallest integer type that holds them; floats and what is narrow already as they are.
 
     >>> narrow(np.array([1, -200])).dtype, narrow(np.array([0.5])).dtype
     (dtype('int16'), dtype('float64'))
     """
-    if len(values) == 0 or values.dtype != np.int64:
+    if len(values) == 0 or values.dtype not in (np.int64, np.int32):
         return values
     low, high = int(values.min(initial=0)), int(values.max(initial=0))
-    for dtype in (np.int8, np.int16, np.int32):
-        if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
-            return values.astype(dtype)
+    for dtype, least, most in _NARROW:
+        if least <= low and high <= most:
+            return values.astype(dtype, copy=False)
     return values
+
+
+_NARROW = tuple((dtype, np.iinfo(dtype).min, np.iinfo(dtype).max) for dtype in (np.int8, np.int16, np.int32))
 
 
 def translate_ranks(old: Ints, ranks: Ints) -> Ints:

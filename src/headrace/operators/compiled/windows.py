@@ -96,6 +96,16 @@ def extreme_ranges(partials: Ints, first: Ints, last: Ints, least: bool, found: 
                         found[e, r, k] = max(found[e, r, k], partials[e, s, k])
 
 
+@compiled(
+    *((_any_order(dtype), given(int64), given(int64), made(dtype, 2)) for dtype in (int32, int64, float64))
+)
+def pick_cells(partials: Array, slots: Ints, keys: Ints, picked: Array) -> None:
+    """picked[e, i] = partials[e, slots[i], keys[i]]."""
+    for e in range(partials.shape[0]):
+        for i in range(len(slots)):
+            picked[e, i] = partials[e, slots[i], keys[i]]
+
+
 def _stored(dtype: Any) -> tuple[Any, ...]:
     """Partials [entry, row], and which entries and rows of them are wanted."""
     return (types.Array(dtype, 2, "A", readonly=True), given(int64), given(int64))

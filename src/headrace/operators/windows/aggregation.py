@@ -217,7 +217,8 @@ def _segment(
     words: dict[int, pa.Array],
     bags: Bags,
 ) -> Segment:
-    blocks = [_merge_blocks(logic, found) for found in gathered.values()]
+    # what was merged goes at once, so that memory holds no more than one window twice
+    blocks = [_merge_blocks(logic, gathered.pop(window)) for window in list(gathered)]
     occurs = np.zeros(keys.num_rows, bool)
     for block in blocks:
         occurs[block.keys] = True

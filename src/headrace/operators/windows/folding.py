@@ -58,7 +58,9 @@ class KeyBlock:
 class Folded:
     """Partials of fine slices: per lane as [entry, row] (None: all zero) or as sums, read for any run of slices.
 
-    Rows are (slice, key) pairs in that order, all of them when `dense`, else the occupied ones.
+    Rows are pairs of a slice and a key, all of them when `dense`, else the occupied ones. They are ordered by slice and
+    key, and `bounds` says where each slice begins. Where rows are listed (see `sparse`), they are ordered by key and
+    slice, and there are no bounds.
     """
 
     slices: Ints
@@ -80,7 +82,7 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
     if not block.whole:  # some keys may have tuples in few of the slices
         occurs = np.bincount(slices, minlength=len(starts)) > 0
         slices, starts = (np.cumsum(occurs) - 1)[slices], starts[occurs]
-    flat = slices * block.count + block.keys
+    flat = block.keys * len(starts) + slices if block.sparse else slices * block.count + block.keys
     size = len(starts) * block.count
     present, row = _occupied(flat, size)
     regions = [r[rows] for r in lifted.regions]
@@ -124,9 +126,12 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
     for lane in lanes:
         if isinstance(lane, SliceSums):
             lane.finish()
-    row_slices = present // block.count
+    if block.sparse:
+        row_keys, row_slices = np.divmod(present, len(starts))
+        return Folded(row_slices, row_keys, np.empty(0, np.int64), starts, lanes, dense=False)
+    row_slices, row_keys = np.divmod(present, block.count)
     bounds = np.searchsorted(row_slices, np.arange(len(starts) + 1))
-    return Folded(row_slices, present % block.count, bounds, starts, lanes, len(present) == size)
+    return Folded(row_slices, row_keys, bounds, starts, lanes, len(present) == size)
 
 
 def fold_bags(logic: AggregationLogic, lifted: Lifted, keys: Ints) -> list[list[Bag]]:

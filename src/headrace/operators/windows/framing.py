@@ -54,21 +54,19 @@ class KeyedSegment(Generic[Block]):
 
 
 def in_order(segment: Kind, operator: str, order_block: Callable[[Any, Ints], Any]) -> Kind:
-    """The segment of an operator, by its id, with keys and rows in the order of key groups.
+    """The segment of an operator, by its id, now with keys and rows in the order of key groups.
 
-    `order_block` gives the block in which key k is `ranks[k]`, with its rows in the order of these.
+    `order_block` gives the block in which key k is `ranks[k]`, with its rows in the order of these. Each takes the
+    place of the block that it was made of, so that memory holds no more than one block twice.
     """
-    if segment.order is not None:
-        return segment
-    order, sequence = order_keys(segment.keys, operator)
-    ranks = ranks_of(sequence)
-    return replace(
-        segment,
-        keys=segment.keys.take(pa.array(sequence)),
-        blocks=[order_block(block, ranks) for block in segment.blocks],
-        bags=order_bags(segment.bags, ranks),
-        order=order,
-    )
+    if segment.order is None:
+        segment.order, sequence = order_keys(segment.keys, operator)
+        ranks = ranks_of(sequence)
+        segment.keys = segment.keys.take(pa.array(sequence))
+        for i, block in enumerate(segment.blocks):
+            segment.blocks[i] = order_block(block, ranks)
+        segment.bags = order_bags(segment.bags, ranks)
+    return segment
 
 
 def portion_of(

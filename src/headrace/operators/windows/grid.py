@@ -10,7 +10,7 @@ import numpy as np
 from headrace.model.window import Window
 from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.encode import Array, Ints, narrow
-from headrace.operators.compiled.windows import add_stored, keep_stored
+from headrace.operators.compiled.windows import add_stored, keep_stored, pick_cells
 from headrace.operators.windows.bags import Bag, ClosedBag
 from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock, accumulate_at, shadow
 from headrace.operators.windows.framing import LaneBlock
@@ -113,7 +113,9 @@ def window_step(
     live = live[last_ends(window, live) > watermark_us]
     rest = None
     if len(live):
-        rest = Grid(live, [None if fresh is None else fresh.at(i, live) for i in range(len(logic.lanes))])
+        kept = bool(absorbed)  # they will be added to
+        every = range(len(logic.lanes))
+        rest = Grid(live, [None if fresh is None else fresh.at(i, live, copy=kept) for i in every])
         for stored in absorbed:
             _add_stored(logic, w, rest, stored, block)
     if len(closing) == 0:
@@ -146,16 +148,19 @@ class _Fresh:
         self.starts = np.unique(self._own[self._alive])
         self._grids: dict[int, Partials] = {}
 
-    def at(self, lane: int, starts: Ints) -> Partials | None:
-        """[entry, slice, key] of some own slices (not all of them need be in this epoch)."""
+    def at(self, lane: int, starts: Ints, *, copy: bool) -> Partials | None:
+        """[entry, slice, key] of some own slices (not all of them need be in this epoch), perhaps not to be changed."""
         columns, found = self._logic.window_entries(lane, self._w), self._folded.lanes[lane]
         if columns.start == columns.stop or found is None:
             return None
         if isinstance(found, SliceSums):
-            return {"v": found.ranges(columns, *self._positions(starts)).astype(np.int64, copy=False)}
+            sums = found.ranges(columns, *self._positions(starts))
+            return {"v": sums.astype(np.int64, copy=False) if copy else sums}
         grid = self._grid(lane, found)
-        if np.array_equal(self.starts, starts):
-            return {name: array.copy() for name, array in grid.items()}  # it will be added to
+        first = int(np.searchsorted(self.starts, starts[0]))
+        if np.array_equal(self.starts[first : first + len(starts)], starts):
+            some = {name: array[:, first : first + len(starts)] for name, array in grid.items()}
+            return {name: array.copy() for name, array in some.items()} if copy else some
         zeros = self._logic.lanes[lane].zeros((columns.stop - columns.start, len(starts), self._keys))
         here = np.isin(self.starts, starts)
         at = np.searchsorted(starts, self.starts[here])
@@ -198,8 +203,14 @@ class _Fresh:
         else:
             target = np.searchsorted(self.starts, self._own)
             grid = one.zeros((columns.stop - columns.start, len(self.starts), self._keys))
-            add = _add_runs if len(self._own) > DENSE_SLICES else _add_slices
-            add(one, grid, partials, folded, target, self._alive)
+            rows, entries = (
+                np.flatnonzero(self._alive[folded.slices]),
+                np.arange(columns.stop - columns.start),
+            )
+            places = (entries, target[folded.slices[rows]], folded.keys[rows])
+            if not put_stored(one, grid, partials, (entries, rows), places):
+                add = _add_runs if len(self._own) > DENSE_SLICES else _add_slices
+                add(one, grid, partials, folded, target, self._alive)
         self._grids[lane] = grid
         return grid
 
@@ -356,7 +367,7 @@ def live_rows(
     if counts is None:
         return None
     some = (counts["v"] != 0).any(axis=0)
-    slot, keys = np.nonzero(some)
+    slot, keys = np.divmod(np.flatnonzero(some), block.count)
     if len(slot) == 0:
         return None
     full = len(slot) == some.size
@@ -365,6 +376,13 @@ def live_rows(
         ids = logic.ids[i][logic.window_entries(i, w)]
         partials = grid.lanes[i]
         if len(ids) and partials is not None:
-            rows = {n: p.reshape(len(p), -1) if full else p[:, slot, keys] for n, p in partials.items()}
-            lanes[text] = LaneBlock(ids, {n: narrow(array) for n, array in rows.items()})
+            rows = (p.reshape(len(p), -1) if full else _picked(p, slot, keys) for p in partials.values())
+            lanes[text] = LaneBlock(ids, dict(zip(partials, map(narrow, rows), strict=True)))
     return WindowBlock(window, keys + block.first, grid.starts[slot], lanes)
+
+
+def _picked(partials: Array, slots: Ints, keys: Ints) -> Array:
+    """[entry, row]: the partials [entry, slot, key] of some slots and keys."""
+    picked = np.empty((len(partials), len(slots)), partials.dtype)
+    pick_cells(partials, slots, keys, picked)
+    return picked

@@ -7,13 +7,13 @@ window costs its rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from headrace.model.window import Window
-from headrace.operators.common.encode import Ints, narrow, ranges
+from headrace.operators.common.encode import Bools, Ints, narrow, ranges
 from headrace.operators.compiled.sparse import (
     add_runs,
     count_members,
@@ -47,17 +47,27 @@ MOST_OVERLAPPING = 64
 class _Piece:
     """Some rows of partials: the own slice and the key of each, and where its partials are among those of `block`.
 
-    Without a block they are this epoch's. Several of these may have the same slice and key.
+    A slice is a position in `starts`, which ascend. Without a block these are this epoch's rows: they are in the order
+    of keys and slices, and several may have the same slice and key.
     """
 
+    starts: Ints
     slices: Ints
     keys: Ints
     rows: Ints
-    occurring: Ints
-    """Slices that occur; no row has another one."""
     block: WindowBlock | None
     own: bool
     """Whether it is not stored anywhere else, so that later epochs need it from here."""
+
+    def among(self, starts: Ints, wanted: Bools) -> _Piece:
+        """The rows whose slices are wanted, as positions in some starts that hold all of these."""
+        place = np.searchsorted(starts, self.starts).astype(np.int32)
+        if wanted[place].all():
+            return replace(self, starts=starts, slices=place[self.slices])
+        kept = np.flatnonzero(wanted[place][self.slices])
+        return replace(
+            self, starts=starts, slices=place[self.slices[kept]], keys=self.keys[kept], rows=self.rows[kept]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +97,23 @@ def sparse_step(
     pieces = [piece for piece in _pieces(window, block, folded, before, closed_us) if len(piece.rows)]
     if not pieces:
         return None, iter(())
-    starts = np.unique(np.concatenate([piece.occurring for piece in pieces]))
+    starts = np.unique(np.concatenate([piece.starts for piece in pieces]))
     closing = closing_windows(window, starts, closed_us, watermark_us)
+    closes = np.searchsorted(closing + window.range_us, starts, "right") < np.searchsorted(
+        closing, starts, "right"
+    )
     live = last_ends(window, starts) > watermark_us
     mine = [piece for piece in pieces if piece.own]
-    own = _gather(logic, w, mine, starts, folded, block.count) if mine and live.any() else None
-    rest = None if own is None else _live(logic, w, own, live, block.first)
-    if len(closing) == 0:
+    alone = len(mine) == len(pieces)  # then one gathering is for both
+    rest = own = None
+    if mine and live.any():
+        own = _gather(logic, w, mine, starts, live | closes if alone else live, folded, block.count)
+        rest = _live(logic, w, own, live, block.first)
+    if not closes.any():
         return rest, iter(())
-    every = own if own is not None and len(mine) == len(pieces) else None
+    every = own if alone and own is not None else None
     if every is None:
-        every = _gather(logic, w, pieces, starts, folded, block.count)
+        every = _gather(logic, w, pieces, starts, closes, folded, block.count)
     return rest, _close(logic, w, every, closing)
 
 
@@ -108,30 +124,43 @@ def _pieces(
         own = slice_starts(window, folded.starts)
         alive = last_ends(window, own) > closed_us
         rows = np.arange(len(folded.keys)) if alive.all() else np.flatnonzero(alive[folded.slices])
-        yield _Piece(own[folded.slices[rows]], folded.keys[rows], rows, own[alive], None, True)
+        starts = np.unique(own[alive])
+        slices = np.searchsorted(starts, own).astype(np.int32)[folded.slices[rows]]
+        yield _Piece(starts, slices, folded.keys[rows].astype(np.int32), rows, None, True)
     for held in before:
         stored = held.block(window)
         if stored is not None:
             rows = np.arange(len(stored.keys)) if block.whole else held.rows_of(stored, block)
-            keys = held.ids[stored.keys[rows]] - block.first
-            yield _Piece(stored.slices[rows], keys, rows, stored.distinct_slices, stored, held.absorbed)
+            keys = (held.ids[stored.keys[rows]] - block.first).astype(np.int32)
+            starts = stored.distinct_slices
+            slices = np.searchsorted(starts, stored.slices[rows]).astype(np.int32)
+            yield _Piece(starts, slices, keys, rows, stored, held.absorbed)
 
 
 def _gather(
-    logic: AggregationLogic, w: int, pieces: Sequence[_Piece], starts: Ints, folded: Folded | None, keys: int
+    logic: AggregationLogic,
+    w: int,
+    pieces: Sequence[_Piece],
+    starts: Ints,
+    wanted: Bools,
+    folded: Folded | None,
+    keys: int,
 ) -> _Rows:
-    """All rows of some pieces, combined where they have the same key and slice."""
-    slots = np.searchsorted(starts, np.concatenate([piece.slices for piece in pieces])).astype(np.int32)
-    of_key = np.concatenate([piece.keys for piece in pieces]).astype(np.int32)
-    order, ordered = np.arange(len(slots), dtype=np.int32), np.empty(len(slots), np.int32)
-    if len(starts) > 1:
-        by_slot = np.empty(len(slots), np.int32)
-        sort_rows(slots, np.zeros(len(starts) + 1, np.int64), order, by_slot)
-        order = by_slot
-    sort_rows(of_key, np.zeros(keys + 1, np.int64), order, ordered)
+    """All rows of some pieces in the slices that are wanted, combined where they have the same key and slice."""
+    pieces = [piece.among(starts, wanted) for piece in pieces]
+    slots = np.concatenate([piece.slices for piece in pieces])
+    of_key = np.concatenate([piece.keys for piece in pieces])
+    order = np.arange(len(slots), dtype=np.int32)
+    if len(pieces) > 1 or pieces[0].block is not None:
+        by_slot, by_key = order, np.empty(len(slots), np.int32)
+        if len(starts) > 1:
+            by_slot = np.empty(len(slots), np.int32)
+            sort_rows(slots, np.zeros(len(starts) + 1, np.int64), order, by_slot)
+        sort_rows(of_key, np.zeros(keys + 1, np.int64), by_slot, by_key)
+        order = by_key
     places, count = np.empty(len(slots), np.int64), np.zeros(1, np.int64)
     distinct = np.empty((2, len(slots)), np.int32)
-    name_places(slots, of_key, ordered, places, distinct, count)
+    name_places(slots, of_key, order, places, distinct, count)
     found = _Rows(starts, distinct[0, : count[0]], distinct[1, : count[0]], [None] * len(logic.lanes))
     bounds = np.cumsum([0] + [len(piece.rows) for piece in pieces])
     for piece, (low, high) in zip(pieces, pairwise(bounds), strict=True):
@@ -162,7 +191,7 @@ def _put(
         partials = None if stored is None else stored.partials
         ids = logic.ids[lane][columns]
         wanted, at = asked_entries(ids, stored.ids) if stored is not None else (ids[:0], ids[:0])
-    if partials is None or len(wanted) == 0:
+    if partials is None or len(wanted) == 0 or len(places) == 0:
         return
     into = rows.lanes[lane]
     if into is None:

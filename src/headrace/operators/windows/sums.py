@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from headrace.operators.common.bitrows import given_ints
 from headrace.operators.common.encode import Ints
+from headrace.operators.compiled.bins import run_totals
 from headrace.operators.compiled.windows import subtract_totals
-from headrace.operators.windows.folds import Fold, accumulate, fold_scattered
+from headrace.operators.windows.folds import Fold, fold_scattered
 
 
 class SliceSums:
@@ -31,7 +33,7 @@ class SliceSums:
         """Take in the partials [cell, slice and key] that a fold sums into some entries."""
         first = self._take(fold.cells)
         shape = (len(partials), *self._running[0, 1:].shape)
-        accumulate(np.add, partials.reshape(shape), self._running[first : first + fold.cells, 1:])
+        run_totals(given_ints(partials.reshape(shape)), self._running, first)
         self._low[entries] = np.where(fold.low > 0, first + fold.low - 1, 0)
         self._high[entries] = np.where(fold.high > 0, first + fold.high - 1, 0)
         if len(fold.scattered):

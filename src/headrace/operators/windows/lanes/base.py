@@ -13,15 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.plan import LaneKind, Output
+from headrace.operators.common.bitrows import given_ints
 from headrace.operators.common.encode import Array, Bools, Ints, Physical
 from headrace.operators.common.matching import Matches
+from headrace.operators.compiled.bins import add_to_bins
 from headrace.operators.compiled.windows import add_ranges
 from headrace.operators.windows.folds import Fold, accumulate
 
 Partials = dict[str, Array]
-
-_LIMB_ROWS = 2**20
-"""So many 32-bit limbs add up exactly in a double."""
 
 
 class MeasureLogic(Protocol):
@@ -184,22 +183,6 @@ def int_ranges(array: Ints, lows: Ints, highs: Ints) -> Ints:
 
 def group_ints(values: Ints, bins: Ints, size: int) -> Ints:
     """Exact sums (modulo 2**64) of integers per bin."""
-    if len(values) == 0:
-        return np.zeros(size, np.int64)
-    low, high = int(values.min()), int(values.max())
-    if low == high == 1:
-        return np.bincount(bins, minlength=size)
-    if max(-low, high) * len(values) < 2**53:
-        return np.bincount(bins, weights=values, minlength=size).astype(np.int64)
-    if len(values) > _LIMB_ROWS:
-        with np.errstate(over="ignore"):
-            head, tail = (group_ints(values[array], bins[array], size) for array in _halves(len(values)))
-            return head + tail
-    upper = np.bincount(bins, weights=values >> 32, minlength=size).astype(np.int64)
-    lower = np.bincount(bins, weights=values & 0xFFFF_FFFF, minlength=size).astype(np.int64)
-    with np.errstate(over="ignore"):
-        return (upper << 32) + lower
-
-
-def _halves(rows: int) -> tuple[slice, slice]:
-    return slice(0, rows // 2), slice(rows // 2, rows)
+    sums = np.zeros(size, np.int64)
+    add_to_bins(given_ints(bins), given_ints(values), sums)
+    return sums

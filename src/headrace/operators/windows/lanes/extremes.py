@@ -7,9 +7,10 @@ import pyarrow as pa
 
 from headrace.model.plan import LaneKind
 from headrace.model.types import Kind, SqlType
-from headrace.operators.common.bitrows import as_given
+from headrace.operators.common.bitrows import as_given, given_ints
 from headrace.operators.common.encode import Ints, Physical, from_ordered, to_arrow, to_ordered
 from headrace.operators.common.matching import Matches
+from headrace.operators.compiled.bins import keep_in_bins
 from headrace.operators.compiled.matches import keep_extremes
 from headrace.operators.compiled.windows import extreme_ranges
 from headrace.operators.windows.folds import Fold, fold_extremes
@@ -36,7 +37,7 @@ class ExtremeLogic:
 
     def group(self, partials: Partials, bins: Ints, size: int) -> Partials:
         grouped = np.full(size, self._nothing, np.int64)
-        self._ufunc.at(grouped, bins, partials["v"])
+        keep_in_bins(given_ints(bins), given_ints(partials["v"]), self.least, grouped)
         return {"v": grouped}
 
     def fold(self, partials: Partials, fold: Fold) -> Partials:

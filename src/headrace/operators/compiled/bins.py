@@ -1,0 +1,36 @@
+"""Tuples that are grouped into bins: the sum, the least or the greatest of each bin, exact modulo 2**64."""
+
+from __future__ import annotations
+
+from numba import boolean, int32, int64
+
+from headrace.operators.common.encode import Ints
+from headrace.operators.compiled.compiling import compiled, given, made
+
+
+@compiled((given(int64), given(int64), made(int64)))
+def add_to_bins(bins: Ints, values: Ints, sums: Ints) -> None:
+    """sums[bins[i]] += values[i]."""
+    for i in range(len(bins)):
+        sums[bins[i]] += values[i]
+
+
+@compiled((given(int64), given(int64), boolean, made(int64)))
+def keep_in_bins(bins: Ints, values: Ints, least: bool, kept: Ints) -> None:
+    """kept[bins[i]] becomes the least (or greatest) of itself and values[i]."""
+    if least:
+        for i in range(len(bins)):
+            kept[bins[i]] = min(kept[bins[i]], values[i])
+    else:
+        for i in range(len(bins)):
+            kept[bins[i]] = max(kept[bins[i]], values[i])
+
+
+@compiled(*((given(int64, 3), made(dtype, 3), int64) for dtype in (int32, int64)))
+def run_totals(parts: Ints, running: Ints, first: int) -> None:
+    """running[first + c, s + 1]: the sum of parts[0, s] to parts[c, s], for every c and s."""
+    for c in range(parts.shape[0]):
+        for s in range(parts.shape[1]):
+            for k in range(parts.shape[2]):
+                before = running[first + c - 1, s + 1, k] if c else 0
+                running[first + c, s + 1, k] = before + parts[c, s, k]

@@ -1,0 +1,42 @@
+"""The kernels that group into bins against plain loops, on random input with empty and one-element cases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_compiled_windows import rng_of
+
+from headrace.model.types import BIGINT
+from headrace.operators.compiled.bins import run_totals
+from headrace.operators.windows.lanes.base import group_ints
+from headrace.operators.windows.lanes.extremes import GREATEST, LEAST, ExtremeLogic
+
+CASES = [(0, 1), (1, 1), (1, 7), (300, 9)]
+"""(tuples, bins)."""
+
+
+@pytest.mark.parametrize(("tuples", "size"), CASES)
+@pytest.mark.parametrize("most", [1, 1_000, 2**63 - 1])
+def test_bins_hold_sums_and_extremes_of_their_tuples(tuples: int, size: int, most: int) -> None:
+    rng = rng_of()
+    bins = rng.integers(0, size, tuples).astype(np.int32 if most == 1 else np.int64)
+    values = rng.integers(-most, most, tuples, endpoint=True)
+    sums, least, greatest = [0] * size, [LEAST] * size, [GREATEST] * size
+    for at, value in zip(bins.tolist(), values.tolist(), strict=True):
+        sums[at] += value
+        least[at], greatest[at] = min(least[at], value), max(greatest[at], value)
+    assert group_ints(values, bins, size).view(np.uint64).tolist() == [total % 2**64 for total in sums]
+    for ufunc, nothing, expected in ((np.minimum, LEAST, least), (np.maximum, GREATEST, greatest)):
+        found = ExtremeLogic(BIGINT, ufunc, nothing).group({"v": values}, bins, size)
+        assert found["v"].tolist() == expected
+
+
+@pytest.mark.parametrize("shape", [(0, 1, 1), (1, 1, 1), (4, 3, 5)])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_totals_run_over_cells(shape: tuple[int, int, int], dtype: type) -> None:
+    rng = rng_of()
+    parts = rng.integers(-1_000, 1_000, shape)
+    running = np.full((shape[0] + 2, shape[1] + 1, shape[2]), 7, dtype)
+    run_totals(parts, running, 2)
+    assert (running[2:, 1:] == np.cumsum(parts, axis=0)).all()
+    assert (running[:2] == 7).all() and (running[:, 0] == 7).all(), "nothing else is touched"
