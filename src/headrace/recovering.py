@@ -11,8 +11,8 @@ from headrace.catalog.queries import QueryEntry
 from headrace.catalog.waiting import Batching
 from headrace.engine.delivered import Delivered
 from headrace.engine.functions import clear_functions
-from headrace.engine.group import House
 from headrace.engine.groups import Groups
+from headrace.engine.house import House
 from headrace.engine.recovery import check_commits, check_cursor, last_commits
 from headrace.engine.splits.house import Splits
 from headrace.engine.splits.runner import SplitHouse

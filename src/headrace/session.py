@@ -54,7 +54,8 @@ from headrace.model.query import Stream
 from headrace.model.splitting import SplitOperator
 from headrace.options import Duration, Options
 from headrace.recovering import recover, streams_by_name
-from headrace.running.run import EpochInfo, Running, Totals, session_closed
+from headrace.running.run import Running, session_closed
+from headrace.running.totals import EpochInfo, Totals
 from headrace.sparks import SparkSessions
 from headrace.storage.interrupts import uninterrupted
 from headrace.storage.warehouse import Warehouse

@@ -17,7 +17,7 @@ import pytest
 
 from headrace.engine import beside, own_worker
 from headrace.engine.chain import run_chain
-from headrace.engine.group import after_epoch
+from headrace.engine.expected import after_epoch
 from headrace.engine.messages import Check, decode_report, encode_work
 from headrace.engine.own_worker import OwnWorker
 from headrace.engine.records import Metrics, no_commit

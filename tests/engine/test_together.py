@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from headrace.catalog.queries import QueryEntry
+from headrace.engine.catching_up import CatchingUp
+from headrace.engine.paths import together_path
 from headrace.engine.together import MOST_EPOCHS, gather, last_together
 from headrace.model.epoch import Chunk, Epoch, StreamEpoch
 from headrace.model.grouping import Wish
 from headrace.model.query import EpochId, Fallback, Query, QueryId, StreamName
+from headrace.storage.warehouse import Warehouse
 from log_samples import PLAN
 
 MANY = 1_000_000
@@ -81,3 +85,33 @@ def test_others_take_one_epoch_at_a_time() -> None:
     shared, leaving, new = entry(1, plain=False), replace(entry(2), wish=Wish("alerts", 4)), entry(3, first=5)
     for members in ((), (shared,), (entry(4), shared), (leaving,), (new,)):
         assert last_together(5, 9, lambda epoch, found=members: found) == 5  # type: ignore[misc]
+
+
+def test_epochs_that_take_the_process_with_them_are_run_one_by_one_in_the_end(tmp_path: Path) -> None:
+    """Every life tries epoch 3 with those after it, and ends in it. More of them are sealed each time."""
+    tried = 0
+    for life in range(5):
+        group = CatchingUp("plain-7", Warehouse(tmp_path))
+        if group.may_try(3):
+            tried += 1
+            group.begins(3, 9 + life)
+    assert tried == 2
+    again = CatchingUp("plain-7", Warehouse(tmp_path))
+    assert not again.may_try(10) and again.may_try(11), "what was never tried may be"
+
+
+def test_epochs_that_fail_together_are_not_tried_again(tmp_path: Path) -> None:
+    group = CatchingUp("plain-7", Warehouse(tmp_path))
+    group.begins(3, 9)
+    group.failed()
+    assert not CatchingUp("plain-7", Warehouse(tmp_path)).may_try(4)
+
+
+def test_a_torn_note_is_forgotten(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    group = CatchingUp("plain-7", warehouse)
+    group.begins(3, 9)
+    group.failed()
+    path = warehouse.path(together_path("plain-7"))
+    path.write_bytes(path.read_bytes()[:-7])
+    assert CatchingUp("plain-7", warehouse).may_try(3)

@@ -14,7 +14,7 @@ from grouping_cases import LINEAR, RATE, Case, random_case
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.merging import decide_merges
 from headrace.optimizer.grouping.provisioning import (
-    Part,
+    MergedGroup,
     grouping_cost,
     merge_threshold,
     provision,
@@ -37,11 +37,13 @@ def as_written(case: Case) -> dict[frozenset[QueryId], tuple[int, float]]:
     settings = case.situation.settings
     spread = settings.scaling.serial
     highest: dict[frozenset[QueryId], float] = {}
-    groups: list[tuple[frozenset[QueryId], int, Part]] = []
+    groups: list[tuple[frozenset[QueryId], int, MergedGroup]] = []
     for group in case.situation.grouping.groups:
         busy = case.situation.health[group.name].busy
         useful = busy / (1 + spread * (group.tasks - 1))
-        groups.append((frozenset(group.members), group.tasks, Part(case.load(group.members), busy, useful)))
+        groups.append(
+            (frozenset(group.members), group.tasks, MergedGroup(case.load(group.members), busy, useful))
+        )
     while True:
         found = []
         for i, j in combinations(range(len(groups)), 2):
@@ -57,7 +59,7 @@ def as_written(case: Case) -> dict[frozenset[QueryId], tuple[int, float]]:
         parts = [groups[i][2], groups[j][2]]
         tasks = provision(union, parts, at_most, settings) or at_most
         demand = max(part.demand / part.load for part in parts) * union
-        merged = Part(union, min(tasks, demand * (1 + spread * (tasks - 1))), demand)
+        merged = MergedGroup(union, min(tasks, demand * (1 + spread * (tasks - 1))), demand)
         members = groups[i][0] | groups[j][0]
         highest[members] = max(cost, highest.get(groups[i][0], 0.0), highest.get(groups[j][0], 0.0))
         groups = [g for k, g in enumerate(groups) if k not in (i, j)] + [(members, tasks, merged)]

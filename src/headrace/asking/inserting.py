@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame
 from headrace.engine.errors import spark_reason
 from headrace.model.errors import SqlError, did_you_mean
 from headrace.model.query import Stream
+from headrace.model.statements import Insert
 from headrace.model.tables import numbered_column, numbered_columns
 from headrace.model.types import Column
-from headrace.sql.statements import Insert
 from headrace.sql.text.names import quote_name
 
 if TYPE_CHECKING:

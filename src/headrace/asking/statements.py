@@ -17,10 +17,7 @@ from headrace.looking.portrait import describe_query, describe_stream
 from headrace.looking.selecting import select_failed
 from headrace.looking.showing import count, show_duration
 from headrace.model.errors import CatalogError, SqlError, did_you_mean
-from headrace.notes import with_note
-from headrace.results.view import readable
-from headrace.sources import files
-from headrace.sql.statements import (
+from headrace.model.statements import (
     AlterNeeds,
     AlterSplit,
     CloseStream,
@@ -44,6 +41,9 @@ from headrace.sql.statements import (
     ShowSplits,
     ShowStreams,
 )
+from headrace.notes import with_note
+from headrace.results.view import readable
+from headrace.sources import files
 
 if TYPE_CHECKING:
     from headrace.session import Session

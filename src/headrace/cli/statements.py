@@ -72,8 +72,8 @@ def is_help(statement: str) -> bool:
 
 
 def help_for(statement: str) -> str:
+    from headrace.model.statements import Help
     from headrace.sql import help_text, parse_statement
-    from headrace.sql.statements import Help
 
     parsed = parse_statement(statement)
     assert isinstance(parsed, Help)

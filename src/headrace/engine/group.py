@@ -6,34 +6,32 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from pyspark.sql import SparkSession
 
-from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.engine.attempt import EpochRunner
+from headrace.engine.catching_up import CatchingUp
 from headrace.engine.choosing import Chooser
 from headrace.engine.committing import Ran, make_commit
 from headrace.engine.costs import QueryCost, divide_costs
-from headrace.engine.delivered import Delivered
 from headrace.engine.errors import spark_gone
+from headrace.engine.expected import after_epoch
 from headrace.engine.failure import EpochTrouble
 from headrace.engine.files import SEGMENT_DAMAGED
 from headrace.engine.heirs import inherit, still_inherited
+from headrace.engine.house import House
 from headrace.engine.inquiry import Inquiry
 from headrace.engine.job import JobResult, warm_up
-from headrace.engine.options import GroupOptions
 from headrace.engine.paths import commits_dir
 from headrace.engine.rebuild import Beginning, Ground, rebuild_commit
 from headrace.engine.records import Commit
 from headrace.engine.spark import is_gone, jobs_of
 from headrace.engine.together import gather, last_together
-from headrace.engine.upkeep import Upkeep
-from headrace.log.seal import Sealer
 from headrace.model.epoch import Epoch
 from headrace.model.errors import EngineError, HeadraceError, StorageError
 from headrace.model.grouping import GroupKind, GroupSpec, kind_of, pool_of
@@ -46,22 +44,8 @@ from headrace.model.ways import FamilyWay
 from headrace.optimizer.place import EpochWork, Place, decide_place
 from headrace.storage import faults
 from headrace.storage.interrupts import uninterrupted
-from headrace.storage.warehouse import Warehouse
 
 _LOGGER = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class House:
-    """What all groups of an open warehouse have in common."""
-
-    warehouse: Warehouse
-    catalog: Catalog
-    sealer: Sealer
-    delivered: Delivered
-    upkeep: Upkeep
-    options: GroupOptions
-    clock: Callable[[], float] = time.time
 
 
 class Group:
@@ -74,7 +58,7 @@ class Group:
         self._planned: tuple[tuple[object, ...], SharedPlan] | None = None
         self._ran: SharedPlan | None = None
         self._before: Commit | None = None
-        self._alone_until = -1
+        self._catching_up = CatchingUp(name, house.warehouse)
         self._chooser = Chooser(self.commit.statistics)
         self._runner = EpochRunner(
             self,
@@ -288,6 +272,8 @@ class Group:
         several = self._several(epoch)
         if several is None:
             return None
+        self._catching_up.begins(int(epoch.id), int(several.id))
+        faults.reach("together.before")
         plan, result = self.plan_for(int(several.id)), JobResult()
         try:
             failed = bool(self._runner.run_fallbacks(several, plan, result, attempt, first=int(epoch.id)))
@@ -295,7 +281,7 @@ class Group:
             failed = True
         if failed:
             self._runner.discard(result, ())
-            self._alone_until = int(several.id)
+            self._catching_up.failed()
             return None
         self._ran = plan
         return several, result, plan.version
@@ -303,7 +289,7 @@ class Group:
     def _several(self, epoch: Epoch) -> Epoch | None:
         """The sealed epochs that can be run together with this one, as one; None when there is none."""
         house, first = self._house, int(epoch.id)
-        if first <= self._alone_until or not self._inquiry.untroubled(epoch) or self.held(first):
+        if not self._catching_up.may_try(first) or not self._inquiry.untroubled(epoch) or self.held(first):
             return None
         last = last_together(
             first, house.delivered.sealed, lambda number: house.catalog.active_entries(number, self.name)
@@ -399,23 +385,6 @@ class Group:
         for id_, error in broken.items():
             ended_us = epoch.closed_us(catalog.entry_of(QueryId(id_)).query.plan.streams)
             catalog.quarantine(QueryId(id_), epoch.id, error, ended_us)
-
-
-def cpu_seconds(commit: Commit) -> float:
-    """What the kernels of an epoch took."""
-    return sum(spent.map_seconds + spent.reduce_seconds for spent in commit.operators.values())
-
-
-def after_epoch(work: EpochWork, before: Commit | None) -> EpochWork:
-    """The work of an epoch, with what is known by the last one that had tuples."""
-    if before is None:
-        return work
-    metrics = before.metrics
-    return replace(
-        work,
-        before=(cpu_seconds(before), metrics.input_rows),
-        clock_seconds=metrics.map_seconds + metrics.reduce_seconds,
-    )
 
 
 def _idle(epoch: Epoch) -> bool:

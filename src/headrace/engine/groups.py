@@ -9,7 +9,8 @@ from contextlib import suppress
 
 from pyspark.sql import SparkSession
 
-from headrace.engine.group import Group, House
+from headrace.engine.group import Group
+from headrace.engine.house import House
 from headrace.engine.moves import Standing, Step, Traveller, holds_back, plan_moves
 from headrace.model.errors import EngineError
 from headrace.model.grouping import MAIN, GroupSpec, Regrouping, Relocation, auto_group, auto_number

@@ -41,6 +41,11 @@ def search_path(group: str) -> str:
     return f"{group_dir(group)}/search.json"
 
 
+def together_path(group: str) -> str:
+    """Which epochs a group tried to run together last."""
+    return f"{group_dir(group)}/together.json"
+
+
 def handover_dir(group: str, job: str | None = None) -> str:
     """Large blobs on their way between tasks: of one job, or of all jobs of a group."""
     every = f"{group_dir(group)}/handover"

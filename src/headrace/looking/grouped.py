@@ -17,7 +17,7 @@ from headrace.looking.showing import Listing
 from headrace.model.errors import CatalogError
 from headrace.model.events import Event
 from headrace.model.grouping import MAIN, is_reserved, kind_of
-from headrace.running.run import EpochInfo
+from headrace.running.totals import EpochInfo
 
 _LONGEST = 200
 

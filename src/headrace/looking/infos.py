@@ -29,7 +29,7 @@ from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.grouping import MAIN
 from headrace.model.query import Fallback
 from headrace.model.types import Column
-from headrace.running.run import Totals
+from headrace.running.totals import Totals
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from headrace.looking.showing import count
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.query import Fallback, QueryPlan
 from headrace.model.window import SessionWindow
-from headrace.running.run import EpochInfo
+from headrace.running.totals import EpochInfo
 
 MEASURED = 20
 """So many of the last epochs are averaged."""

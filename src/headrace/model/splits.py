@@ -70,7 +70,7 @@ class SplitDrop:
 
 @dataclass(frozen=True, slots=True)
 class BundleFile:
-    """A file with parts of many sub-streams (`engine/splits/bundles.py`). Tuples in it lie between the two times."""
+    """A file with entries of many sub-streams (`engine/splits/bundles.py`). Tuples in it lie between the two times."""
 
     path: str
     epoch: int

@@ -10,8 +10,9 @@ from headrace.catalog.events import EventBook
 from headrace.engine.conductor.conductor import Conductor, ConductorInfo
 from headrace.engine.conductor.house import HouseStage
 from headrace.engine.conductor.memory import Memory
-from headrace.engine.group import Group, House
+from headrace.engine.group import Group
 from headrace.engine.groups import Groups
+from headrace.engine.house import House
 from headrace.engine.records import Commit
 from headrace.log.arrivals import Arrivals
 from headrace.model.errors import HeadraceError

@@ -1,10 +1,6 @@
 """Text to query plan, and query plan to plain Spark SQL; pure, without Spark."""
 
-from headrace.sql.cache import ShapeCache
-from headrace.sql.help import help_text
-from headrace.sql.query import parse_query
-from headrace.sql.resolve.analysis import Analyzer
-from headrace.sql.statements import (
+from headrace.model.statements import (
     AlterNeeds,
     AlterSplit,
     CloseStream,
@@ -28,8 +24,12 @@ from headrace.sql.statements import (
     ShowSplits,
     ShowStreams,
     Statement,
-    parse_statement,
 )
+from headrace.sql.cache import ShapeCache
+from headrace.sql.help import help_text
+from headrace.sql.query import parse_query
+from headrace.sql.resolve.analysis import Analyzer
+from headrace.sql.statements import parse_statement
 from headrace.sql.text.durations import parse_duration
 from headrace.sql.text.lexer import check_text
 from headrace.sql.text.names import check_name, quote_name

@@ -14,8 +14,9 @@ from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.engine.conductor.facts import LiveQuery
 from headrace.engine.conductor.sampling import StreamSample
 from headrace.engine.conductor.watching import Measured
-from headrace.engine.group import Group, House
+from headrace.engine.group import Group
 from headrace.engine.groups import Groups
+from headrace.engine.house import House
 from headrace.engine.records import Commit
 from headrace.log.arrivals import Arrivals
 from headrace.model.epoch import Chunk
@@ -85,8 +86,8 @@ class HouseStage:
             return
         last = int(sealer.latest.id)
         for number in range(last, max(sealer.first, last - LOOK_BACK + 1) - 1, -1):
-            part = sealer.epoch(number).of(stream)
-            yield from reversed(part.chunks if part is not None else ())
+            inflow = sealer.epoch(number).of(stream)
+            yield from reversed(inflow.chunks if inflow is not None else ())
 
     def move(self, moves: Sequence[tuple[QueryId, str]]) -> None:
         self._house.catalog.request_moves(moves)

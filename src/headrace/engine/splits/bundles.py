@@ -1,8 +1,8 @@
-"""Bundles: one file with parts of many sub-streams, so that a thousand sub-streams do not make a thousand files.
+"""Bundles: one file with entries of many sub-streams, so that a thousand sub-streams do not make a thousand files.
 
-    magic, the parts one after the other, an index (JSON: part -> offset, bytes, rows), the index's size, magic
+    magic, the entries one after the other, an index (JSON: number -> offset, bytes, rows), the index's size, magic
 
-A part is tuples as an Arrow stream, or an instance's state. A bundle that must outlive the epoch is synced.
+An entry is tuples as an Arrow stream, or an instance's state. A bundle that must outlive the epoch is synced.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from headrace.storage.warehouse import sync_directory
 
 _MAGIC = b"HRBUNDL1"
 
-Part = tuple[bytes | pa.Buffer, int]
-"""The bytes of a part, and how many rows are in it."""
+Entry = tuple[bytes | pa.Buffer, int]
+"""The bytes of an entry, and how many rows are in it."""
 
 
 def write_bundle(
     root: Path,
     path: str,
     epoch: int,
-    parts: Mapping[int, Part],
+    entries: Mapping[int, Entry],
     *,
     durable: bool,
     span_us: tuple[int, int] | None = None,
 ) -> BundleFile:
-    """Write parts as a new file. One that is not durable has no checksum: nobody reads it after a crash."""
+    """Write entries as a new file. One that is not durable has no checksum: nobody reads it after a crash."""
     full = root / path
     make_directory(full.parent)
     index: dict[str, tuple[int, int, int]] = {}
     with open(open_new(full), "wb") as file:
         file.write(_MAGIC)
-        for key, (blob, rows) in parts.items():
+        for key, (blob, rows) in entries.items():
             index[str(key)] = (file.tell(), len(blob), rows)
             file.write(blob)
         footer = json.dumps(index, separators=(",", ":")).encode()
@@ -56,7 +56,7 @@ def write_bundle(
     if durable:
         sync_directory(full.parent)
     low, high = span_us or (0, 0)
-    return BundleFile(path, epoch, size, crc, sum(rows for _, rows in parts.values()), low, high)
+    return BundleFile(path, epoch, size, crc, sum(rows for _, rows in entries.values()), low, high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class Bundle:
     data: memoryview
     index: dict[str, tuple[int, int, int]]
 
-    def part(self, key: int) -> memoryview | None:
-        """The bytes of a part; None when there is none."""
+    def entry(self, key: int) -> memoryview | None:
+        """The bytes of an entry; None when there is none."""
         found = self.index.get(str(key))
         return None if found is None else self.data[found[0] : found[0] + found[1]]
 

@@ -44,10 +44,10 @@ def next_commit(
     for report in processed:
         if report.state is not None:
             state[str(number)] = report.state
-        for sub_stream, part in report.saved.items():
-            if part.bytes:
-                kept = () if part.snapshot else chains[sub_stream]
-                chains[sub_stream] = (*kept, (number, part.bytes))
+        for sub_stream, saved in report.saved.items():
+            if saved.bytes:
+                kept = () if saved.snapshot else chains[sub_stream]
+                chains[sub_stream] = (*kept, (number, saved.bytes))
         for sub_stream, spent in report.costs.items():
             costs[sub_stream] = costs.get(sub_stream, SubStreamCost()).then(spent)
         for kind, chunks in report.outputs.items():

@@ -351,7 +351,7 @@ def usual_cuts(rows: int, first: Sequence[int] = ()) -> list[int]:
 
 
 def finer_cuts(rows: tuple[int, int], before: Sequence[int]) -> list[int]:
-    """The same batches up to rows that made an operator fail, and these in sixteen parts.
+    """The same batches up to rows that made an operator fail, and these in sixteen pieces.
 
     >>> finer_cuts((100, 132), [0, 100, 132, 500])
     [0, 100, 102, 104, 106, 108, 110, 112, 114, 116, 118, 120, 122, 124, 126, 128, 130, 132]

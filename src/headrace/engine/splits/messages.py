@@ -80,8 +80,8 @@ class ProcessWork:
 
 
 @dataclass(frozen=True, slots=True)
-class SavedPart:
-    """A part of the processor's state file: the bytes, and whether it is a snapshot. No bytes: nothing has changed."""
+class SavedState:
+    """An entry of the processor's state file: its bytes (none: nothing has changed), and whether it is a snapshot."""
 
     bytes: int
     snapshot: bool
@@ -92,7 +92,7 @@ class ProcessReport:
     """What a processor did. The keys of `saved` and `costs` are the sub-streams that it took."""
 
     state: BundleFile | None = None
-    saved: dict[str, SavedPart] = field(default_factory=dict)
+    saved: dict[str, SavedState] = field(default_factory=dict)
     costs: dict[str, SubStreamCost] = field(default_factory=dict)
     outputs: dict[str, tuple[Chunk, ...]] = field(default_factory=dict)
     seconds: float = 0.0
@@ -124,5 +124,5 @@ class ResizeReport:
     error: TaskError | None = None
 
 
-codec.register(SplitEpoch, PlacedPiece, SplitWork, SplitReport, ProcessWork, SavedPart, ProcessReport)
+codec.register(SplitEpoch, PlacedPiece, SplitWork, SplitReport, ProcessWork, SavedState, ProcessReport)
 codec.register(ResizeWork, ResizeReport)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.engine.splits.bundles import Bundle, Part, from_stream, open_bundle, to_stream, write_bundle
+from headrace.engine.splits.bundles import Bundle, Entry, from_stream, open_bundle, to_stream, write_bundle
 from headrace.engine.splits.code import SplitCode
 from headrace.engine.splits.faults import OPERATOR, bad_output, raised, too_slow
 from headrace.engine.splits.instances import (
@@ -66,8 +66,8 @@ def resize(work: ResizeWork, code: SplitCode, router: Router) -> ResizeReport:
         )
     state = None
     if blobs:
-        parts: dict[int, Part] = {number: (blob, 0) for number, blob in blobs.items()}
-        state = write_bundle(root, f"{epoch.home}/state/{unique}", epoch.epoch, parts, durable=True)
+        entries: dict[int, Entry] = {number: (blob, 0) for number, blob in blobs.items()}
+        state = write_bundle(root, f"{epoch.home}/state/{unique}", epoch.epoch, entries, durable=True)
     return ResizeReport(state, {str(number): len(blob) for number, blob in blobs.items()}, waiting)
 
 
@@ -140,17 +140,17 @@ def _states(work: ResizeWork, code: SplitCode) -> Iterable[tuple[int, State]]:
     opened: dict[int, Bundle] = {}
     for key, chain in sorted(work.chains.items(), key=lambda item: int(item[0])):
         number = int(key)
-        parts = []
+        states = []
         for file, _ in chain:
             if file not in opened:
                 opened[file] = open_bundle(Path(work.epoch.root), work.state[str(file)], durable=True)
-            part = opened[file].part(number)
-            assert part is not None, f"state file {file} has nothing of sub-stream {number}"
-            parts.append(part)
-        if len(parts) == 1:
-            yield number, load_state(parts[0])
-        elif parts:  # only the operator knows what a snapshot and changes are together
-            instance = open_instance(work.epoch.split, number, code.operator, parts, "")
+            state = opened[file].entry(number)
+            assert state is not None, f"state file {file} has nothing of sub-stream {number}"
+            states.append(state)
+        if len(states) == 1:
+            yield number, load_state(states[0])
+        elif states:  # only the operator knows what a snapshot and changes are together
+            instance = open_instance(work.epoch.split, number, code.operator, states, "")
             caller = _Caller(work.epoch.split, instance.operator)
             yield number, caller.call(f"snapshot() of sub-stream {number}", "snapshot")
 
@@ -158,16 +158,18 @@ def _states(work: ResizeWork, code: SplitCode) -> Iterable[tuple[int, State]]:
 def _routed_anew(work: ResizeWork, file: BundleFile, router: Router, unique: str) -> BundleFile | None:
     """The waiting tuples of a file by their new sub-streams; None when the watermark has passed them all."""
     epoch, root = work.epoch, Path(work.epoch.root)
-    part = open_bundle(root, file, durable=bool(file.checksum)).part(0)
-    assert part is not None
+    entry = open_bundle(root, file, durable=bool(file.checksum)).entry(0)
+    assert entry is not None
     splitter = Splitter(router, epoch.stream.event_time, work.watermark_us, work.watermark_us)
-    splitter.take(from_stream(part).replace_schema_metadata(None))
+    splitter.take(from_stream(entry).replace_schema_metadata(None))
     found = splitter.waiting()
     if found is None:
         return None
     table, span = found
-    parts: dict[int, Part] = {0: (to_stream(table), table.num_rows)}
-    return write_bundle(root, f"{epoch.home}/waiting/{unique}", file.epoch, parts, durable=True, span_us=span)
+    entries: dict[int, Entry] = {0: (to_stream(table), table.num_rows)}
+    return write_bundle(
+        root, f"{epoch.home}/waiting/{unique}", file.epoch, entries, durable=True, span_us=span
+    )
 
 
 def with_routes(
@@ -176,12 +178,12 @@ def with_routes(
     """The work with waiting tuples that have what Spark computed of route and broadcast, in files for a while."""
     root, found = Path(work.epoch.root), []
     for number, file in enumerate(files):
-        part = open_bundle(root, file, durable=True).part(0)
-        assert part is not None
-        table = routed(from_stream(part).replace_schema_metadata(None))
-        parts: dict[int, Part] = {0: (to_stream(table), table.num_rows)}
+        entry = open_bundle(root, file, durable=True).entry(0)
+        assert entry is not None
+        table = routed(from_stream(entry).replace_schema_metadata(None))
+        entries: dict[int, Entry] = {0: (to_stream(table), table.num_rows)}
         path = f"{work.epoch.folder}/routed-{number}"
         found.append(
-            write_bundle(root, path, file.epoch, parts, durable=False, span_us=(file.min_us, file.max_us))
+            write_bundle(root, path, file.epoch, entries, durable=False, span_us=(file.min_us, file.max_us))
         )
     return replace(work, waiting=tuple(found))

@@ -192,7 +192,7 @@ class Splitter:
         if not found:
             return None
         table = pa.concat_tables([rows for rows, _, _ in found])
-        places, times = (np.concatenate([part[i] for part in found]) for i in (1, 2))
+        places, times = (np.concatenate([some[i] for some in found]) for i in (1, 2))
         position = table.column(POSITION).to_numpy()
         order = ordering(table, self.router.split.order_by, [position], times, places)
         sorted_places = places if order is None else places[order]

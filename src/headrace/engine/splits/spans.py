@@ -39,24 +39,24 @@ def next_span(epochs: Iterable[Epoch], stream: str, most_rows: int = MOST_ROWS) 
     taken: list[tuple[Epoch, StreamEpoch]] = []
     rows, last = 0, -1
     for epoch in epochs:
-        part = epoch.of(stream)
-        if part is not None and (part.chunks or part.watermark_us > part.closed_us):
-            rows += sum(chunk.rows for chunk in part.chunks)
+        inflow = epoch.of(stream)
+        if inflow is not None and (inflow.chunks or inflow.watermark_us > inflow.closed_us):
+            rows += sum(chunk.rows for chunk in inflow.chunks)
             if taken and rows > most_rows:
                 break
-            taken.append((epoch, part))
+            taken.append((epoch, inflow))
         last = int(epoch.id)
     if not taken:
         return None, last
-    final, part = taken[-1]
+    final, inflow = taken[-1]
     return (
         Span(
             epoch=int(final.id),
             sealed_at=final.sealed_at,
-            chunks=tuple(chunk for _, part in taken for chunk in part.chunks),
-            late_us=tuple(part.closed_us for _, part in taken for _ in part.chunks),
+            chunks=tuple(chunk for _, inflow in taken for chunk in inflow.chunks),
+            late_us=tuple(inflow.closed_us for _, inflow in taken for _ in inflow.chunks),
             closed_us=taken[0][1].closed_us,
-            watermark_us=part.watermark_us,
+            watermark_us=inflow.watermark_us,
         ),
         last,
     )

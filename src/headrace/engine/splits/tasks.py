@@ -29,7 +29,7 @@ from headrace.engine.splits.messages import (
     ProcessWork,
     ResizeReport,
     ResizeWork,
-    SavedPart,
+    SavedState,
     SplitEpoch,
     SplitReport,
     SplitWork,
@@ -127,7 +127,7 @@ def _windows(work: SplitWork, columns: Sequence[str]) -> Iterator[pa.Table]:
         table = read_row_groups(Path(root, piece.path), piece.row_groups, columns).cast(schema)
         positions = pa.array(np.arange(placed.position, placed.position + table.num_rows))
         held.append(table.append_column(POSITION, positions))
-        if sum(part.num_rows for part in held) >= work.epoch.window_rows:
+        if sum(table.num_rows for table in held) >= work.epoch.window_rows:
             yield from cut(pa.concat_tables(held), work.epoch.window_rows)
             held = []
     if held:
@@ -163,8 +163,8 @@ def _written(
     if found is None:
         return None
     table, span = found
-    parts = {0: (to_stream(table), table.num_rows)}
-    return write_bundle(Path(epoch.root), path, epoch.epoch, parts, durable=durable, span_us=span)
+    entries = {0: (to_stream(table), table.num_rows)}
+    return write_bundle(Path(epoch.root), path, epoch.epoch, entries, durable=durable, span_us=span)
 
 
 # processors
@@ -220,9 +220,9 @@ class Sources:
         self.came = [_joined([source.positions for source in opened]), _joined(epochs)]
 
     def _open(self, file: BundleFile, bundle: Bundle) -> Source:
-        part = bundle.part(0)
-        assert part is not None
-        table = from_stream(part)
+        entry = bundle.entry(0)
+        assert entry is not None
+        table = from_stream(entry)
         times = microseconds(table.column(self.work.epoch.stream.event_time))
         positions = table.column(POSITION).to_numpy()
         rows = table.drop_columns([POSITION]).replace_schema_metadata(None)
@@ -257,7 +257,7 @@ class Processor:
     sources: Sources
     rows: dict[str, list[pa.Table]] = field(default_factory=dict)
     blobs: dict[int, tuple[bytes, int]] = field(default_factory=dict)
-    saved: dict[str, SavedPart] = field(default_factory=dict)
+    saved: dict[str, SavedState] = field(default_factory=dict)
     costs: dict[str, SubStreamCost] = field(default_factory=dict)
     reopened: int = 0
     _states: dict[int, Bundle] = field(default_factory=dict)
@@ -284,7 +284,7 @@ class Processor:
         if saved.blob is not None:
             self.blobs[sub_stream] = (saved.blob, 0)
         size = 0 if saved.blob is None else len(saved.blob)
-        self.saved[str(sub_stream)] = SavedPart(size, saved.snapshot)
+        self.saved[str(sub_stream)] = SavedState(size, saved.snapshot)
         rows = sum(table.num_rows for tables in done.rows.values() for table in tables)
         held = 0 if saved.snapshot and saved.blob is not None else sum(n for _, n in chain)
         self.costs[str(sub_stream)] = SubStreamCost(done.tuples, rows, done.seconds, held + size)
@@ -293,8 +293,8 @@ class Processor:
 
     def _open(self, sub_stream: int) -> Instance:
         work = self.work
-        parts = [self._state(number, sub_stream) for number, _ in work.chains.get(str(sub_stream), ())]
-        return open_instance(work.epoch.split, sub_stream, self.code.operator, parts, work.version)
+        states = [self._state(number, sub_stream) for number, _ in work.chains.get(str(sub_stream), ())]
+        return open_instance(work.epoch.split, sub_stream, self.code.operator, states, work.version)
 
     def _narrowed(self, failed: Handler, tuples: pa.Table, times: Ints, error: EngineError) -> EngineError:
         """The error of the fewest rows: a new instance gets those that made one fail again, in smaller batches.
@@ -317,9 +317,9 @@ class Processor:
         if number not in self._states:
             file = self.work.state[str(number)]
             self._states[number] = open_bundle(Path(self.work.epoch.root), file, durable=True)
-        part = self._states[number].part(sub_stream)
-        assert part is not None, f"state file {number} has nothing of sub-stream {sub_stream}"
-        return part
+        entry = self._states[number].entry(sub_stream)
+        assert entry is not None, f"state file {number} has nothing of sub-stream {sub_stream}"
+        return entry
 
     def report(self, number: int, seconds: float) -> ProcessReport:
         """Write what was gathered, durably."""

@@ -190,11 +190,11 @@ def observe(
     )
     finish = calibration.finish
     for epoch in epochs:
-        for part in epoch.operators:
-            scan = scans.get(part.operator, _Sums.start(SCAN_COLUMNS))
-            scans[part.operator] = scan.add((1, part.tuples), part.scan_s)
-            join = joins.get(part.operator, _Sums.start(JOIN_COLUMNS))
-            joins[part.operator] = join.add((1, part.selected, part.matches), part.join_s)
+        for ran in epoch.operators:
+            scan = scans.get(ran.operator, _Sums.start(SCAN_COLUMNS))
+            scans[ran.operator] = scan.add((1, ran.tuples), ran.scan_s)
+            join = joins.get(ran.operator, _Sums.start(JOIN_COLUMNS))
+            joins[ran.operator] = join.add((1, ran.selected, ran.matches), ran.join_s)
         finish = finish.add((1, epoch.rows), epoch.finishing_s)
         for called in epoch.functions:
             sums = functions.get(called.function, _Sums.start((FUNCTION_GUESS,)))

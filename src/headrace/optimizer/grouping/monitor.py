@@ -74,8 +74,8 @@ def watch_group(epochs: Sequence[GroupEpoch]) -> GroupHealth:
     for epoch in epochs:
         for shared in epoch.operators:
             operators[shared.operator] = operators.get(shared.operator, 0.0) + shared.seconds / elapsed
-        for part in epoch.functions:
-            functions[part.function] = functions.get(part.function, 0.0) + part.seconds / elapsed
+        for ran in epoch.functions:
+            functions[ran.function] = functions.get(ran.function, 0.0) + ran.seconds / elapsed
     capacity = sum(epoch.tasks * epoch.elapsed_s for epoch in epochs)
     return GroupHealth(
         rate=arrived / elapsed,

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from headrace.optimizer.grouping.provisioning import (
     TINY,
-    Part,
+    MergedGroup,
     highest_cost,
     merge_threshold,
     provision,
@@ -143,16 +143,16 @@ class PairCosts:
         loads = [float(self.load[i]) for i in (a, b)]
         union = max(*loads, sum(loads) - float(self.overlap[a, b]))
         both = int(self.tasks[a] + self.tasks[b])
-        parts = [
-            Part(load, float(self.busy[i]), float(self.rate[i]) * load)
+        groups = [
+            MergedGroup(load, float(self.busy[i]), float(self.rate[i]) * load)
             for i, load in zip((a, b), loads, strict=True)
         ]
         at_most = int(min(both, self.isolated[a] + self.isolated[b]))
         if self.known[a] and self.known[b]:
-            tasks = provision(union, parts, at_most, self.settings) or at_most
+            tasks = provision(union, groups, at_most, self.settings) or at_most
         else:
             tasks = int(max(self.tasks[a], self.tasks[b]))
-        threshold = min(merge_threshold(both, part.busy, part.demand, self.settings) for part in parts)
+        threshold = min(merge_threshold(both, group.busy, group.demand, self.settings) for group in groups)
         self._unite(a, b, union, tasks)
         self._compare_row(a, b)
         if 2 * self.groups < len(self.gone):
@@ -176,7 +176,7 @@ class PairCosts:
         self.groups -= 1
 
     def _unite_overlaps(self, a: int, b: int) -> None:
-        """The overlap of a union is the one of its larger part, and what the items add that only the other needs."""
+        """The overlap of a union is the one of its larger item, and what the items add that only the other needs."""
         mine, theirs = self.needed_by[a], self.needed_by[b]
         new, base = theirs & ~mine, a
         other_new = mine & ~theirs

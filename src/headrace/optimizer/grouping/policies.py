@@ -189,28 +189,28 @@ def isolate(situation: Situation, queries: Sequence[QueryId]) -> list[tuple[Quer
 
 def share_all(situation: Situation, queries: Sequence[QueryId]) -> list[tuple[QueryId, ...]]:
     """Everybody together who has an operator in common."""
-    return [members for operator in _by_operator(situation, queries) for members in operator]
+    return [members for classes in _by_operator(situation, queries) for members in classes]
 
 
 def share_classes(situation: Situation, queries: Sequence[QueryId]) -> list[tuple[QueryId, ...]]:
     """SWO's rule: queries of low selectivity together, and those of high selectivity together."""
     sets: list[tuple[QueryId, ...]] = []
-    for parts in _by_operator(situation, queries):
-        for members in parts:
+    for classes in _by_operator(situation, queries):
+        for members in classes:
             low = tuple(q for q in members if _selects_little(situation, q))
             high = tuple(q for q in members if not _selects_little(situation, q))
-            sets += [part for part in (low, high) if part]
+            sets += [side for side in (low, high) if side]
     return sets
 
 
 def share_overlaps(situation: Situation, queries: Sequence[QueryId]) -> list[tuple[QueryId, ...]]:
     """AJoin's rule: share when together is cheaper than apart, which is when filters overlap.
 
-    Merging the overlapping until none are left gives the connected parts of the graph of overlaps.
+    Merging the overlapping until none are left gives the connected components of the graph of overlaps.
     """
     sets: list[tuple[QueryId, ...]] = []
-    for parts in _by_operator(situation, queries):
-        for members in parts:
+    for classes in _by_operator(situation, queries):
+        for members in classes:
             operator = situation.queries[members[0]].operator
             table = situation.statistics.regions.get(OperatorId(operator or ""))
             wanted = np.zeros((0, len(members)), dtype=bool)
@@ -221,26 +221,26 @@ def share_overlaps(situation: Situation, queries: Sequence[QueryId]) -> list[tup
                 have = [i for i, at in enumerate(known) if at is not None]
                 wanted[:, have] = table.wanted[:, [at for at in known if at is not None]]
                 wanted = wanted[table.tuples > 0]
-            sets += [tuple(members[i] for i in part) for part in _connected(wanted)]
+            sets += [tuple(members[i] for i in some) for some in _connected(wanted)]
     return sets
 
 
 def _connected(wanted: np.typing.NDArray[np.bool_]) -> list[list[int]]:
     """Columns that are linked by rows in which both are set, as sets."""
     left = np.ones(wanted.shape[1], dtype=bool)
-    parts: list[list[int]] = []
+    components: list[list[int]] = []
     while left.any():
-        part = np.zeros(len(left), dtype=bool)
-        part[int(left.argmax())] = True
+        component = np.zeros(len(left), dtype=bool)
+        component[int(left.argmax())] = True
         while True:
-            rows = wanted[:, part].any(axis=1)
-            grown = part | wanted[rows].any(axis=0)
-            if (grown == part).all():
+            rows = wanted[:, component].any(axis=1)
+            grown = component | wanted[rows].any(axis=0)
+            if (grown == component).all():
                 break
-            part = grown
-        parts.append(np.flatnonzero(part).tolist())
-        left &= ~part
-    return parts
+            component = grown
+        components.append(np.flatnonzero(component).tolist())
+        left &= ~component
+    return components
 
 
 def _selects_little(situation: Situation, query: QueryId) -> bool:

@@ -65,7 +65,7 @@ def usable_tasks(tasks: Any, settings: Settings) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MergedGroup:
     """A group that is merged: its load, the tasks it keeps busy, and the useful work they do."""
 
     load: float
@@ -73,39 +73,41 @@ class Part:
     demand: float
 
 
-def provision(union_load: float, parts: Sequence[Part], at_most: int, settings: Settings) -> int | None:
-    """The fewest tasks with which the cost of every part is below its threshold; None if `at_most` are too few.
+def provision(
+    union_load: float, groups: Sequence[MergedGroup], at_most: int, settings: Settings
+) -> int | None:
+    """The fewest tasks with which the cost of every group is below its threshold; None if `at_most` are too few.
 
-    The paper provisions for the part that needs most from the others. That alone may leave a larger part short, so
-    here every part is looked at.
+    The paper provisions for the group that needs most from the others. That alone may leave a larger one short, so
+    here every group is looked at.
 
     >>> from headrace.optimizer.grouping.settings import Scaling
     >>> plain = Settings(headroom=0.0, scaling=Scaling(overhead_s=0.0, serial=0.0))
-    >>> provision(3.0, [Part(2.0, 2.0, 2.0), Part(2.0, 2.0, 2.0)], 4, plain)
+    >>> provision(3.0, [MergedGroup(2.0, 2.0, 2.0), MergedGroup(2.0, 2.0, 2.0)], 4, plain)
     3
     """
     low, high = 1, at_most
-    if at_most < 1 or not _enough(union_load, parts, at_most, settings):
+    if at_most < 1 or not _enough(union_load, groups, at_most, settings):
         return None
     # with a threshold that falls as tasks grow, there may be an upper end too; `at_most` is below it, as checked
     while low < high:
         middle = (low + high) // 2
-        if _enough(union_load, parts, middle, settings):
+        if _enough(union_load, groups, middle, settings):
             high = middle
         else:
             low = middle + 1
     return low
 
 
-def _enough(union_load: float, parts: Sequence[Part], tasks: int, settings: Settings) -> bool:
+def _enough(union_load: float, groups: Sequence[MergedGroup], tasks: int, settings: Settings) -> bool:
     useful = usable_tasks(tasks, settings) * (1 + TINY)
     return all(
-        part.demand * union_load <= useful * part.load
+        group.demand * union_load <= useful * group.load
         and (
             settings.threshold == 1
-            or (union_load - part.load) * tasks < settings.threshold * union_load * (tasks - part.busy)
+            or (union_load - group.load) * tasks < settings.threshold * union_load * (tasks - group.busy)
         )
-        for part in parts
+        for group in groups
     )
 
 

@@ -106,16 +106,16 @@ def causing_queries(
     """The members whose work after the shared part holds the group up, and their functions; none if nothing does.
 
     A function that cannot use as many tasks as it needs always leaves: more tasks would not help. If the shared part
-    would keep up by itself, the dearest parts leave first, until the rest would keep up. Finishing a query's own rows
-    is a part too.
+    would keep up by itself, the dearest work leaves first, until the rest would keep up. Finishing a query's own rows
+    is such work too.
     """
     pressed = health.pressed(group.tasks, situation.settings)
-    parts = sorted(_parts(situation, group, health), key=lambda part: (-part[0], part[1]))
+    after = sorted(_after(situation, group, health), key=lambda one: (-one[0], one[1]))
     left = health.busy / health.share
     room = situation.settings.scaling.useful(group.tasks) * (1 - situation.settings.headroom)
     gone: set[QueryId] = set()
     functions: set[FunctionName] = set()
-    for load, queries, function, too_narrow in parts:
+    for load, queries, function, too_narrow in after:
         if too_narrow or (pressed and left > room):
             left -= load
             gone.update(queries)
@@ -146,26 +146,26 @@ def foreign_queries(
     return tuple(sorted(mine)), dearest
 
 
-_Part = tuple[float, tuple[QueryId, ...], FunctionName | None, bool]
+_After = tuple[float, tuple[QueryId, ...], FunctionName | None, bool]
 
 
-def _parts(situation: Situation, group: SharingGroup, health: GroupHealth) -> list[_Part]:
-    """Load at full rate, queries and function of each part after the shared one; whether it is too narrow."""
+def _after(situation: Situation, group: SharingGroup, health: GroupHealth) -> list[_After]:
+    """Load at full rate, queries and function of each piece of work after the shared part; whether it is too narrow."""
     users: dict[FunctionName, list[QueryId]] = {}
     for query in group.members:
         function = situation.queries[query].function
         if function is not None:
             users.setdefault(function, []).append(query)
-    parts: list[_Part] = []
+    after: list[_After] = []
     for function, queries in users.items():
         load = health.functions.get(function, 0.0) / health.share
         widths = [w for q in queries if (w := situation.queries[q].width) is not None]
         narrow = bool(widths) and load > min(widths) * (1 - situation.settings.tolerance)
-        parts.append((load, tuple(queries), function, narrow))
+        after.append((load, tuple(queries), function, narrow))
     for query in group.members:
         alone = isolated_load(situation, query)
-        parts.append((alone.finishing if alone else 0.0, (query,), None, False))
-    return [part for part in parts if part[0] > 0]
+        after.append((alone.finishing if alone else 0.0, (query,), None, False))
+    return [one for one in after if one[0] > 0]
 
 
 def split_off(

@@ -71,11 +71,11 @@ class GroupEpoch:
 
     @property
     def shared_s(self) -> float:
-        return sum(part.seconds for part in self.operators)
+        return sum(ran.seconds for ran in self.operators)
 
     @property
     def cpu_s(self) -> float:
-        return self.shared_s + self.finishing_s + sum(part.seconds for part in self.functions)
+        return self.shared_s + self.finishing_s + sum(ran.seconds for ran in self.functions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,8 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.generators.spark import SparkGenerator
 from sqlglot.tokenizer_core import Token, TokenType
 
-from headrace.sql.text.grammar import (
-    HeadraceParser,
-    JoinedStrings,
-    Plus,
-    Quantified,
-    UnitsInterval,
-    UnsignedShift,
-)
+from headrace.sql.text.grammar import HeadraceParser
+from headrace.sql.text.nodes import JoinedStrings, Plus, Quantified, UnitsInterval, UnsignedShift
 
 _SYMBOLS = frozenset(("/*+", "==", "::", "||", "|>", ">=", "<=", "<>", "!=", "<=>", "->", "=>"))
 """What Spark reads as one token. sqlglot knows more: to it, `~~a` is LIKE and `a&<b` an operator on ranges."""

@@ -15,6 +15,8 @@ from sqlglot import exp
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from headrace.sql.text.nodes import JoinedStrings, Plus, Quantified, UnitsInterval, UnsignedShift
+
 _COMPARISON, _OR, _XOR, _AND, _SHIFT, _SUM, _PRODUCT = range(7)
 
 _OPERATORS: dict[TokenType, tuple[int, type[exp.Expr]]] = {
@@ -94,32 +96,6 @@ _UNITS = frozenset(
         "MICROSECOND",
     )
 )
-
-
-class UnsignedShift(exp.Expression, exp.Binary):
-    """`a >>> b`"""
-
-
-class Plus(exp.Unary):
-    """`+a`"""
-
-
-class UnitsInterval(exp.Expression):
-    """`INTERVAL 1 HOUR 30 MINUTES` and `INTERVAL '1:30' HOUR TO MINUTE`: the words after INTERVAL, as written."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
-
-
-class Quantified(exp.Expression):
-    """`ANY ('a%', 'b%')`, what LIKE may be followed by."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False}
-
-
-class JoinedStrings(exp.Expression):
-    """`'a' 'b'`, which is one string."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
 
 
 class HeadraceParser(SparkParser):

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from headrace.sql.text.grammar import Plus
+from headrace.sql.text.nodes import Plus
 
 MAX_EXACT_DIGITS = 18
 """Decimal literals with more digits are left to Spark, whose wider types may round."""
