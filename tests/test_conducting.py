@@ -19,17 +19,21 @@ from headrace.storage.warehouse import Warehouse
 class Troubled:
     """A conductor that fails as long as it is `broken`."""
 
-    due, interval_s = True, 1.0
+    due, decides, interval_s = True, True, 1.0
 
     def __init__(self) -> None:
         self.broken, self.looks = True, 0
+        self.idle = False
         self.looked = threading.Event()
 
-    def look(self, *, early: bool = False) -> None:
+    def look(self, *, early: bool = False) -> str | None:
         self.looks += 1
         self.looked.set()
+        if self.idle:
+            return None
         if self.broken:
             raise ZeroDivisionError("a group without tuples")
+        return "what was decided"
 
     place = measured = lambda self, given: self.look()
 
@@ -61,8 +65,10 @@ def test_trouble_is_told_once_and_tried_again(book: EventBook) -> None:
     before = conductor.looks
     conducting.look()
     assert conductor.looks == before, "it rests for a while"
-    conductor.broken = False
-    conducting.trouble.retry_at = 0.0
+    conductor.idle, conducting.trouble.retry_at = True, 0.0
+    conducting.look()
+    assert conducting.trouble.error is not None, "nothing was due, so nothing is known to work"
+    conductor.idle = conductor.broken = False
     conducting.look()
     assert conducting.trouble.error is None
 

@@ -98,6 +98,25 @@ def test_a_wish_outlives_a_crash_until_a_regrouping_settles_it(log: Opened) -> N
     log.close()
 
 
+def test_who_left_for_a_while_is_wanted_back(log: Opened) -> None:
+    log.catalog.request_create("a", PLAN, group="alerts")
+    log.catalog.request_create("b", PLAN, group="alerts")
+    first = seal(log)
+    log.catalog.request_move("b", MAIN)
+    seal(log)
+    homes = log.catalog.homes
+    moves = tuple(Relocation(QueryId(query), "alerts", "auto-0", returns=True) for query in (1, 2))
+    homes.regroup(Regrouping(homes.last_regrouping + 1, first, moves))
+    for _ in range(2):
+        entries = [log.catalog.entry(name) for name in ("a", "b")]
+        assert [(entry.group, entry.moving_to) for entry in entries] == [
+            ("auto-0", "alerts"),
+            ("auto-0", MAIN),
+        ], "a person had wanted the second one elsewhere"
+        log = reopened(log, crashed=True)
+    log.close()
+
+
 def test_who_starts_in_the_past_gets_a_slot_that_nobody_held_since(log: Opened) -> None:
     log.catalog.request_create("old", PLAN)
     log.catalog.request_create("other", PLAN)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +15,7 @@ from headrace.model.query import Needs, QueryId
 from headrace.optimizer.grouping.monitor import GroupHealth
 from headrace.optimizer.grouping.settings import Scaling, Settings
 from headrace.optimizer.grouping.splitting import decide_splits
-from headrace.optimizer.grouping.throughput import isolated_share, penalised_queries, violations
+from headrace.optimizer.grouping.throughput import fair_tasks, isolated_share, penalised_queries, violations
 from headrace.optimizer.grouping.values import (
     Decision,
     FunctionName,
@@ -175,6 +177,22 @@ def test_nobody_is_penalised_who_would_be_as_slow_alone() -> None:
     assert reached < 1
     expected = {q for q in group.members if isolated_share(case.situation, q) > reached}
     assert set(penalised_queries(case.situation, group)) == expected
+
+
+def test_isolated_queries_share_the_cores_that_there_are() -> None:
+    case = random_case(5, 6, tasks=8).dearer(20.0).with_groups([(range(6), 6)])
+    group = case.situation.grouping.groups[0]
+    loads = [case.load([i]) for i in range(6)]
+    found = []
+    for cores in (1, 4, 16, 64, 1_000):
+        settings = replace(case.situation.settings, cores=cores)
+        situation = replace(case.situation, settings=settings)
+        fair = fair_tasks(situation)
+        taken = sum(min(load, fair) for load in loads)
+        assert taken == pytest.approx(min(sum(loads), settings.scaling.useful(cores)))
+        found.append(set(penalised_queries(situation, group, fair)))
+    assert all(few <= many for few, many in pairwise(found))
+    assert found[0] < found[-1] == set(penalised_queries(case.situation, group)), found
 
 
 def test_violations_say_what_was_asked_for() -> None:

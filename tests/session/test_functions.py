@@ -113,11 +113,11 @@ def test_after_reopening_queries_wait_for_their_function_and_lose_nothing(
 ) -> None:
     hr = _open(open_session)
     hr.register_function("odd", odd_price, "DOUBLE")
-    hr.create_query(QUERIES["where"], name="where")
-    hr.create_query(QUERIES["plain"], name="plain")
+    hr.create_query(QUERIES["where"], name="where", group="alerts")
+    hr.create_query(QUERIES["plain"], name="plain", group="alerts")
     hr.append("orders", _orders(100, 6, 0))
     hr.run_available()
-    assert hr.query("where").metrics().group == hr.query("plain").metrics().group
+    assert {hr.query(name).metrics().group for name in ("where", "plain")} == {"alerts"}
     hr.create_query(QUERIES["rows"], name="young")  # its first epoch comes when nobody has its function
     hr.close()
 
@@ -142,6 +142,9 @@ def test_after_reopening_queries_wait_for_their_function_and_lose_nothing(
     hr.register_function("odd", odd_price, "DOUBLE")
     hr.run_available()
     assert all(hr.query(name).audit().ok for name in ("where", "plain", "young"))
+    hr.append("orders", _orders(5, 9, 70))
+    hr.run_available()
+    assert hr.query("where").metrics().group == "alerts", "it is back where a person had put it"
     assert len(hr.query("young").to_pandas()) > 0
     hr.close()
     hr = _open(open_session, rebuild=True, functions={"odd": (odd_price, "DOUBLE")})

@@ -230,9 +230,13 @@ class QueryTable:
             self._homes[move.source].discard(move.query)
         if any(stay.epoch >= epoch for stay in before):
             return
-        settled = entry.wish is not None and entry.wish.epoch <= move.settled
         stays = (*before, Stay(epoch, move.target))
-        self.put(dataclasses.replace(entry, stays=stays, wish=None if settled else entry.wish))
+        wish = entry.wish
+        if wish is not None and wish.epoch <= move.settled:
+            wish = None
+        if wish is None and move.returns:
+            wish = Wish(move.source, epoch)
+        self.put(dataclasses.replace(entry, stays=stays, wish=wish))
 
     def hand_over(self, group: str, heir: str) -> None:
         """Let stays in a group be stays in another one; stays in one group that follow each other are one."""

@@ -151,6 +151,9 @@ class Groups:
     def _partings(self, running: Collection[str]) -> Iterator[Step]:
         """Queries whose function nobody has registered again wait in a group of their own, so that the others go on.
 
+        They go back when somebody has: a group that waits runs no epoch, and nobody leaves a group with the epoch with
+        which it came.
+
         In its very first epoch, a query begins there. One that came from elsewhere with this epoch cannot leave yet,
         because its state is on the way: its group waits with it.
         """
@@ -167,7 +170,7 @@ class Groups:
             if waiting and (name == MAIN or len(waiting) < len(members)):
                 numbers = (auto_number(group) for group in catalog.homes.groups())
                 target = auto_group(1 + max((n for n in numbers if n is not None), default=-1))
-                moves = tuple(Relocation(entry.query.id, name, target) for entry in waiting)
+                moves = tuple(Relocation(entry.query.id, name, target, returns=True) for entry in waiting)
                 yield Step(epoch, name, target, moves)
 
     def _regroup(self, step: Step) -> None:

@@ -137,12 +137,16 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """A query goes from one group to another. Its wishes up to epoch `settled` are fulfilled by that."""
+    """A query goes from one group to another. Its wishes up to epoch `settled` are fulfilled by that.
+
+    One that `returns` leaves for a while only: it is wanted back where it was, unless it is wanted elsewhere already.
+    """
 
     query: QueryId
     source: str
     target: str
     settled: int = -1
+    returns: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,8 @@ class Conducting:
         If the group has begun to fall behind, what to do is decided now: its next epoch may be a long one, and nobody
         can leave in the middle of it.
         """
+        if not self._conductor.decides:
+            return
         try:
             self._conductor.measured(self.stage.measured(group, commit))
             if self.trouble.due:
@@ -88,9 +90,10 @@ class Conducting:
         if not (self.trouble.due and self._conductor.due):
             return
         try:
-            looked = self._conductor.look()
+            if self._conductor.look() is None:
+                return  # nothing was due, so nothing is known of what was in trouble
             self.trouble.passed()
-            self._unkept += looked is not None
+            self._unkept += 1
             if self._unkept >= KEEP_LOOKS:
                 self.keep()
         except Exception as error:

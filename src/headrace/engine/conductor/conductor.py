@@ -13,14 +13,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.catalog.events import EventBook
-from headrace.engine.conductor.facts import LiveQuery, facts_of, grouping_of, operator_of
+from headrace.engine.conductor.facts import LiveQuery, facts_of, grouping_of, only_measured, operator_of
 from headrace.engine.conductor.memory import Learnt
 from headrace.engine.conductor.placing import Room, Rooms
 from headrace.engine.conductor.predicting import Prediction, compare, predict
+from headrace.engine.conductor.room import idle_cores, width_of
 from headrace.engine.conductor.stage import Stage
 from headrace.engine.conductor.statistics import Knowledge
 from headrace.engine.conductor.telling import note_change, note_violations
-from headrace.engine.conductor.watching import Books, Measured, group_epochs, while_lagging
+from headrace.engine.conductor.watching import Books, Measured, came_since, group_epochs, while_lagging
 from headrace.model.events import EventKind
 from headrace.model.grouping import MAIN
 from headrace.model.query import Fallback, Needs, QueryId, QueryPlan
@@ -31,7 +32,7 @@ from headrace.optimizer.grouping.calibration import (
     recall_calibration,
 )
 from headrace.optimizer.grouping.monitor import GroupHealth, watch_group
-from headrace.optimizer.grouping.policies import Grouper, Policy, grouper_of
+from headrace.optimizer.grouping.policies import FunctionalIsolation, Grouper, Policy, grouper_of
 from headrace.optimizer.grouping.settings import Scaling, Settings
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.statistics import GroupEpoch, Statistics
@@ -134,6 +135,11 @@ class Conductor:
         self._books, self._knowledge = Books(), Knowledge(stage)
         self._state = _State(Timetable.start(clock(), settings))
 
+    @property
+    def decides(self) -> bool:
+        """Whether there is a policy. If not, nobody reads what is measured."""
+        return self._grouper is not None
+
     def use(self, settings: Settings) -> None:
         """Decide by other settings from now on; the next looks are due by these."""
         with self._lock:
@@ -202,6 +208,8 @@ class Conductor:
             self._knowledge.look(queries, self._books, now)
             self._observe(queries)
             situation = self._situation(queries, self._knowledge.statistics)
+            if isinstance(self._grouper, FunctionalIsolation):
+                situation = only_measured(situation)
             if now >= self._state.timetable.watch_at:
                 self._state.hurried = self._books.lagging(self.interval_s)
             self._state.looked_at = now
@@ -248,12 +256,15 @@ class Conductor:
         state, regions = self._state, self._knowledge.statistics.regions
         operators = {query.id: found for query in queries if (found := operator_of(query.plan)) is not None}
         counted = set(self._books.functions.values())
+        arrived = self._stage.arrived()
         new: list[GroupEpoch] = []
         state.health = {}
         for name, kept in self._books.epochs.items():
             epochs = group_epochs(tuple(kept), operators, regions, self.interval_s, counted)
             if epochs:
-                state.health[GroupName(name)] = watch_group(while_lagging(tuple(kept), epochs))
+                health = watch_group(while_lagging(tuple(kept), epochs))
+                more = came_since(kept[-1], arrived, operators)
+                state.health[GroupName(name)] = replace(health, lag=health.lag + more)
                 last = state.seen.get(name, -1)
                 new += [epoch for epoch in epochs if epoch.epoch > last and epoch.processed]
                 state.seen[name] = epochs[-1].epoch
@@ -278,7 +289,11 @@ class Conductor:
         return self._books.epoch_s(groups) or self.interval_s
 
     def _settings_now(self) -> Settings:
-        """The settings, with what an epoch was seen to cost by itself."""
+        """The settings, with what an epoch was seen to cost by itself.
+
+        Groups are merged when both have caught up. A query of one that is still far behind would be on its way for as
+        long as that takes, and nothing would be gained meanwhile.
+        """
         overhead = self._books.overhead_s()
         scaling = self._settings.scaling
         most = 0.8 * self.interval_s
@@ -289,6 +304,7 @@ class Conductor:
             scaling=Scaling(found, self.interval_s, scaling.serial),
             task_budget=budget,
             cores=self._stage.cores,
+            meet_within_s=min(self._settings.meet_within_s, 2 * self.interval_s),
         )
 
     def _calibrate(self, epochs: Sequence[GroupEpoch]) -> None:
@@ -307,37 +323,29 @@ class Conductor:
         moves = relocations(situation.grouping, decision.grouping)
         if moves:
             self._stage.move([(move.query, move.target) for move in moves])
-        self._give_tasks(decision.grouping)
+        widths = self._give_tasks(situation, decision.grouping)
         numbers = [
             note_change(self._events, change, situation.grouping, decision.grouping, names, now)
             for change in decision.changes
-            if not isinstance(change, Resized) or self._is_felt(change, decision.grouping)
+            if not isinstance(change, Resized) or change.group in widths
         ]
         if moves:
             targets = {move.query: move.target for move in moves}
             self._state.under_way.append(_Reconfiguration(now, numbers, targets))
 
-    def _give_tasks(self, grouping: Grouping) -> None:
-        """Let groups run with what was decided for them.
-
-        Tasks that nobody else wants cost nothing, so every group may have its even share of the cores at least.
-        """
+    def _give_tasks(self, situation: Situation, grouping: Grouping) -> set[str]:
+        """Let groups run with what was decided for them; the groups that run with more or fewer tasks by that."""
         self._state.tasks = {group.name: group.tasks for group in grouping.groups if not group.apart}
         now = self._stage.tasks(self._state.tasks)
+        idle = idle_cores(situation, grouping)
+        changed: set[str] = set()
         for name, tasks in self._state.tasks.items():
-            wanted = self._spark_tasks(tasks, grouping)
+            free = idle[GroupName(name)]
+            wanted = width_of(tasks, free, self._stage.cores, len(grouping.groups), now.get(name, 0))
             if now.get(name) != wanted:
                 self._stage.resize(name, wanted)
-
-    def _spark_tasks(self, tasks: int, grouping: Grouping) -> int:
-        """With how many tasks a group's jobs run when the controller gives it so many."""
-        cores = self._stage.cores
-        return min(cores, max(tasks, cores // max(1, len(grouping.groups)), 1))
-
-    def _is_felt(self, change: Resized, grouping: Grouping) -> bool:
-        """Whether a group's jobs run with other tasks by that."""
-        before, after = (self._spark_tasks(tasks, grouping) for tasks in (change.before, change.after))
-        return before != after
+                changed.add(name)
+        return changed
 
     def _arrive(self, measured: Measured) -> None:
         """A group has run an epoch: the moves that are in force by that are done, since that epoch began."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.model.grouping import MAIN, auto_number
 from headrace.model.predicate import Predicate, operands_of
 from headrace.model.query import NO_NEEDS, Aggregation, Fallback, Join, Needs, Projection, QueryId, QueryPlan
+from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.values import (
     FunctionName,
     Grouping,
@@ -106,3 +107,15 @@ def grouping_of(
 def made_by_us(name: str) -> bool:
     """Whether the controller decides about a group: the main one, and those that it has made."""
     return name == MAIN or auto_number(name) is not None
+
+
+def only_measured(situation: Situation) -> Situation:
+    """The same, with groups left alone of which nothing is measured yet: nobody knows how far they are behind.
+
+    A group that was just split off is such a group. To merge it again at once would be the end of what it left for.
+    """
+    grouping = situation.grouping
+    groups = tuple(
+        replace(group, apart=group.apart or group.name not in situation.health) for group in grouping.groups
+    )
+    return replace(situation, grouping=replace(grouping, groups=groups))

@@ -39,8 +39,12 @@ class HouseStage:
         return self._groups.cores
 
     def queries(self) -> list[LiveQuery]:
-        found = self._house.catalog.current()
-        return [_live(entry) for entry in found if entry.live and entry.state is not QueryState.QUARANTINED]
+        functions = self._house.catalog.functions
+        return [
+            _live(entry, waits=bool(functions.missing(entry.query)))
+            for entry in self._house.catalog.current()
+            if entry.live and entry.state is not QueryState.QUARANTINED
+        ]
 
     def tasks(self, groups: Iterable[str]) -> dict[str, int]:
         homes, following = self._house.catalog.homes, self._house.delivered.sealed + 1
@@ -114,11 +118,14 @@ class HouseStage:
         )
 
 
-def _live(entry: QueryEntry) -> LiveQuery:
-    """A query that is catching up lives apart until it has; so does one that plain Spark runs."""
+def _live(entry: QueryEntry, *, waits: bool = False) -> LiveQuery:
+    """A query that is catching up lives apart until it has. So does one that plain Spark runs, or that `waits` for its
+    function.
+
+    It may take long until a query that is on its way arrives. Until then, its new group is decided about without it.
+    """
     group, kind = entry.moving_to or entry.group, kind_of(entry.group)
-    catching_up = kind is GroupKind.TRANSIT and entry.stays[0].group == entry.group
-    apart = catching_up or kind is GroupKind.PLAIN or isinstance(entry.query.plan.body, Fallback)
+    apart = waits or kind is not GroupKind.SHARED or isinstance(entry.query.plan.body, Fallback)
     query = entry.query
     return LiveQuery(
         query.id, query.name, query.plan, group, query.needs, moving=group != entry.group, apart=apart

@@ -73,8 +73,8 @@ def region_tables(
     """The filter regions of every operator whose streams have a sample each.
 
     A tuple of a busy stream counts more than one of a quiet one, by the tuples per second. `matches` says how many rows
-    a join makes of a tuple that a query wants. A tuple that several queries want has the mean of theirs; one of a query
-    of which that is not known has the mean of all.
+    a join makes of a tuple that a query wants, on average over its sides; of a query of which that is not known, it is
+    the mean of all.
     """
     by_operator: dict[OperatorId, list[LiveQuery]] = {}
     for query in queries:
@@ -99,7 +99,11 @@ def region_tables(
         weights = np.concatenate(
             [_weights(samples[stream].rows, rates.get(stream, 0.0)) for stream in streams]
         )
-        per_tuple = _matches(wanted, np.array([matches.get(id_, np.nan) for id_ in ids], dtype=float))
+        per_tuple = _matches(
+            [seen[stream][0][:, columns] for stream in streams],
+            np.array([max(rates.get(stream, 0.0), 1e-6) for stream in streams]),
+            np.array([matches.get(id_, np.nan) for id_ in ids], dtype=float),
+        )
         found[operator] = summarise_counts(
             operator, ids, wanted, weights, weights * per_tuple, float(weights.sum())
         )
@@ -111,9 +115,26 @@ def _weights(rows: int, rate: float) -> Floats:
     return np.full(rows, max(rate, 1e-6) / rows)
 
 
-def _matches(wanted: Bits, matches: Floats) -> Floats:
-    """The matches of each tuple, from those of the queries that want it."""
+ALIKE = 2.0
+"""Sides of a join of which a query wants shares that differ by no more than this are alike. The first one counts."""
+
+
+def _matches(sides: Sequence[Bits], rates: Floats, matches: Floats) -> Floats:
+    """The matches of each tuple of all sides, from those of the queries that want it.
+
+    A query's joined rows are those of the tuples on its most selective side. There, two queries have joined rows in
+    common as they have tuples in common. On a side that all want whole, they would seem to have all of them in common.
+    """
     usual = float(np.nanmean(matches)) if np.isfinite(matches).any() else 1.0
     matches = np.where(np.isfinite(matches), matches, usual)
-    counts = wanted.sum(axis=1)
-    return np.where(counts > 0, wanted @ matches / np.maximum(counts, 1), 0.0)
+    shares = np.array([side.mean(axis=0) for side in sides]).reshape(len(sides), len(matches))
+    least = np.where(shares > 0, shares, np.inf).min(axis=0, initial=np.inf)
+    side_of = ((shares > 0) & (shares <= ALIKE * least)).argmax(axis=0)
+    tuples = shares * rates[:, None]
+    per_tuple = matches * tuples.sum(axis=0) / np.maximum(tuples[side_of, np.arange(len(matches))], 1e-12)
+    found = []
+    for number, side in enumerate(sides):
+        mine = side_of == number
+        counts = side[:, mine].sum(axis=1)
+        found.append(np.where(counts > 0, side[:, mine] @ per_tuple[mine] / np.maximum(counts, 1), 0.0))
+    return np.concatenate(found)

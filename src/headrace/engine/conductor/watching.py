@@ -153,6 +153,18 @@ def while_lagging(kept: Sequence[Measured], epochs: Sequence[GroupEpoch]) -> Seq
     return epochs[max((i + 1 for i, busy in enumerate(occupied) if not busy), default=0) :] or epochs
 
 
+def came_since(
+    measured: Measured, arrived: Mapping[str, int], operators: Mapping[QueryId, OperatorId]
+) -> int:
+    """The tuples for a group that have come in since its last epoch was committed. They wait, too.
+
+    A group may be in a long epoch. What waited when that began says little about now.
+    """
+    mine = {operators[query] for query in measured.members if query in operators}
+    streams = {stream for operator in mine for stream in operator.split("+")}
+    return sum(_since(arrived, measured.arrived, stream) for stream in streams)
+
+
 def _falls_behind(
     pairs: Sequence[tuple[Measured, Measured]], epochs: Sequence[GroupEpoch], interval_s: float
 ) -> bool:

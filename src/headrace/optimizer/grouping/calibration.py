@@ -3,12 +3,16 @@
 Only sums of products are kept, so calibration costs the same however long it runs. Each epoch counts with its relative
 error, so that large epochs do not drown small ones. What the epochs cannot tell (one group alone always has one
 selectivity) stays near the guess. Every prediction is compared with the epoch that it was about.
+
+The coefficients forget slowly, because only epochs that differ tell them apart. Their common level follows the last
+epochs: windows fill, machines get busy, and a least relative error is too low where seconds scatter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import exp, log
 
 import numpy as np
 
@@ -25,6 +29,12 @@ from headrace.optimizer.grouping.values import FunctionName, GroupName, Operator
 
 FORGET = 0.98
 """What an older epoch's weight is multiplied with when a newer one comes."""
+
+LATEST = 0.2
+"""The weight of the newest epoch in the level, by which all coefficients of an operator are multiplied."""
+
+OUTLIER = 4.0
+"""An epoch that took so many times what was expected, or a part like that, tells no more than this."""
 
 PRIOR = 1e-4
 """The weight of the guess beside what was measured."""
@@ -44,6 +54,7 @@ class KeptSums:
     guess: tuple[float, ...]
     square: tuple[tuple[float, ...], ...]
     product: tuple[float, ...]
+    level: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +69,15 @@ class KeptCalibration:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sums:
-    """Normal equations of seconds = columns · coefficients: A'A and A'y, in units of the guess."""
+    """Normal equations of seconds = columns · coefficients: A'A and A'y, in units of the guess.
+
+    `level` is the logarithm of what the last epochs took, as a multiple of what these equations say.
+    """
 
     guess: tuple[float, ...]
     square: Floats
     product: Floats
+    level: float = 0.0
 
     @staticmethod
     def start(guess: tuple[float, ...]) -> _Sums:
@@ -76,21 +91,32 @@ class _Sums:
         lengths = {len(kept.square), len(kept.product), *(len(row) for row in kept.square)}
         if tuple(kept.guess) != guess or lengths != {n}:
             return _Sums.start(guess)
-        found = _Sums(guess, np.array(kept.square), np.array(kept.product))
-        finite = np.isfinite(found.square).all() and np.isfinite(found.product).all()
+        found = _Sums(guess, np.array(kept.square), np.array(kept.product), kept.level)
+        finite = np.isfinite([*found.square.flat, *found.product, found.level]).all()
         return found if finite else _Sums.start(guess)
 
     def kept(self) -> KeptSums:
         square = tuple(tuple(row) for row in self.square.tolist())
-        return KeptSums(self.guess, square, tuple(self.product.tolist()))
+        return KeptSums(self.guess, square, tuple(self.product.tolist()), self.level)
 
     def add(self, columns: tuple[float, ...], seconds: float) -> _Sums:
         if seconds <= 0 or not any(columns):
             return self
         row = np.array(columns) * self.guess / seconds
-        return _Sums(self.guess, self.square * FORGET + np.outer(row, row), self.product * FORGET + row)
+        square, product = self.square * FORGET + np.outer(row, row), self.product * FORGET + row
+        after = _Sums(self.guess, square, product)
+        expected = float(np.dot(columns, after.solve()))
+        if expected <= 0:
+            return after
+        seen = min(max(seconds / expected, 1 / OUTLIER), OUTLIER)
+        return replace(after, level=self.level + LATEST * (log(seen) - self.level))
 
     def solve(self) -> tuple[float, ...]:
+        """Coefficients of zero or more, at the level of the last epochs."""
+        level = exp(self.level)
+        return tuple(level * found for found in self._solve())
+
+    def _solve(self) -> tuple[float, ...]:
         """Coefficients of zero or more. What comes out negative is set to zero, and the rest solved again.
 
         The guess is first made to fit in size, because machines differ in speed more than in what is dear on them.

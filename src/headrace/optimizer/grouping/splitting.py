@@ -14,7 +14,12 @@ from headrace.optimizer.grouping.monitor import GroupHealth
 from headrace.optimizer.grouping.packing import pack
 from headrace.optimizer.grouping.provisioning import tasks_for, usable_tasks
 from headrace.optimizer.grouping.situation import Situation
-from headrace.optimizer.grouping.throughput import isolated_load, isolated_share, penalised_queries
+from headrace.optimizer.grouping.throughput import (
+    fair_tasks,
+    isolated_load,
+    isolated_share,
+    penalised_queries,
+)
 from headrace.optimizer.grouping.values import (
     Change,
     Decision,
@@ -32,21 +37,21 @@ from headrace.optimizer.grouping.work import estimate_work
 
 def decide_splits(situation: Situation) -> Decision:
     """What is done for every group with a penalised query, as one decision. Other groups stay as they are."""
-    grouping, changes = situation.grouping, list[Change]()
+    grouping, changes, fair = situation.grouping, list[Change](), fair_tasks(situation)
     for group in situation.grouping.groups:
-        penalised = () if group.apart else penalised_queries(situation, group)
+        penalised = () if group.apart else penalised_queries(situation, group, fair)
         if penalised:
-            grouping, change = _help(replace(situation, grouping=grouping), group, penalised)
+            grouping, change = _help(replace(situation, grouping=grouping), group, penalised, fair)
             changes += [] if change is None else [change]
     return Decision(grouping, tuple(changes))
 
 
 def _help(
-    situation: Situation, group: SharingGroup, penalised: tuple[QueryId, ...]
+    situation: Situation, group: SharingGroup, penalised: tuple[QueryId, ...], fair: float
 ) -> tuple[Grouping, Change | None]:
     health, cores = situation.health[group.name], situation.settings.cores
     culprits, functions = causing_queries(situation, group, health)
-    if culprits:
+    if culprits and len(culprits) < len(group.members):
         why = why_pressed(len(culprits), tuple(sorted(functions)), health.share)
         # where cores are what there is too little of, calls that they share are not made twice
         together = cores is not None
@@ -62,7 +67,7 @@ def _help(
         return grown, Resized(group.name, group.tasks, more, why)
     if cores is not None and not _pays(situation, health, penalised, cores):
         return situation.grouping, None
-    fastest = max(isolated_share(situation, query) for query in penalised)
+    fastest = max(isolated_share(situation, query, fair) for query in penalised)
     why = why_penalised(len(penalised), health.share, fastest, group.tasks)
     return split_off(situation, group, penalised, SplitCause.PENALTY, why, together=cores is not None)
 
