@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,15 @@ from headrace_bench.isolation.figures import (
     Stretch,
     Told,
     capacity_alone,
+    capacity_at_once,
+    empty,
     longest_gap,
     series_of,
     stretch_of,
     sustained,
 )
 from headrace_bench.isolation.judging import judge_isolation
+from headrace_bench.isolation.reporting import read_panels
 from headrace_bench.meters import Meter
 
 MANY = Load("W1", (0.1, 0.1), 128)
@@ -133,6 +137,10 @@ def test_sustained_is_the_highest_rate_at_which_nobody_is_late() -> None:
         "isolated", stretch(seconds=0.2), Stretch("high", 3000.0, 1, 1.0, {}, {"w0": 0.6, "w1": 0.4}, {})
     )
     assert capacity_alone(alone) == pytest.approx(5000.0)
+    assert capacity_at_once(alone, cores=0.75) == pytest.approx(2000.0), (
+        "half of the way to the rate that takes one"
+    )
+    assert capacity_at_once(alone, cores=9.0) == pytest.approx(5000.0), "the slowest is busy all the time"
 
 
 def verdicts(ours: Told, alone: Told) -> dict[str, bool]:
@@ -163,8 +171,13 @@ def test_aims_are_met_or_missed_by_what_was_seen() -> None:
     )
     assert not any(verdicts(bad, alone).values())
     short = told("functional", stretch(cpu=1.9, share=0.5))
-    aims = [v.aim for v in judge_isolation({"8": [told("isolated", stretch(cpu=5.0)), short]}) if not v.met]
-    assert aims == ["throughput of every query against alone, in all steady states"], "all cores were busy"
+    dear = told("isolated", replace(stretch(cpu=5.0), cpus={"w0": 1.0, "w1": 4.0}))
+    aims = [v.aim for v in judge_isolation({"8": [dear, short]}) if not v.met]
+    assert aims == [
+        "throughput of every query against alone, with 2 cores for all of them, in steady states"
+    ], "w0 would keep up with half of the cores"
+    dear = told("isolated", replace(stretch(cpu=8.0), cpus={"w0": 4.0, "w1": 4.0}))
+    assert all(v.met for v in judge_isolation({"8": [dear, short]})), "each would have a core"
 
 
 def test_a_report_is_made_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,9 +190,9 @@ def test_a_report_is_made_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     def play(spark: Any, case: Case, sizes: Any) -> Told:
         seen.append(case)
-        return Told(
-            case.policy, str(case.load), case.load.queries, [stretch(phase.name) for phase in case.course]
-        )
+        made = empty(case)
+        made.stretches = [stretch(phase.name) for phase in case.course]
+        return made
 
     monkeypatch.setattr(command, "play", play)
     run = ["bench", "--workload", "isolation", "--quick", "--out", str(tmp_path), "--name", "r"]
@@ -190,6 +203,14 @@ def test_a_report_is_made_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert page.index("## 6b") < page.index("## 7a")
     assert (tmp_path / "r-6b.png").exists()
     assert {case.policy for case in seen} == set(POLICIES)
+    ran = len(seen)
+    run[1:3] = ["isolation"]
+    CliRunner().invoke(cli, [*run, "--figure", "6b", "--figure", "7", "--resume"])
+    assert {case.load.selectivity for case in seen[ran:]} == {(0.01, 0.2)}, "7b alone was not there yet"
+    CliRunner().invoke(cli, [*run, "--figure", "7b", "--policy", "full"])
+    assert [case.policy for case in seen[ran + len(POLICIES) :]] == ["full"]
+    found = read_panels(tmp_path / "r.json")["7b"]
+    assert [one.policy for one in found] == list(POLICIES), "it took the place of the older one"
 
 
 def test_figures_are_only_about_isolation() -> None:

@@ -60,21 +60,25 @@ def _run(hr: Any, tables: dict[str, Any]) -> int:
 
 def _stretch(hr: Any, phase: Phase, before: int, tuples: int, cpu_s: float, epochs: int) -> Stretch:
     homes = {info.name: info.group for info in hr.queries()}
-    tasks = 0.0
+    worked = dict.fromkeys(homes.values(), 0.0)
     took: dict[str, list[float]] = {group: [] for group in homes.values()}
     for epoch in hr.recent_epochs():
         if epoch.epoch > before and epoch.group in took:
             took[epoch.group].append(epoch.cost.seconds)
-            tasks += epoch.cost.cpu_seconds
-    seconds = {query: sum(took[home]) / (epochs * EPOCH_S) for query, home in homes.items()}
-    rate = tuples / (epochs * EPOCH_S)
+            worked[epoch.group] += epoch.cost.cpu_seconds
+    tasks, input_s = sum(worked.values()), epochs * EPOCH_S
+    seconds = {query: sum(took[home]) / input_s for query, home in homes.items()}
+    # what Spark and the driver take is about the same for every query
+    besides = max(0.0, cpu_s - tasks) / len(homes)
+    rate = tuples / input_s
     return Stretch(
         phase.name,
         rate,
         len(set(homes.values())),
-        cpu_s / (epochs * EPOCH_S),
+        cpu_s / input_s,
         {query: min(1.0, 1.0 / spent) if spent > 0 else 1.0 for query, spent in seconds.items()},
         seconds,
         {query: max(0.0, rate * (1 - 1 / spent)) if spent > 1 else 0.0 for query, spent in seconds.items()},
-        tasks / (epochs * EPOCH_S),
+        tasks / input_s,
+        {query: (worked[home] + besides) / input_s for query, home in homes.items()},
     )

@@ -27,7 +27,7 @@ PROPORTIONS = {"W1": (1, 3, 1), "W2": (1, 3, 46), "W3": (1, 3, 1)}
 PULSE = 8
 """In figure 8 the rate rises by so many times."""
 
-LADDER = 1.4
+LADDER = 1.6
 """In figure 7 the rate rises by this factor, step by step, until somebody falls behind. Joins grow by its square."""
 
 
@@ -89,7 +89,11 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is run. `counts` are the numbers of queries of panel 6a; other panels have `others`."""
+    """How much is run. `counts` are the numbers of queries of panel 6a; other panels have `others`.
+
+    A pulse lasts for `phase_s`, and so do the quiet times around it; the filter attribute is spread in each way for
+    `shift_s`.
+    """
 
     counts: tuple[int, ...] = (4, 8, 16, 32, 64, 128)
     others: tuple[int, ...] = (6, 24, 96)
@@ -98,6 +102,7 @@ class Sizes:
     pulse: int = 48
     shifted: int = 32
     phase_s: float = 36.0
+    shift_s: float = 36.0
     tuned: int = 128
     rungs: int = 8
     alone_epochs: int = 4
@@ -106,7 +111,17 @@ class Sizes:
 
 FULL = Sizes()
 QUICK = Sizes(
-    (4, 128), (12,), 9.0, 8.0, pulse=12, shifted=16, phase_s=18.0, tuned=32, rungs=6, alone_epochs=3
+    (4, 128),
+    (12,),
+    9.0,
+    8.0,
+    pulse=12,
+    shifted=16,
+    phase_s=30.0,
+    shift_s=18.0,
+    tuned=32,
+    rungs=6,
+    alone_epochs=3,
 )
 
 SELECTIVITIES = {
@@ -191,7 +206,7 @@ def _steady(letter: str, counts: tuple[int, ...], sizes: Sizes) -> Iterator[Case
 
 
 def _climbs(letter: str, sizes: Sizes) -> Iterator[Case]:
-    """The rate rises step by step. Isolated queries are run at the lowest and at the highest one."""
+    """The rate rises step by step. Isolated queries are run at every step, for they do not fall behind together."""
     workload, selectivity = SELECTIVITIES[letter]
     load = Load(workload, selectivity, sizes.others[0], sizes.seed)
     rates = [round(RATES[workload] * LADDER**rung) for rung in range(sizes.rungs)]
@@ -201,7 +216,7 @@ def _climbs(letter: str, sizes: Sizes) -> Iterator[Case]:
     )
     for policy in POLICIES:
         if policy == ISOLATED:
-            yield Case(load, (course[1], course[-1]), policy)
+            yield Case(load, course[1:], policy)
         else:
             yield Case(load, course, policy, climbs=True)
 
@@ -219,6 +234,6 @@ def _pulse(sizes: Sizes) -> Iterator[Case]:
 
 def _shifts(sizes: Sizes) -> Iterator[Case]:
     # ranges are half of the domain on average, so there are many more rows per tuple
-    course = tuple(Phase(s.value, sizes.phase_s, RATES["W1"] // 2, s) for s in Spread)
+    course = tuple(Phase(s.value, sizes.shift_s, RATES["W1"] // 2, s) for s in Spread)
     for policy in POLICIES:
         yield Case(Load("W1", (0.1, 0.1), sizes.shifted, sizes.seed, nested=True), course, policy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,8 +18,8 @@ from rich.table import Table
 
 import headrace
 from headrace_bench.epochs import own_spark
-from headrace_bench.isolation.cases import FULL, PANELS, POLICIES, QUICK, Case, Sizes, cases_of, panels_of
-from headrace_bench.isolation.figures import Told
+from headrace_bench.isolation.cases import FULL, PANELS, POLICIES, QUICK, Sizes, cases_of, panels_of
+from headrace_bench.isolation.figures import Told, name_of
 from headrace_bench.isolation.judging import judge_isolation
 from headrace_bench.isolation.playing import play
 from headrace_bench.isolation.reporting import read_panels, write_report
@@ -58,8 +59,9 @@ FIGURES = tuple(dict.fromkeys(name for panel in PANELS for name in (panel.rstrip
 @click.option(
     "--name",
     metavar="NAME",
-    help="The report's name; panels of one of that name that are not run again stay.",
+    help="The report's name; what one of that name has already, and is not run again, stays.",
 )
+@click.option("--resume", is_flag=True, help="Run only what the report of that name has not yet.")
 def isolation(
     quick: bool,
     figures: tuple[str, ...],
@@ -67,6 +69,7 @@ def isolation(
     seed: int,
     out: Path,
     name: str | None,
+    resume: bool,
 ) -> None:
     """What every policy of sharing costs, and how every query fares, as in FunShare's section VI.
 
@@ -83,12 +86,13 @@ def isolation(
     }
     started = time.monotonic()
     panels = read_panels(Path(out) / f"{named}.json")
+    known = {told.case: told for found in panels.values() for told in found if resume and told.case}
+    page = Path(out) / f"{named}.md"
     with own_spark() as spark:
-        for panel, found in run_panels(spark, panels_of(figures), policies or POLICIES, sizes):
-            kept = [told for told in panels.get(panel, ()) if told.policy not in (policies or POLICIES)]
-            panels[panel] = [*kept, *found]
+        for panel, told in run_panels(spark, panels_of(figures), policies or POLICIES, sizes, known):
+            panels[panel] = _with(panels.get(panel, ()), told)
             facts["seconds"] = round(time.monotonic() - started, 1)
-            page = write_report(Path(out), named, facts, panels)
+            page = write_report(Path(out), named, facts, panels)  # whoever ends a run loses one case at most
     verdicts = judge_isolation(panels)
     shown = Table(*VERDICTS)
     for row in verdict_rows(verdicts):
@@ -99,21 +103,27 @@ def isolation(
         sys.exit(MISSED)
 
 
-def run_panels(spark: Any, panels: tuple[str, ...], policies: tuple[str, ...], sizes: Sizes) -> Any:
-    """Each panel with what is told of its runs. A run that several panels have is made once."""
-    known: dict[Case, Told] = {}
-    told_to = Console(stderr=True)
+def _with(found: Iterable[Told], told: Told) -> list[Told]:
+    """These and one more, in the order of policies; it takes the place of an older one of the same case."""
+    kept = [one for one in found if one.case != told.case or not told.case]
+    return sorted([*kept, told], key=lambda one: (one.queries, POLICIES.index(one.policy)))
+
+
+def run_panels(
+    spark: Any, panels: tuple[str, ...], policies: tuple[str, ...], sizes: Sizes, known: dict[str, Told]
+) -> Iterator[tuple[str, Told]]:
+    """Each panel with what is told of a run of it. A run that several panels have, or that is known, is made once."""
+    known, told_to = dict(known), Console(stderr=True)
     for panel in panels:
-        found = []
         for case in cases_of(panel, sizes):
             if case.policy not in policies:
                 continue
-            if case not in known:
+            name = name_of(case)
+            if name not in known:
                 began = time.monotonic()
-                known[case] = play(spark, case, sizes)
-                told_to.print(line_of(panel, known[case], time.monotonic() - began), highlight=False)
-            found.append(known[case])
-        yield panel, found
+                known[name] = play(spark, case, sizes)
+                told_to.print(line_of(panel, known[name], time.monotonic() - began), highlight=False)
+            yield panel, known[name]
 
 
 def line_of(panel: str, told: Told, seconds: float) -> str:

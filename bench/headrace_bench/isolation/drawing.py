@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from headrace_bench.isolation.cases import FUNCTIONAL, ISOLATED, PANELS, POLICIES
-from headrace_bench.isolation.figures import Told, capacity_alone, sustained
+from headrace_bench.isolation.figures import Told, capacity_at_once, sustained
 from headrace_bench.plots import save
 
 MARKS = dict(zip(POLICIES, ("s", "o", "^", "v", "D"), strict=True))
+COLOURS = dict(zip(POLICIES, ("0.45", "tab:blue", "tab:green", "tab:olive", "tab:red"), strict=True))
+"""A policy looks the same in every plot."""
+
+DEAR = "QPriceAnomaly"
+"""Queries of this kind call a function; in plots, all others are one."""
 
 
 def draw_panel(panel: str, found: Sequence[Told], path: Path) -> str:
@@ -48,8 +53,9 @@ def _resources(axes: Any, panel: str, found: Sequence[Told]) -> None:
         counts = [count for count, _ in points]
         lows = [max(stretch.latency_s.values()) for _, stretch in points]
         left = lows if panel == "11a" else [stretch.cpu for _, stretch in points]
-        axes[0].plot(counts, left, marker=MARKS[policy], label=policy)
-        axes[1].plot(counts, [stretch.worst for _, stretch in points], marker=MARKS[policy], label=policy)
+        style = {"marker": MARKS[policy], "color": COLOURS[policy], "label": policy}
+        axes[0].plot(counts, left, **style)
+        axes[1].plot(counts, [stretch.worst for _, stretch in points], **style)
     axes[0].set(
         xscale="log",
         yscale="log",
@@ -58,15 +64,25 @@ def _resources(axes: Any, panel: str, found: Sequence[Told]) -> None:
         title="latency of the slowest query" if panel == "11a" else "CPU seconds per second",
     )
     axes[1].set(xscale="log", xlabel="queries", ylim=(0, 1.05), title="worst query: share of its input")
+    shown = sorted({told.queries for told in found})
     for one in axes:
+        one.set_xticks(shown, [str(count) for count in shown])
+        one.set_xticks([], minor=True)
         one.grid(True, alpha=0.3)
     axes[1].legend(fontsize=8)
 
 
 def _climbs(axes: Any, found: Sequence[Told]) -> None:
-    rates = [capacity_alone(told) if told.policy == ISOLATED else sustained(told) for told in found]
-    axes.bar([told.policy for told in found], [rate if isfinite(rate) else 0.0 for rate in rates])
-    axes.set(ylabel="tuples/s that every query is given", title="isolated: each alone, with all cores")
+    rates = [capacity_at_once(told) if told.policy == ISOLATED else sustained(told) for told in found]
+    bars = axes.bar(
+        [told.policy for told in found],
+        [rate if isfinite(rate) else 0.0 for rate in rates],
+        color=[COLOURS[told.policy] for told in found],
+    )
+    axes.bar_label(bars, [f"{rate:,.0f}" if isfinite(rate) else "?" for rate in rates], fontsize=8)
+    axes.set(
+        ylabel="tuples/s that every query is given", title="isolated: all at once, by their CPU seconds alone"
+    )
     axes.grid(True, axis="y", alpha=0.3)
 
 
@@ -90,7 +106,7 @@ def _growth(axes: Any, found: Sequence[Told]) -> None:
     for place, told in enumerate(live):
         ends = [kind_growth(told, kind) for kind in kinds]
         at = [i + (place - len(live) / 2) * 0.18 for i in range(len(kinds))]
-        axes.bar(at, ends, width=0.18, align="edge", label=told.policy)
+        axes.bar(at, ends, width=0.18, align="edge", label=told.policy, color=COLOURS[told.policy])
     axes.set_xticks(range(len(kinds)), kinds)
     axes.set(ylabel="tuples/s", title="growth of what waits during the pulse")
     axes.legend(fontsize=8)
@@ -108,27 +124,39 @@ def kind_growth(told: Told, kind: str, phase: str = "pulse") -> float:
 
 
 def _course(axes: Any, found: Sequence[Told]) -> None:
-    """CPU, groups, the mean share and what waits, second by second."""
-    for told in (told for told in found if told.series):
+    """CPU, groups, the mean share and what waits, second by second; dotted: queries that call a function."""
+    live = [told for told in found if told.series]
+    for told in live:
         at = [point.at for point in told.series]
-        style = {"lw": 2.2 if told.policy == FUNCTIONAL else 1.1, "label": told.policy}
-        axes[0][0].plot(at, [point.cpu for point in told.series], **style)
-        axes[0][1].plot(at, [point.groups for point in told.series], **style)
-        for kind in told.series[-1].shares:
-            dash = {"QPriceAnomaly": ":"}.get(kind, "-")
-            label = style | {"label": f"{told.policy}: {kind}"}
-            axes[1][0].plot(at, _smooth([p.shares.get(kind, 0.0) for p in told.series]), dash, **label)
-            axes[1][1].plot(at, [p.waiting.get(kind, 0.0) for p in told.series], dash, **label)
+        style = {"lw": 2.2 if told.policy == FUNCTIONAL else 1.1, "color": COLOURS[told.policy]}
+        axes[0][0].plot(at, [point.cpu for point in told.series], label=told.policy, **style)
+        axes[0][1].plot(at, [point.groups for point in told.series], drawstyle="steps-post", **style)
+        for dear in sorted({kind == DEAR for kind in told.series[-1].shares}):
+            dash, who = (":", f"{told.policy}: {DEAR}") if dear else ("-", told.policy)
+            shares = [_mean_of(point.shares, dear=dear) for point in told.series]
+            axes[1][0].plot(at, _smooth(shares), dash, label=who, **style)
+            axes[1][1].plot(at, [_mean_of(point.waiting, dear=dear) for point in told.series], dash, **style)
+    end = max((told.series[-1].at for told in live), default=1.0)
     for told in (told for told in found if told.policy == ISOLATED):
-        for one in told.stretches:
-            axes[0][0].axhline(one.cpu, color="grey", ls="--", lw=0.8)
+        edges = [end * i / len(told.stretches) for i in range(len(told.stretches) + 1)]
+        axes[0][0].stairs([one.cpu for one in told.stretches], edges, color=COLOURS[ISOLATED], ls="--")
+        for one in axes.flat:
+            for edge in edges[1:-1]:
+                one.axvline(edge, color="0.8", lw=0.8)
     axes[0][0].set(title="CPU seconds per second (dashed: isolated, one after the other)", ylabel="cores")
     axes[0][1].set(title="groups")
     axes[1][0].set(title="mean share of the input that queries are given", xlabel="s", ylim=(0, 2))
     axes[1][1].set(title="tuples that wait", xlabel="s")
-    axes[0][0].legend(fontsize=7)
+    if live:
+        axes[0][0].legend(fontsize=7)
+        axes[1][0].legend(fontsize=7, ncol=2)
     for one in axes.flat:
         one.grid(True, alpha=0.3)
+
+
+def _mean_of(by_kind: dict[str, float], *, dear: bool) -> float:
+    found = [value for kind, value in by_kind.items() if (kind == DEAR) == dear]
+    return sum(found) / len(found) if found else 0.0
 
 
 def _smooth(values: Sequence[float], width: int = 3) -> list[float]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from headrace.optimizer.grouping.throughput import fair_part
 from headrace_bench.isolation.cases import Case, Phase
 
 
@@ -29,7 +30,7 @@ class Stretch:
     """How queries fared in the last half of a phase, by which things have settled.
 
     `shares` are the parts of the input that each query was given, at most 1. `cpu` is CPU seconds per second,
-    and `tasks` those of tasks alone.
+    and `tasks` those of tasks alone. `cpus` divides `cpu` among queries that ran alone.
     `latency_s` is how long a tuple waited until a query had it; `growth` is by how many tuples per second
     what waits grew.
     """
@@ -42,6 +43,7 @@ class Stretch:
     latency_s: dict[str, float]
     growth: dict[str, float]
     tasks: float = 0.0
+    cpus: dict[str, float] = field(default_factory=dict)
 
     @property
     def worst(self) -> float:
@@ -80,7 +82,7 @@ class Told:
     `looked` is the CPU time of looks as a part of the time of all epochs, if there were a look every ten seconds as by
     default. `pairs` are the seconds of work that were predicted for epochs and those that they took. `split_epochs` are
     the epochs between the first sign of back-pressure and each split. `gap_s` is the longest time in which a query that
-    moved got nothing.
+    moved got nothing. `case` tells the run from all others.
     """
 
     policy: str
@@ -97,6 +99,7 @@ class Told:
     threshold: float = 1.0
     merge_every_s: float = 0.0
     climbs: bool = False
+    case: str = ""
 
     @property
     def last(self) -> Stretch:
@@ -105,6 +108,36 @@ class Told:
     @property
     def delays_s(self) -> list[float]:
         return [change.delay_s for change in self.changes if change.delay_s is not None]
+
+
+CORES = 2
+"""Spark runs so many tasks at a time here."""
+
+SLOWER = 0.95
+"""Whoever is given less than this part of what it would have alone is slowed."""
+
+
+def at_once(alone: Stretch, cores: float = CORES) -> dict[str, float]:
+    """The shares that queries would be given if all ran alone at the same time, with so many cores for all of them.
+
+    They ran one after the other, each with all cores. If these are too few for what all take together, each gets what
+    it takes up to the same part, as functional isolation takes it too.
+
+    >>> stretch = Stretch("p", 1.0, 2, 3.0, {"a": 1.0, "b": 1.0}, {}, {}, cpus={"a": 0.5, "b": 2.5})
+    >>> at_once(stretch, cores=2), at_once(stretch, cores=3)
+    ({'a': 1.0, 'b': 0.6}, {'a': 1.0, 'b': 1.0})
+    """
+    part = fair_part(alone.cpus.values(), cores)
+    return {
+        query: min(share, part / alone.cpus[query] if alone.cpus.get(query, 0.0) > part else 1.0)
+        for query, share in alone.shares.items()
+    }
+
+
+def slowed(stretch: Stretch, alone: Stretch) -> list[str]:
+    """The queries that were given less than alone."""
+    shares = at_once(alone)
+    return [query for query, share in stretch.shares.items() if share < SLOWER * shares[query]]
 
 
 LATE_S = 3.0
@@ -227,17 +260,28 @@ def sustained(told: Told) -> float:
 
 
 def capacity_alone(told: Told) -> float:
-    """The rate at which the slowest query, alone, is just busy all the time.
+    """The rate at which the slowest query, alone, is just busy all the time."""
+    return min(
+        _rate_at([(one.rate, one.latency_s[query]) for one in told.stretches], 1.0)
+        for query in told.stretches[0].latency_s
+    )
 
-    It was run at two rates. Seconds per second of input are taken to grow in proportion between and beyond them.
+
+def capacity_at_once(told: Told, cores: float = CORES) -> float:
+    """The rate at which all queries alone, at the same time, take so many cores; at most that of the slowest alone."""
+    return min(_rate_at([(one.rate, one.cpu) for one in told.stretches], cores), capacity_alone(told))
+
+
+def _rate_at(steps: Sequence[tuple[float, float]], bound: float) -> float:
+    """The rate at which what grows with it reaches a bound; in proportion between steps, and beyond the last two.
+
+    >>> _rate_at([(1.0, 0.1), (2.0, 0.2), (4.0, 0.8)], 0.5), _rate_at([(1.0, 0.1), (2.0, 0.2)], 0.5)
+    (3.0, 5.0)
     """
-    low, high = told.stretches[0], told.stretches[-1]
-    rates = []
-    for query in low.latency_s:
-        slope = (high.latency_s[query] - low.latency_s[query]) / max(1e-9, high.rate - low.rate)
-        fixed = low.latency_s[query] - slope * low.rate
-        rates.append((1 - fixed) / slope if slope > 0 else float("inf"))
-    return min(rates)
+    for (low, before), (high, after) in pairwise(steps):
+        if after > before and (after >= bound or high == steps[-1][0]):
+            return max(0.0, low + (high - low) * (bound - before) / (after - before))
+    return float("inf")
 
 
 def empty(case: Case) -> Told:
@@ -250,4 +294,12 @@ def empty(case: Case) -> Told:
         threshold=case.threshold,
         merge_every_s=case.merge_every_s,
         climbs=case.climbs,
+        case=name_of(case),
     )
+
+
+def name_of(case: Case) -> str:
+    """What tells a case from all others."""
+    course = ", ".join(f"{p.name} {p.seconds:g} s {p.rate}/s {p.spread.value}" for p in case.course)
+    tuned = f"{case.threshold:g}, {case.merge_every_s:g} s, {case.climbs}, seed {case.load.seed}"
+    return f"{case.policy}; {case.load}; {course}; {tuned}"

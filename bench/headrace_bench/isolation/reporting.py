@@ -13,7 +13,16 @@ from typing import Any
 
 from headrace_bench.isolation.cases import ISOLATED, PANELS
 from headrace_bench.isolation.drawing import draw_panel, kind_growth
-from headrace_bench.isolation.figures import Change, Point, Stretch, Told, capacity_alone, sustained
+from headrace_bench.isolation.figures import (
+    Change,
+    Point,
+    Stretch,
+    Told,
+    capacity_alone,
+    capacity_at_once,
+    slowed,
+    sustained,
+)
 from headrace_bench.isolation.judging import judge_isolation
 from headrace_bench.pages import VERDICTS, head, table, verdict_rows
 
@@ -55,7 +64,9 @@ def render(
     yield (
         "A second stands for ten of the paper's: windows are 6 s long and groups are merged every 6 s. Isolated "
         "queries ran one after the other, each with all cores, because the machine cannot run them at once; their "
-        "CPU seconds are added up. CPU seconds are those of all processes, without what it took to make events. Shares "
+        "CPU seconds are added up. Where that is more than there are cores, a query's isolated throughput is what it "
+        "would have if all shared these evenly, each up to what it needs; `slowed` counts the queries below 95 % of "
+        "it. CPU seconds are those of all processes, without what it took to make events. Shares "
         "and CPU are those of the last half of a phase, or of all of a steady one."
     )
     yield ""
@@ -80,13 +91,16 @@ HEADS = (
     "of tasks",
     "worst",
     "mean",
+    "slowed",
     "latency s",
 )
 
 
 def panel_table(panel: str, found: list[Told]) -> Iterator[str]:
     if panel.startswith("7"):
-        yield from table(("queries", "policy", "tuples/s"), map(_climb_row, found))
+        yield from table(
+            ("queries", "policy", "tuples/s"), (row for told in found for row in _climb_rows(told))
+        )
         return
     if panel == "11b":
         kinds = sorted({kind for told in found for point in told.series for kind in point.waiting})
@@ -97,7 +111,8 @@ def panel_table(panel: str, found: list[Told]) -> Iterator[str]:
         ]
         yield from table(("policy", *(f"{kind}: tuples/s more that wait" for kind in kinds)), rows)
         return
-    yield from table(HEADS, (row for told in found for row in _rows(panel, told)))
+    alone = {told.load: told for told in found if told.policy == ISOLATED}
+    yield from table(HEADS, (row for told in found for row in _rows(panel, told, alone.get(told.load))))
     if panel in ("8", "9"):
         yield from table(
             ("policy", "after s", "event", "took s", "why"),
@@ -115,16 +130,20 @@ def panel_table(panel: str, found: list[Told]) -> Iterator[str]:
         )
 
 
-def _climb_row(told: Told) -> tuple[str, str, str]:
+def _climb_rows(told: Told) -> Iterator[tuple[str, str, str]]:
     if told.policy == ISOLATED:
-        return str(told.queries), f"{told.policy} (the slowest, alone)", f"{capacity_alone(told):,.0f}"
-    return str(told.queries), told.policy, f"{sustained(told):,.0f}"
+        yield str(told.queries), f"{told.policy}, the slowest alone", f"{capacity_alone(told):,.0f}"
+        yield str(told.queries), f"{told.policy}, all at once", f"{capacity_at_once(told):,.0f}"
+    else:
+        yield str(told.queries), told.policy, f"{sustained(told):,.0f}"
 
 
-def _rows(panel: str, told: Told) -> Iterator[tuple[str, ...]]:
+def _rows(panel: str, told: Told, alone: Told | None) -> Iterator[tuple[str, ...]]:
     tuned = {"10a": f" ({told.threshold:g})", "10b": f" (every {told.merge_every_s:g} s)"}.get(panel, "")
+    isolated = {} if alone is None else {one.phase: one for one in alone.stretches}
     for one in told.stretches:
         if one.phase != "settling":
+            same = isolated.get(one.phase)
             yield (
                 str(told.queries),
                 told.policy + tuned,
@@ -135,5 +154,6 @@ def _rows(panel: str, told: Told) -> Iterator[tuple[str, ...]]:
                 f"{one.tasks:.2f}",
                 f"{one.worst:.2f}",
                 f"{one.mean:.2f}",
+                "" if same is None or told is alone else str(len(slowed(one, same))),
                 f"{max(one.latency_s.values()):.2f}",
             )
