@@ -24,7 +24,7 @@ from headrace.engine.finish import find_unfinishable
 from headrace.engine.job import Job, JobContext, JobResult, epoch_work, run_job, warm_up
 from headrace.engine.limits import Watch
 from headrace.engine.logview import LogReader
-from headrace.engine.plans import write_plan
+from headrace.engine.plans import PlanWriter
 from headrace.engine.records import ResultFile
 from headrace.engine.spark import is_gone, width_of
 from headrace.engine.stored import ResultReader
@@ -80,7 +80,7 @@ class EpochRunner:
             delivered,
         )
         self._home = home
-        self._kept = Kept()
+        self._kept, self._plans = Kept(), PlanWriter(warehouse, home.name)
 
     def plan(self, epoch: int, entries: Sequence[QueryEntry]) -> SharedPlan:
         """The plan of these queries in an epoch."""
@@ -117,7 +117,7 @@ class EpochRunner:
         check_chunks(root, _chunks_read(plan, epoch), content=False)
         with Watch(self.spark, self.job_group, seconds) as watch:
             try:
-                path = write_plan(self._warehouse, self._group, plan, self._kept)
+                path = self._plans.write(plan, self._kept)
                 faults.reach("job.before")
                 spec = self._home.spec(int(epoch.id))
                 context = JobContext(

@@ -23,12 +23,23 @@ def plan_file(plan: SharedPlan, kept: Kept | None = None) -> bytes:
     return lines_envelope("plan", (kept or Kept()).text_of(plan))
 
 
-def write_plan(warehouse: Warehouse, group: str, plan: SharedPlan, kept: Kept) -> str:
-    """The path of a group's plan, which is written unless it is there."""
-    path = plan_path(group, plan.version)
-    if plan.operators and not warehouse.exists(path):
-        warehouse.replace(path, plan_file(plan, kept))
-    return path
+class PlanWriter:
+    """Writes the plans of a group.
+
+    A plan can be made again, so nobody waits for the disk. What another process wrote may be half there after a power
+    failure, and is written anew.
+    """
+
+    def __init__(self, warehouse: Warehouse, group: str) -> None:
+        self._warehouse, self._group, self._written = warehouse, group, ""
+
+    def write(self, plan: SharedPlan, kept: Kept) -> str:
+        """The path of a plan, which is written unless it is there."""
+        path = plan_path(self._group, plan.version)
+        if plan.operators and not (self._written == path and self._warehouse.exists(path)):
+            self._warehouse.replace(path, plan_file(plan, kept), durable=False)
+            self._written = path
+        return path
 
 
 def read_plan(path: Path) -> SharedPlan:

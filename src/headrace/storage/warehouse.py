@@ -166,13 +166,14 @@ class Warehouse:
             raise _unwritable(final, error) from error
         return True
 
-    def replace(self, rel: str, data: bytes) -> None:
-        """Write a file over whatever is there, durably."""
+    def replace(self, rel: str, data: bytes, *, durable: bool = True) -> None:
+        """Write a file over whatever is there, durably; else a power failure may leave nothing or half of it."""
         final = self.path(rel)
-        temporary = self._write_temporary(final, data)
+        temporary = self._write_temporary(final, data, durable)
         try:
             os.replace(temporary, final)
-            sync_directory(final.parent)
+            if durable:
+                sync_directory(final.parent)
         except OSError as error:
             temporary.unlink(missing_ok=True)
             raise _unwritable(final, error) from error
@@ -197,7 +198,7 @@ class Warehouse:
         except OSError as error:
             raise _unwritable(self.path(rel), error) from error
 
-    def _write_temporary(self, final: Path, data: bytes) -> Path:
+    def _write_temporary(self, final: Path, data: bytes, durable: bool = True) -> Path:
         if self.read_only:
             raise StorageError(
                 "READ_ONLY", f"warehouse {self.root} was opened to read", hint="open it to write"
@@ -208,7 +209,8 @@ class Warehouse:
             with open(open_new(temporary), "wb") as file:
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    os.fsync(file.fileno())
         except OSError as error:
             with contextlib.suppress(OSError):
                 temporary.unlink()
