@@ -18,6 +18,7 @@ from headrace.log.epochs import EPOCHS, EpochLog
 from headrace.model.epoch import FOREVER_US, NEVER_US, Chunk, Epoch, Oddities, StreamEpoch
 from headrace.model.errors import LogError, StorageError
 from headrace.model.query import StreamName
+from headrace.storage.warehouse import Warehouse
 from log_samples import PLAN, PURCHASES, FakeClock, Opened, active, open_log, rows_at
 
 ADS = dataclasses.replace(PURCHASES, name=StreamName("ads"), watermark_us=0)
@@ -175,6 +176,33 @@ def test_a_batch_arrives_once(log: Opened) -> None:
     assert last.arrivals.batch(PURCHASES.name) == Batch("i", 3)
     assert last.arrivals.add(PURCHASES.name, [chunk], batch=Batch("i", 3)) is None
     assert last.arrivals.add(PURCHASES.name, [chunk], batch=Batch("other", 0)) is not None
+
+
+def test_an_epoch_that_was_sealed_a_moment_ago_is_not_read_from_disk(
+    log: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the head of an older one neither: thousands of queries may have come with it."""
+    log.catalog.request_create("a", PLAN)
+    for number in range(6):
+        log.append(number)
+        log.catalog.flush()
+        log.sealer.seal()
+    reads: list[int] = []
+    read_record = Warehouse.read_record
+
+    def read(self: Warehouse, folder: str, number: int, *, kind: str | None = None) -> Any:
+        reads.append(number)
+        return read_record(self, folder, number, kind=kind)
+
+    monkeypatch.setattr(Warehouse, "read_record", read)
+    heads = [log.sealer.head(number) for number in range(6)]
+    assert log.sealer.epoch(5) is log.sealer.latest and reads == []
+    whole = [log.sealer.epoch(number) for number in reversed(range(6))][::-1]
+    assert reads == [1, 0], "the four that were sealed last are kept whole"
+    assert heads == [dataclasses.replace(epoch, changes=()) for epoch in whole]
+    assert [len(epoch.changes) for epoch in whole] == [1, 0, 0, 0, 0, 0]
+    again = EpochLog(log.warehouse)
+    assert [again.head(number) for number in range(6)] == heads
 
 
 def test_somebody_elses_epoch_is_an_error(log: Opened) -> None:

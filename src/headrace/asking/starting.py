@@ -33,7 +33,7 @@ def start_epoch(start: Start, sealer: Sealer, since: int, now: float) -> int | N
         return None
     if earliest:
         return first
-    kept = sealer.epoch(first).sealed_at
+    kept = sealer.head(first).sealed_at
     if moment < kept and sealer.first > since:
         raise CatalogError(
             "START_EXPIRED",
@@ -45,7 +45,7 @@ def start_epoch(start: Start, sealer: Sealer, since: int, now: float) -> int | N
     low, high = first, int(latest.id) + 1
     while low < high:
         middle = (low + high) // 2
-        if sealer.epoch(middle).sealed_at >= moment:
+        if sealer.head(middle).sealed_at >= moment:
             high = middle
         else:
             low = middle + 1

@@ -107,7 +107,7 @@ class Delivered:
 
     def totals(self, epoch: int) -> dict[str, tuple[int, int]]:
         """Tuples and late tuples of every stream up to and with a sealed epoch; of none before the first."""
-        return {} if epoch < self._sealer.first else self._sealer.epoch(epoch).totals()
+        return {} if epoch < self._sealer.first else self._sealer.head(epoch).totals()
 
     def next_epoch(self, group: str) -> int:
         """The next epoch that a group has to run; it may not be sealed yet."""
@@ -182,7 +182,7 @@ class Delivered:
 
     def watermark_at(self, streams: Iterable[str], epoch: int) -> int:
         """The watermark of a query over these streams after an epoch."""
-        return NEVER_US if epoch < 0 else self._sealer.epoch(epoch).watermark_us(streams)
+        return NEVER_US if epoch < 0 else self._sealer.head(epoch).watermark_us(streams)
 
     def view(self, entry: QueryEntry) -> QueryView:
         """What readers of a query need. An epoch that is committed meanwhile is in all of it, or in none."""

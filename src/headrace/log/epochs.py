@@ -10,6 +10,7 @@ record goes after the chunks it names: a crash leaves only extra files, which th
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import threading
@@ -27,6 +28,9 @@ EXPIRED = "epochs/expired.json"
 PACKS = 4
 """So many packs are kept in memory: as many as groups run side by side."""
 
+RECENT, HEADS = 4, 4096
+"""So many epochs that were written or read last are kept whole, and so many without the changes of queries."""
+
 _PACK = re.compile(r"pack-(\d{12})-(\d{12})\.json")
 
 
@@ -39,6 +43,8 @@ class EpochLog:
         self._warehouse = warehouse
         self._lock = threading.RLock()
         self._cached: OrderedDict[tuple[int, int], tuple[Epoch, ...]] = OrderedDict()
+        self._recent: OrderedDict[int, Epoch] = OrderedDict()
+        self._heads: OrderedDict[int, Epoch] = OrderedDict()
         self._first = self._read_first()
 
     def _read_first(self) -> int:
@@ -81,16 +87,38 @@ class EpochLog:
                 f"epoch {epoch.id} of {self._warehouse.root} was sealed by somebody else",
                 hint="make sure that one process writes to a warehouse",
             )
+        self._remember(epoch)
+
+    def _remember(self, epoch: Epoch) -> None:
+        with self._lock:
+            for kept, found, most in (
+                (self._recent, epoch, RECENT),
+                (self._heads, dataclasses.replace(epoch, changes=()), HEADS),
+            ):
+                kept[int(epoch.id)] = found
+                kept.move_to_end(int(epoch.id))
+                while len(kept) > most:
+                    kept.popitem(last=False)
+
+    def head(self, number: int) -> Epoch:
+        """A sealed epoch without the changes of queries in it, of which there may be thousands; errors as of `read`."""
+        with self._lock:
+            found = self._heads.get(number) if number >= self._first else None
+        return found or dataclasses.replace(self.read(number), changes=())
 
     def read(self, number: int) -> Epoch:
         """A sealed epoch, wherever its record is by now; StorageError when it is expired or missing."""
         with self._lock:
+            if number >= self._first and number in self._recent:
+                return self._recent[number]
             for (first, last), epochs in reversed(self._cached.items()):
                 if first <= number <= last:
                     self._cached.move_to_end((first, last))
                     return epochs[number - first]
         # A writer may pack or expire while we read: a record that is gone is looked for once more.
-        return self._find(number) or self._find(number) or self._missing(number)
+        found = self._find(number) or self._find(number) or self._missing(number)
+        self._remember(found)
+        return found
 
     def _find(self, number: int) -> Epoch | None:
         if number < self._first:
@@ -165,6 +193,8 @@ class EpochLog:
         """Remove what packs or expiry made superfluous: records, and the chunks of expired epochs."""
         with self._lock:
             self._cached.clear()
+            self._recent.clear()
+            self._heads.clear()
         packs = self._packs()
         for first, last in packs:
             if first >= self._first:

@@ -90,6 +90,10 @@ class Sealer:
     def epoch(self, number: int) -> Epoch:
         return self._log.read(number)
 
+    def head(self, number: int) -> Epoch:
+        """An epoch without its changes of queries."""
+        return self._log.head(number)
+
     @contextmanager
     def holding(self) -> Iterator[None]:
         """Nothing is sealed and no epoch expires in the block."""

@@ -37,7 +37,7 @@ class FactFinder:
         cursor, plan = self.group.cursor_of(entry), entry.query.plan
         began = NEVER_US
         if entry.first_epoch is not None and self.sealer.first <= entry.first_epoch <= cursor:
-            began = self.sealer.epoch(entry.first_epoch).closed_us(plan.streams)
+            began = self.sealer.head(entry.first_epoch).closed_us(plan.streams)
         return QueryFacts(
             name=entry.query.name,
             state=entry.state,

@@ -88,7 +88,7 @@ def lag_seconds(sealer: Sealer, cursor: int, now: float) -> float:
     latest = sealer.latest
     if latest is None or cursor >= latest.id:
         return 0.0
-    return max(0.0, now - sealer.epoch(max(cursor + 1, sealer.first)).sealed_at)
+    return max(0.0, now - sealer.head(max(cursor + 1, sealer.first)).sealed_at)
 
 
 def _average(values: list[float]) -> float | None:

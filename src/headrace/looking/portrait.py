@@ -118,7 +118,7 @@ def _home(query: QueryHandle) -> str:
         return f"{group}; it begins with the next epoch"
     sealed = ""
     if sealer.latest is not None and sealer.first <= first <= sealer.latest.id:
-        sealed = f", sealed at {show_time(int(sealer.epoch(first).sealed_at) * 1_000_000)}"
+        sealed = f", sealed at {show_time(int(sealer.head(first).sealed_at) * 1_000_000)}"
     return f"{group}; it began with epoch {first}{sealed}"
 
 

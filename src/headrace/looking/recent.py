@@ -46,7 +46,7 @@ def recent_tuples(stream: Stream, sealer: Sealer, arrivals: Arrivals) -> RecentT
     fresh = sum(chunk.rows for chunk in found.values())
     rows, last = fresh, -1 if sealer.latest is None else int(sealer.latest.id)
     for number in range(last, max(sealer.first, last - RECENT_EPOCHS) - 1, -1):
-        inflow = sealer.epoch(number).of(stream.name) if rows < RECENT_ROWS else None
+        inflow = sealer.head(number).of(stream.name) if rows < RECENT_ROWS else None
         if inflow is None:  # there are enough, or the stream was created after this epoch
             return RecentTuples(stream, tuple(found.values()), fresh, rows < RECENT_ROWS)
         for chunk in reversed(inflow.chunks):

@@ -213,8 +213,8 @@ def _watermark(sealer: Sealer, epoch: int, streams: Sequence[str]) -> int:
     """The watermark of a query over these streams before an epoch, which need not be sealed itself."""
     latest = sealer.latest
     if latest is not None and epoch <= latest.id:
-        return sealer.epoch(epoch).closed_us(streams)
-    return sealer.epoch(epoch - 1).watermark_us(streams)
+        return sealer.head(epoch).closed_us(streams)
+    return sealer.head(epoch - 1).watermark_us(streams)
 
 
 def _ahead(sealer: Sealer, epoch: int, stream: Stream, until: int) -> int | None:
@@ -222,7 +222,7 @@ def _ahead(sealer: Sealer, epoch: int, stream: Stream, until: int) -> int | None
     of these.
     """
     latest = sealer.latest
-    inflow = sealer.epoch(min(epoch, int(latest.id))).of(stream.name) if latest is not None else None
+    inflow = sealer.head(min(epoch, int(latest.id))).of(stream.name) if latest is not None else None
     ahead_us = None if inflow is None else inflow.oddities.ahead_us
     return ahead_us[1] if ahead_us is not None and ahead_us[0] < until else None
 

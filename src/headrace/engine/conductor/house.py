@@ -90,7 +90,7 @@ class HouseStage:
             return
         last = int(sealer.latest.id)
         for number in range(last, max(sealer.first, last - LOOK_BACK + 1) - 1, -1):
-            inflow = sealer.epoch(number).of(stream)
+            inflow = sealer.head(number).of(stream)
             yield from reversed(inflow.chunks if inflow is not None else ())
 
     def move(self, moves: Sequence[tuple[QueryId, str]]) -> None:
