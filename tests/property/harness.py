@@ -16,13 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.model.errors import HeadraceError, SqlError
 from headrace.model.window import AnyWindow, SessionWindow
 from headrace.results.compare import compare_rows
+from interpreted import COMPILED, INTERPRETED, set_all
 
-INTERPRETED = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-}
 ORACLE = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true", **INTERPRETED}
 
 AUDIT_EVERY = 3
@@ -56,10 +51,8 @@ class Oracle:
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark, self._compiling = spark.newSession(), spark.newSession()
-        for key, value in ORACLE.items():
-            self.spark.conf.set(key, value)
-            if key not in INTERPRETED:
-                self._compiling.conf.set(key, value)
+        set_all(self.spark, ORACLE)
+        set_all(self._compiling, ORACLE | COMPILED)
 
     def frame(self, stream: RandomStream, tables: Iterable[pa.Table]) -> DataFrame:
         table = pa.concat_tables([*tables, stream.schema.empty_table()])
@@ -105,7 +98,10 @@ class Run:
 
     def _open(self) -> Any:
         hr = self._opens(**self.scenario.options)
-        interpret(hr._reader, hr._auditor, *([] if self._compiled else [hr._running.groups.spark]))
+        for session in (hr._reader, hr._auditor):
+            set_all(session, INTERPRETED)
+        jobs = COMPILED | {"spark.sql.adaptive.enabled": "false"} if self._compiled else INTERPRETED
+        set_all(hr._running.groups.spark, jobs)
         return hr
 
     def play(self) -> None:
@@ -257,10 +253,3 @@ def check(opens: Opens, spark: SparkSession, scenario: Scenario, compiled: bool 
     run.play()
     judge(run.hr, scenario, run.verdict, run.oracle)
     return run.verdict
-
-
-def interpret(*sessions: SparkSession) -> None:
-    """Let these sessions interpret expressions: over few tuples that is several times as fast as compiling them."""
-    for session in sessions:
-        for key, value in INTERPRETED.items():
-            session.conf.set(key, value)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from generate_joins import DDL, DELAY_US, NAMES, SCHEMA, Joined, JoinScenario, random_joins
-from harness import Rows, interpret, rows_of
+from harness import Rows, rows_of
 from pyspark.sql.types import StructType
 
 from forced import forced_choice
@@ -87,7 +87,6 @@ def _play(
 ) -> tuple[Any, dict[int, int], list[str]]:
     """(the session, the step that each sealed epoch was, what went wrong); `before` is called before each step."""
     hr, steps = open_session(), {}
-    interpret(hr._reader, hr._auditor, hr._running.groups.spark)
     problems = []
     for name in NAMES:
         hr.create_stream(name, DDL, event_time="ts", watermark=f"{DELAY_US} microseconds")
@@ -95,7 +94,6 @@ def _play(
         if epoch in scenario.reopens:
             hr.close()
             hr = open_session(rebuild=scenario.rebuilds)
-            interpret(hr._reader, hr._auditor, hr._running.groups.spark)
         known = {info.name for info in hr.queries()}
         for query in scenario.queries:
             if query.first == epoch:
@@ -121,7 +119,6 @@ class _Oracle:
 
     def __init__(self, spark: Any, hr: Any, scenario: JoinScenario, steps: dict[int, int]) -> None:
         self._spark, self._hr, self._scenario, self._steps = spark.newSession(), hr, scenario, steps
-        interpret(self._spark)
         self._spark.conf.set("spark.sql.session.timeZone", "UTC")
         self._shown: tuple[int, int] | None = None
 
