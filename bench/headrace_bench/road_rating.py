@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,6 +21,7 @@ import click
 import numpy as np
 import pyarrow as pa
 
+from headrace.model.splits import SplitCommit
 from headrace.workloads.linear_road import split as road
 from headrace.workloads.linear_road import sql
 from headrace.workloads.linear_road.traffic import Traffic
@@ -28,6 +29,7 @@ from headrace.workloads.linear_road.validator import Verdict
 from headrace_bench.epochs import folder, own_spark
 from headrace_bench.meters import Meter
 from headrace_bench.road_check import Answers, Played, all_shares, validate
+from headrace_bench.road_parts import Answered, Fed, parts_of, render_parts
 from headrace_bench.spine import numbers, screen
 
 POLL_S = 0.01
@@ -43,19 +45,28 @@ class Commits:
     session: Any
     name: str
     at: dict[int, float] = field(default_factory=dict)
-    marks: list[tuple[int, float]] = field(default_factory=list)
+    marks: list[tuple[int, int]] = field(default_factory=list)
+    """(watermark, epoch) of each."""
+    made: dict[int, SplitCommit] = field(default_factory=dict)
 
     def look(self) -> None:
+        """Whoever looks sees a commit when its record is written, so that this is when it counts."""
         splits = self.session._runs().splits
         commit = splits.of(self.session._catalog.splits.get(self.name)).commit
         if commit.committed_at and commit.epoch not in self.at:
-            self.at[commit.epoch] = commit.committed_at
-            self.marks.append((commit.watermark_us, commit.committed_at))
+            self.at[commit.epoch] = time.time()
+            self.marks.append((commit.watermark_us, commit.epoch))
+            self.made[commit.epoch] = replace(commit, state={}, chains={}, sub_streams={}, outputs={})
+
+    def epoch_of(self, second: int) -> int | None:
+        """The epoch in which all tuples of a second were answered."""
+        later = (epoch for mark, epoch in self.marks if mark >= (second + 1) * 1_000_000)
+        return next(later, None)
 
     def answered(self, second: int) -> float | None:
         """When all tuples of a second were answered."""
-        later = (moment for mark, moment in self.marks if mark >= (second + 1) * 1_000_000)
-        return next(later, None)
+        epoch = self.epoch_of(second)
+        return None if epoch is None else self.at[epoch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +174,16 @@ def rate(spark: Any, place: Path, count: int, warm_up: int, seconds: int, segmen
             seen = play(hr, played)
             took = time.monotonic() - started
         answers = [file for kind in road.OUTPUTS for file in delivered(hr, kind, seen, played.start)]
+        parts = road_parts(hr, seen, played)
     click.echo(f"{count} expressways were played in {took:.0f} s; now every answer is validated")
     verdict = validate(played, all_shares(played), answers)
     responses = []
     for second in range(begin, traffic.seconds):
         answered = seen.splits["road"].answered(second)
         # without an answer it took at least as long as we waited
-        appended = seen.zero + second + 1 - played.start
-        responses.append((answered or appended + seconds + LAST_ANSWERS_S) - appended)
+        due = seen.due(second, played)
+        responses.append((answered or due + seconds + LAST_ANSWERS_S) - due)
+    click.echo(render_parts(parts))
     cores = (meter.cpu_s - seen.made_s) / took
     tuples_per_s = seen.tuples / (played.end - played.start)
     return Rating(count, tuples_per_s, responses, verdict, cores, meter.peak_mb, seen.late_s)
@@ -195,6 +208,34 @@ class Seen:
     tuples: int = 0
     made_s: float = 0.0
     late_s: float = 0.0
+    appended: dict[int, tuple[float, float]] = field(default_factory=dict)
+    """When appending the tuples of a second began, and when it ended."""
+
+    def due(self, second: int, played: Played) -> float:
+        """The end of a second: when its tuples are to be appended."""
+        return self.zero + second + 1 - played.start
+
+
+def road_parts(hr: Any, seen: Seen, played: Played) -> dict[int, dict[str, float]]:
+    """What the response times are made of, by second. The last second has none: no tuple comes after it."""
+    found: dict[int, dict[str, float]] = {}
+    commits = seen.splits["road"]
+    for second in range(played.begin, played.end - 1):
+        epoch = commits.epoch_of(second)
+        if epoch is None or second + 1 not in seen.appended:
+            continue
+        commit = commits.made[epoch]
+        answered = Answered(
+            sealed=hr._sealer.epoch(epoch).sealed_at,
+            taken=commit.cost.seconds,
+            split=commit.cost.split_wall,
+            process=commit.cost.process_wall,
+            counted=commits.at[epoch],
+            committing=commit.committed_at,
+        )
+        fed = Fed(seen.due(second, played), *seen.appended[second + 1])
+        found[second] = parts_of(fed, answered)
+    return found
 
 
 def play(hr: Any, played: Played) -> Seen:
@@ -213,10 +254,12 @@ def play(hr: Any, played: Played) -> Seen:
     hr.start("200 milliseconds")
     seen = Seen(time.time() + 0.5, splits)
     for second, table in ahead:
-        due = seen.zero + second - played.start + 1
+        due = seen.due(second, played)
         time.sleep(max(0.0, due - time.time()))
-        seen.late_s = max(seen.late_s, time.time() - due)
+        began = time.time()
+        seen.late_s = max(seen.late_s, began - due)
         hr.append("traffic", table)
+        seen.appended[second] = began, time.time()
         seen.tuples += table.num_rows
     hr.close_stream("traffic")
     until = time.time() + LAST_ANSWERS_S

@@ -20,9 +20,11 @@ from split_operators import SECOND, Summing, as_rows
 from headrace.asking import splits as asking
 from headrace.engine.splits import tasks
 from headrace.engine.splits.code import SplitCode, pack
+from headrace.engine.splits.faults import bad_route
 from headrace.log.append import append
-from headrace.model.errors import CatalogError
+from headrace.model.errors import CatalogError, EngineError
 from headrace.model.query import Stream, StreamName
+from headrace.model.splits import FUNCTION
 from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, Column, SqlType
 from headrace.running.crew import Crew
 from headrace.running.run import Running
@@ -256,6 +258,41 @@ def test_failed_attempts_leave_no_files(tmp_path: Path) -> None:
     ] == []
     house.run()
     assert house.splits.of(split).commit.files()
+
+
+def test_an_epoch_in_which_no_time_passes_leaves_instances_as_they_are(tmp_path: Path) -> None:
+    house, split = open_house(tmp_path), split_of(4)
+    attach(house, split, code_of())
+    reopened = []
+    for first in (0, 10, 9, 8, 20):  # the third and the fourth bring older tuples
+        house.add(rows(first, first + 2))
+        house.run()
+        reopened.append(house.splits.of(split).commit.cost.reopened)
+    assert reopened == [4, 0, 0, 0, 0]
+    house.log.arrivals.close("input")
+    house.run()
+    assert found(house) == expected(house, 4, ())
+
+
+def test_what_fails_says_what_to_do(tmp_path: Path) -> None:
+    house, split = open_house(tmp_path), split_of(4)
+    attach(house, split, code_of())
+    house.add(rows(0, 10))
+    house.log.sealer.seal()
+
+    def fail(point: str) -> None:
+        if point == "split.processed":
+            raise RuntimeError("no room")
+
+    with faults.hooked(fail), pytest.raises(EngineError) as caught:
+        house.splits.of(split).run_next()
+    assert "split `out`" in caught.value.message and "no room" in (caught.value.detail or "")
+    assert "drop_split" in (caught.value.hint or "") and house.splits.of(split).trouble is None
+
+
+def test_another_route_is_what_mends_one_that_is_sql() -> None:
+    hints = {route: bad_route(split_of(4, route=route), "7").hint or "" for route in ("place", FUNCTION)}
+    assert "alter_split" in hints["place"] and "create_split" in hints[FUNCTION]
 
 
 @pytest.mark.parametrize("what", ["route", "broadcast"])

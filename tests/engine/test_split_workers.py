@@ -20,7 +20,7 @@ from split_operators import SECOND, Incremental, Summing, Tabular
 
 from headrace.engine.splits import instances
 from headrace.engine.splits.losses import Losses
-from headrace.engine.splits.workers import SPLIT_WORKERS, SplitWorkers
+from headrace.engine.splits.workers import SPLIT_WORKERS, SplitWorker, SplitWorkers, WorkerCancelled
 from headrace.model.errors import EngineError
 from headrace.optimizer.splitting.adapting import Adapting, SplitPlan
 from headrace.storage import faults
@@ -49,7 +49,7 @@ def test_rows_are_those_of_a_plain_loop(tmp_path: Path, seed: int, monkeypatch: 
     q, order = rng.choice([3, 4]), rng.choice([(), ("rank",)])
     operator = rng.choice([Summing, Incremental, Tabular])
     monkeypatch.setattr(
-        Adapting, "plan", lambda self, q, cores: SplitPlan(rng.choice([1, 2]), rng.choice([5, 1000]))
+        Adapting, "plan", lambda self, cores: SplitPlan(rng.choice([1, 2]), rng.choice([5, 1000]))
     )
     monkeypatch.setattr(
         "headrace.engine.splits.placing.decide_processors", lambda load, most: rng.choice([1, 2])
@@ -240,3 +240,28 @@ def test_workers_that_cannot_start_leave_everything_to_spark(
         with pool.hired("home", 1) as hired:
             assert hired == []
     assert not pool.usable and "did not start" in caplog.text
+
+
+def test_a_split_that_waits_for_a_worker_can_be_cancelled() -> None:
+    pool, nobody = SplitWorkers(1), SplitWorker(None)  # type: ignore[arg-type]
+    pool._hired[nobody] = "another split"
+    waits, told = threading.Event(), []
+    real = pool._changed.wait
+
+    def wait(timeout: float | None = None) -> bool:
+        waits.set()
+        return real(timeout)
+
+    pool._changed.wait = wait  # type: ignore[method-assign]
+
+    def hire() -> None:
+        with pytest.raises(WorkerCancelled), pool.hired("home", 1):
+            raise AssertionError("there is no worker")
+        told.append("cancelled")
+
+    thread = threading.Thread(target=hire, daemon=True)
+    thread.start()
+    assert waits.wait(20)
+    pool.cancel("home")
+    thread.join(20)
+    assert told == ["cancelled"]

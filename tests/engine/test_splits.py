@@ -40,7 +40,7 @@ def test_rows_are_those_of_a_plain_loop(tmp_path: Path, seed: int, monkeypatch: 
     deadly = rng.choice([0.0, 0.05])
     plan = (rng.choice([1, 2, 5]), rng.choice([1, 5, 1000]))
     monkeypatch.setattr("headrace.engine.splits.instances.BATCH_ROWS", rng.choice([1, 5, 1000]))
-    monkeypatch.setattr(Adapting, "plan", lambda self, q, cores: SplitPlan(*plan))
+    monkeypatch.setattr(Adapting, "plan", lambda self, cores: SplitPlan(*plan))
     print(f"seed {seed}: plan {plan}, q {q}, order {order}, {operator.__name__}, deadly {deadly}")
     split, code = split_of(q, order), code_of(operator, q)
     lives, step, steps = 0, 0, 8

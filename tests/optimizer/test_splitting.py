@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,9 +12,14 @@ from headrace.optimizer.splitting.costs import (
     Costs,
     Process,
     Shares,
-    measured_processor,
-    measured_splitter,
     work_of,
+)
+from headrace.optimizer.splitting.engine_costs import (
+    Cut,
+    EngineCosts,
+    ProcessorCosts,
+    SplitterCosts,
+    fitted,
 )
 from headrace.optimizer.splitting.figures import CHOICES, CLUSTER, COSTS, LINEAR_ROAD, MEGA, scale_up
 from headrace.optimizer.splitting.planning import (
@@ -60,20 +66,44 @@ def test_shares_add_up(parts: tuple[float, float, float]) -> None:
         Shares(*parts)
 
 
-def test_measured_rates_give_the_costs_back() -> None:
-    true = Costs(0.1, 0.2, 0.7, 0.9, 1.1, 0.3)
-    blank = Costs(0, 0.2, 0, 0, 0, 0)
-    found = measured_splitter(
-        blank,
-        reading=1 / Process(0.1).cost(),
-        omitting=1 / true.splitter(Shares(0, 0, 1), 1),
-        routing=1 / true.splitter(Shares(1, 0), 1),
+# --- this engine ---
+
+
+ENGINE = EngineCosts(SplitterCosts(3e-3, 1e-7, 2e-7, 1e-6), ProcessorCosts(2e-4, 2e-8, 5e-5, 1e-5, 1e-7))
+
+
+def test_measured_seconds_give_the_costs_back() -> None:
+    random = Random(1)
+    cuts = [
+        Cut(random.randint(1_000, 400_000), Shares(0.9, 0.01, 0.09), q, p, random.randint(1, 4))
+        for q in (2, 90, 600)
+        for p in (1, 6, 24)
+    ]
+    for kind, true in ((SplitterCosts, ENGINE.splitter), (ProcessorCosts, ENGINE.processor)):
+        seconds = [true.seconds(cut) * random.uniform(0.999, 1.001) for cut in cuts]
+        found = kind(*fitted([kind.amounts(cut) for cut in cuts], seconds))
+        for cut in cuts:
+            assert found.seconds(cut) == pytest.approx(true.seconds(cut), rel=0.02)
+            assert found.rate(cut) == pytest.approx(true.rate(cut), rel=0.02)
+
+
+def test_no_cost_is_below_0() -> None:
+    found = fitted([(1, 10, 3), (1, 20, 1), (1, 40, 2), (1, 80, 5)], [5.0, 4.0, 3.0, 2.0])
+    assert min(found) == 0 < max(found)
+
+
+def test_splitters_are_enough_or_the_best_that_there_are() -> None:
+    cut = Cut(400_000, Shares(0.99, 0.005, 0.005), 64)
+    rates = {p: ENGINE.splitter.rate(replace(cut, splitters=p)) for p in range(1, 200)}
+    for desired in (1e6, 1e7, 3e7):
+        p = ENGINE.splitters_for(desired, cut)
+        assert rates[p] >= desired and (p == 1 or rates[p - 1] < desired)
+    best = ENGINE.splitters_for(1e12, cut)
+    reached = ENGINE.splitter.rate(replace(cut, splitters=best))
+    assert reached >= 0.9 * ENGINE.splitter.rate(replace(cut, splitters=10 * best)), (
+        "more would be of little use"
     )
-    found = measured_processor(found, one=1 / true.processor(1), many=1 / true.processor(9), splitters=9)
-    for name in ("read_window", "route_window", "split", "emit", "read", "merge"):
-        assert getattr(found, name) == pytest.approx(getattr(true, name))
-    with pytest.raises(ValueError, match="cannot be faster"):
-        measured_splitter(blank, reading=1, omitting=2, routing=1)
+    assert 0 < ENGINE.efficiency(replace(cut, sub_streams=512)) < ENGINE.efficiency(cut) < 1
 
 
 # --- decisions ---

@@ -24,6 +24,15 @@ VARIABLE = "HEADRACE_OWN_WORKER"
 ORPHAN_SECONDS = 0.5
 """How often such a process looks whether its driver is still there, also while it works."""
 
+KEEP_MEMORY = {
+    "MIMALLOC_PURGE_DELAY": "10000",  # milliseconds; Arrow's allocator
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
+}
+"""Such a process needs the same memory every epoch. Where allocators give it back at once, and ask for it again, the
+system fetches and clears pages for longer than the work itself takes. What somebody has set already counts.
+"""
+
 LENGTH = struct.Struct("<Q")
 
 
@@ -37,7 +46,7 @@ def start(program: str) -> subprocess.Popen[bytes]:
         bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=os.environ | alone | {"PYTHONPATH": paths},
+        env=KEEP_MEMORY | os.environ | alone | {"PYTHONPATH": paths},
     )
     assert process.stdin is not None
     os.set_blocking(process.stdin.fileno(), False)

@@ -40,9 +40,11 @@ def arrow_schema(stream: Stream) -> pa.Schema:
     return pa.schema([pa.field(column.name, column.type.arrow) for column in stream.columns])
 
 
-def write_chunk(root: str | Path, directory: str, table: pa.Table, event_time: str, arrival: int) -> Chunk:
+def write_chunk(
+    root: str | Path, directory: str, table: pa.Table, event_time: str, arrival: int, *, named: bool = True
+) -> Chunk:
     """Write `table` durably as one chunk under `root/directory`; its path in the result is relative to
-    `root`.
+    `root`. Its name is durable too, unless the caller wants to call `sync_directory` once for several (`named`).
     """
     unique = uuid.uuid4().hex
     relative = f"{directory}/{arrival:012d}-{unique}.parquet"
@@ -63,7 +65,8 @@ def write_chunk(root: str | Path, directory: str, table: pa.Table, event_time: s
             os.fsync(file.fileno())
         size, crc = written(temporary)
         os.replace(temporary, final)
-        sync_directory(final.parent)
+        if named:
+            sync_directory(final.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise LogError("CHUNK_UNWRITABLE", f"cannot write {final}", detail=str(error)) from error

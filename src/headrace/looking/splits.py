@@ -81,7 +81,7 @@ class SplitMetrics:
     """What a split has done and cost. `splitters` and `window_rows` are p and W of the last epoch.
 
     Rates are tuples per second. Those of one splitter and one processor are of CPU time. `desired_rate` is what the
-    splitters are planned for, `predicted_rate` what they should reach together by equation 6 of the paper, and
+    splitters are planned for, `predicted_rate` what they should reach together, and
     `measured_rate` what they reached in the last epoch. They are None before there is one.
     """
 

@@ -138,6 +138,8 @@ class SplitCost:
     """Instances that had to be made anew from their state."""
     split_wall: float = 0.0
     """How long the splitters took, in seconds of the clock."""
+    process_wall: float = 0.0
+    """And the processors."""
     desired_rate: float | None = None
     predicted_rate: float | None = None
     own_workers: int = 0

@@ -46,10 +46,20 @@ def amiss(path: Path, size: int, expected: int | None) -> str | None:
             return "damaged: its content is not what was written (the checksum differs)"
     except OSError as error:
         return f"not readable: {error.strerror}"
+    _remember(key, seen)
+    return None
+
+
+def note_whole(path: Path, size: int, value: int) -> None:
+    """Remember a file that this process has just written with this checksum: it need not look at it again."""
+    found = path.stat()
+    _remember(str(path), (found.st_ino, found.st_mtime_ns, size, value))
+
+
+def _remember(key: str, seen: tuple[int, int, int, int]) -> None:
     if len(_whole) >= _REMEMBERED:
         _whole.clear()
     _whole[key] = seen
-    return None
 
 
 def written(path: Path) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from headrace.model.errors import StorageError
 from headrace.model.splits import BundleFile
-from headrace.storage.checksums import amiss, written
+from headrace.storage.checksums import amiss, note_whole
 from headrace.storage.private import make_directory, open_new
 from headrace.storage.warehouse import sync_directory
 
@@ -40,20 +41,28 @@ def write_bundle(
     full = root / path
     make_directory(full.parent)
     index: dict[str, tuple[int, int, int]] = {}
+    size = len(_MAGIC)
+    for key, (blob, rows) in parts.items():
+        index[str(key)] = (size, len(blob), rows)
+        size += len(blob)
+    footer = json.dumps(index, separators=(",", ":")).encode()
+    pieces = [
+        _MAGIC,
+        *(blob for blob, _ in parts.values()),
+        footer,
+        len(footer).to_bytes(8, "little"),
+        _MAGIC,
+    ]
+    size, crc = size + len(footer) + 8 + len(_MAGIC), 0
     with open(open_new(full), "wb") as file:
-        file.write(_MAGIC)
-        for key, (blob, rows) in entries.items():
-            index[str(key)] = (file.tell(), len(blob), rows)
-            file.write(blob)
-        footer = json.dumps(index, separators=(",", ":")).encode()
-        file.write(footer)
-        file.write(len(footer).to_bytes(8, "little"))
-        file.write(_MAGIC)
+        for piece in pieces:
+            file.write(piece)
+            crc = zlib.crc32(piece, crc) if durable else 0
         file.flush()
         if durable:
             os.fsync(file.fileno())
-    size, crc = written(full) if durable else (full.stat().st_size, 0)
     if durable:
+        note_whole(full, size, crc)
         sync_directory(full.parent)
     low, high = span_us or (0, 0)
     return BundleFile(path, epoch, size, crc, sum(rows for _, rows in entries.values()), low, high)

@@ -9,14 +9,13 @@ from pyspark.sql import SparkSession
 
 from headrace.engine.errors import (
     epoch_cancelled,
-    epoch_failed,
     query_caused,
     spark_gone,
     spark_reason,
     was_cancelled,
 )
 from headrace.engine.spark import is_gone
-from headrace.engine.splits.faults import OPERATOR, bad_expression, too_slow
+from headrace.engine.splits.faults import OPERATOR, bad_expression, run_again, too_slow
 from headrace.engine.splits.instances import noted_calls
 from headrace.engine.splits.losses import LostIn
 from headrace.engine.splits.workers import WorkerCancelled
@@ -45,4 +44,4 @@ def explained(split: Split, spark: SparkSession, epoch: int, error: Exception, f
         )
     if query_caused(error):
         return bad_expression(split.name, spark_reason(error))
-    return epoch_failed(epoch, error)
+    return run_again(split.name, epoch, spark_reason(error))

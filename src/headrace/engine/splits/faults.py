@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.model.errors import EngineError
+from headrace.model.splits import FUNCTION, Split
 
 ROUTE, CHANGING_ROUTE, EXPRESSION = "SPLIT_ROUTE", "SPLIT_ROUTE_CHANGES", "SPLIT_EXPRESSION"
 OPERATOR, OUTPUT, TIMEOUT = "SPLIT_OPERATOR", "SPLIT_OUTPUT", "SPLIT_TIMEOUT"
@@ -17,12 +18,20 @@ def is_fault(error: Exception) -> bool:
     return isinstance(error, EngineError) and error.code in FAULTS
 
 
-def bad_route(split: str, why: str, hint: str = _RESTART) -> EngineError:
-    return EngineError(ROUTE, f"the route of split `{split}` gives {why}", hint=hint)
+_ALTER = (
+    "give it another route with alter_split, which asks the operator for split_state() and merge_state(), and call "
+    "restart_split: no tuple is lost meanwhile"
+)
 
 
-def bad_broadcast(split: str, why: str) -> EngineError:
-    return EngineError(ROUTE, f"the broadcast of split `{split}` gives {why}", hint=_RESTART)
+def bad_route(split: Split, why: str) -> EngineError:
+    """A route that is SQL is part of the split, so that only `alter_split` can change it."""
+    hint = _RESTART if split.route == FUNCTION else _ALTER
+    return EngineError(ROUTE, f"the route of split `{split.name}` gives {why}", hint=hint)
+
+
+def bad_broadcast(split: Split, why: str) -> EngineError:
+    return EngineError(ROUTE, f"the broadcast of split `{split.name}` gives {why}", hint=_RESTART)
 
 
 def raised(split: str, what: str, error: BaseException) -> EngineError:
@@ -56,7 +65,19 @@ def bad_expression(split: str, reason: str) -> EngineError:
         EXPRESSION,
         f"Spark cannot evaluate route, broadcast or wants of split `{split}`",
         detail=reason,
-        hint="drop the split and create it with expressions that hold for every tuple, such as try_divide",
+        hint=f"write expressions that hold for every tuple, such as try_divide. For the route, {_ALTER}; with another "
+        "broadcast or wants, create another split, and drop this one",
+    )
+
+
+def run_again(split: str, epoch: int, reason: str) -> EngineError:
+    """Nobody's code is to blame for what an epoch failed with, so it is tried again."""
+    return EngineError(
+        "EPOCH_FAILED",
+        f"epoch {epoch} of split `{split}` could not be run",
+        detail=reason,
+        hint="nothing was committed, and no tuple is lost: a session that runs in the background tries again, "
+        "otherwise call run_available. If it goes on failing, mend what the detail names, or call drop_split",
     )
 
 

@@ -252,13 +252,16 @@ class Handler:
     def save(self, chain: Sequence[int]) -> Saved:
         """What to keep of the instance; `chain` has the sizes of the last snapshot and the changes since."""
         operator = self.instance.operator
-        changes = chain[1:]
         if isinstance(operator, IncrementalOperator) and not snapshot_due(self.sub_stream, chain):
             what = f"changes() of sub-stream {self.sub_stream}"
             return Saved(self._dumped(what, operator.changes), snapshot=False)
         blob = self._dumped(f"snapshot() of sub-stream {self.sub_stream}", operator.snapshot)
+        if isinstance(
+            operator, IncrementalOperator
+        ):  # there are changes since the last one, or there is none
+            return Saved(blob)
         mark = digest(blob)
-        if chain and not changes and mark == self.instance.saved:
+        if len(chain) == 1 and mark == self.instance.saved:
             return Saved(None)
         self.instance.saved = mark
         return Saved(blob)

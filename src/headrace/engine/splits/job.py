@@ -89,7 +89,8 @@ class OwnJobs:
         if not is_plain(epoch.split, [column.name for column in epoch.stream.columns]):
             return self.spark.split(epoch, chunks, splitters)
         works = spread_chunks(epoch, chunks, min(splitters, len(self.workers)))
-        found = ask_all(self.workers, "split", self.packed, [(codec.dumps(work),) for work in works])
+        told = codec.dumps(epoch)
+        found = ask_all(self.workers, "split", self.packed, [(told, codec.dumps(work)) for work in works])
         return [_checked(report, SplitReport) for report in found]
 
     def process(self, work: ProcessWork, tasks: int) -> list[ProcessReport]:
@@ -124,7 +125,8 @@ class SparkJobs:
         if is_plain(epoch.split, [column.name for column in epoch.stream.columns]):
             works = spread_chunks(epoch, chunks, splitters)
             loads = self.spark.sparkContext.parallelize([codec.dumps(work) for work in works], len(works))
-            found = _collected(lambda: loads.flatMap(partial(_split_task, self.code)).collect())
+            task = partial(_split_task, self.code, codec.dumps(epoch))
+            found = _collected(lambda: loads.flatMap(task).collect())
         else:
             frame = catalyst_frame(self.spark, epoch, chunks)
             paths = [str(Path(epoch.root, chunk.path)) for chunk in chunks]
@@ -150,8 +152,8 @@ def _resize_task(code: Broadcast[Packed], work: bytes) -> Iterator[bytes]:
     return resize_task(code.value, work)
 
 
-def _split_task(code: Broadcast[Packed], work: bytes) -> Iterator[bytes]:
-    return split_task(code.value, work)
+def _split_task(code: Broadcast[Packed], epoch: bytes, work: bytes) -> Iterator[bytes]:
+    return split_task(code.value, epoch, work)
 
 
 def _process_task(code: Broadcast[Packed], work: bytes, number: int) -> Iterator[bytes]:
@@ -201,7 +203,7 @@ def spread_chunks(epoch: SplitEpoch, chunks: Sequence[Chunk], splitters: int) ->
             works.append([])
         works[-1].append(piece)
         taken += count
-    return [SplitWork(epoch, number, tuple(found)) for number, found in enumerate(works)]
+    return [SplitWork(number, tuple(found)) for number, found in enumerate(works)]
 
 
 def _pieces(root: Path, chunk: Chunk, number: int) -> list[tuple[int, PlacedPiece]]:

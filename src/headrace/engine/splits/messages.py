@@ -32,6 +32,11 @@ class SplitEpoch:
     late_us: tuple[int, ...] = ()
     """For each chunk the time before which its tuples are late."""
 
+    @property
+    def version(self) -> str:
+        """Names the state after it, of this attempt."""
+        return f"{self.epoch}:{self.attempt}"
+
 
 @dataclass(frozen=True, slots=True)
 class PlacedPiece:
@@ -43,9 +48,8 @@ class PlacedPiece:
 
 @dataclass(frozen=True, slots=True)
 class SplitWork:
-    """The physical windows of one splitter."""
+    """The physical windows of one splitter. The epoch is told apart, since it is the same for all of them."""
 
-    epoch: SplitEpoch
     number: int
     pieces: tuple[PlacedPiece, ...]
 

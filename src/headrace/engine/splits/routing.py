@@ -111,9 +111,9 @@ class Router:
                 else pa.array(values, from_pandas=True)
             )
         except (pa.ArrowException, TypeError) as error:
-            raise bad(self.split.name, f"no column of values: {error}") from error
+            raise bad(self.split, f"no column of values: {error}") from error
         if len(array) != rows:
-            raise bad(self.split.name, f"{len(array)} values for {rows} tuples")
+            raise bad(self.split, f"{len(array)} values for {rows} tuples")
         return array
 
     def _numbers(self, values: pa.Array | pa.ChunkedArray) -> tuple[Ints, NDArray[np.bool_]]:
@@ -124,17 +124,17 @@ class Router:
         try:
             numbers = np.asarray(values.cast(pa.int64()).fill_null(0))
         except pa.ArrowException:
-            raise bad_route(self.split.name, f"values of type {values.type}, not whole numbers") from None
+            raise bad_route(self.split, f"values of type {values.type}, not whole numbers") from None
         wrong = known & ((numbers < 0) | (numbers >= self.split.sub_streams))
         if wrong.any():
             at = int(np.argmax(wrong))
             last = self.split.sub_streams - 1
-            raise bad_route(self.split.name, f"sub-stream {numbers[at]}, and there are only 0 to {last}")
+            raise bad_route(self.split, f"sub-stream {numbers[at]}, and there are only 0 to {last}")
         return numbers, known
 
     def _truths(self, values: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
         if not pa.types.is_boolean(values.type) and not pa.types.is_null(values.type):
-            raise bad_broadcast(self.split.name, f"values of type {values.type}, not truth values")
+            raise bad_broadcast(self.split, f"values of type {values.type}, not truth values")
         return np.asarray(values.cast(pa.bool_()).fill_null(False), dtype=bool)
 
 
@@ -230,12 +230,18 @@ def ordering(
         if _in_order(keys):
             return None
         if places is not None and _in_order(keys[:-1]):
-            return np.argsort(places, kind="stable")
+            return np.argsort(_narrow(places), kind="stable")
         return np.lexsort(keys)
     named = [*last, times, *(table.column(name) for name in order_by), *reversed(came)]
     keyed = pa.table({str(i): column for i, column in enumerate(named)})
     wanted = [(str(i), "ascending") for i in range(len(named))]
     return np.asarray(pc.sort_indices(keyed, sort_keys=wanted), dtype=np.int64)
+
+
+def _narrow(places: Ints) -> NDArray[np.integer[Any]]:
+    """Places as small numbers where they are small: numpy sorts these by counting, ten times as fast."""
+    small = np.iinfo(np.int16)
+    return places.astype(np.int16) if len(places) and places.max() <= small.max else places
 
 
 def _in_order(keys: Sequence[Ints]) -> bool:

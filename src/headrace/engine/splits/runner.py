@@ -14,15 +14,15 @@ import uuid
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyspark.sql import SparkSession
 
 from headrace.catalog.catalog import Catalog
-from headrace.engine.errors import epoch_cancelled, epoch_failed
+from headrace.engine.errors import epoch_cancelled
 from headrace.engine.spark import jobs_of
 from headrace.engine.splits.code import Packed
 from headrace.engine.splits.commits import (
-    due_files,
     forget_commits,
     last_split_commit,
     next_commit,
@@ -34,17 +34,11 @@ from headrace.engine.splits.failures import explained
 from headrace.engine.splits.faults import is_fault
 from headrace.engine.splits.job import SparkJobs
 from headrace.engine.splits.losses import Losses, LostIn
-from headrace.engine.splits.messages import (
-    ProcessReport,
-    ProcessWork,
-    ResizeWork,
-    SplitEpoch,
-    SplitReport,
-)
+from headrace.engine.splits.messages import SplitEpoch
 from headrace.engine.splits.paths import commits_dir, home_of, trouble_path
 from headrace.engine.splits.placing import Placed, Site, known_load, placed
-from headrace.engine.splits.resizing import is_due, resized_commit
 from headrace.engine.splits.spans import Span, next_span
+from headrace.engine.splits.steps import Ran, run_steps
 from headrace.engine.splits.workers import SPLIT_WORKERS
 from headrace.log.arrivals import Arrivals, Batch
 from headrace.log.seal import Sealer
@@ -235,7 +229,7 @@ class SplitRunner:
         attempt = uuid.uuid4().hex[:8]
         told, plan = self._epoch(span, attempt), self.plan
         try:
-            base, routed, wall, processed, own = self._jobs_run(told, span.chunks, plan.splitters, losses)
+            ran = self._jobs_run(told, span.chunks, plan.splitters, losses)
         except HeadraceError:
             sweep_files(self._house.warehouse, self.split, self.commit)
             raise
@@ -245,21 +239,25 @@ class SplitRunner:
             raise explained(self.split, self.spark, span.epoch, error, folder) from error
         finally:
             shutil.rmtree(self._house.warehouse.path(told.folder), ignore_errors=True)
-        if processed:
-            self._spent = {int(at): cost.seconds for report in processed for at, cost in report.costs.items()}
-        version = f"{span.epoch}:{attempt}"
-        commit = next_commit(base, span.epoch, version, span.watermark_us, routed, processed)
+        if ran.processed:
+            self._spent = {
+                int(at): cost.seconds for report in ran.processed for at, cost in report.costs.items()
+            }
+        # an epoch in which no time passed leaves the state, and the instances that have it, as they are
+        version = told.version if ran.processed else ran.base.version
+        commit = next_commit(ran.base, span.epoch, version, span.watermark_us, ran.routed, ran.processed)
         cost = replace(
             commit.cost,
             window_rows=told.window_rows,
             seconds=time.perf_counter() - started,
-            split_wall=wall,
-            own_workers=own,
+            split_wall=ran.split_wall,
+            process_wall=ran.process_wall,
+            own_workers=ran.own_workers,
             desired_rate=plan.desired,
             predicted_rate=plan.predicted,
         )
         commit = replace(commit, cost=cost, committed_at=self._house.clock())
-        self._put(commit, base.files())
+        self._put(commit, ran.base.files())
         self._learn(span, commit)
         return commit
 
@@ -282,59 +280,20 @@ class SplitRunner:
     @property
     def plan(self) -> SplitPlan:
         """With what the next epoch runs."""
-        return self._adapting.plan(self.split.sub_streams, self.spark.sparkContext.defaultParallelism)
+        return self._adapting.plan(self.spark.sparkContext.defaultParallelism)
 
     def _learn(self, span: Span, commit: SplitCommit) -> None:
         """Let later epochs run with what this one measured."""
         counts, before = commit.cost.counts, self._sealed_at
         self._sealed_at = span.sealed_at
-        sent = counts.routed + counts.broadcast
-        share = counts.broadcast / sent if sent else 0.0
         every = 0.0 if before is None else span.sealed_at - before
-        self._adapting = self._adapting.after(Seen(counts.read, commit.cost.split_seconds, share, every))
+        self._adapting = self._adapting.after(Seen(counts.read, commit.cost.split_seconds, every))
 
-    def _jobs_run(
-        self, told: SplitEpoch, chunks: Sequence[Chunk], splitters: int, losses: Losses
-    ) -> tuple[SplitCommit, list[SplitReport], float, list[ProcessReport], int]:
-        """The commit that the epoch follows, what splitters and processors report, how long the splitters took, and how
-        many own workers ran operators.
-        """
-        started = time.perf_counter()
+    def _jobs_run(self, told: SplitEpoch, chunks: Sequence[Chunk], splitters: int, losses: Losses) -> Ran:
+        """Run the tasks of an epoch wherever it is to run."""
         with self._placed(losses) as place:
-            self._check_wanted(told.epoch)
-            base = self._resized(told, place)
-            routed = place.jobs.split(told, chunks, splitters)
-            wall = time.perf_counter() - started
-            faults.reach("split.routed")
-            if told.watermark_us <= told.closed_us:
-                return base, routed, wall, [], place.own_workers
-            work = ProcessWork(
-                told,
-                base.version,
-                f"{told.epoch}:{told.attempt}",
-                tuple(report.due for report in routed if report.due is not None),
-                due_files(base, told.watermark_us),
-                base.state,
-                base.chains,
-                cuts=losses.cuts,
-            )
-            self._check_wanted(told.epoch)
-            processed = place.jobs.process(work, place.tasks)
-        faults.reach("split.processed")
-        done = {sub_stream for report in processed for sub_stream in report.saved}
-        if len(done) != self.split.sub_streams:
-            raise epoch_failed(told.epoch, "a worker that had taken sub-streams was lost")
-        return base, routed, wall, processed, place.own_workers
-
-    def _resized(self, told: SplitEpoch, place: Placed) -> SplitCommit:
-        """The last commit; with state and waiting tuples moved when it had another number of sub-streams."""
-        commit = self.commit
-        if not is_due(commit, self.split):
-            return replace(commit, sub_stream_count=self.split.sub_streams, layout=self.split.layout)
-        work = ResizeWork(told, commit.watermark_us, commit.waiting, commit.state, commit.chains)
-        report = place.jobs.resize(work)
-        faults.reach("split.resized")
-        return resized_commit(commit, self.split, report)
+            wanted = partial(self._check_wanted, told.epoch)
+            return run_steps(place, told, self.commit, chunks, splitters, losses.cuts, wanted)
 
     def _placed(self, losses: Losses) -> AbstractContextManager[Placed]:
         """Where the next epoch runs."""

@@ -11,6 +11,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -20,7 +21,7 @@ import pyarrow as pa
 
 from headrace.engine.files import check_chunk, read_row_groups
 from headrace.engine.messages import TaskError
-from headrace.engine.splits.bundles import Bundle, from_stream, open_bundle, to_stream, write_bundle
+from headrace.engine.splits.bundles import Bundle, open_bundle, to_stream, write_bundle
 from headrace.engine.splits.code import Packed, SplitCode, unpack
 from headrace.engine.splits.faults import OPERATOR
 from headrace.engine.splits.instances import Handler, Instance, finer_cuts, noting, open_instance, usual_cuts
@@ -40,29 +41,32 @@ from headrace.engine.splits.routing import (
     ROUTED,
     SPREAD,
     Ints,
-    Ranges,
     Router,
     Splitter,
-    microseconds,
-    ordering,
     plain_column,
-    ranges_of,
 )
+from headrace.engine.splits.sources import Sources
 from headrace.log.chunks import DEFAULT_MAX_CHUNK_ROWS, arrow_schema, cut, write_chunk
 from headrace.model import codec
 from headrace.model.epoch import Chunk
 from headrace.model.errors import EngineError, HeadraceError
-from headrace.model.splits import ALL, FUNCTION, BundleFile, SubStreamCost
+from headrace.model.splits import FUNCTION, BundleFile, SubStreamCost
 from headrace.storage import faults
 from headrace.storage.private import make_directory, open_new
+from headrace.storage.warehouse import sync_directory
+
+WRITERS = 8
+"""So many files are written at a time at most."""
 
 _KEPT: dict[tuple[str, str, str], dict[int, Instance]] = {}
 """The instances of this process: by warehouse, home of the split and its code, and then by sub-stream."""
 
 
-def split_task(packed: Packed, work: bytes) -> Iterator[bytes]:
+def split_task(packed: Packed, epoch: bytes, work: bytes) -> Iterator[bytes]:
     """Route the chunks of one splitter; a `SplitReport`."""
-    yield codec.dumps(_reported(SplitReport, lambda: _split(codec.loads(work), unpack(packed))))
+    yield codec.dumps(
+        _reported(SplitReport, lambda: _split(codec.loads(epoch), codec.loads(work), unpack(packed)))
+    )
 
 
 def process_task(
@@ -109,17 +113,17 @@ def router_of(epoch: SplitEpoch, code: SplitCode, route: str | None, broadcast: 
     )
 
 
-def _split(work: SplitWork, code: SplitCode) -> SplitReport:
-    epoch, split = work.epoch, work.epoch.split
+def _split(epoch: SplitEpoch, work: SplitWork, code: SplitCode) -> SplitReport:
+    split = epoch.split
     columns = [column.name for column in epoch.stream.columns]
     named = (plain_column(text, columns) for text in (split.route, split.broadcast))
     router = router_of(epoch, code, *named)
-    return split_windows(epoch, work.number, router, _windows(work, columns))
+    return split_windows(epoch, work.number, router, _windows(epoch, work, columns))
 
 
-def _windows(work: SplitWork, columns: Sequence[str]) -> Iterator[pa.Table]:
+def _windows(epoch: SplitEpoch, work: SplitWork, columns: Sequence[str]) -> Iterator[pa.Table]:
     """The tuples of a splitter's pieces, some thousand at a time, with their positions."""
-    root, schema, held = work.epoch.root, arrow_schema(work.epoch.stream), []
+    root, schema, held = epoch.root, arrow_schema(epoch.stream), []
     for placed in work.pieces:
         piece = placed.piece
         if piece.whole is not None:
@@ -127,11 +131,11 @@ def _windows(work: SplitWork, columns: Sequence[str]) -> Iterator[pa.Table]:
         table = read_row_groups(Path(root, piece.path), piece.row_groups, columns).cast(schema)
         positions = pa.array(np.arange(placed.position, placed.position + table.num_rows))
         held.append(table.append_column(POSITION, positions))
-        if sum(table.num_rows for table in held) >= work.epoch.window_rows:
-            yield from cut(pa.concat_tables(held), work.epoch.window_rows)
+        if sum(part.num_rows for part in held) >= epoch.window_rows:
+            yield from cut(pa.concat_tables(held), epoch.window_rows)
             held = []
     if held:
-        yield from cut(pa.concat_tables(held), work.epoch.window_rows)
+        yield from cut(pa.concat_tables(held), epoch.window_rows)
 
 
 def split_windows(epoch: SplitEpoch, number: int, router: Router, windows: Iterable[pa.Table]) -> SplitReport:
@@ -170,83 +174,6 @@ def _written(
 # processors
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A file with tuples, open in one task: its rows without positions, and what orders them."""
-
-    file: BundleFile
-    rows: pa.Table
-    times: Ints
-    positions: Ints
-    ranges: Ranges
-
-    def passed(self, place: int, epoch: SplitEpoch) -> tuple[int, int]:
-        """The first row of a place that the watermark passes in an epoch, and the one after the last."""
-        start, rows = self.ranges[place]
-        if epoch.closed_us <= self.file.min_us and self.file.max_us < epoch.watermark_us:
-            return start, start + rows
-        times = self.times[start : start + rows]
-        first, last = np.searchsorted(times, (epoch.closed_us, epoch.watermark_us))
-        return start + int(first), start + int(last)
-
-
-@dataclass(slots=True)
-class Sources:
-    """The files with an epoch's tuples, as one table; and for each place the ranges of rows that are due in it."""
-
-    work: ProcessWork
-    rows: pa.Table = field(init=False)
-    times: Ints = field(init=False)
-    came: list[Ints] = field(init=False)
-    """What orders tuples of the same time: positions, and then epochs."""
-    due: dict[int, list[tuple[int, int]]] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        root, epoch = Path(self.work.epoch.root), self.work.epoch
-        opened = [self._open(file, open_bundle(root, file, durable=True)) for file in self.work.waiting]
-        opened += [self._open(file, open_bundle(root, file, durable=False)) for file in self.work.due]
-        before = 0
-        for source in opened:
-            for place in source.ranges:
-                first, last = source.passed(place, epoch)
-                if first < last:
-                    self.due.setdefault(place, []).append((before + first, before + last))
-            before += len(source.times)
-        empty = arrow_schema(epoch.stream).empty_table()
-        # a table of one piece: rows are taken from it for every sub-stream
-        self.rows = pa.concat_tables([source.rows for source in opened] or [empty]).combine_chunks()
-        self.times = _joined([source.times for source in opened])
-        epochs = [np.full(len(source.times), source.file.epoch) for source in opened]
-        self.came = [_joined([source.positions for source in opened]), _joined(epochs)]
-
-    def _open(self, file: BundleFile, bundle: Bundle) -> Source:
-        entry = bundle.entry(0)
-        assert entry is not None
-        table = from_stream(entry)
-        times = microseconds(table.column(self.work.epoch.stream.event_time))
-        positions = table.column(POSITION).to_numpy()
-        rows = table.drop_columns([POSITION]).replace_schema_metadata(None)
-        return Source(file, rows, times, positions, ranges_of(table))
-
-    def tuples(self, sub_stream: int) -> tuple[pa.Table, Ints]:
-        """The tuples of a sub-stream that the watermark has passed since the last epoch, in order; and their times."""
-        ranges = [*self.due.get(sub_stream, ()), *self.due.get(ALL, ())]
-        if len(ranges) <= 1:  # a splitter has put them in order
-            first, last = ranges[0] if ranges else (0, 0)
-            return self.rows.slice(first, last - first), self.times[first:last]
-        at = np.concatenate([np.arange(first, last) for first, last in ranges])
-        order_by, came, times = self.work.epoch.split.order_by, [key[at] for key in self.came], self.times[at]
-        named = self.rows.select(list(order_by)).take(pa.array(at)) if order_by else self.rows
-        order = ordering(named, order_by, came, times)
-        if order is not None:
-            at, times = at[order], times[order]
-        return self.rows.take(pa.array(at)), times
-
-
-def _joined(arrays: Sequence[Ints]) -> Ints:
-    return np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
-
-
 @dataclass(slots=True)
 class Processor:
     """One task at work: it takes sub-streams, runs their operators, and gathers what they give."""
@@ -254,7 +181,6 @@ class Processor:
     work: ProcessWork
     code: SplitCode
     kept: dict[int, Instance]
-    sources: Sources
     rows: dict[str, list[pa.Table]] = field(default_factory=dict)
     blobs: dict[int, tuple[bytes, int]] = field(default_factory=dict)
     saved: dict[str, SavedState] = field(default_factory=dict)
@@ -262,10 +188,9 @@ class Processor:
     reopened: int = 0
     _states: dict[int, Bundle] = field(default_factory=dict)
 
-    def run(self, sub_stream: int) -> None:
-        """One epoch of one sub-stream."""
+    def run(self, sub_stream: int, tuples: pa.Table, times: Ints) -> None:
+        """One epoch of one sub-stream, with its tuples in order."""
         work, split = self.work, self.work.epoch.split
-        tuples, times = self.sources.tuples(sub_stream)
         chain = work.chains.get(str(sub_stream), ())
         instance = self.kept.pop(sub_stream, None)
         if instance is None or instance.version != work.version:
@@ -321,22 +246,34 @@ class Processor:
         assert entry is not None, f"state file {number} has nothing of sub-stream {sub_stream}"
         return entry
 
-    def report(self, number: int, seconds: float) -> ProcessReport:
-        """Write what was gathered, durably."""
+    def report(self, number: int, began: float) -> ProcessReport:
+        """Write what was gathered, durably: side by side, since a disk syncs a few files in little more time than one.
+
+        `began` is what the process had spent when the task began.
+        """
         epoch = self.work.epoch
-        state = None
-        if self.blobs:
-            path = f"{epoch.home}/state/e{epoch.epoch:012d}-{epoch.attempt}-{number}-{uuid.uuid4().hex}"
-            state = write_bundle(Path(epoch.root), path, epoch.epoch, self.blobs, durable=True)
-        outputs = {kind: self._chunks(kind, tables) for kind, tables in self.rows.items()}
+        with ThreadPoolExecutor(min(WRITERS, 1 + len(self.rows))) as pool:
+            state = pool.submit(self._state_file, number)
+            written = {kind: pool.submit(self._chunks, kind, tables) for kind, tables in self.rows.items()}
+        outputs = {kind: chunks.result() for kind, chunks in written.items()}
+        if any(outputs.values()):
+            sync_directory(Path(epoch.root, epoch.home, "rows"))
         faults.reach_task("task.process")
-        return ProcessReport(state, self.saved, self.costs, outputs, seconds, self.reopened)
+        seconds = time.process_time() - began
+        return ProcessReport(state.result(), self.saved, self.costs, outputs, seconds, self.reopened)
+
+    def _state_file(self, number: int) -> BundleFile | None:
+        if not self.blobs:
+            return None
+        epoch = self.work.epoch
+        path = f"{epoch.home}/state/e{epoch.epoch:012d}-{epoch.attempt}-{number}-{uuid.uuid4().hex}"
+        return write_bundle(Path(epoch.root), path, epoch.epoch, self.blobs, durable=True)
 
     def _chunks(self, kind: str, tables: Sequence[pa.Table]) -> tuple[Chunk, ...]:
         epoch, output = self.work.epoch, self.work.epoch.split.outputs[kind]
         folder, table = f"{epoch.home}/rows", pa.concat_tables(tables)
         return tuple(
-            write_chunk(epoch.root, folder, piece, output.event_time, epoch.epoch)
+            write_chunk(epoch.root, folder, piece, output.event_time, epoch.epoch, named=False)
             for piece in cut(table, DEFAULT_MAX_CHUNK_ROWS)
         )
 
@@ -352,17 +289,20 @@ def process(
         del _KEPT[other]
     for sub_stream in [s for s, i in kept.items() if i.version not in (work.version, work.next_version)]:
         del kept[sub_stream]
-    processor = Processor(work, unpack(packed), kept, Sources(work))
+    processor, sources = Processor(work, unpack(packed), kept), Sources(work)
     try:
         with noting(Path(epoch.root, epoch.folder, f"call-{number}-{uuid.uuid4().hex}")):
-            given = _order(epoch.split.sub_streams, kept, number) if mine is None else mine
-            for sub_stream in given:
-                if mine is not None or _take(epoch, sub_stream):
-                    processor.run(sub_stream)
+            if mine is not None:
+                for sub_stream, tuples, times in sources.each(mine):
+                    processor.run(sub_stream, tuples, times)
+            for sub_stream in _order(epoch.split.sub_streams, kept, number) if mine is None else ():
+                if _take(epoch, sub_stream):
+                    (taken,) = sources.each([sub_stream])
+                    processor.run(*taken)
     except BaseException:
         kept.clear()  # some have gone on, and nobody will know of it
         raise
-    return processor.report(number, time.process_time() - before)
+    return processor.report(number, before)
 
 
 def _useless(key: tuple[str, str, str], epoch: SplitEpoch, packed: Packed) -> bool:

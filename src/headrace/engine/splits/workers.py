@@ -15,6 +15,7 @@ import select
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -141,6 +142,8 @@ class SplitWorkers:
         self._changed = threading.Condition()
         self._idle: list[SplitWorker] = []
         self._hired: dict[SplitWorker, str] = {}
+        self._cancelled: Counter[str] = Counter()
+        """How often somebody wanted the splits to stop, so that those which wait for a worker know of it."""
         self._starting = self._failures = self._turn = 0
 
     @property
@@ -152,7 +155,7 @@ class SplitWorkers:
     def hired(self, home: str, count: int) -> Iterator[list[SplitWorker]]:
         """Workers for a split, at least one and so many at most; none when they cannot be started.
 
-        Waits only while all of them are at work for others.
+        Waits only while all of them are at work for others. WorkerCancelled when the split is to stop meanwhile.
         """
         hired = self._hire(home, count)
         try:
@@ -170,8 +173,11 @@ class SplitWorkers:
 
     def _hire(self, home: str, count: int) -> list[SplitWorker]:
         with self._changed:
+            before = self._cancelled[home]
             while not (found := self._take_idle(home, count)) and not self._room:
                 self._changed.wait()
+                if self._cancelled[home] != before:
+                    raise WorkerCancelled()
             fresh = max(0, min(count - len(found), self._room))
             self._starting += fresh
         try:
@@ -240,8 +246,10 @@ class SplitWorkers:
         _LOGGER.warning("a worker process of the driver for splits %s; Spark runs the epoch", what)
 
     def cancel(self, home: str) -> None:
-        """End the workers that are at work for a split: whoever asked them gets WorkerCancelled."""
+        """End the workers that are at work for a split: whoever asked them, or waits for some, gets WorkerCancelled."""
         with self._changed:
+            self._cancelled[home] += 1
+            self._changed.notify_all()
             for worker in [worker for worker, whose in self._hired.items() if whose == home]:
                 worker.cancelled = True
                 worker.process.kill()

@@ -1,15 +1,16 @@
 """How a running split finds its number of splitters and its window size, from what every epoch measures.
 
 The window is found as in the paper, by doubling until the gain is below 0.15 %, but with the stream's own tuples while
-the split runs. When the rate has changed much since then, the search begins again. The number of splitters follows from
-equation 6 for every epoch, with the measured rate of one splitter and the measured share of broadcast tuples.
+the split runs. When the rate has changed much since then, and for a while, the search begins again. The number of
+splitters follows from equation 6 for every epoch. The rate of one splitter is measured with the sub-streams and the
+broadcast tuples that there are, so what the equation says about going from one sub-stream to q is in it already.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headrace.optimizer.splitting.planning import BROADCAST, LEAST_GAIN, splitters_by_heuristic
+from headrace.optimizer.splitting.planning import LEAST_GAIN, splitters_by_heuristic
 
 FIRST_WINDOW = 1 << 12
 LARGEST_WINDOW = 1 << 20
@@ -21,20 +22,22 @@ ROUND_ROWS = 50_000
 CHANGED = 1.5
 """When splitters are faster or slower by this factor than when the window was found, it is looked for again."""
 
+ODD_ROUNDS = 5
+"""After so many such rounds, one after the other: a busy machine makes single ones."""
+
 HEADROOM = 2.0
 """Splitters are to keep up with a stream that comes so much faster than it does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one epoch of a split measured: tuples, CPU seconds of all its splitters, and the broadcast share.
+    """What one epoch of a split measured: tuples, and CPU seconds of all its splitters.
 
     `every_s` is how long the epoch took to come: the time between its sealing and that of the one before.
     """
 
     rows: int
     seconds: float
-    broadcast: float
     every_s: float
 
 
@@ -48,7 +51,7 @@ class SplitPlan:
     desired: float | None = None
     one_splitter: float | None = None
     predicted: float | None = None
-    """What that many splitters reach by equation 6."""
+    """What that many splitters reach together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +63,11 @@ class Adapting:
     """(window, rate) of the search so far."""
     settled: float | None = None
     """The rate that was reached when the search ended; None while it goes on."""
+    odd: int = 0
+    """So many rounds in a row had quite another rate than that."""
     rows: int = 0
     seconds: float = 0.0
     one_splitter: float | None = None
-    broadcast: float = BROADCAST
     desired: float | None = None
 
     def after(self, seen: Seen) -> Adapting:
@@ -76,7 +80,6 @@ class Adapting:
             rows=self.rows + seen.rows,
             seconds=self.seconds + seen.seconds,
             one_splitter=_smooth(self.one_splitter, rate),
-            broadcast=seen.broadcast,
             desired=None if seen.every_s <= 0 else _smooth(self.desired, HEADROOM * seen.rows / seen.every_s),
         )
         return known._next_round() if known.rows >= ROUND_ROWS else known
@@ -87,8 +90,10 @@ class Adapting:
         fresh = replace(self, rows=0, seconds=0.0)
         if self.settled is not None:
             if max(rate / self.settled, self.settled / rate) < CHANGED:
-                return fresh
-            return replace(fresh, settled=None, rounds=(), window_rows=FIRST_WINDOW)
+                return replace(fresh, odd=0)
+            if self.odd + 1 < ODD_ROUNDS:
+                return replace(fresh, odd=self.odd + 1)
+            return replace(fresh, settled=None, odd=0, rounds=(), window_rows=FIRST_WINDOW)
         rounds = (*self.rounds, (self.window_rows, rate))
         gains = len(rounds) < 2 or rate >= rounds[-2][1] * (1 + LEAST_GAIN)
         if gains and self.window_rows * 2 <= LARGEST_WINDOW:
@@ -96,20 +101,18 @@ class Adapting:
         best, reached = max(rounds, key=lambda measured: (measured[1], -measured[0]))
         return replace(fresh, rounds=rounds, settled=reached, window_rows=best)
 
-    def plan(self, sub_streams: int, cores: int) -> SplitPlan:
+    def plan(self, cores: int) -> SplitPlan:
         """With what the next epoch runs: as many splitters as equation 6 asks for, one for each core at most."""
         if self.one_splitter is None or self.desired is None:
             return SplitPlan(cores, self.window_rows)
-        needed = splitters_by_heuristic(self.desired, self.one_splitter, sub_streams, self.broadcast)
-        splitters = min(cores, needed)
-        per_tuple = (1 - self.broadcast) + self.broadcast * sub_streams
+        splitters = min(cores, splitters_by_heuristic(self.desired, self.one_splitter, 1))
         return SplitPlan(
             splitters,
             self.window_rows,
             self.settled is None,
             self.desired,
             self.one_splitter,
-            splitters * self.one_splitter / per_tuple,
+            splitters * self.one_splitter,
         )
 
 

@@ -7,7 +7,7 @@ operator. Costs are CPU seconds per tuple, rates are tuples per second of the wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,27 +114,3 @@ def work_of(
     """Predicted work per input tuple. A tuple passes `levels` routers, one splitter, and every processor it goes to."""
     received = shares.sent(sub_streams) * costs.processor(splitters, operator)
     return Work(levels * costs.router(), costs.splitter(shares, sub_streams), received)
-
-
-def measured_splitter(costs: Costs, *, reading: float, omitting: float, routing: float) -> Costs:
-    """Costs of a splitter from three measured rates of one splitter, in tuples per second.
-
-    `reading` only unpacks windows, `omitting` also evaluates route and broadcast but sends nothing, and `routing` sends
-    every tuple to one sub-stream. Each does more than the one before, so the differences of the times are the costs.
-    """
-    if not reading >= omitting >= routing > 0:
-        raise ValueError(f"more work cannot be faster: {reading}, {omitting}, {routing}")
-    return replace(
-        costs,
-        read_window=1 / reading,
-        split=1 / omitting - 1 / reading,
-        emit=1 / routing - 1 / omitting,
-    )
-
-
-def measured_processor(costs: Costs, *, one: float, many: float, splitters: int) -> Costs:
-    """Costs of a processor without operator from its rates with one and with `splitters` input streams."""
-    if splitters < 2 or not one >= many > 0:
-        raise ValueError(f"more inputs cannot be faster: {one} with one, {many} with {splitters}")
-    merge = (1 / many - 1 / one) / (splitters - 1)
-    return replace(costs, merge=merge, read=max(0.0, 1 / one - merge))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -187,10 +188,15 @@ def _pack(**arrays: npt.NDArray[Any]) -> bytes:
     index, parts, at = [], [], 0
     for name, array in arrays.items():
         parts.append(np.ascontiguousarray(array).tobytes())
-        index.append((name, np.lib.format.dtype_to_descr(array.dtype), array.shape, at))
+        index.append((name, _described(array.dtype), array.shape, at))
         at += len(parts[-1])
     header = json.dumps(index).encode()
     return b"".join((len(header).to_bytes(8, "little"), header, *parts))
+
+
+@cache
+def _described(kind: np.dtype[Any]) -> Any:
+    return np.lib.format.dtype_to_descr(kind)
 
 
 def _unpack(packed: bytes) -> dict[str, npt.NDArray[Any]]:
