@@ -13,7 +13,7 @@ from typing import Any
 from headrace.engine import beside
 from headrace.engine.splits.commits import next_commit
 from headrace.engine.splits.job import spread_chunks
-from headrace.engine.splits.messages import ProcessReport, ProcessWork, SavedPart, SplitReport
+from headrace.engine.splits.messages import ProcessReport, ProcessWork, SavedState, SplitReport
 from headrace.log.chunks import ROW_GROUP_ROWS
 from headrace.model import codec
 from headrace.model.epoch import Chunk
@@ -73,7 +73,7 @@ def routed(bench: Bench, splitters: int, sub_streams: int) -> Routed:
         codec.dumps(
             ProcessReport(
                 file,
-                {str(at): SavedPart(1_000, snapshot=True) for at in share},
+                {str(at): SavedState(1_000, snapshot=True) for at in share},
                 {str(at): SubStreamCost(10, 10, 0.1, 1_000) for at in share},
             )
         )

@@ -42,13 +42,13 @@ def write_bundle(
     make_directory(full.parent)
     index: dict[str, tuple[int, int, int]] = {}
     size = len(_MAGIC)
-    for key, (blob, rows) in parts.items():
+    for key, (blob, rows) in entries.items():
         index[str(key)] = (size, len(blob), rows)
         size += len(blob)
     footer = json.dumps(index, separators=(",", ":")).encode()
     pieces = [
         _MAGIC,
-        *(blob for blob, _ in parts.values()),
+        *(blob for blob, _ in entries.values()),
         footer,
         len(footer).to_bytes(8, "little"),
         _MAGIC,

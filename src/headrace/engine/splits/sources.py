@@ -69,9 +69,9 @@ class Sources:
         self.came = [_joined([source.positions for source in opened]), _joined(epochs)]
 
     def _open(self, file: BundleFile, bundle: Bundle) -> Source:
-        part = bundle.part(0)
-        assert part is not None
-        table = from_stream(part)
+        entry = bundle.entry(0)
+        assert entry is not None
+        table = from_stream(entry)
         times = microseconds(table.column(self.work.epoch.stream.event_time))
         positions = table.column(POSITION).to_numpy()
         rows = table.drop_columns([POSITION]).replace_schema_metadata(None)

@@ -131,7 +131,7 @@ def _windows(epoch: SplitEpoch, work: SplitWork, columns: Sequence[str]) -> Iter
         table = read_row_groups(Path(root, piece.path), piece.row_groups, columns).cast(schema)
         positions = pa.array(np.arange(placed.position, placed.position + table.num_rows))
         held.append(table.append_column(POSITION, positions))
-        if sum(part.num_rows for part in held) >= epoch.window_rows:
+        if sum(table.num_rows for table in held) >= epoch.window_rows:
             yield from cut(pa.concat_tables(held), epoch.window_rows)
             held = []
     if held:
