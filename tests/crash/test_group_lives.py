@@ -206,4 +206,6 @@ def test_rows_do_not_depend_on_groups_moves_widths_and_deaths(spark: Any, tmp_pa
 
 def files_of_groups(hr: Any) -> set[str]:
     """The files of state and results that are there. What a plain group notes of epochs together is neither."""
-    return {path for path in files_of(hr) if not path.startswith("log/") and not path.endswith("/together.json")}
+    return {
+        path for path in files_of(hr) if not path.startswith("log/") and not path.endswith("/together.json")
+    }

@@ -27,8 +27,9 @@ PROPORTIONS = {"W1": (1, 3, 1), "W2": (1, 3, 46), "W3": (1, 3, 1)}
 PULSE = 8
 """In figure 8 the rate rises by so many times."""
 
-LADDER = 1.6
-"""In figure 7 the rate rises by this factor, step by step, until somebody falls behind. Joins grow by its square."""
+FOOT, LADDER = 4, 1.5
+"""In figure 7 the rate begins at so many times the usual one, and rises by this factor, step by step, until somebody
+falls behind. Joins grow by its square."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,7 @@ def _climbs(letter: str, sizes: Sizes) -> Iterator[Case]:
     """The rate rises step by step. Isolated queries are run at every step, for they do not fall behind together."""
     workload, selectivity = SELECTIVITIES[letter]
     load = Load(workload, selectivity, sizes.others[0], sizes.seed)
-    rates = [round(RATES[workload] * LADDER**rung) for rung in range(sizes.rungs)]
+    rates = [round(FOOT * RATES[workload] * LADDER**rung) for rung in range(sizes.rungs)]
     course = (
         Phase("settling", sizes.settle_s, rates[0]),
         *(Phase(f"{rate}/s", 6.0, rate) for rate in rates),
