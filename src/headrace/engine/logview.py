@@ -48,7 +48,8 @@ class LogIndex:
     def chunks(self, stream: str, first: int, last: int) -> list[Logged]:
         """Chunks of a stream in epochs [first, last), oldest first; expired ones are gone."""
         with self._lock:
-            for epoch in self._sealer.epochs(max(self._next, self._sealer.first), last):
+            for number in range(max(self._next, self._sealer.first), last):
+                epoch = self._sealer.head(number)
                 marks = {str(inflow.stream): inflow.closed_us for inflow in epoch.streams}
                 for inflow in epoch.streams:
                     logged = [Logged(epoch.id, marks, chunk) for chunk in inflow.chunks]
