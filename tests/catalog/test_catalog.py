@@ -17,6 +17,7 @@ from headrace.model.epoch import Create, Drop
 from headrace.model.errors import CatalogError, StorageError
 from headrace.model.query import EpochId, Needs, StreamName
 from headrace.model.types import BIGINT, Column, SqlType
+from headrace.storage.envelope import lines_envelope
 from headrace.storage.warehouse import Warehouse
 from log_samples import PLAN, PURCHASES, FakeClock, Opened, active, open_log
 
@@ -167,6 +168,15 @@ def test_a_snapshot_of_an_older_version_is_read_and_written_anew(log: Opened) ->
     again.close()
     assert b"\n" in log.warehouse.read(SNAPSHOT)
     assert open_log(log.warehouse.root).catalog.has_live("b")
+
+
+def test_a_snapshot_of_a_newer_version_is_named(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    warehouse.acquire()
+    warehouse.replace(SNAPSHOT, lines_envelope("catalog-snapshot", b'{"$":"Snapshot","newer":1}'))
+    with pytest.raises(StorageError, match=r"snapshot\.json does not hold a catalog-snapshot"):
+        Catalog(warehouse)
+    warehouse.release()
 
 
 def test_names_are_unique_among_live_queries(log: Opened) -> None:

@@ -128,6 +128,26 @@ def test_a_full_disk_refuses(log: Opened, monkeypatch: pytest.MonkeyPatch, call:
     assert live(reopened(log)) == ["before", "a", "b"]
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_without_a_call_that_writes_durably_a_write_is_synced(
+    log: Opened, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """Python may not know the flag, and a file system may refuse it."""
+    log.catalog.request_create("a", PLAN)
+    syncs, sync = list[int](), os.fdatasync
+
+    def refuse(*_: Any) -> int:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(requests.os, "pwritev", refuse)
+    monkeypatch.setattr(requests.os, "fdatasync", lambda handle: (syncs.append(handle), sync(handle))[1])
+    if not known:
+        monkeypatch.setattr(requests, "_DURABLY", None)
+    log.catalog.request_create("b", PLAN)
+    assert len(syncs) == 1
+    assert live(reopened(log)) == ["a", "b"]
+
+
 def test_a_changelog_that_cannot_be_written_refuses_nobody(
     log: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:

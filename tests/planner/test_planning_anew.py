@@ -21,6 +21,7 @@ from headrace.model.strategy import DEFAULTS
 from headrace.model.types import Column, SqlType
 from headrace.planner.group import Kept, Member, plan_group
 from headrace.sql import parse_query
+from headrace.storage.envelope import lines_envelope
 from plan_strategies import STREAM, bodies
 from sql_fakes import STREAMS as BY_TEXT
 from sql_fakes import FakeAnalyzer
@@ -81,6 +82,18 @@ def test_a_damaged_plan_is_named(tmp_path: Path) -> None:
     path.write_bytes(plan_file(replace(plan, version="w")).replace(b'"w"', b'"v"'))
     with pytest.raises(StorageError, match="is damaged"):
         read_plan(path)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [b'{"$":"Unknown"}', b'{"$":"SharedPlan","unknown":1}', b'{"operators":{"#":[0]}}', b"no JSON"],
+)
+def test_a_plan_that_this_version_does_not_understand_is_named(tmp_path: Path, lines: bytes) -> None:
+    path = tmp_path / "plan.json"
+    path.write_bytes(lines_envelope("plan", lines))
+    with pytest.raises(StorageError, match=r"plan\.json does not hold a plan") as raised:
+        read_plan(path)
+    assert raised.value.code == "FILE_FOREIGN"
 
 
 def test_a_query_that_comes_costs_no_work_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

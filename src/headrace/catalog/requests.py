@@ -10,6 +10,7 @@ starts over when it has grown and everything in it is in changelogs.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import zlib
@@ -183,15 +184,20 @@ def _body(line: bytes) -> bytes | None:
 def write_durably(handle: int, data: bytes, at: int) -> None:
     """Write bytes that are on disk when this returns, where space is reserved.
 
-    One call does both where there is such a call: whoever returns from a call may have to wait for other threads.
+    One call does both where there is such a call: whoever returns from a call may have to wait for other threads. Some
+    systems and file systems have none.
     """
-    if _DURABLY is None:
-        _write(handle, data, at)
-        os.fdatasync(handle)
-        return
-    while data:
-        count = os.pwritev(handle, [data], at, _DURABLY)
-        data, at = data[count:], at + count
+    if _DURABLY is not None:
+        try:
+            while data:
+                count = os.pwritev(handle, [data], at, _DURABLY)
+                data, at = data[count:], at + count
+            return
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS):
+                raise
+    _write(handle, data, at)
+    os.fdatasync(handle)
 
 
 _DURABLY: int | None = getattr(os, "RWF_DSYNC", None)

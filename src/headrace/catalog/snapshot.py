@@ -60,7 +60,7 @@ class SnapshotFile:
             return NOTHING
         data, path = self._warehouse.read(SNAPSHOT), self._warehouse.path(SNAPSHOT)
         if b"\n" in data:
-            found: Snapshot = Reader().read(open_lines(data, _KIND, path))
+            found: Snapshot = open_lines(data, _KIND, path, Reader().read)
         else:  # older versions wrote one JSON value
             found = open_envelope(data, _KIND, path)
         return found

@@ -44,5 +44,5 @@ class PlanWriter:
 
 def read_plan(path: Path) -> SharedPlan:
     """The plan in a file; StorageError when it is damaged."""
-    found: SharedPlan = _READER.read(open_lines(path.read_bytes(), "plan", path))
+    found: SharedPlan = open_lines(path.read_bytes(), "plan", path, _READER.read)
     return found

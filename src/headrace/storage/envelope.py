@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,8 @@ def _head(kind: str, version: int, body: bytes) -> bytes:
     return json.dumps(head, separators=(",", ":")).encode()
 
 
-def open_lines(data: bytes, kind: str, path: Path) -> bytes:
-    """The value of such a record; StorageError as below."""
+def open_lines(data: bytes, kind: str, path: Path, read: Callable[[bytes], Any]) -> Any:
+    """The value of such a record, made of its lines by `read`; StorageError as below."""
     head, _, lines = data.partition(b"\n")
     found = parse_json(head, path)
     if not isinstance(found, dict) or found.get("format") != kind:
@@ -46,7 +47,7 @@ def open_lines(data: bytes, kind: str, path: Path) -> bytes:
     _check_version(found.get("version"), (LINES_VERSION,), path)
     if found.get("checksum") != _checksum(lines):
         raise _changed(path)
-    return lines
+    return _value_of(kind, path, read, lines)
 
 
 def open_envelope(data: bytes, kind: str, path: Path) -> Any:
@@ -58,9 +59,13 @@ def open_envelope(data: bytes, kind: str, path: Path) -> Any:
     _check_version(version, (1, RECORD_VERSION), path)
     if version != 1 and found.get("checksum") != _checksum(data[data.find(_VALUE) + len(_VALUE) : -1]):
         raise _changed(path)
+    return _value_of(kind, path, codec.from_json, found["value"])
+
+
+def _value_of(kind: str, path: Path, read: Callable[[Any], Any], data: Any) -> Any:
     try:
-        return codec.from_json(found["value"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return read(data)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise StorageError(
             "FILE_FOREIGN",
             f"{path} does not hold a {kind}",
