@@ -14,13 +14,17 @@ MANY, MANY_JOINS = 1_000, 100
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`seen` against `wanted`, both as text; `why` explains a miss from the run's own figures."""
+    """`seen` against `wanted`, both as text; `why` explains a miss from the run's own figures.
+
+    One that does not bind is told, whatever was seen: nothing that we could do would reach it on this machine.
+    """
 
     aim: str
     wanted: str
     seen: str
     met: bool
     why: str = ""
+    binds: bool = True
 
 
 def judge(finished: Sequence[Finished]) -> list[Verdict]:

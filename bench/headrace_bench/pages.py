@@ -37,7 +37,8 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 def verdict_rows(verdicts: Iterable[Verdict]) -> Iterator[tuple[str, str, str, str]]:
     """A line per aim, under `VERDICTS`; a miss says why."""
     for v in verdicts:
-        yield v.aim, v.wanted, v.seen, "met" if v.met else f"missed: {v.why}".removesuffix(": ")
+        judged = "met" if v.met else f"missed: {v.why}".removesuffix(": ")
+        yield v.aim, v.wanted, v.seen, judged if v.binds else "told"
 
 
 VERDICTS = ("aim", "wanted", "seen", "")

@@ -13,7 +13,9 @@ import pytest
 from headrace.catalog.events import EVENTS, EventBook
 from headrace.engine.conductor.conductor import Conductor
 from headrace.engine.conductor.facts import LiveQuery, operator_of
+from headrace.engine.conductor.room import idle_cores
 from headrace.engine.conductor.sampling import StreamSample, _matches, region_tables
+from headrace.engine.conductor.statistics import NOTHING
 from headrace.engine.conductor.watching import Books, Measured, group_epochs
 from headrace.engine.records import Metrics
 from headrace.model.events import EventKind
@@ -22,8 +24,11 @@ from headrace.model.metrics import FunctionMetrics, OperatorMetrics
 from headrace.model.predicate import TRUE, Compare, Op, Operand, Predicate
 from headrace.model.query import NO_NEEDS, Fallback, Needs, Projection, QueryId, QueryPlan, StreamName
 from headrace.model.types import BIGINT
+from headrace.optimizer.grouping.monitor import GroupHealth
 from headrace.optimizer.grouping.policies import Policy
 from headrace.optimizer.grouping.settings import Settings
+from headrace.optimizer.grouping.situation import Situation
+from headrace.optimizer.grouping.values import Grouping, GroupName, SharingGroup
 from headrace.storage.warehouse import Warehouse
 
 VALUE = Operand("v", BIGINT)
@@ -375,6 +380,20 @@ def test_a_group_of_which_nothing_is_measured_yet_is_left_alone(book: EventBook)
     engine.silent.clear()
     play(engine, conductor, 70)
     assert len(engine.groups()) == 1
+
+
+def test_a_new_main_group_that_ran_without_members_has_no_place_for_their_work_yet() -> None:
+    """All queries of the main group wait apart. It runs epochs nevertheless, and then others are moved into it."""
+    group, main, first, second = GroupName(auto_group(0)), GroupName(MAIN), QueryId(1), QueryId(2)
+    health = {
+        group: GroupHealth(9.0, 9.0, 0.0, 0.0, 1.5, 1.5),
+        main: GroupHealth(9.0, 9.0, 0.0, 0.0, 0.5, 0.5),
+    }
+    before = Grouping((SharingGroup(group, (first, second), 2),), 1)
+    after = Grouping((SharingGroup(group, (first,), 1), SharingGroup(main, (second,), 1)), 1)
+    situation = Situation(before, {}, NOTHING, health, settings=Settings(cores=4))
+    assert idle_cores(situation, before) == {group: 4.0}
+    assert idle_cores(situation, after) == {group: 4.0, main: 4.0}
 
 
 def test_what_people_named_and_what_plain_spark_runs_is_left_alone(book: EventBook) -> None:

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from grouping_cases import JOIN, Case, random_case
 from headrace.model.query import QueryId
-from headrace.optimizer.grouping.calibration import Calibration, observe
+from headrace.optimizer.grouping.calibration import (
+    JOIN_COLUMNS,
+    Calibration,
+    _Sums,
+    observe,
+    recall_calibration,
+)
 from headrace.optimizer.grouping.costs import Coefficients, OperatorCost
 from headrace.optimizer.grouping.monitor import watch_group
 from headrace.optimizer.grouping.regions import join_samples, query_samples, summarise_sample
@@ -101,6 +107,34 @@ def test_coefficients_follow_when_the_machine_changes() -> None:
     assert found.operator(JOIN).alpha == pytest.approx(6e-6, rel=0.05)
     assert found.operator(JOIN).gamma == pytest.approx(2e-5, rel=0.05)
     assert found.function(SLOW) == pytest.approx(1e-3, rel=0.05)
+
+
+def test_a_machine_that_gets_slower_is_known_within_some_epochs() -> None:
+    """All costs rise alike. The coefficients alone would have learnt a fifth of it by then."""
+    rng = np.random.default_rng(4)
+    cost = TRUE.operator(JOIN)
+    slower = replace(
+        TRUE, operators={JOIN: OperatorCost(2 * cost.alpha, 2 * cost.beta, 2 * cost.gamma)}, finish=4e-6
+    )
+    calibration = observe(Calibration(), [epoch_of(rng, TRUE, noise=0.05) for _ in range(100)])
+    calibration = observe(calibration, [epoch_of(rng, slower, noise=0.05) for _ in range(10)])
+    found = calibration.coefficients()
+    assert found.operator(JOIN).alpha == pytest.approx(6e-6, rel=0.15)
+    assert found.finish == pytest.approx(4e-6, rel=0.15)
+    assert recall_calibration(calibration.kept()).coefficients() == found
+    one_odd = replace(slower, operators={JOIN: OperatorCost(6e-3, 8e-2, 1e-2)})
+    after = observe(calibration, [epoch_of(rng, one_odd)]).coefficients()
+    assert after.operator(JOIN).alpha < 2 * found.operator(JOIN).alpha, "one epoch is no new level"
+
+
+def test_an_epoch_without_tuples_leaves_the_level_of_the_others() -> None:
+    """Its only cost is the one that epochs have by themselves. Here that is not known to be more than nothing."""
+    sums = _Sums.start(JOIN_COLUMNS)
+    for tuples in (1_000.0, 2_000.0, 3_000.0, 4_000.0) * 5:
+        sums = sums.add((1, tuples, 2 * tuples), 3e-9 * tuples**2)
+    sums = replace(sums, level=0.7)
+    assert sums.solve()[0] == 0
+    assert sums.add((1, 0, 0), 5.0).level == 0.7
 
 
 def test_what_epochs_cannot_tell_stays_at_the_guess_made_to_fit() -> None:

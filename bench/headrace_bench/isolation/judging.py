@@ -110,8 +110,9 @@ def _slowest(
             f"throughput of every query against alone, {where}",
             f"at least {SLOWER:.0%}" if binds else "told, for there are no such cores",
             f"{share:.0%} at least ({query} of {panel}: {load}, {phase}); {below} of {len(found)} below",
-            below == 0 or not binds,
+            below == 0,
             f"{below} below",
+            binds,
         )
 
 

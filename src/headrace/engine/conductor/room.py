@@ -16,11 +16,12 @@ def idle_cores(situation: Situation, grouping: Grouping) -> dict[GroupName, floa
     What a group did with other members tells nothing. It is taken to rest until it is measured.
     """
     cores = float(situation.settings.cores or 0)
-    before = situation.grouping.by_name()
+    before = {group.name: group.members for group in situation.grouping.groups}
+    # the main group runs without members too, so it may have been measured before it gets its first ones
     busy = {
         group.name: situation.health[group.name].busy
         for group in grouping.groups
-        if group.name in situation.health and before[group.name].members == group.members
+        if group.name in situation.health and before.get(group.name) == group.members
     }
     return {group.name: cores - sum(busy.values()) + busy.get(group.name, 0.0) for group in grouping.groups}
 

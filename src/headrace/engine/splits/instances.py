@@ -256,10 +256,8 @@ class Handler:
             what = f"changes() of sub-stream {self.sub_stream}"
             return Saved(self._dumped(what, operator.changes), snapshot=False)
         blob = self._dumped(f"snapshot() of sub-stream {self.sub_stream}", operator.snapshot)
-        if isinstance(
-            operator, IncrementalOperator
-        ):  # there are changes since the last one, or there is none
-            return Saved(blob)
+        if isinstance(operator, IncrementalOperator):
+            return Saved(blob)  # there are changes since the last one, or there is none
         mark = digest(blob)
         if len(chain) == 1 and mark == self.instance.saved:
             return Saved(None)

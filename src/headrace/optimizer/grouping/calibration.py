@@ -106,8 +106,8 @@ class _Sums:
         square, product = self.square * FORGET + np.outer(row, row), self.product * FORGET + row
         after = _Sums(self.guess, square, product)
         expected = float(np.dot(columns, after.solve()))
-        if expected <= 0:
-            return after
+        if expected <= 0:  # such an epoch says nothing about the level
+            return replace(after, level=self.level)
         seen = min(max(seconds / expected, 1 / OUTLIER), OUTLIER)
         return replace(after, level=self.level + LATEST * (log(seen) - self.level))
 
