@@ -291,8 +291,8 @@ class Conductor:
     def _settings_now(self) -> Settings:
         """The settings, with what an epoch was seen to cost by itself.
 
-        Groups are merged when both have caught up. A query of one that is still far behind would be on its way for as
-        long as that takes, and nothing would be gained meanwhile.
+        Groups are merged when they have come about as far as each other. A query of one that is far behind the other
+        would be on its way for as long as it takes to catch up, and nothing would be gained meanwhile.
         """
         overhead = self._books.overhead_s()
         scaling = self._settings.scaling
