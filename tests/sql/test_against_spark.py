@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from sql_cases import JOINS, STAR_JOINS, THEMES
 
@@ -137,8 +138,8 @@ def test_text_log_and_plan_of_a_join_agree(
     plain = spark.sql(plan.plain_sql)
     try:
         expected = _bag(plain)
-    except PySparkException as error:  # what Spark fails on is not taken for harmless
-        assert error.getCondition() in ("DIVIDE_BY_ZERO", "CAST_INVALID_INPUT")
+    except (PySparkException, Py4JJavaError) as error:  # what Spark fails on is not taken for harmless
+        assert any(known in str(error) for known in ("[DIVIDE_BY_ZERO]", "[CAST_INVALID_INPUT]"))
         assert isinstance(plan.body, Fallback) or (isinstance(plan.body, Join) and plan.body.then.fragile)
         return
     assert sum(expected.values()) > 0
@@ -501,4 +502,4 @@ def test_the_users_catalog_stays_clean(spark: Any) -> None:
     assert analyzer.schema("SELECT price FROM `hidden stream`", hidden) == (
         Column("price", SqlType("double")),
     )
-    assert "hidden stream" not in {table.name for table in spark.catalog.listTables()}
+    assert "hidden stream" not in {table.tableName for table in spark.sql("SHOW TABLES").collect()}
