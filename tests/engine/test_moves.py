@@ -8,12 +8,20 @@ a query that moves   leaves one group after some epoch e - 1, and is in the next
 from __future__ import annotations
 
 import random
+import threading
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from headrace.engine.groups import Groups
 from headrace.engine.moves import NOBODY, Standing, Traveller, can_take, holds_back, plan_moves
-from headrace.model.grouping import GroupKind, Wish, kind_of
+from headrace.model.grouping import GroupKind, Regrouping, Relocation, Wish, kind_of
 from headrace.model.query import QueryId
+from headrace.model.strategy import DEFAULTS
+from log_samples import PLAN, PURCHASES, Opened, open_log
 from thorough import seeds
 
 
@@ -39,6 +47,50 @@ def test_other_cursors_go_by_a_group_of_their_own() -> None:
 def test_with_nothing_to_run_a_query_waits_where_it_is() -> None:
     standings = {"a": Standing(9, 9, 2), "b": Standing(8, 8, 1, due=True, running=True)}
     assert plan_moves([Traveller(QueryId(1), "a", Wish("b", 5))], standings) == []
+
+
+class Level(Groups):
+    """Groups that have all committed the same epochs, which are empty: no group has state."""
+
+    def __init__(self, log: Opened) -> None:
+        self._lock, self._complaints = threading.RLock(), set()
+        sealed = log.catalog.applied_epoch
+        delivered: Any = SimpleNamespace(
+            sealed=sealed,
+            commits={},
+            cursor=lambda name: sealed,
+            commit_of=lambda name: SimpleNamespace(epoch=sealed),
+            next_epoch=lambda name: sealed + 1,
+        )
+        self._house: Any = SimpleNamespace(catalog=log.catalog, delivered=delivered, clock=lambda: 0.0)
+
+    def get(self, name: str) -> Any:
+        return SimpleNamespace(
+            strategies=lambda epoch: DEFAULTS,
+            held=lambda epoch: (),
+            plan_for=lambda epoch: SimpleNamespace(operators=()),
+        )
+
+
+def test_who_lacks_a_function_comes_back_when_it_is_registered_and_not_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the group that it comes back to would wait. Epochs without tuples ask for no function: all have run them."""
+    log = open_log(tmp_path)
+    log.catalog.create_stream(PURCHASES, None)
+    log.catalog.request_create("waits", replace(PLAN, functions=("odd",)), group="alerts")
+    log.catalog.request_create("plain", PLAN, group="alerts")
+    log.catalog.flush()
+    log.sealer.seal()
+    parting = Relocation(QueryId(1), "alerts", "auto-0", returns=True)
+    log.catalog.homes.regroup(Regrouping(log.catalog.homes.last_regrouping + 1, 0, (parting,)))
+    groups = Level(log)
+    groups.settle()
+    assert [entry.group for entry in log.catalog.entries()] == ["auto-0", "alerts"]
+    monkeypatch.setattr(log.catalog.functions, "is_ready", lambda name: True)
+    groups.settle()
+    assert [entry.group for entry in log.catalog.entries()] == ["alerts", "alerts"]
+    log.close()
 
 
 def test_a_new_group_takes_queries_from_any_epoch() -> None:

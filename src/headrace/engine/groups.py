@@ -118,11 +118,15 @@ class Groups:
     # how queries change groups
 
     def travellers(self) -> list[Traveller]:
-        """The queries that are wanted in another group than the one they live in."""
+        """The queries that are wanted in another group than the one they live in.
+
+        Who lacks a function stays where it is: the other group would wait with it.
+        """
+        catalog = self._house.catalog
         return [
             Traveller(entry.query.id, entry.group, entry.wish, entry.stays[-1].epoch)
-            for entry in self._house.catalog.homes.travellers()
-            if entry.wish is not None
+            for entry in catalog.homes.travellers()
+            if entry.wish is not None and not catalog.functions.missing(entry.query)
         ]
 
     def settle(self, running: Collection[str] = (), failing: Collection[str] = ()) -> set[str]:
@@ -151,8 +155,7 @@ class Groups:
     def _partings(self, running: Collection[str]) -> Iterator[Step]:
         """Queries whose function nobody has registered again wait in a group of their own, so that the others go on.
 
-        They go back when somebody has: a group that waits runs no epoch, and nobody leaves a group with the epoch with
-        which it came.
+        They go back when somebody has: until then they are no travellers.
 
         In its very first epoch, a query begins there. One that came from elsewhere with this epoch cannot leave yet,
         because its state is on the way: its group waits with it.
