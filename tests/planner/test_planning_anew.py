@@ -75,6 +75,16 @@ def test_every_kind_of_query_may_come_and_go() -> None:
         assert reader.read(kept.text_of(plan)) == plan
 
 
+def test_equal_queries_have_one_plan_whichever_objects_they_share() -> None:
+    """Those of one text share their predicate until the warehouse is opened again."""
+    plan = parse_query("SELECT userID FROM purchases WHERE price > 3", BY_TEXT, FakeAnalyzer())
+    queries = [Query(QueryId(n), f"q{n}", plan) for n in (1, 2)]
+    again = [codec.loads(codec.dumps(query)) for query in queries]
+    streams = {stream.name: stream for stream in BY_TEXT.values()}
+    first, second = (plan_group([Member(q, int(q.id)) for q in some], streams) for some in (queries, again))
+    assert queries == again and first == second
+
+
 def test_a_damaged_plan_is_named(tmp_path: Path) -> None:
     path, plan = tmp_path / "plan.json", SharedPlan("v", (), ())
     path.write_bytes(plan_file(plan))

@@ -1,6 +1,6 @@
 """Large values as text, in pieces that many of them have in common: what is known is neither written nor read anew.
 
-A text has a line for the value and one for each of its pieces. In the value, `{"#":[2,0]}` stands for a tuple of the
+A text has a line for the value and one for each of its distinct pieces. In the value, `{"#":[2,0]}` stands for a tuple of the
 pieces of these numbers. Which classes are pieces is said by `register_pieces`. A tuple has pieces alone, or none.
 """
 
@@ -30,22 +30,23 @@ class Writer:
         self._known: dict[int, tuple[Any, str]] = {}
 
     def write(self, value: Any) -> bytes:
-        """The lines of a value."""
+        """The lines of a value. They do not tell which of its pieces are one object."""
         used: dict[int, tuple[Any, str]] = {}
         numbers: dict[int, int] = {}
+        texts: dict[str, int] = {}
         known = self._known
 
         def number_of(piece: Any) -> int:
             key = id(piece)
             number = numbers.get(key)
             if number is None:
-                number = numbers[key] = len(numbers)
-                used[key] = known.get(key) or (piece, _compact(codec.to_json(piece)))
+                _, text = used[key] = known.get(key) or (piece, _compact(codec.to_json(piece)))
+                number = numbers[key] = texts.setdefault(text, len(texts))
             return number
 
         line = _compact(_outline(value, number_of))
         self._known = used  # the objects are kept with their texts, so no other one can have their ids
-        return "\n".join((line, *(text for _, text in used.values()))).encode()
+        return "\n".join((line, *texts)).encode()
 
 
 def _outline(value: Any, number_of: Any) -> Any:
