@@ -1,7 +1,7 @@
 """Large values as text, in pieces that many of them have in common: what is known is neither written nor read anew.
 
-A text has a line for the value and one for each of its distinct pieces. In the value, `{"#":[2,0]}` stands for a tuple of the
-pieces of these numbers. Which classes are pieces is said by `register_pieces`. A tuple has pieces alone, or none.
+A text has a line for the value and one for each of its distinct pieces. In the value, `{"#":[2,0]}` stands for a tuple
+of the pieces of these numbers. Which classes are pieces is said by `register_pieces`. A tuple has pieces alone or none.
 """
 
 from __future__ import annotations
