@@ -93,6 +93,27 @@ def test_who_lacks_a_function_comes_back_when_it_is_registered_and_not_before(
     log.close()
 
 
+def test_who_lacks_a_function_does_not_wait_in_a_group_that_others_are_on_their_way_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(tmp_path)
+    log.catalog.create_stream(PURCHASES, None)
+    log.catalog.request_create("waits", replace(PLAN, functions=("odd",)))
+    log.catalog.request_create("leaves", PLAN)
+    log.catalog.flush()
+    log.sealer.seal()
+    log.catalog.request_moves([(QueryId(2), "auto-0")])
+    log.catalog.flush()
+    log.sealer.seal()
+    groups = Level(log)
+    groups._house.delivered.cursor = lambda name: 0
+    groups._house.delivered.next_epoch = lambda name: 1  # which is sealed, and waits
+    monkeypatch.setattr(type(log.catalog.functions), "all_ready", False)
+    groups.settle()
+    assert log.catalog.entry("waits").group == "auto-1"
+    log.close()
+
+
 def test_a_new_group_takes_queries_from_any_epoch() -> None:
     (step,) = plan_moves([Traveller(QueryId(1), "a", Wish("new", 5))], {"a": Standing(3, 3, 2, due=True)})
     assert (step.epoch, step.target) == (4, "new")

@@ -171,7 +171,11 @@ class Groups:
             free = [e for e in members if e.stays[-1].epoch < epoch or len(e.stays) == 1]
             waiting = [entry for entry in free if catalog.functions.missing(entry.query)]
             if waiting and (name == MAIN or len(waiting) < len(members)):
-                numbers = (auto_number(group) for group in catalog.homes.groups())
+                # others may be on their way to a group that nobody lives in yet
+                wanted = {
+                    entry.moving_to for entry in catalog.homes.travellers() if entry.moving_to is not None
+                }
+                numbers = (auto_number(group) for group in {*catalog.homes.groups(), *wanted})
                 target = auto_group(1 + max((n for n in numbers if n is not None), default=-1))
                 moves = tuple(Relocation(entry.query.id, name, target, returns=True) for entry in waiting)
                 yield Step(epoch, name, target, moves)
