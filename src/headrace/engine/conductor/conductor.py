@@ -21,6 +21,7 @@ from headrace.engine.conductor.room import idle_cores, width_of
 from headrace.engine.conductor.stage import Stage
 from headrace.engine.conductor.statistics import Knowledge
 from headrace.engine.conductor.telling import note_change, note_violations
+from headrace.engine.conductor.under_way import UnderWay
 from headrace.engine.conductor.watching import Books, Measured, came_since, group_epochs, while_lagging
 from headrace.model.events import EventKind
 from headrace.model.grouping import MAIN
@@ -50,12 +51,6 @@ from headrace.optimizer.grouping.wording import count_queries
 
 DEFAULTS = Settings(bounded=True)
 
-TRUSTED_S = 60.0
-"""So long a decision counts although the catalog does not know of it yet: it does with the next sealed epoch."""
-
-FORGOTTEN_S = 3600.0
-"""Moves that did not come about for so long are no longer waited for: a person may have wanted something else."""
-
 EARLY_S = 1.0
 """When a group begins to fall behind, the next look is not waited for. Two looks are so far apart at least."""
 
@@ -64,9 +59,6 @@ GUESTS = 2**62
 
 NOTED = 20
 """So many events are written of one call that creates queries."""
-
-DELAYS_KEPT = 200
-"""So many delays of reconfigurations are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +74,6 @@ class ConductorInfo:
 
 
 @dataclass(slots=True)
-class _Reconfiguration:
-    """Moves that were decided on and are not in force yet."""
-
-    decided_at: float
-    events: list[int]
-    moves: dict[QueryId, str]
-
-
-@dataclass(slots=True)
 class _State:
     """What the conductor remembers between two looks."""
 
@@ -102,8 +85,7 @@ class _State:
     rooms: Rooms | None = None
     tasks: dict[str, int] = field(default_factory=dict)
     violated: frozenset[tuple[QueryId, str]] = frozenset()
-    under_way: list[_Reconfiguration] = field(default_factory=list)
-    delays: deque[float] = field(default_factory=lambda: deque(maxlen=DELAYS_KEPT))
+    under_way: UnderWay = field(default_factory=UnderWay)
     looks: int = 0
     looked_s: float = 0.0
     looked_at: float = float("-inf")
@@ -159,7 +141,7 @@ class Conductor:
                 state.looked_s,
                 state.calibration.median_error(),
                 state.calibration.errors,
-                tuple(state.delays),
+                state.under_way.delays_s,
             )
 
     def learnt(self) -> Learnt:
@@ -234,8 +216,7 @@ class Conductor:
 
     def _queries(self, now: float) -> list[LiveQuery]:
         """The queries that run. What was decided a moment ago counts already: no epoch may have taken it in yet."""
-        recent = [one for one in self._state.under_way if now - one.decided_at < TRUSTED_S]
-        targets = {query: target for one in recent for query, target in one.moves.items()}
+        targets = self._state.under_way.targets(now)
         found = self._stage.queries()
         return [
             replace(query, group=targets[query.id], moving=True)
@@ -249,7 +230,7 @@ class Conductor:
         while self._fresh:
             measured = self._fresh.popleft()
             self._books.add(measured)
-            self._arrive(measured)
+            self._state.under_way.arrive(measured, self._events)
 
     def _observe(self, queries: Sequence[LiveQuery]) -> None:
         """How groups fare by their last epochs, and what the new ones among these teach."""
@@ -330,8 +311,7 @@ class Conductor:
             if not isinstance(change, Resized) or change.group in widths
         ]
         if moves:
-            targets = {move.query: move.target for move in moves}
-            self._state.under_way.append(_Reconfiguration(now, numbers, targets))
+            self._state.under_way.decided(now, numbers, {move.query: move.target for move in moves})
 
     def _give_tasks(self, situation: Situation, grouping: Grouping) -> set[str]:
         """Let groups run with what was decided for them; the groups that run with more or fewer tasks by that."""
@@ -346,20 +326,6 @@ class Conductor:
                 self._stage.resize(name, wanted)
                 changed.add(name)
         return changed
-
-    def _arrive(self, measured: Measured) -> None:
-        """A group has run an epoch: the moves that are in force by that are done, since that epoch began."""
-        began = measured.at - measured.metrics.seconds
-        for one in self._state.under_way:
-            here = {query for query, target in one.moves.items() if target == measured.group}
-            for query in here & measured.members:
-                del one.moves[query]
-            if not one.moves:
-                self._state.delays.append(max(0.0, began - one.decided_at))
-                self._events.delayed(one.events, max(0.0, began - one.decided_at))
-        self._state.under_way = [
-            one for one in self._state.under_way if one.moves and measured.at - one.decided_at < FORGOTTEN_S
-        ]
 
     # new queries
 
