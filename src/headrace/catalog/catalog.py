@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.catalog.archive import Archived
+from headrace.catalog.changing import Changing
 from headrace.catalog.creations import Asked, Creating, name_taken
 from headrace.catalog.directory import Directory
 from headrace.catalog.errands import Errands
@@ -25,9 +26,8 @@ from headrace.catalog.snapshot import Changelog, Snapshot, SnapshotFile
 from headrace.catalog.splits import SplitTable
 from headrace.catalog.streams import StreamTable
 from headrace.catalog.waiting import Batching, Waiting
-from headrace.model.epoch import NEVER_US, Change, ChangeNeeds, Drop, Epoch, Move
+from headrace.model.epoch import NEVER_US, Change, Epoch
 from headrace.model.errors import CatalogError, StorageError
-from headrace.model.grouping import MAIN, is_reserved
 from headrace.model.query import NO_NEEDS, EpochId, Needs, Query, QueryId, QueryPlan, Stream
 from headrace.sql.text.names import quote_name
 from headrace.storage import faults
@@ -61,6 +61,7 @@ class Catalog:
         for change in self._waiting:
             self._directory.note(change)
         creating = Creating(self._directory, self._streams, self._waiting.clock, self._request)
+        self._changing = Changing(self._directory, self._waiting, self._request)
         self._creations = Errands(self._lock, creating.work)
 
     # streams
@@ -164,33 +165,17 @@ class Catalog:
     def request_drop(self, name: str) -> Query:
         """Ask for a query to end, durably; its results stay."""
         with uninterrupted(), self._lock:
-            entry = self._directory.live_entry(name)
-            self._request(Drop(entry.query.id, self._waiting.clock.now()))
-            return entry.query
+            return self._changing.drop(name)
 
     def request_move(self, name: str, group: str) -> Query:
         """Ask for a query to live in another group, durably; it goes on delivering meanwhile."""
         with uninterrupted(), self._lock:
-            entry = self._directory.live_entry(name)
-            if entry.error is not None:
-                raise CatalogError(
-                    "QUERY_QUARANTINED",
-                    f"query `{entry.query.name}` is quarantined: it lives in no group any more",
-                    hint="drop it, and create it again in the group that you want",
-                )
-            self._request(Move(entry.query.id, group, self._waiting.clock.now()))
-            return entry.query
+            return self._changing.move(name, group)
 
     def request_needs(self, name: str, change: Callable[[Needs], Needs]) -> Query:
         """Ask for something else for a query, durably. What is changed is what was asked for last."""
         with uninterrupted(), self._lock:
-            query = self._directory.live_entry(name).query
-            asked = [
-                one.needs for one in self._waiting if isinstance(one, ChangeNeeds) and one.id == query.id
-            ]
-            needs = change(asked[-1] if asked else query.needs)
-            self._request(ChangeNeeds(query.id, needs, self._waiting.clock.now()))
-            return query
+            return self._changing.need(name, change)
 
     def request_moves(self, moves: Iterable[tuple[QueryId, str]]) -> None:
         """Ask for queries to live in other groups, durably. Those that have ended meanwhile stay where they were.
@@ -198,17 +183,7 @@ class Catalog:
         So do those that a person has named a group for which no epoch has taken in yet: the person decides.
         """
         with uninterrupted(), self._lock:
-            entries = ((self._directory.queries.get(query), group) for query, group in moves)
-            now = self._waiting.clock.now()
-            wished = {change.id: change.group for change in self._waiting if isinstance(change, Move)}
-            named = {query for query, group in wished.items() if group != MAIN and not is_reserved(group)}
-            changes = [
-                Move(entry.query.id, group, now)
-                for entry, group in entries
-                if entry is not None and entry.live and entry.error is None and entry.query.id not in named
-            ]
-            if changes:
-                self._request(*changes)
+            self._changing.move_all(moves)
 
     def earliest_start(self) -> int | None:
         """The first epoch that a query needs which no epoch has taken in yet; the log must keep it."""
