@@ -30,7 +30,7 @@ LAYERS = (
     (
         *("sources", "options", "notes", "sparks", "guard"),
         *("asking", "running", "looking"),
-        *("handles", "recovering", "session", "opening", "__init__"),
+        *("handles", "recovering", "open_warehouse", "session", "opening", "__init__"),
     ),
     ("service", "cli"),
 )
@@ -40,7 +40,7 @@ RANK = {name: i for i, names in enumerate(LAYERS) for name in names}
 
 MAY_IMPORT_SPARK = {
     *("engine", "log", "results", "cli", "service"),
-    *("sources", "options", "sparks", "handles", "session", "opening"),
+    *("sources", "options", "sparks", "handles", "open_warehouse", "session", "opening"),
     *("asking", "looking"),
 }
 

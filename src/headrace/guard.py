@@ -23,14 +23,15 @@ _NEEDS_SPARK = frozenset({"results", "to_pandas", "audit", "select", "run_availa
 """Calls that would go astray in a stopped Spark session before anything fails."""
 
 
-def guarding(
-    session_of: Callable[[Any], Session], *, free: frozenset[str] = frozenset()
-) -> Callable[[Guarded], Guarded]:
-    """Guard the public methods of a class, but for those in `free`. `session_of` finds the session of an instance."""
+def guarding(session_of: Callable[[Any], Session]) -> Callable[[Guarded], Guarded]:
+    """Guard the public methods that a class has of its own. `session_of` finds the session of an instance.
+
+    What a class inherits is as it was: a session can be closed wherever, and whether Spark is there or not.
+    """
 
     def guard(cls: Guarded) -> Guarded:
         for name, member in list(vars(cls).items()):
-            if not name.startswith("_") and name not in free and callable(member):
+            if not name.startswith("_") and callable(member):
                 setattr(cls, name, _guarded(member, name, session_of))
         return cls
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from headrace import sql
 from headrace.asking.creating import WantedQuery, create_queries, create_query, needs_of
@@ -27,7 +24,6 @@ from headrace.asking.splits import (
 from headrace.asking.starting import Start
 from headrace.asking.statements import execute
 from headrace.asking.streams import attach_source, close_stream, create_stream, drop_stream
-from headrace.catalog.queries import QueryEntry
 from headrace.engine.splits.code import RowFunction, SplitCode
 from headrace.guard import guarding
 from headrace.handles import QueryHandle
@@ -49,20 +45,15 @@ from headrace.looking.infos import (
 from headrace.looking.portrait import session_html, session_text
 from headrace.looking.showing import Listing, Text
 from headrace.looking.splits import SplitHandle, SplitInfo, split_infos
-from headrace.model.errors import EngineError, HeadraceError, SqlError
-from headrace.model.query import Stream
+from headrace.model.errors import SqlError
 from headrace.model.splitting import SplitOperator
-from headrace.options import Duration, Options
-from headrace.recovering import recover, streams_by_name
-from headrace.running.run import Running, session_closed
+from headrace.open_warehouse import OpenWarehouse
+from headrace.options import Duration
 from headrace.running.totals import EpochInfo, Totals
-from headrace.sparks import SparkSessions
-from headrace.storage.interrupts import uninterrupted
-from headrace.storage.warehouse import Warehouse
 
 
-@guarding(lambda session: session, free=frozenset({"close"}))
-class Session:
+@guarding(lambda session: session)
+class Session(OpenWarehouse):
     """An open warehouse. Thread-safe; use it as a context manager, or call `close()`.
 
     This is only the front: what a call does is a function of `headrace.asking`, `headrace.running` or
@@ -71,38 +62,6 @@ class Session:
     One that was opened `read_only` sees what was committed when it was opened, beside any writer, and starts Spark only
     when rows are asked for.
     """
-
-    def __init__(self, path: str | Path, options: Options | None = None) -> None:
-        """Use `headrace.open`, which documents the options."""
-        options = options or Options()
-        self._pid = os.getpid()
-        self._warehouse = Warehouse(path, read_only=options.read_only)
-        if not options.read_only:
-            self._warehouse.acquire()
-        self._sparks = SparkSessions(options.spark, options.master, options.config)
-        self._closed = self._released = False
-        try:
-            found = recover(self._warehouse, self._sparks, options)
-        except BaseException:
-            self._sparks.stop()
-            self._warehouse.release()
-            raise
-        self._catalog, self._arrivals, self._sealer = found.catalog, found.arrivals, found.sealer
-        self._delivered, self._counts, self._checkup = found.delivered, found.counts, found.checkup
-        self._running, self._events = found.running, found.events
-
-    @property
-    def spark(self) -> SparkSession:
-        """The SparkSession in use."""
-        return self._sparks.main
-
-    @property
-    def _reader(self) -> SparkSession:
-        return self._sparks.reader
-
-    @property
-    def _auditor(self) -> SparkSession:
-        return self._sparks.auditor
 
     # streams
 
@@ -429,68 +388,11 @@ class Session:
         """What each of the last 1,000 epochs since opening cost and delivered, oldest first."""
         return Listing(self._running.totals.recent if self._running else ())
 
-    # looking
-
-    def _streams_by_name(self, entry: QueryEntry) -> dict[str, Stream]:
-        return streams_by_name(self._catalog, entry)
-
-    # closing
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise session_closed()
-
-    def _runs(self) -> Running:
-        """What only a session that may write has."""
-        self._check_open()
-        if self._running is None:
-            raise EngineError(
-                "READ_ONLY", "this session was opened to read", hint="open the warehouse without read_only"
-            )
-        return self._running
-
     def __repr__(self) -> str:
         return session_text(self)
 
     def _repr_html_(self) -> str:
         return session_html(self)
-
-    def close(self) -> None:
-        """Stop, keep everything that was asked for, and let the warehouse go. Harmless when closed.
-
-        Epochs under way have some seconds to end; then they are cancelled, and run again after opening.
-        In a forked child it does nothing: the session, its lock and its Spark are the parent's.
-        """
-        if self._released or self._pid != os.getpid():
-            return
-        self._closed = True
-        try:
-            if self._running is not None:
-                self._running.close()
-        finally:
-            self._let_go()
-
-    def _let_go(self) -> None:
-        with uninterrupted():
-            try:
-                if not self._warehouse.read_only:
-                    self._catalog.close()
-            finally:
-                self._warehouse.release()
-                self._released = True
-                self._sparks.stop()
-
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except HeadraceError:
-            if error is None:
-                raise
 
 
 __all__ = ["QueryHandle", "QueryInfo", "QueryMetrics", "Session", "SessionMetrics", "SqlError", "StreamInfo"]

@@ -28,8 +28,15 @@ class FakeContext:
         return False
 
 
-@guarding(lambda session: session, free=frozenset({"close"}))
-class Calls:
+class Closing:
+    """As the part of a session looks that it inherits."""
+
+    def close(self) -> str:
+        return "closed"
+
+
+@guarding(lambda session: session)
+class Calls(Closing):
     """As a session looks to the guard."""
 
     def __init__(self, state: str, pid: int | None = None) -> None:
@@ -48,9 +55,6 @@ class Calls:
             raise ConnectionRefusedError(111, "Connection refused")
         except ConnectionRefusedError:
             raise CatalogError("BAD_SCHEMA", "not Spark DDL") from None
-
-    def close(self) -> str:
-        return "closed"
 
 
 def code_of(call: Any, *args: Any) -> str:
