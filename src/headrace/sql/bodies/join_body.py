@@ -1,62 +1,32 @@
-"""What a join means to shared operators: sides, keys, conditions across sides, and what is asked of the rows.
+"""What a join means to shared operators: what it brings together, and what is asked of its rows.
 
-Conjuncts over one side become its predicate. Equalities between sides make hubs: classes of equal values that connect
-sides which no other hub has connected; often one hub has all sides. Comparisons of a value of one side with a value of
-another are decided while rows are joined; what is left is a filter of the stored rows and waits for a reader. Groups
-are an aggregation over carried values where kernels know all of it, else Spark SQL over stored rows, with the reason.
-How an aggregation is then run is not decided here but in `planner/strategies`.
+Groups are an aggregation over carried values where kernels know all of it, else Spark SQL over stored rows, with the
+reason. How an aggregation is then run is not decided here but in `planner/strategies`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
-from headrace.model.blocks import EVERY_BLOCK, ONE_BLOCK
-from headrace.model.predicate import Op, Operand
-from headrace.model.query import Across, Stream
 from headrace.model.tables import WINDOW_EDGES
-from headrace.model.types import TIMESTAMP, Column, Kind, SqlType
-from headrace.sql.binding import (
-    AggregationShape,
-    CarriedShape,
-    HubShape,
-    JoinedRowsShape,
-    JoinShape,
-    SideShape,
-)
-from headrace.sql.bodies.aggregates import plan_aggregation, window_struct
+from headrace.model.types import Kind, SqlType
+from headrace.sql.binding import AggregationShape, JoinedRowsShape, JoinShape
+from headrace.sql.bodies.aggregates import plan_aggregation
 from headrace.sql.bodies.calls import SHARED_FUNCTIONS, NotShared
-from headrace.sql.bodies.conjuncts import conjuncts, in_order
-from headrace.sql.bodies.join_calls import argument_of, is_similarity, mark_scores, with_columns
-from headrace.sql.bodies.join_hubs import find_hubs
+from headrace.sql.bodies.join_conditions import JoinConditions, TypesOf, over_row
 from headrace.sql.bodies.operands import OperandShape
 from headrace.sql.bodies.predicates import Compiler
-from headrace.sql.bodies.registered import (
-    call_shape,
-    calls_registered,
-    type_arguments,
-)
 from headrace.sql.bodies.windows import is_window_column, window_edge
 from headrace.sql.render.templates import Template
-from headrace.sql.resolve.columns import Flat, column, enclosed
+from headrace.sql.resolve.columns import Flat
 from headrace.sql.resolve.functions import function_name, is_aggregate
 from headrace.sql.resolve.joins import JoinOrigin
 from headrace.sql.resolve.safety import cannot_raise, safe_kind
 from headrace.sql.text.dialect import render
 
-_OPS: dict[type[exp.Expr], Op] = {
-    exp.EQ: Op.EQ,
-    exp.LT: Op.LT,
-    exp.LTE: Op.LE,
-    exp.GT: Op.GT,
-    exp.GTE: Op.GE,
-}
-_COMPARED = frozenset(
-    (Kind.INTEGER, Kind.FLOATING, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ, Kind.BOOLEAN, Kind.STRING)
-)
 _ORDERLESS = SHARED_FUNCTIONS | {
     *("any", "bit_and", "bit_or", "bit_xor", "bool_and", "bool_or", "count", "count_if", "every", "some"),
     *(
@@ -73,10 +43,6 @@ _ORDERLESS = SHARED_FUNCTIONS | {
 }
 """Aggregates whose value does not hang on the order of their input."""
 
-_KEYS = _COMPARED | {Kind.DECIMAL, Kind.TIME}
-
-TypesOf = Callable[[list[str]], list[SqlType]]
-
 
 def plan_join(
     flat: Flat,
@@ -92,346 +58,124 @@ def plan_join(
     if any(side.opaque for side in origin.sides):
         raise NotShared("a join of aggregations has no shared form")
 
-    def finished(then: Callable[[_Plan], JoinedRowsShape | AggregationShape]) -> JoinShape:
-        plan = _Plan(flat, origin, types_of, literals, timezone)
-        plan.sort_conditions()
-        hubs, sides, across = plan.find_hubs(), plan.sides(), plan.across()
-        called = plan.called()
-        last = then(plan)
-        return JoinShape(sides, hubs, tuple(plan.carried.values()), across, last, called)
+    def finished(then: Callable[[JoinConditions], JoinedRowsShape | AggregationShape]) -> JoinShape:
+        join = JoinConditions(flat, origin, types_of, literals, timezone)
+        join.sort_conditions()
+        hubs, sides, across = join.find_hubs(), join.sides(), join.across()
+        called = join.called()
+        last = then(join)
+        return JoinShape(sides, hubs, tuple(join.carried.values()), across, last, called)
 
     if flat.group is None:
-        return finished(_Plan.rows)
+        return finished(_rows)
     try:
-        return finished(_Plan.aggregation)
+        return finished(_aggregation)
     except NotShared as reason:
         unshared = str(reason)
-    return finished(lambda plan: replace(plan.groups(), unshared=unshared))
+    return finished(lambda join: replace(_groups(join), unshared=unshared))
 
 
-@dataclass(slots=True)
-class _Plan:
-    flat: Flat
-    origin: JoinOrigin
-    types_of: TypesOf
-    literals: tuple[str, ...]
-    timezone: str
-    own: dict[int, list[exp.Expr]] = field(default_factory=dict)
-    equalities: list[tuple[exp.Expr, exp.Expr]] = field(default_factory=list)
-    compared: list[tuple[exp.Expr, Op, exp.Expr]] = field(default_factory=list)
-    residual: list[exp.Expr] = field(default_factory=list)
-    calling: list[exp.Expr] = field(default_factory=list)
-    raising: exp.Expr | None = None
-    in_blocks: bool = False
-    carried: dict[tuple[int, str], CarriedShape] = field(default_factory=dict)
-
-    # conditions
-
-    def sort_conditions(self) -> None:
-        """Every conjunct to the side it is about, to the equalities, to comparisons across sides, or to the rest."""
-        type_arguments(self.flat.where, self.types_of)
-        for whole in self.flat.where:
-            for node in conjuncts(whole):
-                sides = self.origin.sides_in(node)
-                mark_scores(node, self.origin)
-                if calls_registered(node) and len(sides) > 1:
-                    self.calling.append(node)
-                    continue
-                if any(map(is_window_column, node.find_all(exp.Column))):
-                    self._leave(node)
-                elif len(sides) <= 1:
-                    self.own.setdefault(min(sides, default=0), []).append(node)
-                elif isinstance(node, exp.EQ) and self._two_sided(node):
-                    self.equalities.append((node.this.unnest(), node.expression.unnest()))
-                elif type(node) in _OPS and self._two_sided(node):
-                    self._check_last()
-                    self.compared.append((node.this.unnest(), _OPS[type(node)], node.expression.unnest()))
-                else:
-                    self._leave(node)
-
-    def _leave(self, node: exp.Expr, *, may_raise: bool = True) -> None:
-        """A condition for whoever reads the rows. One that may raise is asked of the rows that Spark asks it of only
-        when it is over two streams, all that are joined, and there is no comparison beside it.
-        """
-        self._check_last()
-        if node.find(exp.RegexpLike, exp.Div) or not cannot_raise(_over_row(node), self._row, self.literals):
-            self.raising = node
-            whole = len(self.origin.sides) == len(self.origin.sides_in(node)) == 2
-            if not whole or self.compared or not may_raise:
-                self._check_last()
-        self.residual.append(node)
-
-    def _check_last(self) -> None:
-        if self.raising is not None:
-            raise NotShared(f"{self._text(self.raising)} may fail for rows that other conditions reject")
-
-    @property
-    def _row(self) -> Stream:
-        """Stored rows as expressions see them."""
-        stream, edges = self.origin.stream, (Column(name, TIMESTAMP) for name in WINDOW_EDGES.values())
-        return replace(stream, columns=(*stream.columns, *edges))
-
-    def _two_sided(self, node: exp.Expr) -> bool:
-        parts = [self.origin.sides_in(part) for part in (node.this, node.expression)]
-        return all(len(part) == 1 for part in parts) and parts[0] != parts[1]
-
-    def _text(self, node: exp.Expr) -> str:
-        """`node` as its reader would write it."""
-
-        def step(found: exp.Expr) -> exp.Expr:
-            if is_window_column(found):
-                return column("window")
-            side = self.origin.side_of(found.name) if isinstance(found, exp.Column) else None
-            if side is None:
-                return found
-            name = found.name[len(side.name("")) :]
-            return exp.Column(this=exp.to_identifier(name), table=exp.to_identifier(side.qualifier or "t"))
-
-        return render(node.copy().transform(step, copy=False))
-
-    def sides(self) -> tuple[SideShape, ...]:
-        """The sides with their own conditions."""
-        return tuple(SideShape(side.stream, *self._condition(side.number)) for side in self.origin.sides)
-
-    def _condition(self, number: int) -> tuple[exp.Expr | None, exp.Expr | None]:
-        side = self.origin.sides[number]
-        nodes = [side.over_stream(node) for node in self.own.get(number, ())]
-        if not nodes:
-            return None, None
-        whole = nodes[0]
-        for node in nodes[1:]:
-            whole = exp.And(this=enclosed(whole), expression=enclosed(node))
-        compiler = Compiler(side.stream, self.literals, self.timezone, render)
-
-        def harmless(node: exp.Expr) -> bool:
-            if compiler.only_atoms(node):
-                return True
-            telling = node.find(exp.RegexpLike, exp.Div)
-            return telling is None and cannot_raise(node, side.stream, self.literals)
-
-        return whole, in_order(whole, harmless)
-
-    # keys
-
-    def find_hubs(self) -> tuple[HubShape, ...]:
-        """The keys that connect all sides; equalities that no key stands for become comparisons.
-
-        Where there is no equality, a score that has to be high enough connects two sides: tuples meet in blocks.
-        """
-        if (
-            not self.equalities
-            and len(self.origin.sides) == 2
-            and any(is_similarity(node, self.origin) for node in self.calling)
-        ):
-            self.in_blocks = True
-            return (HubShape((0, 1), ((_block(EVERY_BLOCK),), (_block(ONE_BLOCK),))),)
-        found = find_hubs(self.origin, self.equalities, lambda nodes: self._key_type(nodes) is not None)
-        self.compared += [(left, Op.EQ, right) for left, right in found.compared]
-        for side, equal in found.own:
-            self.own.setdefault(side, []).append(equal)
-        return tuple(
-            HubShape(
-                hub.sides,
-                tuple(tuple(self._key_operand(part[side]) for part in hub.parts) for side in hub.sides),
-            )
-            for hub in found.hubs
-        )
-
-    def _key_operand(self, node: exp.Expr) -> OperandShape:
-        return self._operand(node, self._types([node])[0])
-
-    def _side(self, node: exp.Expr) -> int:
-        """The side that a value is of; a constant is the first one's."""
-        return min(self.origin.sides_in(node), default=0)
-
-    def _key_type(self, nodes: Sequence[exp.Expr]) -> SqlType | None:
-        """The type that all of these have, or one of their integer types; None when Spark would convert them."""
-        types = self._types(nodes)
-        if all(type_.kind is Kind.INTEGER for type_ in types):
-            return types[0]
-        same = all(type_ == types[0] for type_ in types) and types[0].kind in _KEYS
-        plain = types[0].kind is not Kind.STRING or types[0].name == "string"
-        return types[0] if same and plain else None
-
-    def _types(self, nodes: Sequence[exp.Expr]) -> list[SqlType]:
-        return self.types_of([f"any_value({render(node)})" for node in nodes])
-
-    def across(self) -> tuple[Across, ...]:
-        """Comparisons across sides, over values that the rows carry."""
-        found = []
-        for left, op, right in self.compared:
-            types = self._types([left, right])
-            whole = all(type_.kind is Kind.INTEGER for type_ in types)
-            if not whole and (types[0] != types[1] or types[0].kind not in _COMPARED):
-                kind = next(kind for kind, known in _OPS.items() if known is op)
-                self._leave(kind(this=enclosed(left), expression=enclosed(right)), may_raise=False)
-                continue
-            places = [self._carry(node, type_) for node, type_ in zip((left, right), types, strict=True)]
-            found.append(Across(places[0], op, places[1]))
-        return tuple(found)
-
-    def called(self) -> tuple[exp.Expr, ...]:
-        """Conditions on functions of joined rows, over what these carry. They come after all others, as in Spark; so
-        where others are left to a reader, these are too.
-        """
-        found = [] if self.residual else list(map(self._with_columns, self.calling))
-        if None in found or self.residual:
-            if self.in_blocks:
-                raise NotShared(
-                    "every pair of tuples would be stored: the score is not decided as they are joined"
-                )
-            for node in self.calling:
-                self._leave(node)
-            return ()
-        return tuple(node.transform(self._carried_call, copy=False) for node in found if node is not None)
-
-    def _with_columns(self, node: exp.Expr) -> exp.Expr | None:
-        return with_columns(
-            node, self.origin, lambda inner: self._types([inner])[0], self.literals, self.timezone
-        )
-
-    def _carried_call(self, node: exp.Expr) -> exp.Expr:
-        argument = argument_of(node)
-        if argument is None:
-            return node
-        place = self._carry(*argument)
-        return column(list(self.carried.values())[place].name)
-
-    # what rows carry
-
-    def _operand(self, node: exp.Expr, type_: SqlType) -> OperandShape:
-        """An operand over its side's stream."""
-        inner = self.origin.sides[self._side(node)].over_stream(node.unnest())
-        if isinstance(inner, exp.Column):
-            return OperandShape(Template.of(inner.name), type_, plain=True)
-        side = self.origin.sides[self._side(node)]
-        if (call := call_shape(inner, side.stream, self.literals)) is not None:
-            return call
-        if not cannot_raise(inner, side.stream, self.literals):
-            raise NotShared(f"{self._text(node)} may fail for tuples that are never joined")
-        return OperandShape(Template.of(render(inner)), type_, plain=False)
-
-    def _carry(self, node: exp.Expr, type_: SqlType) -> int:
-        """The place among the carried values of one over a single side."""
-        inner = node.unnest()
-        side, text = self._side(inner), render(inner)
-        if (side, text) not in self.carried:
-            name = inner.name if isinstance(inner, exp.Column) else f"x{len(self.carried)}"
-            self.carried[side, text] = CarriedShape(name, side, self._operand(inner, type_))
-        return list(self.carried).index((side, text))
-
-    def _carry_columns(self, nodes: Iterable[exp.Expr]) -> None:
-        for node in nodes:
-            for found in node.find_all(exp.Column):
-                if self.origin.side_of(found.name) is not None:
-                    self._carry(found, self.origin.stream.column(found.name).type)
-
-    def rows(self) -> JoinedRowsShape:
-        """The rows as they are, finished when they are read."""
-        nodes = self._finished(item.node for item in self.flat.items)
-        return JoinedRowsShape(_texts(nodes), self._residual(), None, None, self._may_raise(nodes))
-
-    def groups(self) -> JoinedRowsShape:
-        """The rows in groups that are made when they are read."""
-        if self.flat.grouping_sets or self.flat.distinct:
-            raise NotShared("grouping sets and DISTINCT over a join have no shared form")
-        for call in (found for node in self.flat.expressions() for found in node.find_all(exp.Anonymous)):
-            if is_aggregate(call) and function_name(call) not in _ORDERLESS:
-                raise NotShared(f"{self._text(call)} may hang on the order of the joined rows")
-        keys = [node for node in self.flat.group or () if not (is_window_column(node) or window_edge(node))]
-        for key in keys:
-            if not self.origin.sides_in(key) or any(map(is_window_column, key.find_all(exp.Column))):
-                raise NotShared(
-                    f"the key {self._text(key)} is not computed from columns of the streams alone"
-                )
-        finish, having = (
-            self._finished(nodes) for nodes in ((i.node for i in self.flat.items), self.flat.having)
-        )
-        found = self._finished(keys)
-        for node in (*finish, *having):
-            self._vouch(node)
-        return JoinedRowsShape(
-            _texts(finish),
-            self._residual(),
-            (*map(Template.of, WINDOW_EDGES.values()), *_texts(found)),
-            _all_of(having),
-            self._may_raise([*finish, *having, *found]),
-        )
-
-    def _finished(self, nodes: Iterable[exp.Expr]) -> list[exp.Expr]:
-        """Expressions over stored rows, which carry what these ask for."""
-        asked = list(nodes)
-        self._carry_columns(asked)
-        return [_over_row(node) for node in asked]
-
-    def _residual(self) -> Template | None:
-        return _all_of(self._finished(self.residual))
-
-    def _may_raise(self, nodes: Iterable[exp.Expr]) -> bool:
-        return self.raising is not None or any(
-            node.find(exp.RegexpLike) or not cannot_raise(node, self._row, self.literals) for node in nodes
-        )
-
-    def _vouch(self, node: exp.Expr) -> None:
-        """Mark the aggregates in `node` that no rows make fail."""
-        for call in node.find_all(exp.Anonymous):
-            if is_aggregate(call) and (kind := self._aggregate_kind(call)) is not None:
-                call.meta["harmless"] = kind
-                outer = call.parent
-                if isinstance(outer, exp.Filter) and cannot_raise(
-                    outer.expression.this, self._row, self.literals
-                ):
-                    outer.meta["harmless"] = kind
-
-    def _aggregate_kind(self, call: exp.Anonymous) -> Kind | None:
-        """The kind of an aggregate's value; None when it may fail: sums of BIGINT and decimals overflow."""
-        inputs = [
-            part for a in call.expressions for part in (a.expressions if isinstance(a, exp.Distinct) else [a])
-        ]
-        kinds = [
-            Kind.INTEGER if isinstance(node, exp.Star) else safe_kind(node, self._row, self.literals)
-            for node in inputs
-        ]
-        name = function_name(call)
-        if None in kinds or any(node.find(exp.RegexpLike) for node in inputs):
-            return None
-        if name in ("count", "count_if"):
-            return Kind.INTEGER
-        if name in ("min", "max"):
-            return kinds[0]
-        if name == "sum" and kinds[0] is Kind.INTEGER:
-            narrow = (
-                isinstance(inputs[0], exp.Column) and self._row.column(inputs[0].name).type.name != "bigint"
-            )
-            return Kind.INTEGER if narrow else None
-        return (
-            Kind.FLOATING if name in SHARED_FUNCTIONS and kinds[0] in (Kind.INTEGER, Kind.FLOATING) else None
-        )
-
-    def aggregation(self) -> AggregationShape:
-        """An aggregation of the joined rows, over values that each are of one side."""
-        if self.residual:
-            raise NotShared(f"no kernel decides {self._text(self.residual[0])}")
-        compiler = Compiler(self.origin.stream, self.literals, self.timezone, render)
-
-        def operand(node: exp.Expr, type_: SqlType, condition: exp.Expr | None) -> OperandShape:
-            if len(self.origin.sides_in(node)) != 1:
-                raise NotShared(f"{self._text(node)} is computed from more than one side")
-            place = self._carry(node, type_)
-            carried = list(self.carried.values())[place]
-            return OperandShape(Template.of(carried.name), type_, plain=True)
-
-        def guarded(condition: exp.Expr) -> exp.Expr:
-            if not compiler.only_atoms(condition):
-                raise NotShared(f"FILTER (WHERE {self._text(condition)}) over a join has no shared form")
-            self._carry_columns([condition])
-            return condition
-
-        return plan_aggregation(replace(self.flat, where=()), self.types_of, operand, guarded, self.literals)
+def _rows(join: JoinConditions) -> JoinedRowsShape:
+    """The rows as they are, finished when they are read."""
+    nodes = _finished(join, (item.node for item in join.flat.items))
+    return JoinedRowsShape(_texts(nodes), _residual(join), None, None, _may_raise(join, nodes))
 
 
-def _block(key: Operand) -> OperandShape:
-    return OperandShape(Template.of(""), key.type, False, (), key.function)
+def _groups(join: JoinConditions) -> JoinedRowsShape:
+    """The rows in groups that are made when they are read."""
+    if join.flat.grouping_sets or join.flat.distinct:
+        raise NotShared("grouping sets and DISTINCT over a join have no shared form")
+    for call in (found for node in join.flat.expressions() for found in node.find_all(exp.Anonymous)):
+        if is_aggregate(call) and function_name(call) not in _ORDERLESS:
+            raise NotShared(f"{join.text(call)} may hang on the order of the joined rows")
+    keys = [node for node in join.flat.group or () if not (is_window_column(node) or window_edge(node))]
+    for key in keys:
+        if not join.origin.sides_in(key) or any(map(is_window_column, key.find_all(exp.Column))):
+            raise NotShared(f"the key {join.text(key)} is not computed from columns of the streams alone")
+    finish, having = (
+        _finished(join, nodes) for nodes in ((i.node for i in join.flat.items), join.flat.having)
+    )
+    found = _finished(join, keys)
+    for node in (*finish, *having):
+        _vouch(join, node)
+    return JoinedRowsShape(
+        _texts(finish),
+        _residual(join),
+        (*map(Template.of, WINDOW_EDGES.values()), *_texts(found)),
+        _all_of(having),
+        _may_raise(join, [*finish, *having, *found]),
+    )
+
+
+def _finished(join: JoinConditions, nodes: Iterable[exp.Expr]) -> list[exp.Expr]:
+    """Expressions over stored rows, which carry what these ask for."""
+    asked = list(nodes)
+    join.carry_columns(asked)
+    return [over_row(node) for node in asked]
+
+
+def _residual(join: JoinConditions) -> Template | None:
+    return _all_of(_finished(join, join.residual))
+
+
+def _may_raise(join: JoinConditions, nodes: Iterable[exp.Expr]) -> bool:
+    return join.raising is not None or any(
+        node.find(exp.RegexpLike) or not cannot_raise(node, join.row, join.literals) for node in nodes
+    )
+
+
+def _vouch(join: JoinConditions, node: exp.Expr) -> None:
+    """Mark the aggregates in `node` that no rows make fail."""
+    for call in node.find_all(exp.Anonymous):
+        if is_aggregate(call) and (kind := _aggregate_kind(join, call)) is not None:
+            call.meta["harmless"] = kind
+            outer = call.parent
+            if isinstance(outer, exp.Filter) and cannot_raise(outer.expression.this, join.row, join.literals):
+                outer.meta["harmless"] = kind
+
+
+def _aggregate_kind(join: JoinConditions, call: exp.Anonymous) -> Kind | None:
+    """The kind of an aggregate's value; None when it may fail: sums of BIGINT and decimals overflow."""
+    inputs = [
+        part for a in call.expressions for part in (a.expressions if isinstance(a, exp.Distinct) else [a])
+    ]
+    kinds = [
+        Kind.INTEGER if isinstance(node, exp.Star) else safe_kind(node, join.row, join.literals)
+        for node in inputs
+    ]
+    name = function_name(call)
+    if None in kinds or any(node.find(exp.RegexpLike) for node in inputs):
+        return None
+    if name in ("count", "count_if"):
+        return Kind.INTEGER
+    if name in ("min", "max"):
+        return kinds[0]
+    if name == "sum" and kinds[0] is Kind.INTEGER:
+        narrow = isinstance(inputs[0], exp.Column) and join.row.column(inputs[0].name).type.name != "bigint"
+        return Kind.INTEGER if narrow else None
+    return Kind.FLOATING if name in SHARED_FUNCTIONS and kinds[0] in (Kind.INTEGER, Kind.FLOATING) else None
+
+
+def _aggregation(join: JoinConditions) -> AggregationShape:
+    """An aggregation of the joined rows, over values that each are of one side."""
+    if join.residual:
+        raise NotShared(f"no kernel decides {join.text(join.residual[0])}")
+    compiler = Compiler(join.origin.stream, join.literals, join.timezone, render)
+
+    def operand(node: exp.Expr, type_: SqlType, condition: exp.Expr | None) -> OperandShape:
+        if len(join.origin.sides_in(node)) != 1:
+            raise NotShared(f"{join.text(node)} is computed from more than one side")
+        place = join.carry(node, type_)
+        carried = list(join.carried.values())[place]
+        return OperandShape(Template.of(carried.name), type_, plain=True)
+
+    def guarded(condition: exp.Expr) -> exp.Expr:
+        if not compiler.only_atoms(condition):
+            raise NotShared(f"FILTER (WHERE {join.text(condition)}) over a join has no shared form")
+        join.carry_columns([condition])
+        return condition
+
+    return plan_aggregation(replace(join.flat, where=()), join.types_of, operand, guarded, join.literals)
 
 
 def _texts(nodes: Iterable[exp.Expr]) -> tuple[Template, ...]:
@@ -440,15 +184,3 @@ def _texts(nodes: Iterable[exp.Expr]) -> tuple[Template, ...]:
 
 def _all_of(nodes: Sequence[exp.Expr]) -> Template | None:
     return Template.of(" AND ".join(f"({render(node)})" for node in nodes)) if nodes else None
-
-
-def _over_row(node: exp.Expr) -> exp.Expr:
-    """An expression over a stored row: the window by its edges."""
-
-    def step(found: exp.Expr) -> exp.Expr:
-        edge = window_edge(found)
-        if edge is not None:
-            return column(WINDOW_EDGES[edge])
-        return window_struct() if is_window_column(found) else found
-
-    return node.copy().transform(step, copy=False)
