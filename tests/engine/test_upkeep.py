@@ -163,8 +163,8 @@ def test_what_was_merged_for_a_group_counts_when_the_group_has_ended(house: Hous
     assert not any(house.exists(file.path) for file in files)
 
 
-def arrived(house: House) -> str:
-    """A query began in the past: it ran epochs 0 and 1 on its way, and lives in the main group from epoch 2 on."""
+def arrived(house: House, heir: str = MAIN) -> str:
+    """A query began in the past: it ran epochs 0 to 2 on its way, and lives in another group from epoch 3 on."""
     for second in range(2):
         house.commit(MAIN, house.seal(second))
     house.log.catalog.request_create("a", PLAN, start=0)
@@ -177,13 +177,18 @@ def arrived(house: House) -> str:
         file = house.result(group, epoch, int(entry.query.id))
         rows = (*rows, replace(file, signature=query_signature(entry.query)))
         house.commit(group, epoch, results=rows, rows={str(entry.query.id): epoch + 1})
-    moved(house, int(entry.query.id), group, MAIN, 3, house.file(group, "brought.arrow"))
+    moved(house, int(entry.query.id), group, heir, 3, house.file(group, "brought.arrow"))
     return group
 
 
 def main_runs(house: House, second: int, state: str | None = None) -> None:
     """The next epoch of the main group, which takes over what ended groups have left, and may name a state file."""
-    before, epoch = house.delivered.main, house.seal(second)
+    runs(house, MAIN, house.seal(second), state)
+
+
+def runs(house: House, group: str, epoch: int, state: str | None = None) -> None:
+    """An epoch of a group."""
+    before = house.delivered.commit_of(group)
     left = house.upkeep.claim_legacies(before)
     made = inherit(
         replace(
@@ -196,7 +201,7 @@ def main_runs(house: House, second: int, state: str | None = None) -> None:
         left,
     )
     names = ("segments", "results", "rows", "regrouping", "inherited")
-    house.commit(MAIN, epoch, **{name: getattr(made, name) for name in names})
+    house.commit(group, epoch, **{name: getattr(made, name) for name in names})
     house.upkeep.release(left)
 
 
@@ -272,3 +277,37 @@ def test_a_group_has_one_heir_wherever_its_queries_go_later(house: House) -> Non
     assert house.upkeep.claim_legacies(house.commit("alerts", 4)) == []
     (entry,) = house.log.catalog.current()
     assert house.delivered.stored_rows(entry) == 3
+
+
+def test_an_heir_that_ends_at_once_keeps_no_folder_of_a_transit_group_longer_than_the_log(
+    house: House, tmp_path: Path
+) -> None:
+    """Its old commits would stay for ever, because no new one comes. The log does not go on from them any more."""
+    house.upkeep.options = replace(house.upkeep.options, keep_commits=3)
+    group = arrived(house, "alerts")
+    main_runs(house, 3)
+    house.commit("alerts", 3)
+    main_runs(house, 4)
+    runs(house, "alerts", 4)
+    assert [*house.delivered.commit_of("alerts").inherited] == [group]
+    (entry,) = house.log.catalog.current()
+    moved(house, int(entry.query.id), "alerts", MAIN, 5, house.file("alerts", "more.arrow"))
+    for second in range(5, 12):
+        main_runs(house, second)
+    assert house.log.warehouse.records(commits_dir("alerts")) == [3, 4], "it could go back to epoch 3"
+    assert house.exists(f"groups/{group}")
+    rows, files, _ = seen(house.delivered, house.log.catalog)
+    assert rows == 3 and len(files) == 3
+    house.clock.time += 2 * DAY
+    for second in range(12, 16):
+        main_runs(house, second)
+        assert seen(house.delivered, house.log.catalog) == (rows, files, second)
+        copy = tmp_path / f"copy{second}"
+        shutil.copytree(house.log.warehouse.root, copy)
+        again = open_log(copy)
+        delivered = Delivered(again.catalog, again.sealer, last_commits(again.warehouse))
+        assert seen(delivered, again.catalog) == (rows, files, second), second
+    assert house.log.sealer.first > 4 and house.log.warehouse.records(commits_dir("alerts")) == [4]
+    assert group not in house.delivered.commits and not house.exists(f"groups/{group}")
+    (entry,) = house.log.catalog.current()
+    assert [stay.group for stay in entry.stays] == ["alerts", MAIN]

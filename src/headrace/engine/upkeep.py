@@ -231,10 +231,23 @@ class Upkeep:
     def _hand_over_stays(self) -> None:
         """Stays in a group are its heir's, when every commit that the heir could go back to has inherited from it."""
         for heir, commit in self._delivered.commits.items():
-            kept = self._warehouse.records(commits_dir(heir)) if commit.inherited else []
+            kept = self._commits_to_go_back_to(heir) if commit.inherited else []
             for group, since in commit.inherited.items():
                 if kept and kept[0] >= since:
                     self._catalog.homes.hand_over(group, heir)
+
+    def _commits_to_go_back_to(self, group: str) -> list[int]:
+        """The commits of a group, without those that the log does not go on from any more: these go.
+
+        A group that nobody lives in makes no new commits, which would let the old ones go.
+        """
+        kept = self._warehouse.records(commits_dir(group))
+        while len(kept) > 1:
+            following = self._catalog.homes.next_epoch(group, kept[0])
+            if following is None or following >= self._sealer.first:
+                break
+            self._warehouse.delete_record(commits_dir(group), kept.pop(0))
+        return kept
 
     def _remove_absorbed(self) -> None:
         """Groups that another one has inherited from go, when no stay on disk names them."""
