@@ -420,5 +420,5 @@ def test_segments_keep_only_the_strings_that_live_partials_need() -> None:
         f"{e:02}-49" for e in range(19)
     ]
     held = state.load(state.references, read_state)
-    words = [len(text) for segment in held for text in segment.words.values()]
-    assert max(words) <= 20
+    sizes = [len(texts) for segment in held for texts in segment.vocabularies.values()]
+    assert max(sizes) <= 20

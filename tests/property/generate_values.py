@@ -21,7 +21,7 @@ _EPOCH = dt.datetime(1970, 1, 1)
 NAMES = (
     "k0", "a0", "c0", "p0", "r0", "query", "epoch", "qs0", "window_start", "window_end", "partition", "kind",
     "value", "order", "select", "count", "a b", "größe", "dot", "dot.ted", "Mixed", "tick`ed", "_x", "all",
-    "name", "1st", "t", "end", "key", "words0", "日",
+    "name", "1st", "t", "end", "key", "vocabulary0", "日",
 )  # fmt: skip
 """Names that the engine uses itself, SQL's words, and characters that need quotes."""
 

@@ -52,21 +52,30 @@ def keeps_values(function: AggregateFunction) -> bool:
     return LaneKind.BAG in lanes_needed(function)
 
 
-def has_words(operand: Operand) -> bool:
-    """Whether an input has no numbers for its values, so that these are ranked in a dictionary: strings and rows."""
+def has_vocabulary(operand: Operand) -> bool:
+    """Whether an input has no numbers for its values, so that these are ranked in a vocabulary: strings and rows."""
     return bool(operand.parts) or operand.type.kind is Kind.STRING
 
 
+def holds_ranks(name: str, sql: str) -> bool:
+    """Whether the lane or bag of this name has ranks in the vocabulary of the input with this text."""
+    return name.endswith(f":{_ranks_domain(sql)}")
+
+
+def _ranks_domain(sql: str) -> str:
+    return f"words:{sql}"  # segments have it in their names of lanes, so it stays as it is
+
+
 def lane_domain(kind: LaneKind, operand: Operand | None) -> str:
-    """Which partials of a kind live in one array: integers, floats, or what one input's dictionary ranks.
+    """Which partials of a kind live in one array: integers, floats, or what one input's vocabulary ranks.
 
     A bag is always of one input.
     """
     if operand is None:
         return "int"
-    ranked = kind in (LaneKind.MIN, LaneKind.MAX, LaneKind.BAG) and has_words(operand)
+    ranked = kind in (LaneKind.MIN, LaneKind.MAX, LaneKind.BAG) and has_vocabulary(operand)
     if ranked:
-        return f"words:{operand.sql}"
+        return _ranks_domain(operand.sql)
     if kind is LaneKind.BAG:
         return f"values:{operand.sql}"
     floating = operand.type.kind is Kind.FLOATING

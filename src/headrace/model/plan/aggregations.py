@@ -46,7 +46,7 @@ class Lane:
     Entry i keeps measure `measures[i]` for state column `columns[i]` (ascending). `ids[i]` is that entry's name for
     ever (ascending inside a window), so that segments of older plans can be matched. `domain` is `int`, `float`, or
     `words` and the text of the one input whose strings or rows the partials rank. A BAG is of one input too, and says
-    `values` and its text where no dictionary is needed.
+    `values` and its text where no vocabulary is needed.
     """
 
     kind: LaneKind

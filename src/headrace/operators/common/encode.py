@@ -133,7 +133,7 @@ def decimals(unscaled: Ints, carry: Ints | None, mask: Bools | None, type_: SqlT
 
 @dataclass(frozen=True, slots=True)
 class OrderedStrings:
-    """A sorted dictionary of strings: ranks compare as Spark compares the strings (by UTF-8 bytes)."""
+    """A vocabulary of strings: ranks compare as Spark compares the strings (by UTF-8 bytes)."""
 
     values: pa.Array
 
@@ -181,7 +181,7 @@ _NARROW = tuple((dtype, np.iinfo(dtype).min, np.iinfo(dtype).max) for dtype in (
 
 
 def translate_ranks(old: Ints, ranks: Ints) -> Ints:
-    """Ranks in another dictionary; values that are no rank stand for nothing and stay.
+    """Ranks in another vocabulary; values that are no rank stand for nothing and stay.
 
     >>> translate_ranks(np.array([0, 1, 2**63 - 1]), np.array([4, 7])).tolist()
     [4, 7, 9223372036854775807]

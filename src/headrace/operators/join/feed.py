@@ -77,7 +77,7 @@ class Feed:
         operator = self.operator
         columns = {name: pa.chunked_array([block.column(*source)]) for name, source in self._columns.items()}
         keys = encode_keys([columns[key] for key in operator.keys], block.rows)
-        measures, words = lift_measures(operator, columns, block.rows)
+        measures, vocabularies = lift_measures(operator, columns, block.rows)
         regions = [
             None if index.operand == QUERY else regions_of(columns[index.operand], index)
             for index in operator.operands
@@ -93,7 +93,7 @@ class Feed:
                 starts,
                 [query if found is None else found[rows] for found in regions],
                 _take(measures, rows, same),
-                words,
+                vocabularies,
             )
 
     def _repeated(self, block: JoinedBlock, windowed: Counter[int]) -> Iterator[tuple[Ints, Ints, Regions]]:

@@ -32,8 +32,8 @@ from headrace.operators.windows.lifted import (
     lift_measures,
     measure_items,
     received_measures,
-    unify_words,
 )
+from headrace.operators.windows.vocabularies import unify_vocabularies
 
 WORTH_MERGING = 0.75
 """Micro-sessions are shipped in place of tuples when there are at most so many as a share of these."""
@@ -52,7 +52,7 @@ class MicroSessions:
     lasts: Ints
     regions: list[Regions]
     measures: list[Partials]
-    words: dict[int, pa.Array]
+    vocabularies: dict[int, pa.Array]
 
     @property
     def rows(self) -> int:
@@ -140,8 +140,8 @@ def prepare_micros(operator: SessionOperator, columns: Columns, closed_us: int) 
         return None
     keys = encode_keys([columns[key] for key in operator.keys], len(moments))
     regions = [regions_of(columns[i.operand], i) for i in operator.operands]
-    measures, words = lift_measures(operator, columns, len(moments))
-    return MicroSessions(keys, moments, moments, regions, measures, words)
+    measures, vocabularies = lift_measures(operator, columns, len(moments))
+    return MicroSessions(keys, moments, moments, regions, measures, vocabularies)
 
 
 @np.errstate(invalid="ignore", over="ignore")
@@ -174,7 +174,7 @@ def combine_micros(operator: SessionOperator, micros: MicroSessions, closed_us: 
         merged.lasts,
         [regions[heads] for regions in micros.regions],
         measures,
-        micros.words,
+        micros.vocabularies,
     )
 
 
@@ -200,7 +200,7 @@ def _items(
     }
     for i, regions in enumerate(micros.regions):
         items[f"r{i}"] = regions[rows]
-    return items | measure_items(operator, micros.measures, micros.words, rows)
+    return items | measure_items(operator, micros.measures, micros.vocabularies, rows)
 
 
 def receive_micros(operator: SessionOperator, blobs: Sequence[Blob]) -> MicroSessions | None:
@@ -208,7 +208,7 @@ def receive_micros(operator: SessionOperator, blobs: Sequence[Blob]) -> MicroSes
     batches = [_received(operator, read_bundle(blob)) for blob in blobs]
     if not batches:
         return None
-    words = unify_words(operator, batches)
+    vocabularies = unify_vocabularies(operator, batches)
     table, ids = unify_keys([batch.keys.table for batch in batches])
     return MicroSessions(
         Keys(np.concatenate([i[batch.keys.ids] for i, batch in zip(ids, batches, strict=True)]), table),
@@ -216,12 +216,14 @@ def receive_micros(operator: SessionOperator, blobs: Sequence[Blob]) -> MicroSes
         np.concatenate([batch.lasts for batch in batches]),
         [np.concatenate([batch.regions[i] for batch in batches]) for i in range(len(operator.operands))],
         concat_measures([batch.measures for batch in batches]),
-        words,
+        vocabularies,
     )
 
 
 def _received(operator: SessionOperator, items: dict[str, Item]) -> MicroSessions:
-    measures, words = received_measures(operator, items)
+    measures, vocabularies = received_measures(operator, items)
     regions = [items[f"r{i}"] for i in range(len(operator.operands))]
     keys = Keys(items["key"].astype(np.int64), items["keys"])
-    return MicroSessions(keys, items["start"], items["start"] + items["length"], regions, measures, words)
+    return MicroSessions(
+        keys, items["start"], items["start"] + items["length"], regions, measures, vocabularies
+    )

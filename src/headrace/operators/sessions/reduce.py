@@ -23,13 +23,13 @@ from headrace.operators.protocol import Emit
 from headrace.operators.sessions.logic import SessionLogic
 from headrace.operators.sessions.micro import MicroSessions, late_limits, lateness, merge_runs, ordered
 from headrace.operators.sessions.rows import Found, lower_output, open_block
-from headrace.operators.sessions.segment import SessionBlock, SessionSegment
+from headrace.operators.sessions.segment import SessionBlock, SessionSegment, make_segment
 from headrace.operators.sessions.values import KeptBags, gather_bags, row_values, values_of_keys
-from headrace.operators.sessions.words import common_words, make_segment
 from headrace.operators.windows.aggregation import Reduced
 from headrace.operators.windows.folding import shadow
 from headrace.operators.windows.lanes import Partials
 from headrace.operators.windows.stored_bags import query_of_entry
+from headrace.operators.windows.vocabularies import common_vocabularies
 
 BLOCK_ELEMENTS = 1 << 21
 """Keys are worked off in blocks, so that micro-sessions times queries are about this many at most."""
@@ -48,7 +48,7 @@ def reduce_sessions(
 
     Stored sessions that ended by `closed_us` were delivered already and are forgotten.
     """
-    words = common_words(logic.operator, micros, segments)
+    vocabularies = common_vocabularies(logic.operator, [] if micros is None else [micros], segments)
     keys, micro_keys, stored_keys = _unify(micros, segments)
     reduced: Reduced[SessionSegment] = Reduced()
     families = []
@@ -73,7 +73,7 @@ def reduce_sessions(
         values = values_of_keys(logic, bags, found, low, high)
         for ready in logic.outputs:
             kept = partial(row_values, values, found, ready)
-            lowered = lower_output(logic, found, ready, keys, words, watermark_us, kept)
+            lowered = lower_output(logic, found, ready, keys, vocabularies, watermark_us, kept)
             reduced.note(lowered)
             if lowered.table is not None and lowered.table.num_rows:
                 emit(ready.output.signature, lowered.table, list(lowered.rows), lowered.latest_us)
@@ -84,7 +84,7 @@ def reduce_sessions(
     queries = logic.queries[logic.query_of[base]].tolist()
     reduced.matched = dict(zip(queries, accepted[base].tolist(), strict=True))
     if blocks:
-        reduced.segment = make_segment(logic.operator, keys, blocks, words, later.bags())
+        reduced.segment = make_segment(logic.operator, keys, blocks, vocabularies, later.bags())
     return reduced
 
 

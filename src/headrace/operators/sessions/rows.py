@@ -87,7 +87,7 @@ def lower_output(
     found: Found,
     ready: ReadySessions,
     keys: pa.Table,
-    words: dict[int, pa.Array],
+    vocabularies: dict[int, pa.Array],
     watermark_us: int,
     kept: Kept,
 ) -> Lowered:
@@ -108,7 +108,7 @@ def lower_output(
     failed, answered = np.zeros(len(rows), bool), _SessionRows(logic, found, ready, rows, kept)
     types = [operand.type for operand in logic.operator.inputs]
     for i in range(len(ready.output.aggregates)):
-        columns[aggregate_column(i)], broken = lower_aggregate(answered, i, types, words)
+        columns[aggregate_column(i)], broken = lower_aggregate(answered, i, types, vocabularies)
         failed |= False if broken is None else broken
     of_query = np.bincount(found.queries[rows], minlength=len(logic.queries))
     counts = {int(logic.queries[q]): int(of_query[q]) for q in np.flatnonzero(of_query)}

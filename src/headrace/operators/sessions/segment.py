@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
 
+from headrace.model.plan import SessionOperator
 from headrace.operators.common.bundle import Item
 from headrace.operators.common.encode import Array, Ints, narrow, positions, ranges
 from headrace.operators.common.ordered import Sections
@@ -26,7 +28,8 @@ from headrace.operators.windows.framing import (
     portion_of,
     whole_of,
 )
-from headrace.operators.windows.stored_bags import query_of_entry
+from headrace.operators.windows.stored_bags import Bags, query_of_entry, rename_keys
+from headrace.operators.windows.vocabularies import prune_vocabularies
 
 VERSION = 2
 """Version 1 had its keys placed by another hash."""
@@ -55,6 +58,24 @@ class SessionSegment(KeyedSegment[SessionBlock]):
     def last_end_us(self) -> int:
         """When the last of these sessions ends, if nothing is added to it."""
         return max(int(block.ends.max()) for block in self.blocks)
+
+
+def make_segment(
+    operator: SessionOperator,
+    keys: pa.Table,
+    blocks: list[SessionBlock],
+    vocabularies: dict[int, pa.Array],
+    bags: Bags,
+) -> SessionSegment:
+    """The blocks and bags with only those keys, strings and rows that they use; changes them."""
+    used = np.unique(np.concatenate([block.keys for block in blocks]))
+    for block in blocks:
+        block.keys = np.searchsorted(used, block.keys)
+    places = np.zeros(keys.num_rows, np.int64)
+    places[used] = np.arange(len(used))
+    bags = rename_keys(bags, places)
+    pruned = prune_vocabularies(operator, blocks, bags, vocabularies)
+    return SessionSegment(keys.take(pa.array(used)), blocks, pruned, bags)
 
 
 def _ordered_block(block: SessionBlock, ranks: Ints) -> SessionBlock:

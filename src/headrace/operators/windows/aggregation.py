@@ -15,24 +15,23 @@ from typing import Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from headrace.model.lanes import has_words
 from headrace.model.ways import FamilyWay
 from headrace.operators.common.bitrows import ordered_by_row
-from headrace.operators.common.encode import Ints, translate_ranks
+from headrace.operators.common.encode import Ints
 from headrace.operators.common.keys import empty_key, unify_keys
-from headrace.operators.common.words import ordered_words
 from headrace.operators.protocol import Emit
 from headrace.operators.windows.bags import Bag, StoredBag, compact, still_needed
 from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock, fold_bags, fold_block
 from headrace.operators.windows.framing import LaneBlock
 from headrace.operators.windows.grid import HeldSegment, live_rows, window_step
-from headrace.operators.windows.lifted import Lifted, rerank
+from headrace.operators.windows.lifted import Lifted
 from headrace.operators.windows.lower import Lowered, lower_table
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, WindowBlock
 from headrace.operators.windows.sparse import MOST_OVERLAPPING, sparse_step
-from headrace.operators.windows.stored_bags import Bags, rename_keys, revalue_bags, worded_bags
+from headrace.operators.windows.stored_bags import Bags, rename_keys
 from headrace.operators.windows.sums import SliceSums
+from headrace.operators.windows.vocabularies import common_vocabularies, prune_vocabularies
 
 State = TypeVar("State")
 
@@ -69,7 +68,7 @@ def reduce_aggregation(
 
     Result rows go to `emit` as soon as a block of keys has them, so memory does not grow with their number.
     """
-    words = _common_words(logic, lifted, [*absorbed, *kept])
+    vocabularies = common_vocabularies(logic.operator, [] if lifted is None else [lifted], [*absorbed, *kept])
     keys, tuple_keys, before = _unify(lifted, absorbed, kept)
     bags = _Bags.of(logic, lifted, tuple_keys, before)
     reduced: Reduced[Segment] = Reduced()
@@ -89,14 +88,14 @@ def reduce_aggregation(
                 rest = live_rows(logic, w, window, fresh, block)
             for closed in closing:
                 for ready in logic.tables[w]:
-                    lowered = lower_table(logic.operator, ready, closed, key_rows, words)
+                    lowered = lower_table(logic.operator, ready, closed, key_rows, vocabularies)
                     reduced.note(lowered)
                     if lowered.table is not None and lowered.table.num_rows:
                         emit(ready.signature, lowered.table, list(lowered.rows), lowered.latest_us)
             if rest is not None:
                 gathered.setdefault(w, []).append(rest)
     if gathered:
-        reduced.segment = _segment(logic, keys, gathered, words, bags.later(logic, watermark_us))
+        reduced.segment = _segment(logic, keys, gathered, vocabularies, bags.later(logic, watermark_us))
     for output in logic.operator.outputs:
         counts = matched[np.array(output.base, np.int64)].tolist()
         reduced.matched |= {int(q): count for q, count in zip(output.queries, counts, strict=True) if count}
@@ -214,7 +213,7 @@ def _segment(
     logic: AggregationLogic,
     keys: pa.Table,
     gathered: dict[int, list[WindowBlock]],
-    words: dict[int, pa.Array],
+    vocabularies: dict[int, pa.Array],
     bags: Bags,
 ) -> Segment:
     # what was merged goes at once, so that memory holds no more than one window twice
@@ -226,24 +225,8 @@ def _segment(
     for block in blocks:
         block.keys = place[block.keys]
     bags = rename_keys(bags, place)
-    named = {logic.operator.inputs[i].sql: array for i, array in words.items()}
-    texts = {sql: _prune_words(blocks, bags, sql, array) for sql, array in named.items()}
-    return Segment(keys.take(pa.array(used)), blocks, texts, bags)
-
-
-def _prune_words(blocks: Sequence[WindowBlock], bags: Bags, sql: str, words: pa.Array) -> pa.Array:
-    """The strings or rows that live partials still rank; the ranks are translated to them."""
-    lanes = [lane for b in blocks for name, lane in b.lanes.items() if name.endswith(f":words:{sql}")]
-    worded = worded_bags(bags, sql)
-    ranks = [lane.partials["v"].ravel() for lane in lanes] + [bags[name].bag.values for name in worded]
-    live = np.unique(np.concatenate(ranks)) if ranks else np.empty(0, np.int64)
-    live = live[(live >= 0) & (live < len(words))]
-    places = np.zeros(len(words), np.int64)
-    places[live] = np.arange(len(live))
-    for lane in lanes:
-        lane.partials = {"v": translate_ranks(lane.partials["v"], places)}
-    revalue_bags(bags, worded, places)
-    return words.take(pa.array(live))
+    pruned = prune_vocabularies(logic.operator, blocks, bags, vocabularies)
+    return Segment(keys.take(pa.array(used)), blocks, pruned, bags)
 
 
 def _merge_blocks(logic: AggregationLogic, blocks: list[WindowBlock]) -> WindowBlock:
@@ -266,37 +249,3 @@ def _merge_blocks(logic: AggregationLogic, blocks: list[WindowBlock]) -> WindowB
         lanes[text] = LaneBlock(ids, merged)
     keys = np.concatenate([p.keys for p in blocks])
     return WindowBlock(blocks[0].window, keys, np.concatenate([p.slices for p in blocks]), lanes)
-
-
-def _common_words(
-    logic: AggregationLogic, lifted: Lifted | None, segments: Sequence[Segment]
-) -> dict[int, pa.Array]:
-    """One dictionary per input of strings or rows; ranks in tuples and segments are translated to it."""
-    operator = logic.operator
-    words: dict[int, pa.Array] = {}
-    for i, operand in enumerate(operator.inputs):
-        if not has_words(operand):
-            continue
-        known = [s.words[operand.sql] for s in segments if operand.sql in s.words]
-        if lifted is not None and i in lifted.words:
-            known.append(lifted.words[i])
-        if not known:
-            continue
-        ordered = ordered_words(operand, *known)
-        words[i] = ordered.values
-        if lifted is not None and i in lifted.words:
-            rerank(operator, lifted.measures, i, ordered.ranks(lifted.words[i]).values)
-        for segment in segments:
-            if operand.sql in segment.words:
-                _rerank_segment(logic, segment, i, ordered.ranks(segment.words[operand.sql]).values)
-                segment.words[operand.sql] = ordered.values
-    return words
-
-
-def _rerank_segment(logic: AggregationLogic, segment: Segment, input_: int, ranks: Ints) -> None:
-    domain = f":words:{logic.operator.inputs[input_].sql}"
-    for block in segment.blocks:
-        for name, lane in block.lanes.items():
-            if name.endswith(domain):
-                lane.partials = {"v": translate_ranks(lane.partials["v"], ranks)}
-    revalue_bags(segment.bags, worded_bags(segment.bags, logic.operator.inputs[input_].sql), ranks)

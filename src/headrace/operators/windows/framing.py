@@ -1,4 +1,4 @@
-"""What segments of windows and of sessions have in common: keys in the order of key groups, lanes, words and bags.
+"""What segments of windows and of sessions have in common: keys in order of key groups, lanes, vocabularies and bags.
 
 A kind of segment says what its blocks are. How a segment is put into order, written and read in portions is here.
 """
@@ -30,6 +30,9 @@ from headrace.operators.windows.stored_bags import (
 Block = TypeVar("Block")
 Kind = TypeVar("Kind", bound="KeyedSegment[Any]")
 
+VOCABULARY = "words."
+"""What the name of a vocabulary begins with in a segment's file. It is durable."""
+
 
 @dataclass(slots=True)
 class LaneBlock:
@@ -41,14 +44,14 @@ class LaneBlock:
 
 @dataclass(slots=True)
 class KeyedSegment(Generic[Block]):
-    """`words` holds, per input text, the strings or rows behind ranks; `bags` the values that are kept, by lane name.
+    """`vocabularies` are found by the text of their input; `bags`, the values that are kept, by the name of their lane.
 
     A bag has no key that no block has. `order` says where key groups are, when keys and rows are in their order.
     """
 
     keys: pa.Table
     blocks: list[Block]
-    words: dict[str, pa.Array]
+    vocabularies: dict[str, pa.Array]
     bags: Bags = field(default_factory=dict)
     order: KeyOrder | None = None
 
@@ -86,7 +89,7 @@ def portion_of(
         segment,
         keys=keys.slice_table(segment.keys),
         blocks=blocks,
-        words=dict(segment.words),
+        vocabularies=dict(segment.vocabularies),
         bags=portion_of_bags(segment.bags, keys, portion),
         order=None,
     )
@@ -126,7 +129,7 @@ def frame_items(segment: KeyedSegment[Any], meta: Mapping[str, Any]) -> dict[str
     """A segment that is in order as bundle items, but for its blocks; `meta` says what a reader must know of these."""
     assert segment.order is not None
     items: dict[str, Item] = {"keys": segment.keys, "first": segment.order.first}
-    items |= {f"words.{text}": pa.table({"w": words}) for text, words in segment.words.items()}
+    items |= {f"{VOCABULARY}{sql}": pa.table({"w": array}) for sql, array in segment.vocabularies.items()}
     items |= bag_items(segment.bags)
     described = {**meta, "bags": list(segment.bags)}
     items["meta"] = np.frombuffer(json.dumps(described).encode(), np.uint8)
@@ -148,8 +151,10 @@ def check_version(meta: Mapping[str, object], version: int) -> None:
 
 def frame_from(items: Mapping[str, Item], meta: Mapping[str, Any]) -> dict[str, Any]:
     """The inverse of `frame_items`, as arguments of a kind of segment; segments of older versions have no order."""
-    prefix = "words."
-    words = {n[len(prefix) :]: one_chunk(t.column("w")) for n, t in items.items() if n.startswith(prefix)}
+    named = {
+        name.removeprefix(VOCABULARY): item for name, item in items.items() if name.startswith(VOCABULARY)
+    }
+    vocabularies = {sql: one_chunk(table.column("w")) for sql, table in named.items()}
     order = KeyOrder(items["first"]) if "first" in items else None
     bags = bags_from(items, meta.get("bags", ()))
-    return {"keys": items["keys"], "words": words, "bags": bags, "order": order}
+    return {"keys": items["keys"], "vocabularies": vocabularies, "bags": bags, "order": order}

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.model.lanes import has_words
+from headrace.model.lanes import has_vocabulary
 from headrace.model.partitioning import Partitioning
 from headrace.model.plan import AggregatingOperator, AggregationOperator, LaneKind, Measure
 from headrace.model.types import SqlType
@@ -26,20 +25,19 @@ from headrace.operators.common.encode import (
     narrow,
     one_chunk,
     to_physical,
-    translate_ranks,
 )
 from headrace.operators.common.keys import Keys, encode_keys, unify_keys
 from headrace.operators.common.placing import route_keys
 from headrace.operators.common.regions import Regions, region_count, regions_of
-from headrace.operators.common.words import input_column, known_rows, ordered_words
+from headrace.operators.common.vocabulary import input_column, known_rows, vocabulary_of
 from headrace.operators.protocol import Columns, Shipment
 from headrace.operators.windows.lanes import LaneLogic, MeasureLogic, Partials, ValueLogic, logic_for
 from headrace.operators.windows.slices import fine_slices, last_ends
+from headrace.operators.windows.vocabularies import unify_vocabularies
 from headrace.optimizer.movement import Movement, decide_combine
 
 SAMPLE_ROWS = 1 << 15
 VALUE_LANES = (LaneKind.SUM, LaneKind.MIN, LaneKind.MAX, LaneKind.MOMENTS, LaneKind.BAG)
-RANKED_LANES = (LaneKind.MIN, LaneKind.MAX, LaneKind.BAG)
 
 
 def lane_logics(operator: AggregatingOperator) -> dict[int, LaneLogic]:
@@ -66,14 +64,14 @@ def _type_of(operator: AggregatingOperator, measure: Measure) -> SqlType | None:
 
 @dataclass(slots=True)
 class Lifted:
-    """Rows ready to be grouped: `measures[i]` are the partials of measure i, `words[i]` the strings behind input i."""
+    """Rows ready to be grouped: `measures[i]` are the partials of measure i, `vocabularies[i]` is that of input i."""
 
     keys: Keys
     slice: Ints
     slice_starts: Ints
     regions: list[Regions]
     measures: list[Partials]
-    words: dict[int, pa.Array]
+    vocabularies: dict[int, pa.Array]
 
     @property
     def rows(self) -> int:
@@ -98,20 +96,20 @@ def lift_tuples(operator: AggregationOperator, columns: Columns, closed_us: int)
     rows = len(index)
     keys = encode_keys([columns[key] for key in operator.keys], rows)
     regions = [regions_of(columns[i.operand], i) for i in operator.operands]
-    measures, words = lift_measures(operator, columns, rows)
-    return Lifted(keys, index, starts, regions, measures, words)
+    measures, vocabularies = lift_measures(operator, columns, rows)
+    return Lifted(keys, index, starts, regions, measures, vocabularies)
 
 
 def lift_measures(
     operator: AggregatingOperator, columns: Columns, rows: int
 ) -> tuple[list[Partials], dict[int, pa.Array]]:
-    """(the tuples' partials of every measure, the strings or rows behind the ranks of an input)."""
-    inputs, words = _inputs(operator, columns)
+    """(the tuples' partials of every measure, the vocabulary of each input that has one)."""
+    inputs, vocabularies = _inputs(operator, columns)
     measures = [
         logic.lift(None if measure.input is None else inputs[measure.input].for_kind(measure.kind), rows)
         for measure, logic in zip(operator.measures, measure_logics(operator), strict=True)
     ]
-    return measures, words
+    return measures, vocabularies
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +128,17 @@ class _Input:
 def _inputs(operator: AggregatingOperator, columns: Columns) -> tuple[list[_Input], dict[int, pa.Array]]:
     valued = {measure.input for measure in operator.measures if measure.kind in VALUE_LANES}
     inputs: list[_Input] = []
-    words: dict[int, pa.Array] = {}
+    vocabularies: dict[int, pa.Array] = {}
     for i, operand in enumerate(operator.inputs):
         if i not in valued:
             column = columns[operand]
             valid = None if column.null_count == 0 else np.asarray(one_chunk(column).is_valid())
             inputs.append(_Input(Physical(np.empty(0), valid)))
-        elif has_words(operand):
+        elif has_vocabulary(operand):
             array = input_column(operand, columns)
-            ordered = ordered_words(operand, array)
-            words[i] = ordered.values
-            ranks = ordered.ranks(array)
+            vocabulary = vocabulary_of(operand, array)
+            vocabularies[i] = vocabulary.values
+            ranks = vocabulary.ranks(array)
             if operand.parts:
                 first, whole = (known_rows(array, known) for known in (1, len(operand.parts)))
                 inputs.append(_Input(Physical(ranks.values, first), whole))
@@ -149,7 +147,7 @@ def _inputs(operator: AggregatingOperator, columns: Columns) -> tuple[list[_Inpu
         else:
             physical = to_physical(columns[operand], operand.type)
             inputs.append(_Input(physical, physical.valid))
-    return inputs, words
+    return inputs, vocabularies
 
 
 @np.errstate(invalid="ignore", over="ignore")
@@ -187,7 +185,9 @@ def combine_lifted(operator: AggregationOperator, lifted: Lifted) -> Lifted:
     slice_, key, *rest = reversed(digits)
     regions = rest[: len(operator.operands)]
     typed = [r.astype(old.dtype) for r, old in zip(regions, lifted.regions, strict=True)]
-    return Lifted(Keys(key, lifted.keys.table), slice_, lifted.slice_starts, typed, measures, lifted.words)
+    return Lifted(
+        Keys(key, lifted.keys.table), slice_, lifted.slice_starts, typed, measures, lifted.vocabularies
+    )
 
 
 def _codes(lifted: Lifted, others: Sequence[Ints], radices: Sequence[int], rows: slice) -> Ints:
@@ -227,13 +227,16 @@ def _items(operator: AggregationOperator, lifted: Lifted, rows: slice | Ints, ho
     }
     for i, regions in enumerate(lifted.regions):
         items[f"r{i}"] = regions[rows]
-    return items | measure_items(operator, lifted.measures, lifted.words, rows)
+    return items | measure_items(operator, lifted.measures, lifted.vocabularies, rows)
 
 
 def measure_items(
-    operator: AggregatingOperator, measures: list[Partials], words: dict[int, pa.Array], rows: slice | Ints
+    operator: AggregatingOperator,
+    measures: list[Partials],
+    vocabularies: dict[int, pa.Array],
+    rows: slice | Ints,
 ) -> dict[str, Item]:
-    """Some rows' partials, and all strings behind them, as bundle items."""
+    """Some rows' partials, and the whole vocabularies, as bundle items."""
     items: dict[str, Item] = {}
     shrunk: dict[int, Array] = {}  # SUM, MIN and MAX of an input that was not combined are the same array
     for measure, partials in zip(operator.measures, measures, strict=True):
@@ -241,8 +244,8 @@ def measure_items(
             if id(array) not in shrunk:
                 shrunk[id(array)] = _shrink(array[rows])
             items[f"{measure.name}.{name}"] = shrunk[id(array)]
-    for i, strings in words.items():
-        items[f"words{i}"] = pa.table({"w": strings})
+    for i, vocabulary in vocabularies.items():
+        items[f"vocabulary{i}"] = pa.table({"v": vocabulary})
     return items
 
 
@@ -258,22 +261,22 @@ def receive_lifted(operator: AggregationOperator, blobs: Sequence[Blob]) -> Lift
 
 
 def merge_lifted(operator: AggregationOperator, batches: Sequence[Lifted]) -> Lifted:
-    """Batches as one, with keys, slices and string ranks made common."""
-    words = unify_words(operator, batches)
+    """Batches as one, with keys, slices and ranks made common."""
+    vocabularies = unify_vocabularies(operator, batches)
     table, ids = unify_keys([batch.keys.table for batch in batches])
     starts = np.unique(np.concatenate([batch.slice_starts for batch in batches]))
     slices = [np.searchsorted(starts, batch.slice_starts)[batch.slice] for batch in batches]
     keys = np.concatenate([i[batch.keys.ids] for i, batch in zip(ids, batches, strict=True)])
     regions = [np.concatenate([p.regions[i] for p in batches]) for i in range(len(operator.operands))]
     measures = concat_measures([batch.measures for batch in batches])
-    return Lifted(Keys(keys, table), np.concatenate(slices), starts, regions, measures, words)
+    return Lifted(Keys(keys, table), np.concatenate(slices), starts, regions, measures, vocabularies)
 
 
 def _received(operator: AggregationOperator, items: dict[str, Item]) -> Lifted:
-    measures, words = received_measures(operator, items)
+    measures, vocabularies = received_measures(operator, items)
     regions = [items[f"r{i}"] for i in range(len(operator.operands))]
     keys = Keys(items["key"].astype(np.int64), items["keys"])
-    return Lifted(keys, items["slice"].astype(np.int64), items["slices"], regions, measures, words)
+    return Lifted(keys, items["slice"].astype(np.int64), items["slices"], regions, measures, vocabularies)
 
 
 def received_measures(
@@ -290,12 +293,12 @@ def received_measures(
             if id(array) not in wide:
                 wide[id(array)] = _widen(array, rows)
         measures.append({name: wide[id(array)] for name, array in found.items()})
-    words = {
-        i: one_chunk(items[f"words{i}"].column("w"))
+    vocabularies = {
+        i: one_chunk(items[f"vocabulary{i}"].column("v"))
         for i in range(len(operator.inputs))
-        if f"words{i}" in items
+        if f"vocabulary{i}" in items
     }
-    return measures, words
+    return measures, vocabularies
 
 
 def _widen(values: Array, rows: int) -> Array:
@@ -322,28 +325,3 @@ def _concat_partials(lists: list[Partials], joined: dict[tuple[int, ...], Array]
             joined[same] = np.concatenate(pieces)
         found[name] = joined[same]
     return found
-
-
-class Worded(Protocol):
-    """A batch of partials with the strings behind them."""
-
-    measures: list[Partials]
-    words: dict[int, pa.Array]
-
-
-def unify_words(operator: AggregatingOperator, batches: Sequence[Worded]) -> dict[int, pa.Array]:
-    """One dictionary per input that has one; the batches' ranks are translated to it."""
-    unified: dict[int, pa.Array] = {}
-    for i in {i for batch in batches for i in batch.words}:
-        ordered = ordered_words(operator.inputs[i], *(batch.words[i] for batch in batches))
-        unified[i] = ordered.values
-        for batch in batches:
-            rerank(operator, batch.measures, i, ordered.ranks(batch.words[i]).values)
-    return unified
-
-
-def rerank(operator: AggregatingOperator, measures: list[Partials], input_: int, ranks: Ints) -> None:
-    """Translate the ranks of one input's measures."""
-    for measure, partials in zip(operator.measures, measures, strict=True):
-        if measure.input == input_ and measure.kind in RANKED_LANES:
-            partials["v"] = translate_ranks(partials["v"], ranks)

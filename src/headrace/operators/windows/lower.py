@@ -111,7 +111,7 @@ def lower_table(
     ready: ReadyTable,
     closed: Closed,
     keys: pa.Table,
-    words: dict[int, pa.Array],
+    vocabularies: dict[int, pa.Array],
 ) -> Lowered:
     """Rows of all queries of a table, ordered by query, window, key; groups without a tuple have none."""
     picker = _Picker(ready.base, closed)
@@ -131,7 +131,7 @@ def lower_table(
     failed = np.zeros(0, bool)
     types = [operand.type for operand in operator.inputs]
     for i in range(len(ready.outputs[0].output.aggregates)):
-        pieces = [lower_aggregate(rows, i, types, words) for rows in chosen if rows.size]
+        pieces = [lower_aggregate(rows, i, types, vocabularies) for rows in chosen if rows.size]
         values = [piece for piece, _ in pieces]
         columns[aggregate_column(i)] = values[0] if len(values) == 1 else pa.concat_arrays(values)
         if any(broken is not None for _, broken in pieces):

@@ -87,11 +87,6 @@ def _portion(stored: StoredBag, keys: Sections, portion: Portion) -> StoredBag:
     return StoredBag(stored.ids[mine], _wide(replace(bag, keys=keys.renumber(bag.keys))))
 
 
-def worded_bags(bags: Mapping[str, StoredBag], sql: str) -> list[str]:
-    """The bags whose values are ranks in an input's dictionary."""
-    return [name for name in bags if name.endswith(f":words:{sql}")]
-
-
 def revalue_bags(bags: Bags, names: Iterable[str], places: Ints) -> None:
     """Give some bags value `places[v]` for v, in place; places ascend."""
     for name in names:

@@ -1,4 +1,4 @@
-"""What a kind of partial can do, in Scotty's vocabulary: lift tuples, combine partials; `lower` makes results of them.
+"""What a kind of partial can do, as Scotty names it: lift tuples, combine partials; `lower` makes results of them.
 
 A lane's partials are a dict of equally shaped arrays. Rows of no tuple hold the lane's zero.
 """
@@ -62,7 +62,7 @@ class LaneLogic(MeasureLogic, Protocol):
 class Values:
     """How often the tuples of some result rows had each value, ascending by row and value. There are `size` rows.
 
-    Values are codes: numbers in the order of `to_ordered`, ranks where a dictionary is kept.
+    Values are codes: numbers in the order of `to_ordered`, ranks where there is a vocabulary.
     """
 
     size: int

@@ -64,21 +64,21 @@ class ExtremeLogic:
         return found
 
 
-def lower_extreme(rows: RowPartials, index: int, kind: LaneKind, words: pa.Array | None) -> Lowered:
+def lower_extreme(rows: RowPartials, index: int, kind: LaneKind, vocabulary: pa.Array | None) -> Lowered:
     ordered, some = rows.lane(kind, index)["v"], somewhere(rows, index)
     type_ = rows.output.aggregates[index].type
     known = ordered if some is None else np.where(some, ordered, 0)
     if type_.kind is Kind.STRING:
-        assert words is not None
-        return words.take(pa.array(known, mask=None if some is None else ~some)), None
+        assert vocabulary is not None
+        return vocabulary.take(pa.array(known, mask=None if some is None else ~some)), None
     return to_arrow(from_ordered(known, type_), some, type_), None
 
 
-def lower_by(rows: RowPartials, index: int, kind: LaneKind, words: pa.Array | None) -> Lowered:
+def lower_by(rows: RowPartials, index: int, kind: LaneKind, vocabulary: pa.Array | None) -> Lowered:
     """The value of the row (ordering, value) that came first or last; NULL where no ordering was known."""
     ranks = rows.lane(kind, index)["v"]
     none = (ranks == (LEAST if kind is LaneKind.MIN else GREATEST)) | (rows.counts(index) == 0)
-    if words is None:  # nobody had an ordering in any epoch that still counts
+    if vocabulary is None:  # nobody had an ordering in any epoch that still counts
         return pa.nulls(len(ranks), rows.output.aggregates[index].type.arrow), None
-    values = words.field(1)
+    values = vocabulary.field(1)
     return values.take(pa.array(np.where(none, 0, ranks), mask=none)), None

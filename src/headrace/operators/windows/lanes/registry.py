@@ -66,11 +66,11 @@ def logic_for(kind: LaneKind, type_: SqlType | None) -> LaneLogic:
 
 
 def lower_aggregate(
-    rows: RowPartials, index: int, types: Sequence[SqlType], words: dict[int, pa.Array]
+    rows: RowPartials, index: int, types: Sequence[SqlType], vocabularies: dict[int, pa.Array]
 ) -> Lowered:
     """One aggregate's values, and where its result does not fit (None: nowhere).
 
-    `types` are those of the operator's inputs, `words` the dictionaries of the inputs that have one.
+    `types` are those of the operator's inputs, `vocabularies` has those of the inputs that have one.
     """
     function, input_ = rows.output.aggregates[index].function, rows.output.inputs[index][0]
     match function:
@@ -83,13 +83,13 @@ def lower_aggregate(
         case AggregateFunction.AVG:
             return lower_average(rows, index)
         case AggregateFunction.MIN:
-            return lower_extreme(rows, index, LaneKind.MIN, words.get(input_))
+            return lower_extreme(rows, index, LaneKind.MIN, vocabularies.get(input_))
         case AggregateFunction.MAX:
-            return lower_extreme(rows, index, LaneKind.MAX, words.get(input_))
+            return lower_extreme(rows, index, LaneKind.MAX, vocabularies.get(input_))
         case AggregateFunction.MIN_BY:
-            return lower_by(rows, index, LaneKind.MIN, words.get(input_))
+            return lower_by(rows, index, LaneKind.MIN, vocabularies.get(input_))
         case AggregateFunction.MAX_BY:
-            return lower_by(rows, index, LaneKind.MAX, words.get(input_))
+            return lower_by(rows, index, LaneKind.MAX, vocabularies.get(input_))
         case AggregateFunction.VAR_POP:
             return lower_variance(rows, index, sample=False, root=False)
         case AggregateFunction.VAR_SAMP:
@@ -107,6 +107,6 @@ def lower_aggregate(
         case AggregateFunction.PERCENTILE:
             return lower_percentile(rows, index, types[input_])
         case AggregateFunction.COLLECT_SET:
-            return lower_set(rows, index, types[input_], words.get(input_))
+            return lower_set(rows, index, types[input_], vocabularies.get(input_))
         case _:
             assert_never(function)

@@ -67,10 +67,10 @@ def lower_percentile(rows: RowPartials, index: int, type_: SqlType) -> Lowered:
     return _by_block(rows, index, lambda block: (_percentiles(block, aggregate, type_), None))
 
 
-def lower_set(rows: RowPartials, index: int, type_: SqlType, words: pa.Array | None) -> Lowered:
+def lower_set(rows: RowPartials, index: int, type_: SqlType, vocabulary: pa.Array | None) -> Lowered:
     """The values as an array, ascending; Spark leaves their order open."""
     aggregate = rows.output.aggregates[index]
-    return _by_block(rows, index, lambda block: (_set(block, aggregate, type_, words), None))
+    return _by_block(rows, index, lambda block: (_set(block, aggregate, type_, vocabulary), None))
 
 
 def _by_block(rows: RowPartials, index: int, lower: Callable[[Values], Lowered]) -> Lowered:
@@ -128,9 +128,9 @@ def _doubles(values: Ints, type_: SqlType) -> Floats:
     return numbers / 10.0**type_.scale if type_.kind is Kind.DECIMAL else numbers
 
 
-def _set(block: Values, aggregate: OutputAggregate, type_: SqlType, words: pa.Array | None) -> pa.Array:
+def _set(block: Values, aggregate: OutputAggregate, type_: SqlType, vocabulary: pa.Array | None) -> pa.Array:
     if type_.kind is Kind.STRING:
-        items = pa.array([], pa.string()) if words is None else words.take(pa.array(block.values))
+        items = pa.array([], pa.string()) if vocabulary is None else vocabulary.take(pa.array(block.values))
     else:
         items = to_arrow(from_ordered(block.values, type_), None, type_)
     return _lists(items, np.bincount(block.rows, minlength=block.size), aggregate, nulls=None)

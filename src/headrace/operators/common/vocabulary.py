@@ -1,6 +1,6 @@
-"""Dictionaries of values that have no numbers of their own: strings, and rows of several values.
+"""Vocabularies: the sorted values of an input that have no numbers of their own, strings or rows of several values.
 
-A value is then known by its rank in a sorted dictionary, so ranks compare as the values do. NULL is the least value of
+Such a value is known by its rank in the vocabulary, so ranks compare as the values do. NULL is the least value of
 a row's part. Parts that Spark takes for equal are equal here: 0.0 and -0.0, and all NaN.
 """
 
@@ -28,24 +28,24 @@ from headrace.operators.common.encode import (
 )
 
 
-class Words(Protocol):
-    """A sorted dictionary."""
+class Vocabulary(Protocol):
+    """The distinct values of an input, in order."""
 
     @property
     def values(self) -> pa.Array: ...
 
     def ranks(self, array: pa.Array) -> Physical:
-        """The rank of each value, all of which are in the dictionary; a NULL is not valid."""
+        """The rank of each value, all of which are in the vocabulary; a NULL is not valid."""
 
 
-def ordered_words(operand: Operand, *arrays: pa.Array) -> Words:
-    """The dictionary of an input's values in these arrays."""
+def vocabulary_of(operand: Operand, *arrays: pa.Array) -> Vocabulary:
+    """The vocabulary of an input's values in these arrays."""
     return OrderedRows.of(operand, *arrays) if operand.parts else OrderedStrings.of(*arrays)
 
 
 @dataclass(frozen=True, slots=True)
 class OrderedRows:
-    """A sorted dictionary of rows, which are Arrow structs."""
+    """A vocabulary of rows, which are Arrow structs."""
 
     types: tuple[SqlType, ...]
     values: pa.StructArray
