@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from headrace.engine import beside
 from headrace.engine.messages import Piece
 from headrace.engine.splits.code import SplitCode, pack
+from headrace.engine.splits.due import DueTuples
 from headrace.engine.splits.messages import (
     PlacedPiece,
     ProcessWork,
@@ -33,7 +34,6 @@ from headrace.engine.splits.messages import (
     SplitWork,
 )
 from headrace.engine.splits.routing import CHUNK_ROWS
-from headrace.engine.splits.sources import Sources
 from headrace.engine.splits.tasks import split_task
 from headrace.engine.splits.workers import own_cores
 from headrace.log.chunks import ROW_GROUP_ROWS
@@ -159,12 +159,12 @@ class Bench:
         due = tuple(report.due for report in reports if report.due is not None)
         work = ProcessWork(self.epoch(sub_streams), "", "", due, (), {}, {})
 
-        def run(sources: Sources) -> None:
-            for _ in sources.each(range(sub_streams)):
+        def run(due: DueTuples) -> None:
+            for _ in due.each(range(sub_streams)):
                 pass
 
-        opening, sources = timed(lambda: Sources(work))
-        return opening, timed(lambda: run(sources))[0]
+        opening, tuples = timed(lambda: DueTuples(work))
+        return opening, timed(lambda: run(tuples))[0]
 
     def measure(self, cut: Cut) -> Measured:
         """What an epoch like this costs."""

@@ -22,9 +22,9 @@ from headrace.operators.compiled.bins import add_to_bins, keep_in_bins, run_tota
 from headrace.operators.compiled.matches import add_values, keep_extremes, merge_moments_of, order_by_row
 from headrace.operators.compiled.sparse import (
     add_runs,
-    count_members,
+    count_keys,
     extremes_of_runs,
-    list_members,
+    list_keys,
     name_places,
     sort_rows,
 )
@@ -298,10 +298,10 @@ def test_windows_of_few_rows(benchmark: Benchmark, few: tuple[Array, Array]) -> 
 
     def close() -> None:
         counts = np.zeros(SLOTS, np.int64)
-        count_members(keys, slots, first, last, counts)
+        count_keys(keys, slots, first, last, counts)
         next_, total = np.cumsum(counts) - counts, counts.sum()
-        members, runs = np.empty(total, np.int32), np.empty((2, total), np.int64)
-        list_members(keys, slots, first, last, until, next_, members, runs)
+        listed, runs = np.empty(total, np.int32), np.empty((2, total), np.int64)
+        list_keys(keys, slots, first, last, until, next_, listed, runs)
         found = np.empty((4, total), np.int64)
         add_runs(part, runs, found)
         extremes_of_runs(part, runs, True, found)

@@ -10,9 +10,9 @@ from test_compiled_windows import rng_of, same
 
 from headrace.operators.compiled.sparse import (
     add_runs,
-    count_members,
+    count_keys,
     extremes_of_runs,
-    list_members,
+    list_keys,
     name_places,
     sort_rows,
 )
@@ -57,17 +57,17 @@ def test_windows_list_their_keys_and_combine_their_rows(rows: int, many_keys: in
     until = np.minimum(starts + rng.integers(1, many_slots + 1), many_slots)
     first, last = (np.searchsorted(edges, np.arange(many_slots), "right") for edges in (until, starts))
     counts = np.zeros(len(starts), np.int64)
-    count_members(keys, slots, first, last, counts)
+    count_keys(keys, slots, first, last, counts)
     windows = list(zip(starts.tolist(), until.tolist(), strict=True))
     inside = [[(k, s) for k, s in distinct.T.tolist() if low <= s < high] for low, high in windows]
     assert counts.tolist() == [len({key for key, _ in pairs}) for pairs in inside]
-    members, runs = np.empty(counts.sum(), np.int32), np.empty((2, counts.sum()), np.int64)
-    list_members(keys, slots, first, last, until, np.cumsum(counts) - counts, members, runs)
-    assert members.tolist() == [key for pairs in inside for key in sorted({key for key, _ in pairs})]
+    listed, runs = np.empty(counts.sum(), np.int32), np.empty((2, counts.sum()), np.int64)
+    list_keys(keys, slots, first, last, until, np.cumsum(counts) - counts, listed, runs)
+    assert listed.tolist() == [key for pairs in inside for key in sorted({key for key, _ in pairs})]
     of_window = np.repeat(np.arange(len(starts)), counts)
-    for member, window, low, high in zip(members, of_window, *runs, strict=True):
+    for one, window, low, high in zip(listed, of_window, *runs, strict=True):
         pairs = enumerate(distinct.T.tolist())
-        mine = [i for i, (key, slot) in pairs if key == member and (key, slot) in inside[window]]
+        mine = [i for i, (key, slot) in pairs if key == one and (key, slot) in inside[window]]
         assert mine == list(range(low, high))
     ints = rng.choice([-(2**62), -1, 0, 7, 2**62], (3, len(keys)))
     floats = rng.choice([0.0, -0.0, np.nan, np.inf, 1.5], (3, len(keys)))

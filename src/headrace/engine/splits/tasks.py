@@ -23,6 +23,7 @@ from headrace.engine.files import check_chunk, read_row_groups
 from headrace.engine.messages import TaskError
 from headrace.engine.splits.bundles import Bundle, open_bundle, to_stream, write_bundle
 from headrace.engine.splits.code import Packed, SplitCode, unpack
+from headrace.engine.splits.due import DueTuples
 from headrace.engine.splits.faults import OPERATOR
 from headrace.engine.splits.instances import Handler, Instance, finer_cuts, noting, open_instance, usual_cuts
 from headrace.engine.splits.messages import (
@@ -45,7 +46,6 @@ from headrace.engine.splits.routing import (
     Splitter,
     plain_column,
 )
-from headrace.engine.splits.sources import Sources
 from headrace.log.chunks import DEFAULT_MAX_CHUNK_ROWS, arrow_schema, cut, write_chunk
 from headrace.model import codec
 from headrace.model.epoch import Chunk
@@ -289,15 +289,15 @@ def process(
         del _KEPT[other]
     for sub_stream in [s for s, i in kept.items() if i.version not in (work.version, work.next_version)]:
         del kept[sub_stream]
-    processor, sources = Processor(work, unpack(packed), kept), Sources(work)
+    processor, due = Processor(work, unpack(packed), kept), DueTuples(work)
     try:
         with noting(Path(epoch.root, epoch.folder, f"call-{number}-{uuid.uuid4().hex}")):
             if mine is not None:
-                for sub_stream, tuples, times in sources.each(mine):
+                for sub_stream, tuples, times in due.each(mine):
                     processor.run(sub_stream, tuples, times)
             for sub_stream in _order(epoch.split.sub_streams, kept, number) if mine is None else ():
                 if _take(epoch, sub_stream):
-                    (taken,) = sources.each([sub_stream])
+                    (taken,) = due.each([sub_stream])
                     processor.run(*taken)
     except BaseException:
         kept.clear()  # some have gone on, and nobody will know of it

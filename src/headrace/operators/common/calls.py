@@ -215,17 +215,17 @@ class _Wanted:
     def rows(self, columns: Mapping[Operand, Any], rows: int) -> tuple[Bools, dict[int, int]]:
         """(which rows some query wants, how many each wants)."""
         mask, counts = np.zeros(rows, bool), dict.fromkeys(self.queries, 0)
-        for block, ids, membership, members in self._cells(columns, rows):
+        for block, ids, membership, uses in self._cells(columns, rows):
             mask[block] |= np.append(membership.any(axis=1), False)[ids]
             sizes = np.bincount(ids[ids >= 0], minlength=len(membership)) @ membership
-            for use, size in zip(members, sizes.tolist(), strict=True):
+            for use, size in zip(uses, sizes.tolist(), strict=True):
                 counts[self._uses[use].query] = max(counts[self._uses[use].query], size)
         return mask, counts
 
     def of_query(self, query: int, columns: Mapping[Operand, Any], rows: int) -> Bools:
         mask = np.zeros(rows, bool)
-        for block, ids, membership, members in self._cells(columns, rows):
-            mine = [i for i, use in enumerate(members) if self._uses[use].query == query]
+        for block, ids, membership, uses in self._cells(columns, rows):
+            mine = [i for i, use in enumerate(uses) if self._uses[use].query == query]
             mask[block] |= np.append(membership[:, mine].any(axis=1), False)[ids]
         return mask
 

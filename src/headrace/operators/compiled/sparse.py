@@ -74,7 +74,7 @@ _ROWS = (given(int32), given(int32), given(int64), given(int64))
 
 
 @compiled((*_ROWS, made(int64)))
-def count_members(keys: Ints, slots: Ints, first: Ints, last: Ints, counts: Ints) -> None:
+def count_keys(keys: Ints, slots: Ints, first: Ints, last: Ints, counts: Ints) -> None:
     """counts[w]: how many keys have a row in window w. Rows are by key and slot; a slot is in windows [first, last)."""
     for row in range(len(keys)):
         low, high = first[slots[row]], last[slots[row]]
@@ -85,10 +85,10 @@ def count_members(keys: Ints, slots: Ints, first: Ints, last: Ints, counts: Ints
 
 
 @compiled((*_ROWS, given(int64), made(int64), made(int32), made(int64, 2)))
-def list_members(
-    keys: Ints, slots: Ints, first: Ints, last: Ints, until: Ints, next_: Ints, members: Ints, runs: Ints
+def list_keys(
+    keys: Ints, slots: Ints, first: Ints, last: Ints, until: Ints, next_: Ints, found: Ints, runs: Ints
 ) -> None:
-    """The keys that `count_members` counted, and the rows [runs[0], runs[1]) of each in the window.
+    """The keys that `count_keys` counted, and the rows [runs[0], runs[1]) of each in the window.
 
     Those of window w, whose slots are before until[w], are put from next_[w] on, which moves forward.
     """
@@ -100,7 +100,7 @@ def list_members(
         for w in range(low, high):
             while end < len(keys) and keys[end] == keys[row] and slots[end] < until[w]:
                 end += 1
-            members[next_[w]] = keys[row]
+            found[next_[w]] = keys[row]
             runs[0, next_[w]], runs[1, next_[w]] = row, end
             next_[w] += 1
 

@@ -75,7 +75,7 @@ class Feed:
     def lifted(self, block: JoinedBlock, windowed: Counter[int]) -> Iterator[Lifted]:
         """The block's rows, some at a time. `windowed` counts them for each query, once for each window."""
         operator = self.operator
-        columns = {name: pa.chunked_array([block.column(*source)]) for name, source in self._columns.items()}
+        columns = {name: pa.chunked_array([block.column(*place)]) for name, place in self._columns.items()}
         keys = encode_keys([columns[key] for key in operator.keys], block.rows)
         measures, vocabularies = lift_measures(operator, columns, block.rows)
         regions = [

@@ -93,9 +93,9 @@ class Outbox:
 
     def _leave(self, step: Step, prefix: Prefix) -> Sent | None:
         assert step.of.hop is not None
-        source, met = step.of.hop
+        position, met = step.of.hop
         keys = self._logic.inputs[met.input].input.keys
-        columns = [one_chunk(prefix.column(source, operand)) for operand in keys]
+        columns = [one_chunk(prefix.column(position, operand)) for operand in keys]
         if any(column.null_count for column in columns):
             some = np.flatnonzero(np.logical_and.reduce([np.asarray(c.is_valid()) for c in columns]))
             prefix, columns = prefix.take(some), [column.take(pa.array(some)) for column in columns]

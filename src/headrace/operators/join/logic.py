@@ -209,8 +209,8 @@ class JoinLogic:
                 found = {operand for position, operand in needs if position == earlier.position}
                 found.discard(self.inputs[earlier.met.input].input.event_time)
                 step.travels[earlier.position] = sorted(found, key=carried_name)
-            source, met = step.of.hop
-            needs |= {(source, operand) for operand in self.operator.inputs[met.input].keys}
+            position, met = step.of.hop
+            needs |= {(position, operand) for operand in self.operator.inputs[met.input].keys}
         return needs
 
     def pairs(self, left: InputRole, right: InputRole) -> Sequence[PairWindows]:

@@ -337,14 +337,12 @@ def _fill_lanes(
                 bins = np.repeat(shift[entries], pair.counts[columns]) + of_row[at + rows]
                 pieces.append((partials, bins))
             at += len(pair.rows)
-        for source, kept in stored:
-            if lane.name in source.block.lanes:
-                session = np.full(len(source.keys), -1, np.int64)
+        for held, kept in stored:
+            if lane.name in held.block.lanes:
+                session = np.full(len(held.keys), -1, np.int64)
                 session[kept] = of_row[at : at + len(kept)]
                 pieces.append(
-                    _stored_parts(
-                        lane.find(source.block.lanes[lane.name].ids), shift, source, lane.name, session
-                    )
+                    _stored_parts(lane.find(held.block.lanes[lane.name].ids), shift, held, lane.name, session)
                 )
             at += len(kept)
         if pieces:
@@ -368,13 +366,13 @@ def _picked(measures: Ints, counts: Ints, pairs: _Pairs, rows: Ints) -> Partials
 
 
 def _stored_parts(
-    entries: Ints, shift: Ints, source: _Stored, name: str, session: Ints
+    entries: Ints, shift: Ints, held: _Stored, name: str, session: Ints
 ) -> tuple[Partials, Ints]:
     """(a stored lane's partials, the bin of each), for the entries and sessions that are still wanted."""
-    lane = source.block.lanes[name]
-    query = positions(source.block.queries, query_of_entry(lane.ids))
-    counts = source.block.counts[query]
-    rows = ranges(source.first[query], counts)
+    lane = held.block.lanes[name]
+    query = positions(held.block.queries, query_of_entry(lane.ids))
+    counts = held.block.counts[query]
+    rows = ranges(held.first[query], counts)
     wanted = np.flatnonzero((np.repeat(entries, counts) >= 0) & (session[rows] >= 0))
     bins = shift[np.repeat(entries, counts)[wanted]] + session[rows[wanted]]
     return {array: values[wanted] for array, values in lane.partials.items()}, bins

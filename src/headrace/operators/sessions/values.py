@@ -94,7 +94,7 @@ class SessionValues:
         found, bag = self._found, self._bag
         query = int(self._queries[entry])
         low, high = int(found.bounds[query]), int(found.bounds[query + 1])
-        mine = np.flatnonzero(bag.members[:, entry][bag.sets])
+        mine = np.flatnonzero(bag.membership[:, entry][bag.sets])
         if low == high or len(mine) == 0:
             nothing = np.empty(0, np.int64)
             return nothing, nothing
@@ -122,7 +122,7 @@ class SessionValues:
     def still_needed(self, watermark_us: int) -> Bag:
         """The entries of sessions that the watermark has not closed."""
         alive = np.zeros(self._bag.rows, bool)
-        for entry in range(self._bag.members.shape[1]):
+        for entry in range(self._bag.membership.shape[1]):
             mine, sessions = self.sessions_of(entry)
             alive[mine[self._found.ends[sessions] > watermark_us]] = True
         return self._bag.take(alive)

@@ -35,14 +35,14 @@ REMEMBERED = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Bag:
-    """Entries, distinct and ascending by (key, value, slice, set); `members[set, entry of the lane]` are the sets."""
+    """Entries, distinct and ascending by (key, value, slice, set); `membership[set, entry]` says what sets are."""
 
     keys: Ints
     values: Ints
     slices: Ints
     sets: Ints
     counts: Ints
-    members: Bools
+    membership: Bools
 
     @property
     def rows(self) -> int:
@@ -54,7 +54,7 @@ class Bag:
         some = slice(low, high)
         keys = self.keys[some] - first
         return Bag(
-            keys, self.values[some], self.slices[some], self.sets[some], self.counts[some], self.members
+            keys, self.values[some], self.slices[some], self.sets[some], self.counts[some], self.membership
         )
 
     def renamed(self, places: Ints) -> Bag:
@@ -73,25 +73,25 @@ class Bag:
             self.slices[rows],
             self.sets[rows],
             self.counts[rows],
-            self.members,
+            self.membership,
         )
 
 
 @dataclass(slots=True)
 class StoredBag:
-    """A bag in a segment: columns of `members` are lane entries, by their permanent ids."""
+    """A bag in a segment: columns of `membership` are lane entries, by their permanent ids."""
 
     ids: Ints
     bag: Bag
 
     def under(self, ids: Ints, keys: Ints) -> Bag:
         """The bag with other keys, `keys[k]` for k, and for the entries with these ids. Nobody else's are left."""
-        members = np.zeros((len(self.bag.members), len(ids)), bool)
+        membership = np.zeros((len(self.bag.membership), len(ids)), bool)
         _, now, before = np.intersect1d(ids, self.ids, assume_unique=True, return_indices=True)
-        members[:, now] = self.bag.members[:, before]
-        asked = np.logical_or.reduce(members, axis=1)
+        membership[:, now] = self.bag.membership[:, before]
+        asked = np.logical_or.reduce(membership, axis=1)
         bag = self.bag.take(asked[self.bag.sets])
-        return Bag(keys[bag.keys], bag.values, bag.slices, bag.sets, bag.counts, members)
+        return Bag(keys[bag.keys], bag.values, bag.slices, bag.sets, bag.counts, membership)
 
 
 class BagLogic:
@@ -128,9 +128,9 @@ class BagBuilder:
         lookup, merged = merge_cells(cells.membership[:, at])
         sets = np.append(lookup, -1)[cells.ids]
         hit = np.flatnonzero((sets >= 0) & (partials["n"] > 0))
-        members = np.zeros((len(merged), self.entries), bool)
-        members[:, mine] = merged
-        found = Bag(keys[hit], partials["v"][hit], slices[hit], sets[hit], partials["n"][hit], members)
+        membership = np.zeros((len(merged), self.entries), bool)
+        membership[:, mine] = merged
+        found = Bag(keys[hit], partials["v"][hit], slices[hit], sets[hit], partials["n"][hit], membership)
         self.bags.append(found)
 
 
@@ -140,7 +140,7 @@ def compact(bags: Sequence[Bag], entries: int) -> Bag:
     if not bags:
         nothing = np.empty(0, np.int64)
         return Bag(nothing, nothing, nothing, nothing, nothing, np.zeros((0, entries), bool))
-    members, sets = _common_sets(bags)
+    membership, sets = _common_sets(bags)
     keys, values, slices, counts = (
         np.concatenate([getattr(bag, name) for bag in bags])
         for name in ("keys", "values", "slices", "counts")
@@ -149,20 +149,25 @@ def compact(bags: Sequence[Bag], entries: int) -> Bag:
     first = np.flatnonzero(changes)
     heads = order[first]
     return Bag(
-        keys[heads], values[heads], slices[heads], sets[heads], np.add.reduceat(counts[order], first), members
+        keys[heads],
+        values[heads],
+        slices[heads],
+        sets[heads],
+        np.add.reduceat(counts[order], first),
+        membership,
     )
 
 
 def _common_sets(bags: Sequence[Bag]) -> tuple[Bools, Ints]:
     """(the distinct sets that entries have, the set of each entry among them)."""
-    used = [np.flatnonzero(np.bincount(bag.sets, minlength=len(bag.members))) for bag in bags]
-    every = np.concatenate([bag.members[some] for bag, some in zip(bags, used, strict=True)])
+    used = [np.flatnonzero(np.bincount(bag.sets, minlength=len(bag.membership))) for bag in bags]
+    every = np.concatenate([bag.membership[some] for bag, some in zip(bags, used, strict=True)])
     packed = np.packbits(every, axis=1)
     _, first, inverse = np.unique(packed, axis=0, return_index=True, return_inverse=True)
     inverse = inverse.reshape(-1)
     sets, begin = [], 0
     for bag, some in zip(bags, used, strict=True):
-        place = np.zeros(len(bag.members), np.int64)
+        place = np.zeros(len(bag.membership), np.int64)
         place[some] = inverse[begin : begin + len(some)]
         begin += len(some)
         sets.append(place[bag.sets])
@@ -210,7 +215,7 @@ def still_needed(logic: BagLogic, bag: Bag, windows: Sequence[Window], watermark
     """The entries that some window which ends after the watermark may ask for."""
     alive = np.zeros(bag.rows, bool)
     for window, entries in zip(windows, logic.windows, strict=True):
-        asks = np.logical_or.reduce(bag.members[:, entries], axis=1)
+        asks = np.logical_or.reduce(bag.membership[:, entries], axis=1)
         if asks.any():
             alive |= asks[bag.sets] & (last_ends(window, bag.slices) > watermark_us)
     return bag.take(alive)
@@ -222,7 +227,7 @@ class ClosedBag:
     def __init__(self, logic: BagLogic, w: int, bag: Bag, starts: Ints, range_us: int, keys: int) -> None:
         self._starts, self._range_us, self._keys = starts, range_us, keys
         self._bag = bag
-        self._members = bag.members[:, logic.windows[w]]
+        self._membership = bag.membership[:, logic.windows[w]]
         self._distinct: Ints | None = None
         self._inside: dict[int, Ints] = {}
         self._found: dict[tuple[int, int], tuple[Ints, Ints, Ints]] = {}
@@ -231,7 +236,7 @@ class ClosedBag:
     def distinct(self) -> Ints:
         """How many values there are, [entry, window, key]. Worked out for all entries at once."""
         if self._distinct is None:
-            shape = (self._members.shape[1], len(self._starts), self._keys)
+            shape = (self._membership.shape[1], len(self._starts), self._keys)
             self._distinct = np.zeros(shape, np.int64)
             for w in range(len(self._starts)):
                 self._distinct[:, w] = self._distinct_in(w)
@@ -243,12 +248,12 @@ class ClosedBag:
         """
         inside = self._window(w)
         if len(inside) == 0:
-            return np.zeros((self._members.shape[1], self._keys), np.int64)
+            return np.zeros((self._membership.shape[1], self._keys), np.int64)
         keys, first = self._keys_and_runs(inside)
-        bits = np.bitwise_or.reduceat(_as_words(self._members)[self._bag.sets[inside]], first, axis=0)
+        bits = np.bitwise_or.reduceat(_as_words(self._membership)[self._bag.sets[inside]], first, axis=0)
         one, union = _distinct_rows(bits)
         keys = keys[first]
-        membership = _from_words(bits[one], self._members.shape[1])
+        membership = _from_words(bits[one], self._membership.shape[1])
         if len(one) * self._keys <= 4 * len(keys) + SMALL:
             counts = np.bincount(union * self._keys + keys, minlength=len(one) * self._keys)
             found = membership.T.astype(np.float64) @ counts.reshape(len(one), self._keys)
@@ -261,7 +266,7 @@ class ClosedBag:
         if (entry, w) in self._found:
             return self._found[entry, w]
         inside = self._window(w)
-        mine = inside[self._members[:, entry][self._bag.sets[inside]]]
+        mine = inside[self._membership[:, entry][self._bag.sets[inside]]]
         if len(mine) == 0:
             return mine, mine, mine
         keys, first = self._keys_and_runs(mine)

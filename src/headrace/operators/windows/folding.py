@@ -93,9 +93,9 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
         for measure, partials in zip(logic.operator.measures, lifted.measures, strict=True)
     ]
     nobody = [r[:0] for r in regions]
-    members = [family.locate(nobody, 0) if family.static else None for family in logic.families]
+    enumerated = [family.locate(nobody, 0) if family.static else None for family in logic.families]
     matching = [
-        _choose(logic, f, cells, regions, len(present), inputs, ways) for f, cells in enumerate(members)
+        _choose(logic, f, cells, regions, len(present), inputs, ways) for f, cells in enumerate(enumerated)
     ]
     lanes: list[Partials | SliceSums | None] = []
     for i, one in enumerate(logic.lanes):
@@ -103,7 +103,7 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
             partials for m in set(logic.operator.lanes[i].measures) if (partials := inputs[m]) is not None
         ]
         grid = len(present) == size and not any(matching) and not block.sparse
-        needed = _sums_rows(logic, i, members, inputs, len(row), size) if grid else None
+        needed = _sums_rows(logic, i, enumerated, inputs, len(row), size) if grid else None
         if not mine:
             lanes.append(None)
         elif needed is not None:
@@ -154,19 +154,19 @@ def fold_bags(logic: AggregationLogic, lifted: Lifted, keys: Ints) -> list[list[
 def _choose(
     logic: AggregationLogic,
     family: int,
-    members: Cells | None,
+    cells: Cells | None,
     regions: Sequence[Regions],
     rows: int,
     inputs: Sequence[Partials | None],
     ways: list[FamilyWay],
 ) -> _Matching | None:
-    """How the tuples of a family find their queries; None for cells. Where these cannot be enumerated, `members` is
+    """How the tuples of a family find their queries; None for cells. Where these cannot be cells, `cells` is
     None.
     """
     index, tuples, work = logic.families[family], len(regions[0]) if regions else 0, None
-    if members is not None:
-        shares = range(len(logic.shares)) if members.count else ()
-        work = _cell_work(logic, [logic.fold_for(family, share, members) for share in shares], inputs)
+    if cells is not None:
+        shares = range(len(logic.shares)) if cells.count else ()
+        work = _cell_work(logic, [logic.fold_for(family, share, cells) for share in shares], inputs)
     if tuples == 0 or index.boxes is None or (work is not None and is_best(work, rows, tuples)):
         ways.append(index.way(tuples, 0, None))
         return None
@@ -270,7 +270,7 @@ def _bounds_of(some: Ints, order: Ints, bounds: Ints) -> Ints:
 def _sums_rows(
     logic: AggregationLogic,
     lane: int,
-    members: Sequence[Cells | None],
+    enumerated: Sequence[Cells | None],
     inputs: Sequence[Partials | None],
     tuples: int,
     rows: int,
@@ -283,7 +283,7 @@ def _sums_rows(
     ):
         return None
     needed = 0
-    for f, cells in enumerate(members):
+    for f, cells in enumerate(enumerated):
         if cells is None:
             return None
         for share in range(len(logic.shares)) if cells.count else ():

@@ -16,9 +16,9 @@ from headrace.model.window import Window
 from headrace.operators.common.encode import Bools, Ints, narrow, ranges
 from headrace.operators.compiled.sparse import (
     add_runs,
-    count_members,
+    count_keys,
     extremes_of_runs,
-    list_members,
+    list_keys,
     name_places,
     sort_rows,
 )
@@ -232,28 +232,28 @@ def _close(logic: AggregationLogic, w: int, rows: _Rows, closing: Ints) -> Itera
     first = np.searchsorted(closing + window.range_us, rows.starts, "right")
     last = np.searchsorted(closing, rows.starts, "right")
     counts = np.zeros(len(closing), np.int64)
-    count_members(rows.keys, rows.slots, first, last, counts)
+    count_keys(rows.keys, rows.slots, first, last, counts)
     widest = max(
         array.shape[0] for partials in rows.lanes if partials is not None for array in partials.values()
     )
-    for low, high in _batches(counts, BLOCK_ELEMENTS // widest):
+    for low, high in _window_runs(counts, BLOCK_ELEMENTS // widest):
         bounds = np.append(0, np.cumsum(counts[low:high]))
-        members, runs = np.empty(bounds[-1], np.int32), np.empty((2, bounds[-1]), np.int64)
+        keys, runs = np.empty(bounds[-1], np.int32), np.empty((2, bounds[-1]), np.int64)
         ends = np.searchsorted(rows.starts, closing[low:high] + window.range_us)
         some = (np.clip(first, low, high) - low, np.clip(last, low, high) - low)
-        list_members(rows.keys, rows.slots, *some, ends, bounds[:-1].copy(), members, runs)
+        list_keys(rows.keys, rows.slots, *some, ends, bounds[:-1].copy(), keys, runs)
         lanes = {
             i: _combine(logic.lanes[i], partials, runs)
             for i, partials in enumerate(rows.lanes)
             if partials is not None
         }
-        yield Closed(closing[low:high], window.range_us, lanes, Places(bounds, members))
+        yield Closed(closing[low:high], window.range_us, lanes, Places(bounds, keys))
 
 
-def _batches(counts: Ints, budget: int) -> Iterator[tuple[int, int]]:
-    """Runs of windows whose members are within a budget, or a single one that is not; none without any member.
+def _window_runs(counts: Ints, budget: int) -> Iterator[tuple[int, int]]:
+    """Runs of windows whose keys are within a budget, or a single one that is not; none without any key.
 
-    >>> list(_batches(np.array([3, 3, 9, 0]), 6))
+    >>> list(_window_runs(np.array([3, 3, 9, 0]), 6))
     [(0, 2), (2, 3)]
     """
     low = total = 0

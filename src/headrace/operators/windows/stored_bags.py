@@ -32,7 +32,7 @@ def bag_items(bags: Mapping[str, StoredBag]) -> dict[str, Item]:
         for name in _COLUMNS:
             items[f"bag{i}.{name}"] = narrow(getattr(stored.bag, name))
         items[f"bag{i}.ids"] = stored.ids
-        items[f"bag{i}.members"] = np.packbits(stored.bag.members, axis=1).ravel()
+        items[f"bag{i}.members"] = np.packbits(stored.bag.membership, axis=1).ravel()
     return items
 
 
@@ -45,8 +45,8 @@ def _bag_from(items: Mapping[str, Item], prefix: str) -> StoredBag:
     columns = {name: items[f"{prefix}.{name}"] for name in _COLUMNS}
     ids, packed = items[f"{prefix}.ids"], items[f"{prefix}.members"]
     width = -(-len(ids) // 8)
-    members = np.unpackbits(packed.reshape(-1, width), axis=1, count=len(ids)).astype(bool)
-    return StoredBag(ids, Bag(**columns, members=members))
+    membership = np.unpackbits(packed.reshape(-1, width), axis=1, count=len(ids)).astype(bool)
+    return StoredBag(ids, Bag(**columns, membership=membership))
 
 
 def wide_bags(bags: Mapping[str, StoredBag]) -> Bags:
@@ -80,9 +80,9 @@ def portion_of_bags(bags: Mapping[str, StoredBag], keys: Sections, portion: Port
 
 def _portion(stored: StoredBag, keys: Sections, portion: Portion) -> StoredBag:
     mine = np.flatnonzero(portion.queries(query_of_entry(stored.ids)))
-    members = stored.bag.members[:, mine]
-    asked = np.logical_or.reduce(members, axis=1)
-    bag = replace(stored.bag, members=members).take(keys.rows_of(stored.bag.keys).numbers)
+    membership = stored.bag.membership[:, mine]
+    asked = np.logical_or.reduce(membership, axis=1)
+    bag = replace(stored.bag, membership=membership).take(keys.rows_of(stored.bag.keys).numbers)
     bag = bag.take(asked[bag.sets])
     return StoredBag(stored.ids[mine], _wide(replace(bag, keys=keys.renumber(bag.keys))))
 

@@ -20,7 +20,7 @@ COPIED_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class OpenFile:
     """A file with tuples, open in one task: its rows without positions, and what orders them."""
 
     file: BundleFile
@@ -40,7 +40,7 @@ class Source:
 
 
 @dataclass(slots=True)
-class Sources:
+class DueTuples:
     """The files with an epoch's tuples, as one table; and for each place the ranges of rows that are due in it."""
 
     work: ProcessWork
@@ -55,27 +55,27 @@ class Sources:
         opened = [self._open(file, open_bundle(root, file, durable=True)) for file in self.work.waiting]
         opened += [self._open(file, open_bundle(root, file, durable=False)) for file in self.work.due]
         before = 0
-        for source in opened:
-            for place in source.ranges:
-                first, last = source.passed(place, epoch)
+        for one in opened:
+            for place in one.ranges:
+                first, last = one.passed(place, epoch)
                 if first < last:
                     self.due.setdefault(place, []).append((before + first, before + last))
-            before += len(source.times)
+            before += len(one.times)
         empty = arrow_schema(epoch.stream).empty_table()
         # a table of one piece: rows are taken from it for every sub-stream
-        self.rows = pa.concat_tables([source.rows for source in opened] or [empty]).combine_chunks()
-        self.times = _joined([source.times for source in opened])
-        epochs = [np.full(len(source.times), source.file.epoch) for source in opened]
-        self.came = [_joined([source.positions for source in opened]), _joined(epochs)]
+        self.rows = pa.concat_tables([one.rows for one in opened] or [empty]).combine_chunks()
+        self.times = _joined([one.times for one in opened])
+        epochs = [np.full(len(one.times), one.file.epoch) for one in opened]
+        self.came = [_joined([one.positions for one in opened]), _joined(epochs)]
 
-    def _open(self, file: BundleFile, bundle: Bundle) -> Source:
+    def _open(self, file: BundleFile, bundle: Bundle) -> OpenFile:
         entry = bundle.entry(0)
         assert entry is not None
         table = from_stream(entry)
         times = microseconds(table.column(self.work.epoch.stream.event_time))
         positions = table.column(POSITION).to_numpy()
         rows = table.drop_columns([POSITION]).replace_schema_metadata(None)
-        return Source(file, rows, times, positions, ranges_of(table))
+        return OpenFile(file, rows, times, positions, ranges_of(table))
 
     def each(self, sub_streams: Iterable[int]) -> Iterator[tuple[int, pa.Table, Ints]]:
         """For each sub-stream the tuples that the watermark has passed since the last epoch, in order; and their times.
