@@ -210,10 +210,10 @@ class Bench:
         def once() -> float:
             with ExitStack() as patches:
                 decide = self._watched if way is None else self._forced(way)
-                patches.enter_context(patch("headrace.operators.windows.folding.decide_membership", decide))
+                patches.enter_context(patch("headrace.operators.windows.matches.decide_membership", decide))
                 if way is not None:
                     patches.enter_context(
-                        patch("headrace.operators.windows.folding.is_best", lambda *_: False)
+                        patch("headrace.operators.windows.matches.is_best", lambda *_: False)
                     )
                     patches.enter_context(patch("headrace.operators.common.cells.homes_for", way.homes))
                 start = time.process_time()

@@ -22,7 +22,7 @@ from headrace.operators.common.matching import Matcher, Matches, codes_of, homes
 from headrace.operators.common.regions import Truth, region_count
 from headrace.operators.compiled.matches import add_values, keep_extremes, merge_moments_of
 from headrace.operators.selection import SelectionLogic
-from headrace.operators.windows import folding, folds
+from headrace.operators.windows import folding, folds, matches
 from headrace.operators.windows.folds import Fold, fold_extremes
 from headrace.operators.windows.lanes import Partials
 from headrace.operators.windows.lifted import lift_tuples
@@ -203,8 +203,8 @@ def test_cells_and_bit_rows_give_the_same_partials(seed: int, monkeypatch: pytes
     found = []
     for choice in Membership:
         made = Choice(choice, seed % 2 == 0, None, None)
-        monkeypatch.setattr(folding, "decide_membership", lambda batch, made=made: made)
-        monkeypatch.setattr(folding, "is_best", lambda *_: False)
+        monkeypatch.setattr(matches, "decide_membership", lambda batch, made=made: made)
+        monkeypatch.setattr(matches, "is_best", lambda *_: False)
         monkeypatch.setattr(folding, "is_sparse", lambda *_, choice=choice: choice is Membership.MATCHES)
         ways: list[FamilyWay] = []
         folded = folding.fold_block(AggregationLogic(operator), block, ways)
@@ -285,13 +285,13 @@ def test_candidates_that_are_compared_once_give_the_same_partials(
     lifted = lift_tuples(operator, {o: table.column(o.sql) for o in operator.scanned}, -(2**63))
     assert lifted is not None
     block = folding.KeyBlock(0, lifted.keys.count, lifted, lifted.keys.ids, slice(None))
-    monkeypatch.setattr(folding, "is_best", lambda *_: False)
+    monkeypatch.setattr(matches, "is_best", lambda *_: False)
     numbers = np.random.default_rng(seed)
     monkeypatch.setattr(cells, "homes_for", lambda table, *_: random_homes(numbers, table, 1.0))
     found = []
     for choice, most in ((Membership.CELLS, 0), (Membership.MATCHES, -1), (Membership.MATCHES, 10**9)):
         made = Choice(choice, seed % 2 == 0, None, None)
-        monkeypatch.setattr(folding, "decide_membership", lambda batch, made=made: made)
+        monkeypatch.setattr(matches, "decide_membership", lambda batch, made=made: made)
         monkeypatch.setattr(folding, "is_sparse", lambda *_, choice=choice: choice is Membership.MATCHES)
         monkeypatch.setattr(matching, "MOST_LISTED", most)
         ways: list[FamilyWay] = []

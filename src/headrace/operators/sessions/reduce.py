@@ -26,8 +26,8 @@ from headrace.operators.sessions.rows import Found, lower_output, open_block
 from headrace.operators.sessions.segment import SessionBlock, SessionSegment, make_segment
 from headrace.operators.sessions.values import KeptBags, gather_bags, row_values, values_of_keys
 from headrace.operators.windows.aggregation import Reduced
-from headrace.operators.windows.folding import shadow
 from headrace.operators.windows.lanes import Partials
+from headrace.operators.windows.partials import shadow
 from headrace.operators.windows.stored_bags import query_of_entry
 from headrace.operators.windows.vocabularies import common_vocabularies
 

@@ -1,1 +1,1 @@
-"""Shared windowed aggregation, in the order a tuple meets it: tuples, folding, slices and lanes, grid, lower."""
+"""Shared windowed aggregation in the order a tuple meets it: tuples, folding or matches, slices, lanes, grid, lower."""

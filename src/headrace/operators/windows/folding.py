@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,22 +11,15 @@ from headrace.model.plan import LaneKind
 from headrace.model.ways import FamilyWay
 from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.cells import Cells
-from headrace.operators.common.encode import Array, Ints
-from headrace.operators.common.matching import Matcher, Matches
-from headrace.operators.common.regions import Regions
+from headrace.operators.common.encode import Ints
 from headrace.operators.windows.bags import Bag, BagBuilder
 from headrace.operators.windows.lanes import CountLogic, IntSumLogic, LaneLogic, Partials
 from headrace.operators.windows.lifted import Lifted
+from headrace.operators.windows.matches import choose_matching, update_matches
+from headrace.operators.windows.partials import accumulate_at, assign
 from headrace.operators.windows.prepared import AggregationLogic, SharedFold
 from headrace.operators.windows.sums import SliceSums
-from headrace.optimizer.membership import (
-    CellWork,
-    FamilyBatch,
-    Membership,
-    decide_membership,
-    is_best,
-    is_sparse,
-)
+from headrace.optimizer.membership import is_sparse
 
 BLOCK_ELEMENTS = 1 << 24
 """Keys are worked off in blocks so that no array of partials has more elements than about this."""
@@ -95,7 +88,8 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
     nobody = [r[:0] for r in regions]
     enumerated = [family.locate(nobody, 0) if family.static else None for family in logic.families]
     matching = [
-        _choose(logic, f, cells, regions, len(present), inputs, ways) for f, cells in enumerate(enumerated)
+        choose_matching(logic, f, cells, regions, len(present), inputs, ways)
+        for f, cells in enumerate(enumerated)
     ]
     lanes: list[Partials | SliceSums | None] = []
     for i, one in enumerate(logic.lanes):
@@ -116,7 +110,7 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
         found = matching[f]
         if found is not None:
             assert order is not None
-            _update_matches(logic, f, found, regions, *order, inputs, lanes)
+            update_matches(logic, f, found, regions, *order, inputs, lanes)
             continue
         for piece, cells in family.blocks(regions, len(row)):
             some = [
@@ -149,122 +143,6 @@ def fold_bags(logic: AggregationLogic, lifted: Lifted, keys: Ints) -> list[list[
                 }
                 builder.add(cells, mine, keys[piece], slices[piece], some)
     return [builder.bags for builder in builders]
-
-
-def _choose(
-    logic: AggregationLogic,
-    family: int,
-    cells: Cells | None,
-    regions: Sequence[Regions],
-    rows: int,
-    inputs: Sequence[Partials | None],
-    ways: list[FamilyWay],
-) -> _Matching | None:
-    """How the tuples of a family find their queries; None for cells. Where these cannot be cells, `cells` is
-    None.
-    """
-    index, tuples, work = logic.families[family], len(regions[0]) if regions else 0, None
-    if cells is not None:
-        shares = range(len(logic.shares)) if cells.count else ()
-        work = _cell_work(logic, [logic.fold_for(family, share, cells) for share in shares], inputs)
-    if tuples == 0 or index.boxes is None or (work is not None and is_best(work, rows, tuples)):
-        ways.append(index.way(tuples, 0, None))
-        return None
-    passes = sum(inputs[measure] is not None for measure in logic.measures_of(family))
-    matcher = index.matcher(regions, passes)
-    kept = [one for one in logic.keepers_of(family, matcher) if inputs[one.measure] is not None]
-    some = matcher.sampled([regions[operand] for operand in index.operands])
-    matching = matcher.matching(some) / len(some)
-    batch = FamilyBatch(
-        tuples,
-        rows,
-        len(kept),
-        len(index.operands),
-        matcher.words,
-        matcher.candidates_of(some),
-        matcher.candidates > 0,
-        sum(float(matching[k.columns].sum()) for k in kept),
-        sum(len(k.columns) for k in kept),
-        work,
-    )
-    choice = decide_membership(batch)
-    by_cells = choice.membership is Membership.CELLS
-    way = index.way(tuples, float(matching.sum()) * tuples, None if by_cells else matcher, some)
-    ways.append(
-        replace(
-            way,
-            sparse=None if by_cells else choice.sparse,
-            cells_ms=None if choice.cells_ns is None else choice.cells_ns / 1e6,
-            matches_ms=None if choice.matches_ns is None else choice.matches_ns / 1e6,
-        )
-    )
-    return None if by_cells else _Matching(matcher, choice.sparse)
-
-
-def _cell_work(
-    logic: AggregationLogic, folds: Sequence[SharedFold], inputs: Sequence[Partials | None]
-) -> CellWork:
-    """What folding a family's cells takes; a measure without input takes nothing."""
-    kinds = [measure.kind for measure in logic.operator.measures]
-    every = [(kinds[m], fold) for shared in folds for m, _, _, fold in shared.folds if inputs[m] is not None]
-    slow = [fold for kind, fold in every if kind in (LaneKind.MIN, LaneKind.MAX)]
-    moments = [fold for kind, fold in every if kind is LaneKind.MOMENTS]
-    return CellWork(
-        max((shared.count for shared in folds), default=0),
-        len(every),
-        sum(len(fold.scattered) for _, fold in every),
-        sum(len(fold.scattered) for fold in slow) + sum(fold.columns for fold in moments),
-        sum(int(fold.membership[:, fold.scattered].sum()) for fold in slow)
-        + 4 * sum(int(fold.membership.sum()) for fold in moments),
-        sum(fold.steps for fold in slow),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Matching:
-    """What finds a family's matches, and whether they are few beside all partials."""
-
-    matcher: Matcher
-    sparse: bool
-
-
-def _update_matches(
-    logic: AggregationLogic,
-    family: int,
-    matching: _Matching,
-    regions: Sequence[Regions],
-    order: Ints,
-    bounds: Ints,
-    inputs: Sequence[Partials | None],
-    lanes: Sequence[Partials | SliceSums | None],
-) -> None:
-    """Let every tuple update the partials of the queries that it matches."""
-    matcher = matching.matcher
-    codes = matcher.codes([regions[operand] for operand in logic.families[family].operands])
-    keepers = [kept for kept in logic.keepers_of(family, matcher) if inputs[kept.measure] is not None]
-    known = matcher.listed_matches(codes, order, bounds) if len(keepers) > 1 else None
-    matched: Ints | None = None
-    if known is not None:  # candidates are compared once, and what matched is gone through for each measure
-        codes, matched = known
-        matcher, bounds = matcher.found, _bounds_of(matched, order, bounds)
-        order = np.arange(len(matched))
-    for kept in keepers:
-        partials, into = inputs[kept.measure], lanes[kept.lane]
-        assert partials is not None and into is not None and not isinstance(into, SliceSums)
-        matches = Matches(matcher, codes, kept.mask, kept.entries, order, bounds, matching.sparse)
-        into.update(shadow(into, partials))
-        given = shadow(partials, into)
-        if matched is not None:
-            given = {name: array[matched] for name, array in given.items()}
-        logic.measures[kept.measure].update(into, given, matches)
-
-
-def _bounds_of(some: Ints, order: Ints, bounds: Ints) -> Ints:
-    """Where each row's begin of some tuples in the order of rows, given the order and bounds of all."""
-    row = np.empty(len(order), np.int64)
-    row[order] = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    counts = np.bincount(row[some], minlength=len(bounds) - 1)
-    return np.append(0, np.cumsum(counts))
 
 
 def _sums_rows(
@@ -379,28 +257,3 @@ def _put(one: LaneLogic, into: Partials, entries: Ints, partials: Partials, firs
         assign(into, entries, partials)
     else:
         accumulate_at(one, into, (entries,), partials)
-
-
-def shadow(partials: Partials, other: Partials) -> Partials:
-    """Give `partials` the float shadow that `other` has (exact sums below WIDE shadow themselves)."""
-    return (
-        {**partials, "f": partials["v"].astype(np.float64)}
-        if "f" in other and "f" not in partials
-        else partials
-    )
-
-
-def assign(into: Partials, at: Ints, partials: Partials) -> None:
-    into.update(shadow(into, partials))
-    for name, array in shadow(partials, into).items():
-        into[name][at] = array
-
-
-def accumulate_at(
-    one: LaneLogic, into: Partials, at: tuple[Array | slice | int, ...], partials: Partials
-) -> None:
-    """into[at] = combine(into[at], partials); positions in `at` are distinct."""
-    into.update(shadow(into, partials))
-    current = {name: whole[at] for name, whole in into.items()}
-    for name, array in one.combine(current, shadow(partials, into)).items():
-        into[name][at] = array

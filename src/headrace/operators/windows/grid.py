@@ -12,7 +12,7 @@ from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.encode import Array, Ints, narrow
 from headrace.operators.compiled.windows import add_stored, keep_stored, pick_cells
 from headrace.operators.windows.bags import Bag, ClosedBag
-from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock, accumulate_at, shadow
+from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock
 from headrace.operators.windows.framing import LaneBlock
 from headrace.operators.windows.lanes import (
     CountLogic,
@@ -24,6 +24,7 @@ from headrace.operators.windows.lanes import (
     each_range,
 )
 from headrace.operators.windows.lower import Closed, Places
+from headrace.operators.windows.partials import accumulate_at, shadow
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, WindowBlock
 from headrace.operators.windows.slices import closing_windows, last_ends, slice_starts

@@ -22,7 +22,7 @@ from headrace.operators.compiled.sparse import (
     name_places,
     sort_rows,
 )
-from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock, accumulate_at
+from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock
 from headrace.operators.windows.framing import LaneBlock
 from headrace.operators.windows.grid import HeldSegment, asked_entries, put_stored
 from headrace.operators.windows.lanes import (
@@ -34,6 +34,7 @@ from headrace.operators.windows.lanes import (
     Partials,
 )
 from headrace.operators.windows.lower import Closed, Places
+from headrace.operators.windows.partials import accumulate_at
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import WindowBlock
 from headrace.operators.windows.slices import closing_windows, last_ends, slice_starts
