@@ -337,14 +337,16 @@ ATOMS = {
     "n": ["TIMESTAMP_NTZ '2020-01-01 00:00:00'", "'2020-01-01'", "'2020-01-01 00:00:00.1'"],
 }
 NOT_ATOMS = ["b > 3.5D", "b > 1e3", "m > 3.5D", "s = 3", "z = DATE '2020-01-01'", "day < z", "s = 'a\\n'", "b IN (1, 2.5D)",
-             "m > 1234567890123456789.5", "day = '2020-1-1'", "z > '2020-01-01T00:00:00Z'"]  # fmt: skip
+             "m > 1234567890123456789.5", "day = '2020-1-1'", "z > '2020-01-01T00:00:00Z'", "s LIKE 'b_'", "s LIKE '%b'",
+             "s LIKE 'ÿ%'", "s LIKE 'b\\\\%'", "s LIKE 'b!%' ESCAPE '!'", "i LIKE '3%'", "s ILIKE 'b%'"]  # fmt: skip
 TREES = [
     "i IN (1, 2, NULL)", "i NOT IN (1, 2.5)", "t IN (1, 2.5D)", "f IN (1, 3)", "f IN (3.1, 3)", "d IN (1, 3.1)", "m IN (1, 3.14)",
     "i BETWEEN 1.5 AND 3", "i NOT BETWEEN 3 AND 1", "d BETWEEN 0 AND 3.1", "day BETWEEN '2019-12-31' AND DATE '2020-01-01'",
     "z BETWEEN '2020-01-01' AND TIMESTAMP '2020-01-01 00:00:00'", "s IN ('a', 'b')", "day IN ('2020-01-01')",
     "i IS NULL OR NOT i > 3", "o IS TRUE", "o IS NOT FALSE", "o AND i > 2", "NOT o OR NULL", "i > 1 AND TRUE", "isnull(i)",
     "i <=> NULL", "i IS DISTINCT FROM 3", "NOT (i = 3.5)", "NOT (i < 3000000000)", "s LIKE 'b%' AND i > 1",
-    "s RLIKE 'b.*' OR i > 3", "lower(s) = 'b' OR d > 2", "d * 2 > 6 AND i > 1", "i < b OR d > 3", "length(s) > 1",
+    "s NOT LIKE 'b%'", "s LIKE 'b' OR i > 3", "s LIKE '%' AND i > 1", "s LIKE ''", "s LIKE 'é%%'", "s LIKE '\U0001f600%'", "s LIKE NULL",
+    "s LIKE 'bb%' OR s LIKE 'it%'", "s RLIKE 'b.*' OR i > 3", "lower(s) = 'b' OR d > 2", "d * 2 > 6 AND i > 1", "i < b OR d > 3", "length(s) > 1",
 ]  # fmt: skip
 OPS = ["=", "==", "<>", "!=", "<", "<=", ">", ">=", "<=>"]
 
@@ -358,7 +360,8 @@ def _edges(spark: Any) -> Any:
         "d": ["'NaN'", "'-0.0'", "'0.0'", "'3.1'", "3", "'0.1'", "'9007199254740992'", "'1e308'", "'-Infinity'",
               "'3.0999999046325684'"],
         "m": ["-999.99", "-3.15", "-3.14", "3", "3.1", "3.14", "3.15", "999.99"],
-        "s": ["''", "'a'", "'b'", "'B'", "'it''s'", "'é'", "'\U0001f600'", "'bb'"],
+        "s": ["''", "'a'", "'b'", "'B'", "'it''s'", "'é'", "'\U0001f600'", "'bb'", "'ba%'", "'c'", "'été'",
+              "'ê'", "'\U0001f601'"],
         "o": ["TRUE", "FALSE"],
         "day": ["'2019-12-31'", "'2020-01-01'", "'2020-01-02'", "'0001-01-01'"],
         "z": ["'2019-12-31 23:59:59.999999'", "'2020-01-01'", "'2020-01-01 00:00:00.000001'"],

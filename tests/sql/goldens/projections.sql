@@ -18,7 +18,7 @@ SELECT * EXCEPT (address, raw) FROM (SELECT * EXCEPT (__headrace_closed) FROM __
 
 -- query
 SELECT userID, price * 2 AS twice FROM purchases WHERE country LIKE 'D%' AND price >= 10;
---   projection where ({country LIKE 'D%'} = 1 and price >= 10.0)
+--   projection where ((country >= 'D' and country < 'E') and price >= 10.0)
 --   userID: bigint
 --   {price * 2}: double
 -- log

@@ -112,6 +112,8 @@ class Compiler:
                 return And((low, high)) if low and high and not node.args.get("symmetric") else None
             case exp.In():
                 return self._membership(node)
+            case exp.Like():
+                return self._like(node)
             case exp.Is():
                 return self._is(node)
             case exp.Anonymous() if registered_type(node) is not None:
@@ -164,6 +166,16 @@ class Compiler:
         if len(found) < len(literals):
             return None
         return found[0] if len(found) == 1 else Or(found)
+
+    def _like(self, node: exp.Like) -> Predicate | None:
+        operand, literal = self._operand(node.this), read_literal(node.expression, self.literals)
+        if operand is None or operand.type.name != "string" or literal is None:
+            return None
+        if literal.kind is LiteralKind.NULL:
+            return Const(None)
+        if literal.kind is not LiteralKind.STRING or not isinstance(literal.value, str):
+            return None
+        return like(operand, literal.value)
 
     def _is(self, node: exp.Is) -> Predicate | None:
         operand = self._operand(node.this)
@@ -220,6 +232,31 @@ def compare(operand: Operand, op: Op, literal: Literal, timezone: str) -> Predic
             return None if moment is None else Compare(operand, op, moment)
         case _:
             return None
+
+
+def like(operand: Operand, pattern: str) -> Predicate | None:
+    """`operand LIKE pattern` where the pattern is a whole string or a prefix, which is a range of strings; else None.
+
+    Strings are ordered by their bytes. So those with a prefix lie between it and the same prefix with a last byte that
+    is one more, whatever bytes they have. A last byte that no character has one more than is left to Catalyst.
+
+    >>> country = Operand("country", SqlType("string"))
+    >>> [(part.op.value, part.value) for part in like(country, "De%").children]
+    [('>=', 'De'), ('<', 'Df')]
+    >>> like(country, "D_%"), like(country, "%e")
+    (None, None)
+    """
+    prefix = pattern.rstrip("%")
+    if any(special in prefix for special in "%_\\"):
+        return None
+    if prefix == pattern:
+        return Compare(operand, Op.EQ, pattern)
+    if not prefix:
+        return Compare(operand, Op.GE, "")
+    last = ord(prefix[-1])
+    if last == 0x7F or (last > 0x7F and last & 0x3F == 0x3F):
+        return None
+    return And((Compare(operand, Op.GE, prefix), Compare(operand, Op.LT, prefix[:-1] + chr(last + 1))))
 
 
 def _moment(kind: Kind, literal: Literal, timezone: str) -> int | None:
