@@ -39,7 +39,7 @@ def log(tmp_path: Path) -> Opened:
         ("6 minutes ago", 4),
         ("1 hour ago", 0),
         ("1 minute ago", None),
-        ("2027-01-01", None),
+        ("2026-01-01 12:10:59", None),
     ],
 )
 def test_a_moment_is_the_first_epoch_that_was_sealed_since(
@@ -71,6 +71,14 @@ def test_what_is_no_moment_is_refused(log: Opened, tmp_path: Path, start: Start)
         with pytest.raises(CatalogError) as caught:
             start_epoch(start, sealer, 0, NOON.timestamp())
         assert caught.value.code == "BAD_START" and caught.value.hint
+
+
+@pytest.mark.parametrize("start", ["2027-01-01", "-2 hours ago", NOON + timedelta(minutes=2), datetime.max])
+def test_a_moment_that_has_yet_to_come_is_refused(log: Opened, tmp_path: Path, start: Start) -> None:
+    for sealer in (log.sealer, open_log(tmp_path / "empty").sealer):
+        with pytest.raises(CatalogError, match="it is 2026-01-01 12:00:00 now") as caught:
+            start_epoch(start, sealer, 0, NOON.timestamp())
+        assert caught.value.code == "BAD_START"
 
 
 def test_an_empty_log_has_no_past(tmp_path: Path) -> None:

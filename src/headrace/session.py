@@ -225,7 +225,8 @@ class Session(OpenWarehouse):
     def repartition(self, partitions: int) -> None:
         """Spread the keys of all groups over so many partitions from the next epoch on: tasks that run side by side.
 
-        State moves along. It stays so when the warehouse is opened again, unless `partitions` is given then.
+        State moves along. It stays so when the warehouse is opened again, unless `partitions` is given then. A policy
+        (`sharing`) may give the groups that it made another number later.
         """
         self._runs().groups.repartition(partitions)
 

@@ -165,6 +165,34 @@ def test_a_spec_is_in_force_from_its_epoch_on_and_records_go_when_a_snapshot_has
     log.close()
 
 
+def test_specs_are_kept_while_a_group_may_run_with_them(log: Opened) -> None:
+    """However often groups are resized, and however many have been, a snapshot holds what is in force and to come."""
+    homes = log.catalog.homes
+    log.catalog.request_create("a", PLAN, group="alerts")
+    seal(log)
+    sizes = {
+        name: [GroupSpec(name, n, even_partitioning(n)) for n in (1, 2, 3)] for name in ("alerts", "gone")
+    }
+    for number, specs in enumerate(zip(*sizes.values(), strict=True)):
+        homes.regroup(Regrouping(number, 10 * number, specs=specs))
+    homes.forget_specs(8)
+    assert [homes.spec("alerts", epoch) for epoch in (9, 10, 20)] == sizes["alerts"]
+    homes.forget_specs(9)
+    for _ in range(2):
+        assert [homes.spec("alerts", epoch) for epoch in (9, 10, 20)] == [
+            sizes["alerts"][i] for i in (1, 1, 2)
+        ]
+        assert [since for since, spec in homes.specs if spec.name == "gone"] == [10, 20], (
+            "it may be on its way"
+        )
+        log.catalog.checkpoint()
+        log = reopened(log, crashed=True)
+        homes = log.catalog.homes
+    homes.forget_specs(20)
+    assert homes.sized() == {"alerts"} and len(homes.specs) == 1
+    log.close()
+
+
 @pytest.mark.parametrize("crashed", [False, True], ids=["closed", "killed"])
 def test_a_query_that_leaves_in_its_first_epoch_never_lived_where_it_was_created(
     log: Opened, crashed: bool

@@ -15,7 +15,7 @@ from headrace.catalog.catalog import Catalog
 from headrace.engine.delivered import Delivered
 from headrace.engine.heirs import inherit, still_inherited
 from headrace.engine.options import UpkeepOptions
-from headrace.engine.paths import commits_dir, segments_dir
+from headrace.engine.paths import commits_dir, plan_path, segments_dir
 from headrace.engine.records import Commit, ResultFile
 from headrace.engine.recovery import last_commits
 from headrace.engine.result_files import write_results
@@ -121,6 +121,20 @@ def test_state_that_a_group_has_yet_to_take_in_stays(house: House) -> None:
     house.commit(MAIN, 3, regrouping=house.log.catalog.homes.last_regrouping)
     house.commit(MAIN, house.seal())
     assert not house.exists(state), "main did not keep it, and nobody else needs it"
+
+
+def test_a_plan_that_an_epoch_under_way_has_written_again_stays(house: House) -> None:
+    """A query comes and goes again: the plan without it is garbage, and a moment later it is needed."""
+    path = plan_path(MAIN, "a")
+    house.log.warehouse.replace(path, b"plan")
+    house.upkeep.discard([path])
+    time.sleep(0.02)  # times of files are coarse
+    house.log.warehouse.replace(path, b"plan")
+    house.commit(MAIN, house.seal(1), plan="b")
+    assert house.exists(path)
+    house.upkeep.discard([path])
+    house.commit(MAIN, house.seal(2), plan="b")
+    assert not house.exists(path)
 
 
 def test_results_of_a_group_outlive_the_log_and_expire_when_their_time_has_come(house: House) -> None:

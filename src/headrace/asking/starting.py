@@ -15,18 +15,21 @@ from headrace.model.errors import CatalogError, SqlError
 
 EARLIEST = "earliest"
 
+CLOCKS_DIFFER_S = 60.0
+"""A moment may be so far ahead of our clock: whoever asks may have another one."""
+
 Start = str | datetime
 
 
 def start_epoch(start: Start, sealer: Sealer, since: int, now: float) -> int | None:
     """The epoch that a query begins with; None when that is the next one to be sealed.
 
-    `since` is the first epoch that has the query's streams. CatalogError when the log no longer holds that moment.
+    `since` is the first epoch that has the query's streams. CatalogError when the log no longer holds that moment, or
+    when it has yet to come.
     """
     earliest = isinstance(start, str) and start.strip().lower() == EARLIEST
-    moment = (
-        0.0 if earliest else _moment(start, now)
-    )  # what is no moment is refused, also when the log is empty
+    # what is no moment, or none of the past, is refused, also when the log is empty
+    moment = 0.0 if earliest else _past(_moment(start, now), now)
     latest = sealer.latest
     first = max(sealer.first, since)
     if latest is None or latest.id < first:
@@ -50,6 +53,16 @@ def start_epoch(start: Start, sealer: Sealer, since: int, now: float) -> int | N
         else:
             low = middle + 1
     return low if low <= latest.id else None
+
+
+def _past(moment: float, now: float) -> float:
+    if moment <= now + CLOCKS_DIFFER_S:
+        return moment
+    raise CatalogError(
+        "BAD_START",
+        f"a query cannot start at {show_time(int(moment * 1e6))}: it is {show_time(int(now * 1e6))} now",
+        hint="say a moment that has passed; a time without a time zone is in UTC, and without a start it is now",
+    )
 
 
 def _moment(start: Start, now: float) -> float:

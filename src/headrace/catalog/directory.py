@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Container, Iterable, Mapping
+from typing import assert_never
 
 from headrace.catalog.archive import Archive, Archived
 from headrace.catalog.queries import QueryEntry, QueryState, QueryTable
@@ -44,6 +45,8 @@ class Directory:
                     self.queries.put(dataclasses.replace(entry, dropping=True))
             case Move() | ChangeNeeds():
                 pass  # an epoch takes it in; a query that moves is on its way then
+            case _ as never:
+                assert_never(never)
 
     def apply(self, epoch: Epoch) -> None:
         """Let the changes of a sealed epoch take effect."""

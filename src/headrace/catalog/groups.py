@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from headrace.model.errors import StorageError
 from headrace.model.grouping import GroupSpec, Regrouping
@@ -51,6 +51,18 @@ class GroupTable:
         if not found:
             return None
         return next((spec for since, spec in reversed(found) if since <= epoch), found[0][1])
+
+    def forget_specs(self, done: int, groups: Container[str]) -> None:
+        """Leave out what no group runs with again when all have run epoch `done`: specs that another one has followed
+        since, and what groups had that are not among these.
+        """
+        for name, found in list(self._specs.items()):
+            newest = max((i for i, (since, _) in enumerate(found) if since <= done + 1), default=0)
+            kept = found[newest:] if name in groups else [pair for pair in found if pair[0] > done]
+            if kept:
+                self._specs[name] = kept
+            else:
+                del self._specs[name]
 
     def add(self, record: Regrouping) -> None:
         """Make a regrouping durable. From then on it is in force, whatever happens."""

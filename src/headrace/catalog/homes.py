@@ -68,6 +68,17 @@ class Homes:
                 return found
             return dataclasses.replace(main, name=group, by_hand=False)
 
+    def sized(self) -> set[str]:
+        """The groups of which something was said about what they run with."""
+        with self._lock:
+            return {spec.name for _, spec in self._groups.specs}
+
+    def forget_specs(self, done: int) -> None:
+        """Forget with what groups have run that all have epoch `done` behind them, and groups that are gone."""
+        with self._lock:
+            wanted = {entry.wish.group for entry in self._queries.wishing() if entry.wish is not None}
+            self._groups.forget_specs(done, {MAIN, *self._queries.groups(), *wanted})
+
     @property
     def last_regrouping(self) -> int:
         with self._lock:

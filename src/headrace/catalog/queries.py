@@ -7,6 +7,7 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import assert_never
 
 from headrace.model import codec
 from headrace.model.epoch import NEVER_US, Change, ChangeNeeds, Create, Drop, Epoch, Move
@@ -281,8 +282,10 @@ class QueryTable:
             self._alter(other, epoch)
 
     def _alter(self, change: Change, epoch: Epoch) -> None:
-        """Note where a query is wanted, or what is asked for it from now on."""
-        entry = self._entries.get(change.id) if isinstance(change, Move | ChangeNeeds) else None
+        """Note where a query is wanted, or what is asked for it from now on. Others have begun or ended by now."""
+        if isinstance(change, Create | Drop):
+            return
+        entry = self._entries.get(change.id)
         if entry is None or entry.state is QueryState.DROPPED:
             return
         match change:
@@ -290,6 +293,8 @@ class QueryTable:
                 self.put(dataclasses.replace(entry, wish=Wish(group, int(epoch.id))))
             case ChangeNeeds(_, needs):
                 self.put(dataclasses.replace(entry, query=dataclasses.replace(entry.query, needs=needs)))
+            case _ as never:
+                assert_never(never)
 
     def _drop(self, query_id: QueryId, epoch: Epoch) -> None:
         entry = self._entries.get(query_id)

@@ -133,7 +133,7 @@ class EpochRunner:
                 faults.reach("job.after")
                 reader = ResultReader(self.spark, root, streams)
                 unfinishable = result.failures or find_unfinishable(
-                    reader, entries, epoch, result.results, self._earlier
+                    reader, entries, epoch, result.results, self._delivered.results
                 )
                 return result, unfinishable
             except HeadraceError:
@@ -147,11 +147,6 @@ class EpochRunner:
                 if broken:
                     return JobResult(), broken
                 raise trouble from error
-
-    def _earlier(self, entry: QueryEntry) -> list[ResultFile]:
-        """The result files of earlier epochs, of all groups that a query has lived in."""
-        groups = self._delivered.groups_of(entry)
-        return [file for group in groups for file in self._delivered.commit_of(group).results]
 
     def run_fallbacks(
         self,

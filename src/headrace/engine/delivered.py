@@ -152,14 +152,10 @@ class Delivered:
 
     # queries
 
-    def groups_of(self, entry: QueryEntry) -> list[str]:
-        """The groups whose commits name rows of a query: those that it has lived in, in order of time, each once, but
-        for those that another one of them has inherited.
-        """
-        return [commit.group for commit in self._commits_of(entry)]
-
     def _commits_of(self, entry: QueryEntry) -> list[Commit]:
-        """The commits that name rows of a query, as of one moment."""
+        """The commits that name rows of a query, as of one moment: those of the groups that it has lived in, in order
+        of time, each once, but for those that another one of them has inherited.
+        """
         commits, absorbed = self._now
         groups = dict.fromkeys(stay.group for stay in entry.stays if stay.group not in absorbed)
         return [commits.get(group) or no_commit(group) for group in groups]

@@ -216,9 +216,9 @@ class Groups:
         now, cores = catalog.homes.spec(MAIN, self._house.delivered.sealed + 1), self.cores
         if now is None:
             self._widen(wanted or cores, by_hand=wanted is not None, reason="the warehouse is new", epoch=0)
-        elif wanted is not None and wanted != now.partitioning.partitions:
+        elif wanted is not None and wanted != now.tasks:
             self._widen(wanted, by_hand=True, reason=f"opened with {wanted} partitions")
-        elif wanted is None and not now.by_hand and cores != now.partitioning.partitions:
+        elif wanted is None and not now.by_hand and cores != now.tasks:
             self._widen(cores, by_hand=False, reason=f"Spark has {cores} cores")
 
     def repartition(self, partitions: int) -> None:
@@ -240,16 +240,28 @@ class Groups:
         self._widen(tasks, by_hand=False, reason=f"group {group} runs with {tasks} tasks", group=group)
 
     def _widen(
-        self, partitions: int, *, by_hand: bool, reason: str, epoch: int | None = None, group: str = MAIN
+        self,
+        partitions: int,
+        *,
+        by_hand: bool,
+        reason: str,
+        epoch: int | None = None,
+        group: str | None = None,
     ) -> None:
+        """Of no `group`, it holds for all: the main one, those that will come, and those that have another width."""
         catalog, delivered = self._house.catalog, self._house.delivered
-        spec = GroupSpec(group, partitions, even_partitioning(min(partitions, KEY_GROUPS)), by_hand)
-        with self._lock:
+        partitioning = even_partitioning(min(partitions, KEY_GROUPS))
+        others = catalog.homes.sized() - {MAIN} if group is None else ()
+        specs = [
+            GroupSpec(group or MAIN, partitions, partitioning, by_hand),
+            *(GroupSpec(name, partitions, partitioning) for name in sorted(others)),
+        ]
+        with self._house.sealer.holding(), self._lock:  # no group can begin the next epoch meanwhile
             catalog.homes.regroup(
                 Regrouping(
                     number=catalog.homes.last_regrouping + 1,
                     epoch=delivered.sealed + 1 if epoch is None else epoch,
-                    specs=(spec,),
+                    specs=tuple(specs),
                     reason=reason,
                     decided_at=self._house.clock(),
                 )

@@ -151,11 +151,16 @@ class Upkeep:
             limit = time.monotonic() - self.options.grace_seconds
             due = []
             while self._garbage and self._garbage[0][0] <= limit:
-                due.append(self._garbage.popleft()[1])
+                due.append(self._garbage.popleft())
             named = self._named() if due else set()
-            for path in due:
-                if path not in named:
+            for since, path in due:
+                if path not in named and not self._written_again(path, since):
                     self._warehouse.delete(path)
+
+    def _written_again(self, path: str, since: float) -> bool:
+        """Whether a plan is wanted again since a moment: an epoch is under way with it, and no commit names it yet."""
+        age = time.monotonic() - since
+        return "/plans/" in path and not self._older(path, time.time() - age)
 
     def _named(self) -> set[str]:
         """Every file that counts for some group, its plan included."""
@@ -169,6 +174,7 @@ class Upkeep:
             self._end_groups()
             self._forget_queries()
             self._hand_over_stays()
+            self._catalog.homes.forget_specs(self._delivered.slowest - keep)
             self._catalog.checkpoint()
             self._forget_regroupings()
             self._remove_absorbed()

@@ -116,9 +116,10 @@ class Parts:
 
     def keep(self, queries: Collection[QueryId]) -> None:
         """Forget most of what is about other queries."""
-        if len(self._known) + len(self._filters) > 2 * len(queries) + SPARE:
-            self._known = {query: self._known[query] for query in queries if query in self._known}
-            self._filters = {query: self._filters[query] for query in queries if query in self._filters}
+        known, filters = self._known, self._filters  # another thread may replace them meanwhile
+        if len(known) + len(filters) > 2 * len(queries) + SPARE:
+            self._known = {query: known[query] for query in queries if query in known}
+            self._filters = {query: filters[query] for query in queries if query in filters}
             self._same = {}
 
 
