@@ -172,6 +172,13 @@ def test_documents_name_only_what_exists() -> None:
         assert (missing, unknown) == ([], []), relative(path)
 
 
+def test_the_guide_for_extensions_names_code_that_exists() -> None:
+    guide = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    named = sorted(set(re.findall(r"`(_?[a-z]+_[a-z_]+|_[a-z]+)`", guide)))
+    assert len(named) > 15 and [name for name in named if not re.search(rf"\b{name}\b", code)] == []
+
+
 def test_the_readme_shows_the_quickstart_as_it_is() -> None:
     code = (ROOT / "examples" / "quickstart.py").read_text(encoding="utf-8").split('"""\n\n', 1)[1]
     assert f"```python\n{code}```" in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import assert_never
 
 from sqlglot import exp
 
@@ -183,10 +184,16 @@ def result_type(call: Call, of_input: Mapping[str, SqlType]) -> SqlType:
             return _sum_type(types[0])
         case AggregateFunction.COLLECT_SET:
             return SqlType(f"array<{types[0].name}>")
-        case AggregateFunction.PERCENTILE if call.many:
-            return SqlType("array<double>")
-        case _:
+        case AggregateFunction.PERCENTILE:
+            return SqlType("array<double>") if call.many else DOUBLE
+        case AggregateFunction.AVG | AggregateFunction.AVG_DISTINCT:
             return DOUBLE
+        case AggregateFunction.VAR_POP | AggregateFunction.VAR_SAMP:
+            return DOUBLE
+        case AggregateFunction.STDDEV_POP | AggregateFunction.STDDEV_SAMP:
+            return DOUBLE
+        case _:
+            assert_never(call.function)
 
 
 def _sum_type(type_: SqlType) -> SqlType:
