@@ -7,7 +7,9 @@ runs. Ctrl-C and SIGTERM finish the epoch under way and end with exit code 0; a 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import click
 from rich.console import Console
@@ -27,6 +29,8 @@ from headrace.service.server import Service, published
 from headrace.storage.warehouse import Warehouse, local_directory
 
 TICK_S = 0.5
+Command = TypeVar("Command", bound=Callable[..., Any])
+
 SHOWN_STATEMENT = 200
 
 interval_option = click.option(
@@ -77,6 +81,24 @@ register_option = click.option(
 )
 
 
+_RUNNING = (
+    warehouse_option(),
+    interval_option,
+    port_option,
+    partitions_option,
+    backfill_option,
+    sharing_option,
+    register_option,
+)
+
+
+def running_options(command: Command) -> Command:
+    """The options of whatever runs a warehouse: those of `RunOptions`."""
+    for option in reversed(_RUNNING):
+        command = option(command)
+    return command
+
+
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """`command` is `run` or `serve`; `live` wants the picture, where there is a terminal to draw it on."""
@@ -92,60 +114,28 @@ class RunOptions:
 
 
 @click.command()
-@warehouse_option()
-@interval_option
-@port_option
-@partitions_option
-@backfill_option
-@sharing_option
-@register_option
+@running_options
 @click.pass_obj
-def run(
-    opener: Opener,
-    warehouse: str,
-    interval: str,
-    port: int,
-    partitions: int | None,
-    backfill_tasks: int | None,
-    sharing: str,
-    modules: tuple[str, ...],
-) -> None:
+def run(opener: Opener, /, warehouse: str, **given: Any) -> None:
     """Run the queries of a warehouse in the foreground, with a live picture of what goes on.
 
     Every interval, what has arrived in the streams becomes an epoch. Meanwhile `sql`, `queries`, `groups`, `explain`,
     `audit` and `watch` in other terminals reach this process: create and drop queries as you like. The warehouse is
     created when there is none. Ctrl-C finishes the epoch under way and ends with exit code 0.
     """
-    options = RunOptions("run", interval, port, True, partitions, backfill_tasks, sharing, modules)
-    keep_running(opener, warehouse, options)
+    keep_running(opener, warehouse, RunOptions("run", live=True, **given))
 
 
 @click.command()
-@warehouse_option()
-@interval_option
-@port_option
-@partitions_option
-@backfill_option
-@sharing_option
-@register_option
+@running_options
 @click.pass_obj
-def serve(
-    opener: Opener,
-    warehouse: str,
-    interval: str,
-    port: int,
-    partitions: int | None,
-    backfill_tasks: int | None,
-    sharing: str,
-    modules: tuple[str, ...],
-) -> None:
+def serve(opener: Opener, /, warehouse: str, **given: Any) -> None:
     """Run the queries of a warehouse as `headrace run` does, and print a log instead of a picture.
 
     The API is on 127.0.0.1 only, and the file `service.json` in the warehouse has its address and its token. Ctrl-C or
     SIGTERM finishes the epoch under way and ends with exit code 0.
     """
-    options = RunOptions("serve", interval, port, False, partitions, backfill_tasks, sharing, modules)
-    keep_running(opener, warehouse, options)
+    keep_running(opener, warehouse, RunOptions("serve", live=False, **given))
 
 
 def keep_running(opener: Opener, warehouse: str, options: RunOptions, clock: Clock | None = None) -> None:

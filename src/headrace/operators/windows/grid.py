@@ -15,10 +15,8 @@ from headrace.operators.windows.bags import Bag, ClosedBag
 from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock
 from headrace.operators.windows.framing import LaneBlock
 from headrace.operators.windows.lanes import (
-    CountLogic,
+    AddedLogic,
     ExtremeLogic,
-    FloatSumLogic,
-    IntSumLogic,
     LaneLogic,
     Partials,
     each_range,
@@ -302,7 +300,7 @@ def put_stored(
     if len(into) > 1 or len(partials) > 1:
         return False  # there are shadows, or moments
     match one:
-        case CountLogic() | IntSumLogic() | FloatSumLogic():
+        case AddedLogic():
             add_stored(partials["v"], *taken, *places, into["v"])
         case ExtremeLogic():
             keep_stored(partials["v"], *taken, *places, one.least, into["v"])

@@ -26,10 +26,8 @@ from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock
 from headrace.operators.windows.framing import LaneBlock
 from headrace.operators.windows.grid import HeldSegment, asked_entries, put_stored
 from headrace.operators.windows.lanes import (
-    CountLogic,
+    AddedLogic,
     ExtremeLogic,
-    FloatSumLogic,
-    IntSumLogic,
     LaneLogic,
     Partials,
 )
@@ -273,7 +271,7 @@ def _combine(one: LaneLogic, partials: Partials, runs: Ints) -> Partials:
         array = partials["v"]
         found = np.empty((array.shape[0], runs.shape[1]), array.dtype)
         match one:
-            case CountLogic() | IntSumLogic() | FloatSumLogic():
+            case AddedLogic():
                 add_runs(array, runs, found)
                 return {"v": found}
             case ExtremeLogic():

@@ -1,5 +1,6 @@
 """Lanes: the kinds of partial aggregates, one file each, with what lifts, combines and lowers them."""
 
+from headrace.operators.windows.lanes.added import AddedLogic
 from headrace.operators.windows.lanes.base import (
     LaneLogic,
     MeasureLogic,
@@ -11,13 +12,13 @@ from headrace.operators.windows.lanes.base import (
 from headrace.operators.windows.lanes.counts import CountLogic
 from headrace.operators.windows.lanes.extremes import ExtremeLogic
 from headrace.operators.windows.lanes.registry import logic_for, lower_aggregate
-from headrace.operators.windows.lanes.sums import FloatSumLogic, IntSumLogic
+from headrace.operators.windows.lanes.sums import IntSumLogic
 from headrace.operators.windows.lanes.values import ValueLogic
 
 __all__ = [
+    "AddedLogic",
     "CountLogic",
     "ExtremeLogic",
-    "FloatSumLogic",
     "IntSumLogic",
     "LaneLogic",
     "MeasureLogic",

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from headrace.model.types import BIGINT
-from headrace.operators.common.bitrows import as_given
 from headrace.operators.common.encode import Ints, Physical, to_arrow
-from headrace.operators.common.matching import Matches
-from headrace.operators.compiled.matches import add_values
 from headrace.operators.windows.folds import Fold, fold_ints
+from headrace.operators.windows.lanes.added import AddedLogic
 from headrace.operators.windows.lanes.base import (
     Lowered,
     Partials,
@@ -20,7 +18,7 @@ from headrace.operators.windows.lanes.base import (
 )
 
 
-class CountLogic:
+class CountLogic(AddedLogic):
     """Tuples, or tuples whose input is NULL."""
 
     def __init__(self, nulls: bool) -> None:
@@ -41,19 +39,6 @@ class CountLogic:
 
     def fold(self, partials: Partials, fold: Fold) -> Partials:
         return {"v": fold_ints(partials["v"], fold)}
-
-    def update(self, into: Partials, partials: Partials, matches: Matches) -> None:
-        for name, array in partials.items():
-            add_values(*matches.arguments, as_given(array), into[name])
-
-    def combine(self, left: Partials, right: Partials) -> Partials:
-        return {"v": left["v"] + right["v"]}
-
-    def total(self, partials: Partials, axis: int) -> Partials:
-        return {"v": partials["v"].sum(axis=axis)}
-
-    def runs(self, partials: Partials, starts: Ints) -> Partials:
-        return {"v": np.add.reduceat(partials["v"], starts, axis=-1)}
 
     def ranges(self, partials: Partials, lows: Ints, highs: Ints) -> Partials:
         return {"v": int_ranges(partials["v"], lows, highs)}

@@ -6,11 +6,9 @@ import numpy as np
 
 from headrace.model.plan import LaneKind, OutputAggregate
 from headrace.model.types import DOUBLE, Kind
-from headrace.operators.common.bitrows import as_given
 from headrace.operators.common.encode import Array, Bools, Ints, Physical, decimals, to_arrow
-from headrace.operators.common.matching import Matches
-from headrace.operators.compiled.matches import add_values
 from headrace.operators.windows.folds import Fold, fold_floats, fold_ints
+from headrace.operators.windows.lanes.added import AddedLogic
 from headrace.operators.windows.lanes.base import (
     Lowered,
     Partials,
@@ -26,7 +24,7 @@ WIDE = 2**31
 """Integer inputs from this magnitude on carry a float shadow of their sum, which tells overflow from wrap-around."""
 
 
-class IntSumLogic:
+class IntSumLogic(AddedLogic):
     """Exact sums of integers: `v` modulo 2**64 and, once inputs are WIDE, `f` close enough to tell which multiple."""
 
     def lift(self, column: Physical | None, rows: int) -> Partials:
@@ -52,22 +50,12 @@ class IntSumLogic:
             folded["f"] = fold_floats(partials["f"], fold)
         return folded
 
-    def update(self, into: Partials, partials: Partials, matches: Matches) -> None:
-        for name, array in partials.items():
-            add_values(*matches.arguments, as_given(array), into[name])
-
     def combine(self, left: Partials, right: Partials) -> Partials:
         with np.errstate(over="ignore"):
             partials: Partials = {"v": left["v"] + right["v"]}
         if "f" in left or "f" in right:
             partials["f"] = left.get("f", left["v"]) + right.get("f", right["v"])
         return partials
-
-    def total(self, partials: Partials, axis: int) -> Partials:
-        return {name: array.sum(axis=axis) for name, array in partials.items()}
-
-    def runs(self, partials: Partials, starts: Ints) -> Partials:
-        return {name: np.add.reduceat(array, starts, axis=-1) for name, array in partials.items()}
 
     def ranges(self, partials: Partials, lows: Ints, highs: Ints) -> Partials:
         return (
@@ -77,7 +65,7 @@ class IntSumLogic:
         )
 
 
-class FloatSumLogic:
+class FloatSumLogic(AddedLogic):
     """Sums of FLOAT and DOUBLE inputs, in double as Spark sums them."""
 
     def lift(self, column: Physical | None, rows: int) -> Partials:
@@ -92,19 +80,6 @@ class FloatSumLogic:
 
     def fold(self, partials: Partials, fold: Fold) -> Partials:
         return {"v": fold_floats(partials["v"], fold)}
-
-    def update(self, into: Partials, partials: Partials, matches: Matches) -> None:
-        for name, array in partials.items():
-            add_values(*matches.arguments, as_given(array), into[name])
-
-    def combine(self, left: Partials, right: Partials) -> Partials:
-        return {"v": left["v"] + right["v"]}
-
-    def total(self, partials: Partials, axis: int) -> Partials:
-        return {"v": partials["v"].sum(axis=axis)}
-
-    def runs(self, partials: Partials, starts: Ints) -> Partials:
-        return {"v": np.add.reduceat(partials["v"], starts, axis=-1)}
 
     def ranges(self, partials: Partials, lows: Ints, highs: Ints) -> Partials:
         return each_range(self, partials, lows, highs)
