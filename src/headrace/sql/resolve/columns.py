@@ -149,7 +149,7 @@ class Resolver:
         if name != "count" and any(map(_is_star, arguments)):
             if "words" in node.meta:
                 raise errors.unsupported(
-                    f"{name.upper()} with words between its arguments takes no *",
+                    f"{node.name.upper()} with words between its arguments takes no *",
                     hint="write the columns out",
                 )
             arguments = [found for argument in arguments for found in self._spread(argument)]
