@@ -39,7 +39,7 @@ def log(tmp_path: Path) -> Opened:
         ("6 minutes ago", 4),
         ("1 hour ago", 0),
         ("1 minute ago", None),
-        ("2027-01-01", None),
+        ("2026-01-01 12:10:30", None),
     ],
 )
 def test_a_moment_is_the_first_epoch_that_was_sealed_since(
@@ -71,6 +71,14 @@ def test_what_is_no_moment_is_refused(log: Opened, tmp_path: Path, start: Start)
         with pytest.raises(CatalogError) as caught:
             start_epoch(start, sealer, 0, NOON.timestamp())
         assert caught.value.code == "BAD_START" and caught.value.hint
+
+
+def test_a_moment_in_the_future_is_refused_with_the_time_of_now(log: Opened) -> None:
+    """Mostly it is a local time, and the query would begin now without the hours that were meant."""
+    with pytest.raises(CatalogError) as caught:
+        start_epoch("2026-01-01 14:00:00", log.sealer, 0, NOON.timestamp() + 600)
+    assert caught.value.code == "BAD_START"
+    assert "2026-01-01 14:00:00" in caught.value.message and "12:10:00" in str(caught.value.detail)
 
 
 def test_an_empty_log_has_no_past(tmp_path: Path) -> None:

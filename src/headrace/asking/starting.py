@@ -15,6 +15,9 @@ from headrace.model.errors import CatalogError, SqlError
 
 EARLIEST = "earliest"
 
+SKEW_SECONDS = 60.0
+"""Clocks of two machines may differ by so much."""
+
 Start = str | datetime
 
 
@@ -27,6 +30,14 @@ def start_epoch(start: Start, sealer: Sealer, since: int, now: float) -> int | N
     moment = (
         0.0 if earliest else _moment(start, now)
     )  # what is no moment is refused, also when the log is empty
+    if moment > now + SKEW_SECONDS:
+        raise CatalogError(
+            "BAD_START",
+            f"the moment to start at lies in the future: {show_time(int(moment * 1e6))}",
+            detail=f"in UTC it is {show_time(int(now * 1e6))} now",
+            hint="write the time in UTC or with its zone, such as '2026-01-01T14:00:00+02:00'; a query that is to "
+            "begin now needs no start",
+        )
     latest = sealer.latest
     first = max(sealer.first, since)
     if latest is None or latest.id < first:
