@@ -142,6 +142,7 @@ def test_what_has_no_text_of_its_own_over_the_log_is_rendered(text: str) -> None
         ("INTERVAL 1 DAY 2 HOURS", "INTERVAL 1 DAY 3 HOURS"),
         ("TIME '10:00:00'", "TIME 'no'"),
         ("1e400", "1e4"),
+        ("country LIKE 'a' ESCAPE '!'", "country LIKE 'a' ESCAPE 'no'"),
     ],
 )
 def test_texts_that_spark_reads_differently_have_different_shapes(left: str, right: str) -> None:
