@@ -34,6 +34,7 @@ def test_texts_and_pairs() -> None:
         (["good", 7], "query 2 of the list is a int"),
         ([("a", "b", "c")], "query 1 of the list is a tuple"),
         ("good", "one text was given for a list"),
+        (5, "a int was given for a list"),
     ],
 )
 def test_errors_say_which_query(given: Any, said: str) -> None:

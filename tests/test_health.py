@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.health import Health, Problem, RunState, SourceHealth, SourceState
+from headrace.results.audit import AuditReport
 
 
 def test_a_source_is_found_in_any_case_of_letters() -> None:
@@ -23,3 +24,14 @@ def test_the_text_says_what_is_wrong_and_what_to_do() -> None:
         "  hint: look at hr.health().aside",
     ]
     assert str(Health(True, RunState.IDLE, None, (), (), ())) == "ok; the run is idle"
+
+
+def test_people_who_look_at_health_or_an_audit_read_sentences() -> None:
+    source = SourceHealth("s", SourceState.READING, files_taken=1, rows_taken=100)
+    health = Health(True, RunState.IDLE, None, (), (source,), ())
+    assert repr(health) == "<health: ok; the run is idle>"
+    assert repr(source).startswith("<stream s: 100 rows and 1 file taken")
+    report = AuditReport("q", True, 5, 5, (), (), 0, 0, inputs=(source,))
+    assert repr(report).startswith(
+        "<audit of q: ok, 5 rows equal plain Spark's\n  input of stream s: 100 rows"
+    )

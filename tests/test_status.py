@@ -122,7 +122,12 @@ CASES = [
     ),
     (
         over(replace(SALES, watermark_us=NEVER_US)),
-        "no tuple of stream sales has an event time, so that no window closes",
+        "all tuples of stream sales are dated too far ahead of the clock to move its watermark, so that no window "
+        "closes: its max_ahead bounds that",
+    ),
+    (
+        over(replace(SALES, first_us=None)),
+        "no tuple of stream sales has an event time, so that none is in a window",
     ),
 ]
 

@@ -65,6 +65,9 @@ class SourceHealth:
         )
         return ", ".join(f"{_counted(number, thing)}{rest}" for number, thing, rest in counts if number)
 
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
     def __str__(self) -> str:
         """One line: what was taken, what waits, what was set aside, and what is odd.
 
@@ -120,6 +123,9 @@ class Health:
             if found.stream.lower() == stream.lower():
                 return found
         raise KeyError(stream)
+
+    def __repr__(self) -> str:
+        return f"<health: {self}>"
 
     def __str__(self) -> str:
         head = "ok" if self.ok else f"{len(self.problems)} problem{'s' * (len(self.problems) > 1)}"

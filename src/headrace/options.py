@@ -53,6 +53,8 @@ class Options:
     functions: Mapping[str, tuple[Callable[..., Any], str]] | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.upkeep, UpkeepOptions):
+            raise EngineError("BAD_OPTION", f"upkeep is {self.upkeep!r}", hint="give UpkeepOptions(...)")
         self.group  # noqa: B018 - the durations are read, so that bad ones are refused now
         self.changelog_seconds  # noqa: B018
         for name in ("max_epoch_rows", "changelog_count", "partitions", "backfill_tasks"):
@@ -82,7 +84,7 @@ class Options:
             )
         if self.spark is not None and not hasattr(self.spark, "sparkContext"):
             raise EngineError("BAD_OPTION", f"spark is {self.spark!r}", hint="give a SparkSession")
-        if self.sharing not in SHARING:
+        if not isinstance(self.sharing, str) or self.sharing not in SHARING:
             names = ", ".join(SHARING)
             raise EngineError("BAD_OPTION", f"sharing is {self.sharing!r}", hint=f"give one of {names}")
         if self.read_only and self.rebuild:

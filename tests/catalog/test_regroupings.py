@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.model.errors import StorageError
 from headrace.model.grouping import MAIN, GroupSpec, Regrouping, Relocation, backfill_group
 from headrace.model.partitioning import even_partitioning
 from headrace.model.query import QueryId
@@ -211,3 +212,16 @@ def test_a_query_that_leaves_in_its_first_epoch_never_lived_where_it_was_created
     move(log, 1, MAIN, 0)
     assert homes_of(log, 1, 2) == ["main", "main"], "it has not run anywhere yet"
     log.close()
+
+
+def test_a_regrouping_that_vanished_is_missed_though_a_snapshot_has_it(log: Opened) -> None:
+    """A group may still have to take it in, with the state that it names."""
+    for number in range(2):
+        log.catalog.homes.regroup(Regrouping(number, number))
+    log.catalog.checkpoint()
+    log.close()
+    record = log.warehouse.path("catalog/regroupings/000000000001.json")
+    record.unlink()
+    with pytest.raises(StorageError) as caught:
+        open_log(log.warehouse.root)
+    assert str(record) in caught.value.message

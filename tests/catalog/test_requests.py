@@ -266,3 +266,21 @@ def test_many_that_were_half_written_are_none(log: Opened) -> None:
     log.close()
     path.write_bytes(data[:middle] + bytes(len(data) - middle))
     assert live(open_log(log.warehouse.root).catalog) == ["before"]
+
+
+@pytest.mark.parametrize("damage", ["gone", "empty"])
+def test_requests_that_vanished_are_missed_until_a_changelog_has_them(log: Opened, damage: str) -> None:
+    path = log.warehouse.path(REQUESTS)
+    log.catalog.request_create("a", PLAN)
+    kept = path.read_bytes()
+    log.close()
+    path.unlink() if damage == "gone" else path.write_bytes(bytes(len(kept)))
+    with pytest.raises(StorageError) as caught:
+        open_log(log.warehouse.root)
+    assert str(path) in caught.value.message and caught.value.hint
+    path.write_bytes(kept)
+    again = open_log(log.warehouse.root)
+    assert again.catalog.flush() is not None
+    again.close()
+    path.unlink()
+    assert live(open_log(log.warehouse.root).catalog) == ["a"]

@@ -14,7 +14,7 @@ from headrace.catalog.events import EVENTS, EventBook
 from headrace.engine.conductor.conductor import Conductor
 from headrace.engine.conductor.facts import LiveQuery, operator_of
 from headrace.engine.conductor.room import idle_cores
-from headrace.engine.conductor.sampling import StreamSample, _matches, region_tables
+from headrace.engine.conductor.sampling import StreamSample, _matches, columns_of, region_tables
 from headrace.engine.conductor.statistics import NOTHING
 from headrace.engine.conductor.watching import Books, Measured, group_epochs
 from headrace.engine.records import Metrics
@@ -545,6 +545,17 @@ def test_samples_tell_who_wants_what() -> None:
         wanted = table.wanted[:, some].any(axis=1)
         share = float(table.tuples @ wanted) / table.sampled
         assert share == pytest.approx(np.mean(values >= min(limits[i] for i in some))), f"queries {some}"
+
+
+def test_a_stream_is_not_asked_for_the_columns_of_another() -> None:
+    """Nothing was decided any more once two streams with different columns had queries with predicates."""
+    one, other = plan_of(above(5)), plan_of(Compare(Operand("w", BIGINT), Op.GE, 5), ("r",))
+    assert columns_of([one, other], "s") == {"v"}
+    assert columns_of([one, other], "r") == {"w"}
+    queries = [LiveQuery(QueryId(i), f"q{i}", plan, MAIN) for i, plan in enumerate((one, other))]
+    samples = {name: StreamSample(name, 1, {name_: pa.chunked_array([[7]])}) for name, name_ in ("sv", "rw")}
+    tables = region_tables(queries, samples, {"s": 1.0, "r": 1.0}, {})
+    assert sorted(tables) == ["r", "s"]
 
 
 def test_the_work_of_all_functions_is_counted_once() -> None:

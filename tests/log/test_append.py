@@ -110,6 +110,7 @@ BAD: list[tuple[str, Any, int, str]] = [
     ("timestamp", [None, "2024-01-02"], 1, "'2024-01-02'"),
     ("timestamp", [1704067200], 0, "1704067200"),
     ("timestamp", pa.array([0, 1001], pa.timestamp("ns")), 1, "1970"),
+    ("timestamp", pa.array([0, 2**62], pa.timestamp("s")), 1, str(2**62)),
     ("timestamp_ntz", [NOON], 0, "2024"),
     ("array<int>", [[1], ["x"]], 1, "x"),
     ("array<int>", [[2**40]], 0, str(2**40)),

@@ -172,6 +172,7 @@ def test_odd_records_are_counted_and_told(open_session: Open, tmp_path: Path) ->
         hr.run_available()
     text = "\n".join(str(warning.message) for warning in caught)
     assert "1 record could not be read as the stream's columns" in text
+    assert "2 tuples without event time: `ts` is NULL" in text
     assert "1 tuple dated more than 1:00:00 ahead of the clock (up to 2099-01-01" in text
     put(folder, "b.json", 30, 30)
     hr.run_available()
@@ -312,5 +313,5 @@ def test_files_of_a_pattern_in_the_background(open_session: Open, tmp_path: Path
     assert f"{line}2 rows without event time, 1 corrupt record" in str(report)
     (aside,) = hr.health().aside
     assert aside.path.endswith("bad.json.gz") and "gzip" in aside.reason.lower(), aside
-    (told, _) = hr.health().problems
+    (told, *_) = hr.health().problems
     assert told.hint is not None and "under another name" in told.hint

@@ -55,6 +55,15 @@ def test_a_text_that_we_misread_and_that_cannot_run_as_it_is_is_refused(text: st
     assert "Spark reads a" in str(caught.value)
 
 
+def test_a_clause_that_is_refused_is_no_misreading() -> None:
+    """The true reason is given: sqlglot would write QUALIFY as an outer SELECT, which Spark reads as another text."""
+    text = "SELECT level FROM purchases QUALIFY ROW_NUMBER() OVER (ORDER BY level) = 1"
+    assert read_again(text) == (text, text)
+    with pytest.raises(SqlError) as caught:
+        parse_query(text, STREAMS, _Differing())
+    assert (caught.value.code, caught.value.message) == ("UNSUPPORTED", "QUALIFY is not available")
+
+
 @pytest.mark.parametrize(
     ("text", "log"),
     [
@@ -133,6 +142,7 @@ def test_what_has_no_text_of_its_own_over_the_log_is_rendered(text: str) -> None
         ("INTERVAL 1 DAY 2 HOURS", "INTERVAL 1 DAY 3 HOURS"),
         ("TIME '10:00:00'", "TIME 'no'"),
         ("1e400", "1e4"),
+        ("country LIKE 'a' ESCAPE '!'", "country LIKE 'a' ESCAPE 'no'"),
     ],
 )
 def test_texts_that_spark_reads_differently_have_different_shapes(left: str, right: str) -> None:

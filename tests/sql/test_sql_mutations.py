@@ -97,6 +97,7 @@ def test_tens_of_thousands_of_mutations_are_taken_or_refused_by_us(seed: int) ->
         ("SELECT COUNT(*) FROM purchases [RANGE 1e459474906 MINUTE]", "BAD_DURATION", "too long"),
         ("SELECT " + "- " * 20_000 + "1 FROM purchases", "SYNTAX", "nested"),
         ("SELECT COUNT(*) FROM purchases GROUP BY ALL, window(ts, '1 hour')", "SYNTAX", "no other keys"),
+        ("SELECT TRIM(BOTH ' ' FROM address.*) AS x FROM purchases", "UNSUPPORTED", "takes no *"),
         (None, "NOT_TEXT", "NoneType"),
         (5, "NOT_TEXT", "int"),
         (b"SELECT price FROM purchases", "NOT_TEXT", "bytes"),

@@ -146,6 +146,10 @@ def read_many(
     """(name or None, plan) of texts and of pairs of name and text; HeadraceError names the first that is wrong."""
     if isinstance(queries, str):
         raise SqlError("NOT_TEXT", "one text was given for a list of texts", hint="put it into a list")
+    if not isinstance(queries, Iterable):
+        raise SqlError(
+            "NOT_TEXT", f"a {type(queries).__name__} was given for a list of texts", hint="give a list"
+        )
     found: list[tuple[str | None, QueryPlan]] = []
     for number, given in enumerate(queries, 1):
         name, text = _pair(given, number)

@@ -24,16 +24,12 @@ class GroupTable:
         self._last = last
         self.unapplied: list[Regrouping] = []
         """Regroupings that the snapshot lacks: the catalog lets them happen once it knows all epochs."""
-        for number in warehouse.records(REGROUPINGS):
+        for number in _unbroken(warehouse, last):
             record: Regrouping = warehouse.read_record(REGROUPINGS, number, kind="regrouping")
             self._records.append(record)
             if number > last:
-                if number != self._last + 1:
-                    raise warehouse.missing(REGROUPINGS, self._last + 1)
                 self.unapplied.append(record)
                 self._note(record)
-        if warehouse.mark(REGROUPINGS) > self._last:
-            raise warehouse.missing(REGROUPINGS, self._last + 1)
 
     @property
     def last(self) -> int:
@@ -99,3 +95,12 @@ class GroupTable:
         for record in [r for r in self._records if r.number <= min(taken, covered)]:
             self._warehouse.delete_record(REGROUPINGS, record.number)
             self._records.remove(record)
+
+
+def _unbroken(warehouse: Warehouse, covered: int) -> list[int]:
+    """The numbers of the regroupings on disk; StorageError naming the first that is missing.
+
+    They are forgotten from the oldest on, and those that the snapshot does not cover are never forgotten.
+    """
+    there = warehouse.records(REGROUPINGS)
+    return warehouse.sequence(REGROUPINGS, min([covered + 1, *there]))

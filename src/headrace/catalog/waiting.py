@@ -61,6 +61,14 @@ class Waiting:
                 raise self._warehouse.missing(CHANGELOG, self._last + 1)
             if request.changelog == self._last + 1:
                 found += request.changes
+        if not found and self._warehouse.mark(REQUESTS) > self._last:
+            path = self._warehouse.path(REQUESTS)
+            raise StorageError(
+                "FILE_MISSING" if not path.exists() else "FILE_DAMAGED",
+                f"{path} lacks what was asked for last",
+                detail=f"creations and deletions of queries for changelog {self._last + 1} were kept in it",
+                hint="restore it from a copy of the warehouse; nothing was changed",
+            )
         return found
 
     def __iter__(self) -> Iterator[Change]:
@@ -79,6 +87,7 @@ class Waiting:
         self._log.add(
             Request(number, change, rest=others), lambda: [Request(number, c) for c in self._requests]
         )
+        self._warehouse.note(REQUESTS, number)
         faults.reach("request.after")
         self._requests += (change, *others)
 

@@ -220,10 +220,15 @@ def _first_bad(array: pa.ChunkedArray, wanted: SqlType) -> int:
 
 
 def _shown(array: pa.ChunkedArray, row: int) -> str:
+    if row >= len(array):
+        return "nothing"
     try:
         return repr(array[row].as_py())
-    except (ValueError, OverflowError, IndexError):
-        return str(array[row]) if row < len(array) else "nothing"
+    except (
+        ValueError,
+        OverflowError,
+    ):  # a moment beyond the years of Python, where str() of the value fails too
+        return " ".join(str(array.slice(row, 1).combine_chunks()).split()).strip("[ ]")
 
 
 def _misfit(stream: Stream, field: pa.Field, found: Any, row: int, value: str) -> LogError:

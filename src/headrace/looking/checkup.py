@@ -281,6 +281,9 @@ class Checkup:
         now = self.oddities().get(stream.name, Oddities())
         if (corrupt := now.corrupt - before.corrupt) > 0:
             yield f"{counted(corrupt, 'record')} could not be read as the stream's columns; what could not is NULL"
+        if (nulls := now.null_times - before.null_times) > 0:
+            time = stream.event_time
+            yield f"{counted(nulls, 'tuple')} without event time: `{time}` is NULL, and no window holds them"
         if (ahead := now.ahead - before.ahead) > 0:
             yield self._ahead(stream, ahead)
 

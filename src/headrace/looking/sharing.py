@@ -29,6 +29,9 @@ class Sharing:
     rows: int | None = None
     again: bool = False
 
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
     def __str__(self) -> str:
         if self.shared:
             return "shared with the other queries of its kind"

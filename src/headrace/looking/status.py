@@ -243,12 +243,20 @@ def _silence(stream: StreamFacts, facts: QueryFacts) -> str:
 
 def _open_windows(facts: QueryFacts) -> tuple[str, ...]:
     """What a query with a window waits for; empty when a window of it has closed."""
+    if facts.window is None:
+        return ()
+    timeless = [stream.name for stream in facts.streams if stream.first_us is None]
+    if timeless:
+        return (f"no tuple of stream {timeless[0]} has an event time, so that none is in a window",)
     mark, end = facts.watermark_us, facts.first_end_us
-    if facts.window is None or end is None or mark >= end:
+    if end is None or mark >= end:
         return ()
     if mark == NEVER_US:
-        silent = [stream.name for stream in facts.streams if stream.watermark_us == NEVER_US]
-        return (f"no tuple of stream {silent[0]} has an event time, so that no window closes",)
+        early = [stream.name for stream in facts.streams if stream.watermark_us == NEVER_US]
+        return (
+            f"all tuples of stream {early[0]} are dated too far ahead of the clock to move its watermark, so that "
+            "no window closes: its max_ahead bounds that",
+        )
     what = "session" if isinstance(facts.window, SessionWindow) else "window"
     slowest = min(facts.streams, key=lambda stream: stream.watermark_us)
     of = f" of stream {slowest.name}" if len(facts.streams) > 1 else ""

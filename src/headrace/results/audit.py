@@ -59,6 +59,9 @@ class AuditReport:
         """Whether rows are missing or unexpected in what was compared."""
         return bool(self.missing_rows or self.unexpected_rows)
 
+    def __repr__(self) -> str:
+        return f"<audit of {self}>"
+
     def __str__(self) -> str:
         return "\n".join([self.verdict, *(f"  input of {source}" for source in self.inputs)])
 

@@ -178,7 +178,7 @@ def _mark(kind: TokenType, raw: str, previous: Token | None, cast: bool) -> str 
         zero = " zero" if float(digits) == 0 else ""
         fits = f" {int(raw).bit_length() // 8} bytes" if cast and raw.isdigit() else ""
         return f"?{number_type(raw)}{zero}{fits}"
-    if not is_simple_string(raw) or names_a_moment(raw):
+    if not is_simple_string(raw) or names_a_moment(raw) or before is TokenType.ESCAPE:
         return None
     if previous is not None and previous.text.upper() in TYPED_LITERALS:
         strict = before in _TYPED and is_strict_literal(_TYPED[before], raw[1:-1])

@@ -232,9 +232,14 @@ class Warehouse:
     def put_record(self, rel_dir: str, number: int, value: Any, *, kind: str | None = None) -> bool:
         """Write record `number` of a directory, of any value `model.codec` knows; False when it exists."""
         written = self.put_if_absent(record_name(rel_dir, number), envelope(kind or rel_dir, value))
-        if written and self.held:
-            self._marks.reach(rel_dir, number)
+        if written:
+            self.note(rel_dir, number)
         return written
+
+    def note(self, sequence: str, number: int) -> None:
+        """Remember how far a sequence has come, so that its end cannot vanish without a word."""
+        if self.held:
+            self._marks.reach(sequence, number)
 
     def sequence(self, rel_dir: str, first: int) -> list[int]:
         """Numbers of the records from `first` on; StorageError naming the first that is missing.

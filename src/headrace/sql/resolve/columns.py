@@ -147,6 +147,11 @@ class Resolver:
             spread = [found for argument in distinct.expressions for found in self._spread(argument)]
             distinct.set("expressions", spread)
         if name != "count" and any(map(_is_star, arguments)):
+            if "words" in node.meta:
+                raise errors.unsupported(
+                    f"{node.name.upper()} with words between its arguments takes no *",
+                    hint="write the columns out",
+                )
             arguments = [found for argument in arguments for found in self._spread(argument)]
             node.set("expressions", arguments)
         if name == "struct":

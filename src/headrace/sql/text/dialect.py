@@ -38,7 +38,8 @@ class HeadraceGenerator(SparkGenerator):
 
     TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {**SparkGenerator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
     TRANSFORMS: ClassVar[dict[type[exp.Expr], Any]] = {
-        **SparkGenerator.TRANSFORMS,
+        # sqlglot rewrites QUALIFY and other clauses that older Sparks lack; here a SELECT is written as it was read
+        **{kind: write for kind, write in SparkGenerator.TRANSFORMS.items() if kind is not exp.Select},
         # after a word such as ARRAY, Spark takes >> for the end of a type: our texts have conditions of several queries
         exp.BitwiseLeftShift: rename_func("SHIFTLEFT"),
         exp.BitwiseRightShift: rename_func("SHIFTRIGHT"),
