@@ -25,6 +25,8 @@ from headrace.storage.warehouse import Warehouse
         {"spark": "local"},
         {"functions": {"similar": len}},
         {"functions": 5},
+        {"sharing": "all"},
+        {"sharing": ["full"]},
         {"read_only": True, "rebuild": True},
     ],
 )

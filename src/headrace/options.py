@@ -82,7 +82,7 @@ class Options:
             )
         if self.spark is not None and not hasattr(self.spark, "sparkContext"):
             raise EngineError("BAD_OPTION", f"spark is {self.spark!r}", hint="give a SparkSession")
-        if self.sharing not in SHARING:
+        if self.sharing not in tuple(SHARING):  # whatever it is, a list say
             names = ", ".join(SHARING)
             raise EngineError("BAD_OPTION", f"sharing is {self.sharing!r}", hint=f"give one of {names}")
         if self.read_only and self.rebuild:
