@@ -83,7 +83,7 @@ class Told:
     default. `pairs` are the seconds of work that were predicted for epochs and those that they took. `split_epochs` are
     the epochs between the first sign of back-pressure and each split. `gap_s` is the longest time in which a query that
     moved got nothing. `case` tells the run from all others. `ends` are the seconds at which its phases were over, and
-    `kinds` those of its queries.
+    `kinds` those of its queries. `cost_error` is the error of the costs when it is known what tuples matched.
     """
 
     policy: str
@@ -103,6 +103,7 @@ class Told:
     case: str = ""
     ends: list[float] = field(default_factory=list)
     kinds: dict[str, str] = field(default_factory=dict)
+    cost_error: float | None = None
 
     @property
     def last(self) -> Stretch:

@@ -227,10 +227,12 @@ def _errors(runs: Iterable[Told]) -> Iterator[Verdict]:
     if errors:
         longer = [error for told in known if (error := error_over(told.pairs)) is not None]
         over = f"; over {TOGETHER} epochs {median(longer):.0%}, {max(longer):.0%} at most" if longer else ""
+        costs = [told.cost_error for told in known if told.cost_error is not None]
+        alone = f"; {median(costs):.0%} when it is known what its tuples match" if costs else ""
         yield Verdict(
             "error of the predicted work of an epoch",
             f"under {ERROR:.0%} (median)",
-            f"{median(errors):.0%} (median of {len(errors)} runs' medians), {max(errors):.0%} at most{over}",
+            f"{median(errors):.0%} (median of {len(errors)} runs' medians), {max(errors):.0%} at most{over}{alone}",
             median(errors) < ERROR,
         )
 

@@ -118,7 +118,7 @@ def tell(hr: Any, case: Case, moments: list[Moment], began: float, early: Any) -
             found = stretch_of(phase, late, moments)
             told.stretches.append(replace(found, tasks=_tasks(hr, began + late[0].at, began + late[-1].at)))
     told.series = series_of(moments, told.kinds)
-    told.error = sharing.prediction_error
+    told.error, told.cost_error = sharing.prediction_error, sharing.cost_error
     told.pairs = [(e.predicted_s, e.measured_s) for e in hr._running.conducting.info().errors]
     epochs = [epoch for epoch in hr.recent_epochs() if epoch.committed_at >= began]
     per_look = (sharing.look_seconds - early.look_seconds) / max(1, sharing.looks - early.looks)
