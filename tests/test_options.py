@@ -25,6 +25,7 @@ from headrace.storage.warehouse import Warehouse
         {"spark": "local"},
         {"functions": {"similar": len}},
         {"functions": 5},
+        {"sharing": "all"},
         {"sharing": ["full"]},
         {"upkeep": 5},
         {"read_only": True, "rebuild": True},

@@ -13,8 +13,10 @@ from click.testing import CliRunner
 
 from headrace.cli.main import cli
 from headrace.workloads.isolation import Spread
+from headrace_bench.aims import Verdict
 from headrace_bench.isolation import command
 from headrace_bench.isolation.cases import PANELS, POLICIES, QUICK, Case, Load, Phase, cases_of
+from headrace_bench.isolation.drawing import kind_growth
 from headrace_bench.isolation.feeding import feeding, steps
 from headrace_bench.isolation.figures import (
     Change,
@@ -216,6 +218,35 @@ def test_a_report_is_made_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [case.policy for case in seen[ran + len(POLICIES) :]] == ["full"]
     found = read_panels(tmp_path / "r.json")["7b"]
     assert [one.policy for one in found] == list(POLICIES), "it took the place of the older one"
+
+
+def test_work_that_waits_after_a_pulse_is_compared_with_that_of_isolated_queries_on_the_same_cores() -> None:
+    pulse, after = (
+        replace(stretch(p), cpus={"w0": 0.1, "w1": c}) for p, c in (("pulse", 3.9), ("after", 0.1))
+    )
+    alone = told("isolated", pulse, after, ends=[10.0, 30.0])
+    seen = [Point(float(at), 1, 2.0 if at <= 15 else 0.15, {}, {}) for at in range(1, 31)]
+    ours = told("functional", stretch(cpu=0.15), series=seen, ends=[10.0, 30.0])
+
+    def judged(told_of: Told) -> Verdict:
+        return next(v for v in judge_isolation({"8": [alone, told_of]}) if "in any" in v.aim)
+
+    assert judged(ours).met, "isolated queries work off theirs until second 21"
+    late = replace(ours, series=[*seen[:15], *(replace(point, cpu=2.0) for point in seen[15:])])
+    assert not judged(late).met
+    assert kind_growth(replace(alone, kinds={"w0": "x", "w1": "y"}), "x") == 0.0
+    assert kind_growth(replace(alone, kinds={"w0": "x", "w1": "y"}), "y") == pytest.approx(
+        1000 * (1 - 1.9 / 3.9)
+    )
+
+
+def test_who_gets_much_at_a_time_is_not_taken_to_fall_behind() -> None:
+    """Its epochs take four seconds. In the last three of the phase it had nothing, and waits no longer than usual."""
+    moments = [
+        Moment(t / 4, 25 * t, {"q": 100 * int((t / 4 - 1.5) // 4 * 4)}, {"q": "x"}, 0.0)
+        for t in range(20, 53)
+    ]
+    assert stretch_of(Phase("p", 8, 100), moments, moments).worst == 1.0
 
 
 def test_figures_are_only_about_isolation() -> None:

@@ -28,7 +28,8 @@ from headrace.optimizer.grouping.monitor import GroupHealth
 from headrace.optimizer.grouping.policies import Policy
 from headrace.optimizer.grouping.settings import Settings
 from headrace.optimizer.grouping.situation import Situation
-from headrace.optimizer.grouping.values import Grouping, GroupName, SharingGroup
+from headrace.optimizer.grouping.statistics import RegionTable
+from headrace.optimizer.grouping.values import Grouping, GroupName, OperatorId, SharingGroup
 from headrace.storage.warehouse import Warehouse
 
 VALUE = Operand("v", BIGINT)
@@ -584,6 +585,37 @@ def test_the_work_of_all_functions_is_counted_once() -> None:
     )
     assert [part.function for part in found[-1].functions] == ["embed"]
     assert found[-1].cpu_s == pytest.approx(0.8)
+
+
+def test_costs_are_learnt_from_what_an_epoch_matched_and_not_from_what_is_usual() -> None:
+    """A busy key comes and goes. The sample says what queries have in common, the epoch how much there was of it."""
+    wanted = np.array([[True, False], [True, True]])
+    table = RegionTable(
+        OperatorId("s"),
+        (QueryId(1), QueryId(2)),
+        wanted,
+        np.array([10.0, 30.0]),
+        np.array([20.0, 60.0]),
+        100.0,
+    )
+
+    def epoch(number: int, times: int) -> Measured:
+        called = {"embed": FunctionMetrics(seconds=0.3, wanted={"2": 60 * times})}
+        matched = {"1": 40 * times, "2": 30 * times}
+        joined = {"1": 80 * times}  # nothing is left of the other's rows when its function has been asked
+        spent = {"a": OperatorMetrics(reduce_seconds=0.6, matched=matched, joined=joined, functions=called)}
+        users, tuples = {"a": (QueryId(1), QueryId(2))}, {"s": 100 * number}
+        members = frozenset({QueryId(1), QueryId(2)})
+        metrics = Metrics(seconds=0.5, reduce_cpu=0.6)
+        return Measured(
+            MAIN, number, float(number), 2, members, metrics, spent, users, tuples, tuples, members
+        )
+
+    operators = dict.fromkeys((QueryId(1), QueryId(2)), OperatorId("s"))
+    kept = (epoch(0, 1), epoch(1, 1), epoch(2, 2))
+    usual, busy = group_epochs(kept, operators, {OperatorId("s"): table}, 1.0, {"embed"})
+    assert [(e.operators[0].selected, e.operators[0].matches) for e in (usual, busy)] == [(40, 80), (80, 160)]
+    assert [e.functions[0].rows for e in (usual, busy)] == [60, 120]
 
 
 def test_rows_of_a_join_count_on_the_side_that_queries_select() -> None:

@@ -14,6 +14,7 @@ from headrace.model.query import QueryId
 from headrace.optimizer.grouping.calibration import (
     JOIN_COLUMNS,
     Calibration,
+    PredictionError,
     _Sums,
     observe,
     recall_calibration,
@@ -180,6 +181,11 @@ def test_every_prediction_is_compared_with_the_epoch_that_followed() -> None:
     half = replace(epoch, processed=epoch.arrived // 2)
     (error,) = observe(Calibration(), [half], {GroupName("g"): 4.0}).errors
     assert error.predicted_s == pytest.approx(2.0, rel=1e-3), "a group that lags runs half of the input"
+    told = PredictionError(epoch.group, 7, 2 * epoch.cpu_s, epoch.cpu_s, calibration.seconds(epoch))
+    assert told.relative == pytest.approx(1.0)
+    assert calibration.with_errors([told]).median_cost_error() == pytest.approx(0.0, abs=0.02), (
+        "it is this epoch's"
+    )
 
 
 def test_lag_that_grows_is_back_pressure_from_downstream_if_the_shared_part_would_keep_up() -> None:

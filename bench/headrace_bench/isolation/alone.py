@@ -43,15 +43,16 @@ def measure_alone(spark: Any, case: Case, phase: Phase, sizes: Sizes) -> Stretch
         coming = steps(case.load, (whole,), EPOCH_S)
         tuples = 0
         for _ in range(WARM_EPOCHS):
-            _run(hr, next(coming).tables)
+            run_step(hr, next(coming).tables)
         before = hr._delivered.sealed
         with Meter() as meter:
             for step in made_aside(coming, meter):
-                tuples += _run(hr, step.tables)
+                tuples += run_step(hr, step.tables)
         return _stretch(hr, phase, before, tuples, meter.cpu_s, sizes.alone_epochs)
 
 
-def _run(hr: Any, tables: dict[str, Any]) -> int:
+def run_step(hr: Any, tables: dict[str, Any]) -> int:
+    """Append what arrives and run until it is processed; how many tuples that were."""
     for stream, table in tables.items():
         hr.append(stream, table)
     hr.run_available()

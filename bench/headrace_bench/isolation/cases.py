@@ -25,7 +25,7 @@ PROPORTIONS = {"W1": (1, 3, 1), "W2": (1, 3, 46), "W3": (1, 3, 1)}
 """People, auctions and bids of a round. Where bids are not read, there are few."""
 
 PULSE = 8
-"""In figure 8 the rate rises by so many times."""
+"""In figure 8 the rate rises by so many times, unless it was measured what full sharing can sustain (`pulse.py`)."""
 
 FOOT, LADDER = 4, 1.5
 """In figure 7 the rate begins at so many times the usual one, and rises by this factor, step by step, until somebody
@@ -92,8 +92,8 @@ class Case:
 class Sizes:
     """How much is run. `counts` are the numbers of queries of panel 6a; other panels have `others`.
 
-    A pulse lasts for `phase_s`, and so do the quiet times around it; the filter attribute is spread in each way for
-    `shift_s`.
+    Before the pulse, in it and after it there are `before_s`, `pulse_s` and `after_s`: what waits then is worked off
+    afterwards. The filter attribute is spread in each way for `shift_s`. `pulse_rate` is that of the pulse.
     """
 
     counts: tuple[int, ...] = (4, 8, 16, 32, 64, 128)
@@ -102,7 +102,10 @@ class Sizes:
     steady_s: float = 20.0
     pulse: int = 48
     shifted: int = 32
-    phase_s: float = 36.0
+    before_s: float = 24.0
+    pulse_s: float = 36.0
+    after_s: float = 90.0
+    pulse_rate: int = PULSE * RATES["W2"]
     shift_s: float = 36.0
     tuned: int = 128
     rungs: int = 8
@@ -118,7 +121,9 @@ QUICK = Sizes(
     8.0,
     pulse=12,
     shifted=16,
-    phase_s=30.0,
+    before_s=18.0,
+    pulse_s=24.0,
+    after_s=60.0,
     shift_s=18.0,
     tuned=32,
     rungs=6,
@@ -150,6 +155,10 @@ PANELS = {
     "11b": "growth of queues in a pulse: W2",
 }
 """Panels by the paper's numbers. Table I is told with figures 8 and 9."""
+
+
+PULSED = {"8", "11b"}
+"""Panels with a pulse, whose rate is measured first."""
 
 
 def panels_of(figures: tuple[str, ...]) -> tuple[str, ...]:
@@ -209,28 +218,30 @@ def _steady(letter: str, counts: tuple[int, ...], sizes: Sizes) -> Iterator[Case
 def _climbs(letter: str, sizes: Sizes) -> Iterator[Case]:
     """The rate rises step by step. Isolated queries are run at every step, for they do not fall behind together."""
     workload, selectivity = SELECTIVITIES[letter]
-    load = Load(workload, selectivity, sizes.others[0], sizes.seed)
     rates = [round(FOOT * RATES[workload] * LADDER**rung) for rung in range(sizes.rungs)]
     course = (
         Phase("settling", sizes.settle_s, rates[0]),
         *(Phase(f"{rate}/s", 6.0, rate) for rate in rates),
     )
-    for policy in POLICIES:
-        if policy == ISOLATED:
-            yield Case(load, course[1:], policy)
-        else:
-            yield Case(load, course, policy, climbs=True)
+    for count in sizes.others:
+        load = Load(workload, selectivity, count, sizes.seed)
+        yield Case(load, course[1:], ISOLATED)
+        yield from (Case(load, course, policy, climbs=True) for policy in POLICIES if policy != ISOLATED)
+
+
+def pulse_load(sizes: Sizes) -> Load:
+    """The queries of figure 8."""
+    return Load("W2", (0.1, 0.1), sizes.pulse, sizes.seed)
 
 
 def _pulse(sizes: Sizes) -> Iterator[Case]:
-    rate = RATES["W2"]
     course = (
-        Phase("before", sizes.phase_s, rate),
-        Phase("pulse", sizes.phase_s, PULSE * rate),
-        Phase("after", sizes.phase_s, rate),
+        Phase("before", sizes.before_s, RATES["W2"]),
+        Phase("pulse", sizes.pulse_s, sizes.pulse_rate),
+        Phase("after", sizes.after_s, RATES["W2"]),
     )
     for policy in POLICIES:
-        yield Case(Load("W2", (0.1, 0.1), sizes.pulse, sizes.seed), course, policy)
+        yield Case(pulse_load(sizes), course, policy)
 
 
 def _shifts(sizes: Sizes) -> Iterator[Case]:

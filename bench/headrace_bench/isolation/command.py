@@ -18,11 +18,21 @@ from rich.table import Table
 
 import headrace
 from headrace_bench.epochs import own_spark
-from headrace_bench.isolation.cases import FULL, PANELS, POLICIES, QUICK, Sizes, cases_of, panels_of
+from headrace_bench.isolation.cases import (
+    FULL,
+    PANELS,
+    POLICIES,
+    PULSED,
+    QUICK,
+    Sizes,
+    cases_of,
+    panels_of,
+)
 from headrace_bench.isolation.figures import Told, name_of
 from headrace_bench.isolation.judging import judge_isolation
 from headrace_bench.isolation.playing import play
-from headrace_bench.isolation.reporting import read_panels, write_report
+from headrace_bench.isolation.pulse import measure_pulse
+from headrace_bench.isolation.reporting import read_panels, read_pulse, told_pulse, write_report
 from headrace_bench.pages import VERDICTS, verdict_rows
 from headrace_bench.run import machine
 from headrace_bench.spine import screen
@@ -78,17 +88,24 @@ def isolation(
     """
     sizes = replace(QUICK if quick else FULL, seed=seed)
     named = name or datetime.now(UTC).strftime("%Y-%m-%d-%H%M-isolation") + ("-quick" if quick else "")
-    facts = {
+    facts: dict[str, Any] = {
         "command": shlex.join(["headrace", *sys.argv[1:]]),
         "seed": seed,
         "machine": machine(),
         "versions": {"headrace": headrace.__version__, "spark": pyspark.__version__},
     }
     started = time.monotonic()
-    panels = read_panels(Path(out) / f"{named}.json")
+    data = Path(out) / f"{named}.json"
+    panels, pulse = read_panels(data), read_pulse(data)
+    facts["pulse"] = pulse
     known = {told.case: told for found in panels.values() for told in found if resume and told.case}
     page = Path(out) / f"{named}.md"
     with own_spark() as spark:
+        if pulse is None and PULSED & set(panels_of(figures)):
+            facts["pulse"] = pulse = measure_pulse(spark, sizes)
+            screen().print(told_pulse(pulse))
+        if pulse is not None:
+            sizes = replace(sizes, pulse_rate=pulse.rate)
         for panel, told in run_panels(spark, panels_of(figures), policies or POLICIES, sizes, known):
             panels[panel] = _with(panels.get(panel, ()), told)
             facts["seconds"] = round(time.monotonic() - started, 1)

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from headrace_bench.isolation.cases import FUNCTIONAL, ISOLATED, PANELS, POLICIES
-from headrace_bench.isolation.figures import Told, capacity_at_once, sustained
+from headrace_bench.isolation.figures import (
+    CORES,
+    Told,
+    at_once,
+    capacity_at_once,
+    isolated_course,
+    sustained,
+)
 from headrace_bench.plots import save
 
 MARKS = dict(zip(POLICIES, ("s", "o", "^", "v", "D"), strict=True))
@@ -75,7 +82,7 @@ def _resources(axes: Any, panel: str, found: Sequence[Told]) -> None:
 def _climbs(axes: Any, found: Sequence[Told]) -> None:
     rates = [capacity_at_once(told) if told.policy == ISOLATED else sustained(told) for told in found]
     bars = axes.bar(
-        [told.policy for told in found],
+        [f"{told.policy}\n{told.queries}" for told in found],
         [rate if isfinite(rate) else 0.0 for rate in rates],
         color=[COLOURS[told.policy] for told in found],
     )
@@ -101,26 +108,31 @@ def _tuned(axes: Any, panel: str, found: Sequence[Told]) -> None:
 
 def _growth(axes: Any, found: Sequence[Told]) -> None:
     """What waits while the pulse lasts, by kind of query."""
-    kinds = sorted({kind for told in found for point in told.series for kind in point.waiting})
-    live = [told for told in found if told.series]
-    for place, told in enumerate(live):
-        ends = [kind_growth(told, kind) for kind in kinds]
-        at = [i + (place - len(live) / 2) * 0.18 for i in range(len(kinds))]
-        axes.bar(at, ends, width=0.18, align="edge", label=told.policy, color=COLOURS[told.policy])
+    kinds = sorted({kind for told in found for kind in told.kinds.values()})
+    width = 0.9 / len(found)
+    for place, told in enumerate(found):
+        grown = [kind_growth(told, kind) for kind in kinds]
+        at = [i + (place - len(found) / 2) * width for i in range(len(kinds))]
+        axes.bar(at, grown, width=width, align="edge", label=told.policy, color=COLOURS[told.policy])
     axes.set_xticks(range(len(kinds)), kinds)
-    axes.set(ylabel="tuples/s", title="growth of what waits during the pulse")
+    axes.set(
+        ylabel="tuples/s", title="growth of what waits during the pulse (isolated: all at once, computed)"
+    )
     axes.legend(fontsize=8)
     axes.grid(True, axis="y", alpha=0.3)
 
 
 def kind_growth(told: Told, kind: str, phase: str = "pulse") -> float:
-    """By how many tuples per second the input that waits for a kind of query grew while a phase lasted."""
-    third = len(told.series) // 3
-    inside = told.series[third : 2 * third]
-    if len(inside) < 2:
-        return 0.0
-    first, last = inside[0], inside[-1]
-    return (last.waiting.get(kind, 0.0) - first.waiting.get(kind, 0.0)) / (last.at - first.at)
+    """By how many tuples per second what waits for a kind of query grew in the last half of a phase, on average.
+
+    Queries that ran alone are told of as if all had run at the same time, with the cores that there are.
+    """
+    (stretch,) = (one for one in told.stretches if one.phase == phase)
+    found = [query for query, its in told.kinds.items() if its == kind]
+    if told.policy == ISOLATED:
+        shares = at_once(stretch)
+        return sum(stretch.rate * (1 - shares[query]) for query in found) / len(found)
+    return sum(stretch.growth[query] for query in found) / len(found)
 
 
 def _course(axes: Any, found: Sequence[Told]) -> None:
@@ -136,14 +148,17 @@ def _course(axes: Any, found: Sequence[Told]) -> None:
             shares = [_mean_of(point.shares, dear=dear) for point in told.series]
             axes[1][0].plot(at, _smooth(shares), dash, label=who, **style)
             axes[1][1].plot(at, [_mean_of(point.waiting, dear=dear) for point in told.series], dash, **style)
-    end = max((told.series[-1].at for told in live), default=1.0)
     for told in (told for told in found if told.policy == ISOLATED):
-        edges = [end * i / len(told.stretches) for i in range(len(told.stretches) + 1)]
-        axes[0][0].stairs([one.cpu for one in told.stretches], edges, color=COLOURS[ISOLATED], ls="--")
+        course = list(isolated_course(told))
+        axes[0][0].plot(range(1, len(course) + 1), course, color=COLOURS[ISOLATED], ls="--")
         for one in axes.flat:
-            for edge in edges[1:-1]:
+            for edge in told.ends[:-1]:
                 one.axvline(edge, color="0.8", lw=0.8)
-    axes[0][0].set(title="CPU seconds per second (dashed: isolated, one after the other)", ylabel="cores")
+    axes[0][0].set(
+        title="CPU seconds per second (dashed: isolated, all at once, computed)",
+        ylabel="cores",
+        ylim=(0, CORES + 0.5),
+    )
     axes[0][1].set(title="groups")
     axes[1][0].set(title="mean share of the input that queries are given", xlabel="s", ylim=(0, 2))
     axes[1][1].set(title="tuples that wait", xlabel="s")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from headrace.optimizer.grouping.throughput import fair_part
 from headrace_bench.isolation.cases import Case, Phase
@@ -82,7 +82,8 @@ class Told:
     `looked` is the CPU time of looks as a part of the time of all epochs, if there were a look every ten seconds as by
     default. `pairs` are the seconds of work that were predicted for epochs and those that they took. `split_epochs` are
     the epochs between the first sign of back-pressure and each split. `gap_s` is the longest time in which a query that
-    moved got nothing. `case` tells the run from all others.
+    moved got nothing. `case` tells the run from all others. `ends` are the seconds at which its phases were over, and
+    `kinds` those of its queries. `cost_error` is the error of the costs when it is known what tuples matched.
     """
 
     policy: str
@@ -100,6 +101,9 @@ class Told:
     merge_every_s: float = 0.0
     climbs: bool = False
     case: str = ""
+    ends: list[float] = field(default_factory=list)
+    kinds: dict[str, str] = field(default_factory=dict)
+    cost_error: float | None = None
 
     @property
     def last(self) -> Stretch:
@@ -134,6 +138,27 @@ def at_once(alone: Stretch, cores: float = CORES) -> dict[str, float]:
     }
 
 
+def isolated_course(alone: Told, cores: float = CORES) -> Iterator[float]:
+    """The cores that all queries alone would keep busy at the same time, second by second, with so many for them all.
+
+    What a query cannot do at once waits, and is done later. It is computed from what each took while it ran alone.
+
+    >>> one = Stretch("p", 1.0, 1, 3.0, {"a": 1.0}, {}, {}, cpus={"a": 3.0})
+    >>> two = Stretch("q", 1.0, 1, 0.5, {"a": 1.0}, {}, {}, cpus={"a": 0.5})
+    >>> list(isolated_course(Told("isolated", "", 1, [one, two], ends=[1.0, 3.0]), cores=2))
+    [2.0, 1.5, 0.5]
+    """
+    waits: dict[str, float] = {}
+    before = 0.0
+    for stretch, end in zip(alone.stretches, alone.ends, strict=True):
+        for _ in range(round(end - before)):
+            needs = {query: waits.get(query, 0.0) + cpu for query, cpu in stretch.cpus.items()}
+            part = fair_part(needs.values(), cores)
+            waits = {query: max(0.0, need - part) for query, need in needs.items()}
+            yield sum(min(need, part) for need in needs.values())
+        before = end
+
+
 def slowed(stretch: Stretch, alone: Stretch) -> list[str]:
     """The queries that were given less than alone."""
     shares = at_once(alone)
@@ -162,7 +187,8 @@ def stretch_of(phase: Phase, moments: Sequence[Moment], every: Sequence[Moment])
 
 
 TROUGH_S = 1.6
-"""In so long a time, whoever keeps up has had everything at some moment: epochs and arrivals are a second apart."""
+"""In so long a time, whoever keeps up has had everything at some moment: epochs and arrivals are a second apart. Epochs
+of a group that falls behind are longer, and then so is this time."""
 
 
 def growth_of(query: str, moments: Sequence[Moment]) -> float:
@@ -172,14 +198,21 @@ def growth_of(query: str, moments: Sequence[Moment]) -> float:
     True
     """
     first, last = moments[0].at, moments[-1].at
+    trough_s = min(max(TROUGH_S, _longest_still(query, moments)), (last - first) / 2)
 
     def waits(moment: Moment) -> int:
         return moment.arrived - moment.processed.get(query, 0)
 
-    before = min((m for m in moments if m.at <= first + TROUGH_S), key=waits)
-    after = min((m for m in reversed(moments) if m.at >= last - TROUGH_S), key=waits)
+    before = min((m for m in moments if m.at <= first + trough_s), key=waits)
+    after = min((m for m in reversed(moments) if m.at >= last - trough_s), key=waits)
     elapsed = after.at - before.at
     return (waits(after) - waits(before)) / elapsed if elapsed > 0 else 0.0
+
+
+def _longest_still(query: str, moments: Sequence[Moment]) -> float:
+    """The longest time in which a query got nothing, from one of its epochs to the next."""
+    changed = [b.at for a, b in pairwise(moments) if b.processed.get(query) != a.processed.get(query)]
+    return max((after - before for before, after in pairwise(changed)), default=0.0)
 
 
 def latency(query: str, moments: Sequence[Moment], every: Sequence[Moment]) -> float:
@@ -295,7 +328,14 @@ def empty(case: Case) -> Told:
         merge_every_s=case.merge_every_s,
         climbs=case.climbs,
         case=name_of(case),
+        ends=ends_of(case),
+        kinds={name: query.kind.value for name, query in case.load.draw().items()},
     )
+
+
+def ends_of(case: Case) -> list[float]:
+    """When each phase of a course is over."""
+    return list(accumulate(phase.seconds for phase in case.course))
 
 
 def name_of(case: Case) -> str:

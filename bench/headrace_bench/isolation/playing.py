@@ -19,6 +19,7 @@ from headrace_bench.isolation.figures import (
     Told,
     behind_s,
     empty,
+    ends_of,
     longest_gap,
     series_of,
     stretch_of,
@@ -76,7 +77,7 @@ def watch(hr: Any, case: Case, began: float, meter: Meter) -> tuple[list[Moment]
     And what `hr.sharing()` said when the first phase was over: the first looks pay for what is loaded and compiled.
     """
     found: list[Moment] = []
-    ends, early = _ends(case), None
+    ends, early = ends_of(case), None
     while time.time() - began < ends[-1]:
         with meter.aside():
             found.append(moment_of(hr, began, meter))
@@ -88,15 +89,6 @@ def watch(hr: Any, case: Case, began: float, meter: Meter) -> tuple[list[Moment]
             break
         time.sleep(SAMPLE_S)
     return found, hr.sharing() if early is None else early
-
-
-def _ends(case: Case) -> list[float]:
-    """When each phase of a course is over."""
-    ends, at = [], 0.0
-    for phase in case.course:
-        at += phase.seconds
-        ends.append(at)
-    return ends
 
 
 def moment_of(hr: Any, began: float, meter: Meter) -> Moment:
@@ -117,7 +109,7 @@ def tell(hr: Any, case: Case, moments: list[Moment], began: float, early: Any) -
         for event in hr.events()
         if event.at >= began
     ]
-    starts = [0.0, *_ends(case)[:-1]]
+    starts = [0.0, *told.ends[:-1]]
     for phase, start in zip(case.course, starts, strict=True):
         # a run that is steady has settled before; other phases bring a change
         skipped = 0.0 if phase.name == "steady" else phase.seconds / 2
@@ -125,9 +117,8 @@ def tell(hr: Any, case: Case, moments: list[Moment], began: float, early: Any) -
         if len(late) > 1:
             found = stretch_of(phase, late, moments)
             told.stretches.append(replace(found, tasks=_tasks(hr, began + late[0].at, began + late[-1].at)))
-    kinds = {name: query.kind.value for name, query in case.load.draw().items()}
-    told.series = series_of(moments, kinds)
-    told.error = sharing.prediction_error
+    told.series = series_of(moments, told.kinds)
+    told.error, told.cost_error = sharing.prediction_error, sharing.cost_error
     told.pairs = [(e.predicted_s, e.measured_s) for e in hr._running.conducting.info().errors]
     epochs = [epoch for epoch in hr.recent_epochs() if epoch.committed_at >= began]
     per_look = (sharing.look_seconds - early.look_seconds) / max(1, sharing.looks - early.looks)

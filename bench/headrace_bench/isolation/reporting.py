@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from headrace_bench.isolation.cases import ISOLATED, PANELS
+from headrace_bench.isolation.cases import ISOLATED, PANELS, PULSED
 from headrace_bench.isolation.drawing import draw_panel, kind_growth
 from headrace_bench.isolation.figures import (
     Change,
@@ -24,6 +24,7 @@ from headrace_bench.isolation.figures import (
     sustained,
 )
 from headrace_bench.isolation.judging import judge_isolation
+from headrace_bench.isolation.pulse import Pulse
 from headrace_bench.pages import VERDICTS, head, table, verdict_rows
 
 
@@ -35,6 +36,25 @@ def read_panels(path: Path) -> dict[str, list[Told]]:
         panel: [_told(one) for one in found]
         for panel, found in json.loads(path.read_text())["panels"].items()
     }
+
+
+def read_pulse(path: Path) -> Pulse | None:
+    """The pulse of a report that is there, so that all of its runs have the same; None before it was measured."""
+    found = json.loads(path.read_text()).get("pulse") if path.exists() else None
+    return None if found is None else Pulse(**found)
+
+
+def told_pulse(pulse: Pulse) -> str:
+    """What the rate of the pulse comes from."""
+    text = (
+        f"By its CPU seconds, full sharing sustains {pulse.sustained:,} events/s with all cores, as measured before "
+        f"the runs. The pulse has {pulse.rate:,}. Queries without a function take {pulse.light:.2f} cores of that."
+    )
+    return (
+        text
+        if pulse.tells
+        else f"{text} That is so much that this figure tells nothing: everybody falls behind."
+    )
 
 
 def _told(data: dict[str, Any]) -> Told:
@@ -50,7 +70,9 @@ def write_report(out: Path, name: str, facts: dict[str, Any], panels: dict[str, 
     out.mkdir(parents=True, exist_ok=True)
     whole = {panel: panels[panel] for panel in PANELS if panel in panels}
     shown = {panel: [asdict(told) for told in found] for panel, found in whole.items()}
-    (out / f"{name}.json").write_text(json.dumps({**facts, "panels": shown}) + "\n")
+    pulse = facts.get("pulse")
+    kept = {**facts, "pulse": None if pulse is None else asdict(pulse), "panels": shown}
+    (out / f"{name}.json").write_text(json.dumps(kept) + "\n")
     plots = {panel: draw_panel(panel, found, out / f"{name}-{panel}.png") for panel, found in whole.items()}
     page = out / f"{name}.md"
     page.write_text("\n".join(render(name, facts, whole, plots)) + "\n")
@@ -78,6 +100,9 @@ def render(
         yield ""
         yield f"![{panel}]({plots[panel]})"
         yield ""
+        if panel in PULSED and facts.get("pulse") is not None:
+            yield told_pulse(facts["pulse"])
+            yield ""
         yield from panel_table(panel, found)
 
 
@@ -103,12 +128,8 @@ def panel_table(panel: str, found: list[Told]) -> Iterator[str]:
         )
         return
     if panel == "11b":
-        kinds = sorted({kind for told in found for point in told.series for kind in point.waiting})
-        rows = [
-            (told.policy, *(f"{kind_growth(told, kind):,.0f}" for kind in kinds))
-            for told in found
-            if told.series
-        ]
+        kinds = sorted({kind for told in found for kind in told.kinds.values()})
+        rows = [(told.policy, *(f"{kind_growth(told, kind):,.0f}" for kind in kinds)) for told in found]
         yield from table(("policy", *(f"{kind}: tuples/s more that wait" for kind in kinds)), rows)
         return
     alone = {told.load: told for told in found if told.policy == ISOLATED}

@@ -59,7 +59,8 @@ class SharingInfo:
     """The answer of `hr.sharing()`, about the time since the warehouse was opened.
 
     `looks` were made in `look_seconds` of CPU time. `prediction_error` is the median of how far the predicted work of
-    an epoch was from what it took, of so many `predictions`. `reconfiguration_seconds` is the median time from a
+    an epoch was from what it took, of so many `predictions`. `cost_error` is that of the costs alone, when it is known
+    what the tuples of the epoch matched. `reconfiguration_seconds` is the median time from a
     decision until the first epoch in the new shape began, of so many `reconfigurations`. None stands for what never
     happened.
     """
@@ -71,13 +72,17 @@ class SharingInfo:
     prediction_error: float | None
     reconfigurations: int
     reconfiguration_seconds: float | None
+    cost_error: float | None = None
 
     def __str__(self) -> str:
         lines = [f"sharing: {self.policy}; {self.looks} looks took {self.look_seconds:.2f} s of CPU time"]
         if self.prediction_error is not None:
+            alone = (
+                "" if self.cost_error is None else f"; {self.cost_error:.0%} when it is known what matches"
+            )
             lines.append(
                 f"work of an epoch: predicted with an error of {self.prediction_error:.0%} (median of "
-                f"{self.predictions})"
+                f"{self.predictions}){alone}"
             )
         if self.reconfiguration_seconds is not None:
             lines.append(
@@ -101,4 +106,5 @@ def sharing_info(running: Running | None) -> SharingInfo:
         info.median_error,
         len(info.delays_s),
         delay,
+        info.median_cost_error,
     )

@@ -69,6 +69,7 @@ class ConductorInfo:
     looks: int
     looked_s: float
     median_error: float | None
+    median_cost_error: float | None
     errors: tuple[PredictionError, ...]
     delays_s: tuple[float, ...]
 
@@ -140,6 +141,7 @@ class Conductor:
                 state.looks,
                 state.looked_s,
                 state.calibration.median_error(),
+                state.calibration.median_cost_error(),
                 state.calibration.errors,
                 state.under_way.delays_s,
             )
@@ -187,7 +189,7 @@ class Conductor:
                 return None
             queries = self._queries(now)
             self._books.forget({query.group for query in queries}, (query.id for query in queries))
-            self._knowledge.look(queries, self._books, now)
+            self._knowledge.look(queries, self._books, now, self._settings.watch_every_s)
             self._observe(queries)
             situation = self._situation(queries, self._knowledge.statistics)
             if isinstance(self._grouper, FunctionalIsolation):
@@ -292,7 +294,7 @@ class Conductor:
         """Compare new epochs with what was predicted, and learn from them."""
         state = self._state
         members = {name: kept[-1].members for name, kept in self._books.epochs.items() if kept}
-        errors = compare(state.predicted, epochs, members)
+        errors = compare(state.predicted, epochs, members, state.calibration)
         state.calibration = observe(state.calibration, epochs).with_errors(errors)
 
     # having it done

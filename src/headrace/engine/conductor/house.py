@@ -22,7 +22,7 @@ from headrace.log.arrivals import Arrivals
 from headrace.model.epoch import Chunk
 from headrace.model.errors import StorageError
 from headrace.model.grouping import GroupKind, auto_number, kind_of
-from headrace.model.query import Fallback, QueryId
+from headrace.model.query import Fallback, Join, QueryId
 
 LOOK_BACK = 20
 """So many epochs back a stream's newest tuples are looked for."""
@@ -115,6 +115,7 @@ class HouseStage:
             group.users(),
             self.arrived(),
             self.processed(commit.epoch),
+            frozenset(entry.query.id for entry in members if isinstance(entry.query.plan.body, Join)),
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from headrace.model.query import QueryId
-from headrace.optimizer.grouping.calibration import PredictionError
+from headrace.optimizer.grouping.calibration import Calibration, PredictionError
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.statistics import GroupEpoch
 from headrace.optimizer.grouping.work import estimate_work
@@ -55,9 +55,14 @@ def compare(
     predictions: Mapping[str, Prediction],
     epochs: Iterable[GroupEpoch],
     members: Mapping[str, frozenset[QueryId]],
+    costs: Calibration,
 ) -> Iterator[PredictionError]:
-    """How far predictions were from the epochs that followed. A group that has other members now says nothing."""
+    """How far predictions were from the epochs that followed. A group that has other members now says nothing.
+
+    `costs` are those of the predictions: nothing has been learnt from these epochs yet.
+    """
     for epoch in epochs:
         found = predictions.get(epoch.group)
         if found is not None and epoch.processed and found.members == members.get(epoch.group):
-            yield PredictionError(epoch.group, epoch.epoch, found.of(epoch.processed), epoch.cpu_s)
+            predicted, told = found.of(epoch.processed), costs.seconds(epoch)
+            yield PredictionError(epoch.group, epoch.epoch, predicted, epoch.cpu_s, told)

@@ -14,8 +14,8 @@ from headrace.optimizer.grouping.regions import query_samples
 from headrace.optimizer.grouping.statistics import QuerySample, Statistics
 from headrace.optimizer.grouping.values import OperatorId
 
-RATED_S = 30.0
-"""How far back tuples are counted for the rate of a stream."""
+RATED_LOOKS = 3
+"""Tuples are counted over so many looks for the rate of a stream."""
 
 NOTHING = Statistics({}, {}, {})
 
@@ -30,11 +30,11 @@ class Knowledge:
         self._samples: dict[str, StreamSample] = {}
         self.statistics = NOTHING
 
-    def count(self, now: float) -> None:
+    def count(self, now: float, every_s: float) -> None:
         """Note how many tuples have come in. A stream that rests keeps the rate that it had."""
         arrived = self._stage.arrived()
         self._counts.append((now, arrived))
-        while len(self._counts) > 2 and now - self._counts[1][0] > RATED_S:
+        while len(self._counts) > 2 and now - self._counts[1][0] > RATED_LOOKS * every_s:
             self._counts.popleft()
         since, before = self._counts[0]
         if now > since:
@@ -47,9 +47,9 @@ class Knowledge:
         """Tuples per second of these streams together."""
         return sum(self._rates.get(stream, 0.0) for stream in streams)
 
-    def look(self, queries: Sequence[LiveQuery], books: Books, now: float) -> None:
-        """Take new samples of all streams that queries read, and make statistics of them."""
-        self.count(now)
+    def look(self, queries: Sequence[LiveQuery], books: Books, now: float, every_s: float) -> None:
+        """Take new samples of all streams that queries read, and make statistics of them. Looks are `every_s` apart."""
+        self.count(now, every_s)
         streams = sorted({stream for query in queries for stream in query.plan.streams})
         plans = [query.plan for query in queries]
         found: dict[str, StreamSample] = {}

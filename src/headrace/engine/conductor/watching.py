@@ -12,7 +12,13 @@ import numpy as np
 from headrace.engine.records import Metrics
 from headrace.model.metrics import OperatorMetrics
 from headrace.model.query import QueryId
-from headrace.optimizer.grouping.statistics import FunctionEpoch, GroupEpoch, OperatorEpoch, RegionTable
+from headrace.optimizer.grouping.statistics import (
+    Floats,
+    FunctionEpoch,
+    GroupEpoch,
+    OperatorEpoch,
+    RegionTable,
+)
 from headrace.optimizer.grouping.values import FunctionName, GroupName, OperatorId
 
 WATCHED_S = 6.0
@@ -30,7 +36,8 @@ class Measured:
     """One epoch of one group, as it was committed.
 
     `arrived` and `processed` count the tuples of each stream since its beginning: those that had come in, sealed or
-    not, and those of the epochs that the group has run. `users` are the queries of each operator of the plan.
+    not, and those of the epochs that the group has run. `users` are the queries of each operator of the plan, and
+    `joins` the members that are joins.
     """
 
     group: str
@@ -43,6 +50,33 @@ class Measured:
     users: Mapping[str, tuple[QueryId, ...]]
     arrived: Mapping[str, int]
     processed: Mapping[str, int]
+    joins: frozenset[QueryId] = frozenset()
+
+    def accepted(self) -> dict[QueryId, int]:
+        """The tuples that each query took. Empty if nothing was counted."""
+        return _by_query(spent.matched for spent in self.operators.values())
+
+    def made(self) -> dict[QueryId, int]:
+        """The rows that were made of them for each query, before its functions were asked: these are what costs.
+
+        A function is called for a row after everything cheaper, and few rows may be left after it.
+        """
+        joined = _by_query(spent.joined for spent in self.operators.values())
+        found = {query: count for query, count in self.accepted().items() if query not in self.joins}
+        found |= {query: joined.get(query, 0) for query in self.joins}
+        for spent in self.operators.values():
+            for called in spent.functions.values():
+                for query, count in _by_query([called.wanted]).items():
+                    found[query] = max(found.get(query, 0), count)
+        return found
+
+
+def _by_query(counts: Iterable[Mapping[str, int]]) -> dict[QueryId, int]:
+    found: dict[QueryId, int] = {}
+    for one in counts:
+        for query, count in one.items():
+            found[QueryId(int(query))] = found.get(QueryId(int(query)), 0) + count
+    return found
 
 
 @dataclass(slots=True)
@@ -63,11 +97,12 @@ class Books:
         kept.append(measured)
         while len(kept) > 4 and measured.at - kept[1].at > WATCHED_S:
             kept.popleft()
+        for query, count in measured.accepted().items():
+            self._fade(self.accepted, query, count)
+        for query, count in measured.made().items():
+            if query in measured.joins:
+                self._fade(self.joined, query, count)
         for spent in measured.operators.values():
-            for query, count in spent.matched.items():
-                self._fade(self.accepted, QueryId(int(query)), count)
-            for query, count in spent.joined.items():
-                self._fade(self.joined, QueryId(int(query)), count)
             for name, called in sorted(spent.functions.items(), key=lambda item: item[1].seconds):
                 self.functions |= {QueryId(int(query)): FunctionName(name) for query in called.wanted}
 
@@ -247,7 +282,7 @@ def _operator(
 ) -> OperatorEpoch:
     """What the queries of one operator did. The CPU of tasks is divided as that of the plan's operators is."""
     tuples = sum(taken[stream] for stream in operator.split("+"))
-    selected, matches = _selected(regions.get(operator), measured.members, tuples)
+    selected, matches = _selected(regions.get(operator), measured.members, tuples, measured)
     owned = [id_ for id_, users in measured.users.items() if users and operators.get(users[0]) == operator]
     spent = measured.operators
     map_s = sum(spent[id_].map_seconds for id_ in owned if id_ in spent)
@@ -275,14 +310,27 @@ def _operator(
     )
 
 
-def _selected(table: RegionTable | None, queries: Collection[QueryId], tuples: float) -> tuple[float, float]:
-    """(tuples that any of these queries wants, their matches), of so many tuples of an operator."""
+def _selected(
+    table: RegionTable | None, queries: Collection[QueryId], tuples: float, measured: Measured
+) -> tuple[float, float]:
+    """(tuples that any of these queries wants, their matches), of so many tuples of an operator.
+
+    A sample tells how much of what queries want they have in common, and the epoch how much each of them got. A busy
+    key comes and goes, so an epoch may have several times as many matches as the one before.
+    """
     if table is None or not table.sampled:
         return 0.0, 0.0
     columns = [i for i, query in enumerate(table.queries) if query in queries]
-    mine = table.wanted[:, columns].any(axis=1)
+    ids = [table.queries[i] for i in columns]
+    wanted = table.wanted[:, columns]
+    mine, times = wanted.any(axis=1), wanted.sum(axis=1)
     share = tuples / table.sampled
-    return share * float(table.tuples @ mine), share * float(table.matches @ mine)
+
+    def common(weights: Floats, got: Mapping[QueryId, int]) -> float:
+        expected, found = share * float(weights @ times), sum(got.get(query, 0) for query in ids)
+        return share * float(weights @ mine) * (found / expected if expected > 0 and got else 1.0)
+
+    return min(tuples, common(table.tuples, measured.accepted())), common(table.matches, measured.made())
 
 
 def _functions(
@@ -304,15 +352,11 @@ def _functions(
         rows = 0.0
         for operator in {operators[query] for query in users[name] if query in operators}:
             tuples = sum(taken.get(stream, 0) for stream in operator.split("+"))
-            rows += _selected(regions.get(operator), users[name], tuples)[1]
+            rows += _selected(regions.get(operator), users[name], tuples, measured)[1]
         found.append(FunctionEpoch(FunctionName(name), round(rows), seconds))
     return tuple(found)
 
 
 def _rows(measured: Measured) -> int:
     """The matches of all members, added up: what the model takes for the rows that are finished for them."""
-    return sum(
-        sum((spent.joined or spent.matched).values())
-        for spent in measured.operators.values()
-        if spent.matched
-    )
+    return sum(measured.made().values())

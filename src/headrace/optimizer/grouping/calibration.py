@@ -105,11 +105,15 @@ class _Sums:
         row = np.array(columns) * self.guess / seconds
         square, product = self.square * FORGET + np.outer(row, row), self.product * FORGET + row
         after = _Sums(self.guess, square, product)
-        expected = float(np.dot(columns, after.solve()))
+        expected = after.expect(columns)
         if expected <= 0:  # such an epoch says nothing about the level
             return replace(after, level=self.level)
         seen = min(max(seconds / expected, 1 / OUTLIER), OUTLIER)
         return replace(after, level=self.level + LATEST * (log(seen) - self.level))
+
+    def expect(self, columns: tuple[float, ...]) -> float:
+        """The seconds that these columns cost."""
+        return float(np.dot(columns, self.solve()))
 
     def solve(self) -> tuple[float, ...]:
         """Coefficients of zero or more, at the level of the last epochs."""
@@ -140,16 +144,28 @@ class _Sums:
 
 @dataclass(frozen=True, slots=True)
 class PredictionError:
-    """CPU seconds that were predicted for an epoch and that it took. The error is relative to what it took."""
+    """CPU seconds that were predicted for an epoch and that it took. The error is relative to what it took.
+
+    `told_s` is what the costs of that time say of the epoch once it is known what its tuples matched, as no prediction
+    knows it. So it has the error of the costs alone.
+    """
 
     group: GroupName
     epoch: int
     predicted_s: float
     measured_s: float
+    told_s: float | None = None
 
     @property
     def relative(self) -> float:
         return abs(self.predicted_s - self.measured_s) / self.measured_s if self.measured_s else 0.0
+
+    @property
+    def of_costs(self) -> float | None:
+        """The relative error of the costs alone; None if they were not asked."""
+        if self.told_s is None:
+            return None
+        return abs(self.told_s - self.measured_s) / self.measured_s if self.measured_s else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +189,19 @@ class Calibration:
         functions = {function: sums.solve()[0] for function, sums in self.functions.items()}
         return Coefficients(operators, finish, functions, fixed / epoch_s)
 
+    def seconds(self, epoch: GroupEpoch) -> float:
+        """What an epoch with these tuples, matches, rows and calls costs."""
+        found = 0.0
+        for ran in epoch.operators:
+            scans, joins = self.scans.get(ran.operator), self.joins.get(ran.operator)
+            if scans is not None and joins is not None:
+                found += scans.expect((1, ran.tuples)) + joins.expect((1, ran.selected, ran.matches))
+        found += self.finish.expect((1, epoch.rows))
+        for called in epoch.functions:
+            if called.function in self.functions:
+                found += self.functions[called.function].expect((called.rows,))
+        return found
+
     def kept(self) -> KeptCalibration:
         """The same for a file; `recall_calibration` reads it."""
         return KeptCalibration(
@@ -189,6 +218,11 @@ class Calibration:
     def median_error(self) -> float | None:
         """The median of the relative errors of the predictions that are remembered; None before the first."""
         return float(np.median([error.relative for error in self.errors])) if self.errors else None
+
+    def median_cost_error(self) -> float | None:
+        """The same for the costs alone, when it is known what an epoch's tuples matched."""
+        found = [error.of_costs for error in self.errors if error.of_costs is not None]
+        return float(np.median(found)) if found else None
 
 
 def recall_calibration(kept: KeptCalibration) -> Calibration:
