@@ -21,6 +21,7 @@ import pyarrow as pa
 
 import headrace
 from headrace.workloads.linear_road import split as road
+from headrace.workloads.linear_road.past import PastRule, PastTable
 from headrace.workloads.linear_road.play import emitted
 from headrace.workloads.linear_road.rules import Kind
 from headrace.workloads.linear_road.traffic import Traffic
@@ -36,6 +37,9 @@ WARM_UP_S = 420
 
 HISTORY = partial(road.RuledHistory, TRAFFIC.seed, EXPRESSWAYS, TRAFFIC.vehicles)
 """What cars paid in the last ten weeks, by expressway."""
+
+PAST = partial(PastTable.by_rule, TRAFFIC.seed)
+"""How fast cars were in the last ten weeks, and what segments cost, by expressway."""
 
 
 def main(picture: Path) -> None:
@@ -71,8 +75,7 @@ def create(hr: headrace.Session) -> None:
         EXPRESSWAYS,
         route=road.ROUTE,
         broadcast=road.BROADCAST,
-        wants=road.WANTS,
-        operator=partial(road.RoadOperator, history=HISTORY),
+        operator=partial(road.RoadOperator, history=HISTORY, past=PAST),
         outputs=road.OUTPUTS,
     )
     hr.create_split(
@@ -96,7 +99,10 @@ def answers_of(hr: headrace.Session, kind: str) -> pa.RecordBatch:
 def validate(seen: list[pa.RecordBatch], answers: dict[str, pa.RecordBatch]) -> Verdict:
     """Compare all answers with the rules. They are not timed here: the traffic is played as fast as it goes."""
     histories = [HISTORY(xway) for xway in range(EXPRESSWAYS)]
-    validator = Validator(paid=lambda vid, day, xway: int(histories[xway].paid(one(vid), one(day))[0]))
+    validator = Validator(
+        paid=lambda vid, day, xway: int(histories[xway].paid(one(vid), one(day))[0]),
+        past=PastRule(TRAFFIC.seed),
+    )
     for batch in seen:
         validator.feed(batch)
     for kind, rows in answers.items():

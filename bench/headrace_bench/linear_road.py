@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from headrace.workloads.linear_road.history import TollHistory
 from headrace.workloads.linear_road.operator import LinearRoad
+from headrace.workloads.linear_road.past import PastRule, PastTable
 from headrace.workloads.linear_road.play import emitted, split_tuples
 from headrace.workloads.linear_road.rules import DAYS
 from headrace.workloads.linear_road.traffic import Traffic
@@ -57,10 +58,13 @@ def main() -> None:
 def measure(expressways: int, seconds: int, warm_up: int, validate: bool) -> None:
     traffic = Traffic(expressways)
     begin = traffic.seconds - seconds
-    roads = [LinearRoad(history=NO_HISTORY) for _ in range(expressways)]
+    roads = [
+        LinearRoad(history=NO_HISTORY, past=PastTable.by_rule(traffic.seed, xway))
+        for xway in range(expressways)
+    ]
     for xway, road in enumerate(roads):
         road.open(xway, None)
-    validator = Validator(paid=lambda vid, day, xway: 0)
+    validator = Validator(paid=lambda vid, day, xway: 0, past=PastRule(traffic.seed))
     clock, tuples, slowest, saved, savings = Clock(), 0, 0.0, 0, 0
     with tempfile.TemporaryDirectory() as folder:
         file = pq.ParquetWriter(Path(folder) / "traffic.parquet", next(traffic.batches(60, 61)).schema)

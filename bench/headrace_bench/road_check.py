@@ -21,6 +21,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from headrace.engine.splits.workers import own_cores
+from headrace.workloads.linear_road.operator import ROUTED
+from headrace.workloads.linear_road.past import PastRule
 from headrace.workloads.linear_road.reference import Expected, Reference
 from headrace.workloads.linear_road.rules import COLUMNS, Kind, Rules
 from headrace.workloads.linear_road.split import RuledHistory
@@ -95,7 +97,7 @@ def validate(played: Played, shares: Sequence[Share], answers: Sequence[Answers]
     for share in shares:
         for due in share.others:
             validator.expect(due)
-    for kind in ("alerts", "balances", "expenditures"):
+    for kind in ("alerts", "balances", "expenditures", "travel_times"):
         for rows in _read(answers, kind, played):
             validator.check(kind, rows)
     return validator.verdict()
@@ -111,7 +113,9 @@ def share_of(played: Played, count: int, number: int) -> Share:
     tolls, charges = Rows(len(TOLLS)), Rows(3)
     others: list[Expected] = []
     reference = Charged(
-        Rules(), paid=lambda vid, day, xway: int(history[xway].paid(np.array([vid]), np.array([day]))[0])
+        Rules(),
+        paid=lambda vid, day, xway: int(history[xway].paid(np.array([vid]), np.array([day]))[0]),
+        past=PastRule(traffic.seed),
     )
     reference.made = charges
     for row in _rows_of_share(played, count, number):
@@ -150,7 +154,7 @@ class Rows:
 def _rows_of_share(played: Played, count: int, number: int) -> Iterator[tuple[int, ...]]:
     for batch in played.traffic.batches(played.warm, played.end, rows=200_000):
         kinds, xways = batch.column("Type").to_numpy(), batch.column("XWay").to_numpy()
-        mine = ((kinds == Kind.POSITION) | (kinds == Kind.EXPENDITURE)) & (xways % count == number)
+        mine = np.isin(kinds, ROUTED) & (xways % count == number)
         if number == 0:
             mine |= kinds == Kind.BALANCE
         yield from zip(*(batch.column(name).to_numpy()[mine].tolist() for name in COLUMNS), strict=True)

@@ -3,7 +3,7 @@
 The state is warmed by traffic that is played as fast as it goes. Then every second the tuples of that second are
 appended, and the session runs in the background. An answer is delivered when the commit that names it counts. The
 response time of a tuple is from the end of its second until then. The validator reads all of it, with these times, and
-5 seconds as the limit (10 for expenditures).
+5 seconds as the limit (10 for expenditures, 30 for travel times).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import pyarrow as pa
 from headrace.model.splits import SplitCommit
 from headrace.workloads.linear_road import split as road
 from headrace.workloads.linear_road import sql
+from headrace.workloads.linear_road.past import PastTable
 from headrace.workloads.linear_road.traffic import Traffic
 from headrace.workloads.linear_road.validator import Verdict
 from headrace_bench.epochs import folder, own_spark
@@ -142,7 +143,7 @@ def create(hr: Any, traffic: Traffic) -> None:
         count,
         route=road.route,
         broadcast=road.broadcast,
-        operator=partial(road.RoadOperator, history=history),
+        operator=partial(road.RoadOperator, history=history, past=partial(PastTable.by_rule, traffic.seed)),
         outputs=road.OUTPUTS,
     )
     hr.create_split(

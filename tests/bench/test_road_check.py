@@ -12,6 +12,7 @@ import pytest
 
 from headrace.workloads.linear_road import split as road
 from headrace.workloads.linear_road.operator import LinearRoad
+from headrace.workloads.linear_road.past import PastRule, PastTable
 from headrace.workloads.linear_road.play import Play, emitted
 from headrace.workloads.linear_road.traffic import Traffic
 from headrace.workloads.linear_road.validator import Validator, Verdict
@@ -33,7 +34,8 @@ def shares() -> list[Share]:
 @pytest.fixture(scope="module")
 def answers() -> dict[str, pa.Table]:
     """The right answers, those of the warming up included."""
-    play = Play(TRAFFIC.expressways, lambda xway: LinearRoad(history=history(xway)))
+    past = [PastTable.by_rule(TRAFFIC.seed, xway) for xway in range(TRAFFIC.expressways)]
+    play = Play(TRAFFIC.expressways, lambda xway: LinearRoad(history=history(xway), past=past[xway]))
     found: dict[str, list[pa.RecordBatch]] = {kind: [] for kind in road.OUTPUTS}
     for batch in TRAFFIC.batches(PLAYED.warm, PLAYED.end):
         for kind, rows in play.process(batch):
@@ -44,7 +46,8 @@ def answers() -> dict[str, pa.Table]:
 def by_the_validator(answers: dict[str, pa.Table], delay: float) -> Verdict:
     """Everything from the beginning on, by one validator."""
     validator = Validator(
-        paid=lambda vid, day, xway: int(history(xway).paid(np.array([vid]), np.array([day]))[0])
+        paid=lambda vid, day, xway: int(history(xway).paid(np.array([vid]), np.array([day]))[0]),
+        past=PastRule(TRAFFIC.seed),
     )
     for batch in TRAFFIC.batches(PLAYED.warm, PLAYED.end):
         validator.feed(batch)
@@ -65,14 +68,14 @@ def in_shares(folder: Path, shares: list[Share], answers: dict[str, pa.Table], d
 
 
 def spoilt(answers: dict[str, pa.Table]) -> dict[str, pa.Table]:
-    """One toll is wrong, one is missing, one comes twice; one alert and one balance are missing."""
+    """One toll is wrong, one is missing, one comes twice; one alert, balance and travel time each are missing."""
     tolls = answers["tolls"].sort_by("Time")
     wrong = tolls.column("Toll").to_numpy().copy()
     wrong[-1] += 7
     tolls = tolls.set_column(tolls.column_names.index("Toll"), "Toll", pa.array(wrong))
     end = tolls.num_rows
     tolls = pa.concat_tables([tolls.slice(0, end - 3), tolls.slice(end - 2), tolls.slice(end - 5, 1)])
-    fewer = {kind: answers[kind].sort_by("Time") for kind in ("alerts", "balances")}
+    fewer = {kind: answers[kind].sort_by("Time") for kind in ("alerts", "balances", "travel_times")}
     return answers | {"tolls": tolls} | {kind: table[:-1] for kind, table in fewer.items()}
 
 

@@ -23,6 +23,7 @@ from headrace.model.splitting import ONE_KIND
 from headrace.model.types import Column, SqlType
 from headrace.workloads.linear_road import split as road
 from headrace.workloads.linear_road.history import TollHistory, historical_tolls
+from headrace.workloads.linear_road.past import PastRule, PastTable
 from headrace.workloads.linear_road.play import emitted
 from headrace.workloads.linear_road.traffic import Traffic
 from headrace.workloads.linear_road.validator import Validator
@@ -52,7 +53,8 @@ def test_the_validator_accepts_every_answer(tmp_path: Path) -> None:
     house = SplitHouse(log.warehouse, log.catalog, log.arrivals, log.sealer)
     splits = Splits(house, lambda name: spark)  # type: ignore[arg-type, return-value]
     history = partial(road.RuledHistory, TRAFFIC.seed, EXPRESSWAYS, TRAFFIC.vehicles)
-    operator = partial(road.RoadOperator, history=history)
+    past = partial(PastTable.by_rule, TRAFFIC.seed)
+    operator = partial(road.RoadOperator, history=history, past=past)
     splits.create(
         split_of(0, "road", "traffic", EXPRESSWAYS, road.OUTPUTS),
         pack("road", SplitCode(operator, road.route, road.broadcast)),
@@ -73,7 +75,8 @@ def test_the_validator_accepts_every_answer(tmp_path: Path) -> None:
     assert [runner.trouble for runner in splits.runners()] == [None, None]
     tolls = [history(xway) for xway in range(EXPRESSWAYS)]
     validator = Validator(
-        paid=lambda vid, day, xway: int(tolls[xway].paid(np.array([vid]), np.array([day]))[0])
+        paid=lambda vid, day, xway: int(tolls[xway].paid(np.array([vid]), np.array([day]))[0]),
+        past=PastRule(TRAFFIC.seed),
     )
     for batch in batches:
         validator.feed(batch)
@@ -83,9 +86,9 @@ def test_the_validator_accepts_every_answer(tmp_path: Path) -> None:
             validator.check(kind, emitted(rows.drop_columns([road.EVENT_TIME])))
     verdict = validator.verdict()
     assert verdict.ok, verdict.render()
-    assert all(verdict.counts[kind]["right"] for kind in ("tolls", "balances", "expenditures")), (
-        verdict.render()
-    )
+    assert all(
+        verdict.counts[kind]["right"] for kind in ("tolls", "balances", "expenditures", "travel_times")
+    ), verdict.render()
 
 
 def test_the_rule_of_history_gives_what_its_table_has() -> None:

@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -392,3 +393,13 @@ def test_the_example_of_the_page_can_be_opened_again(tmp_path: Path) -> None:
         house.forget()
         tasks._KEPT.clear()
     assert [row["jump"] for row in house.rows("jumps")] == [19.0, -16.0]
+
+
+def test_an_operator_has_all_that_will_be_called() -> None:
+    class Half:
+        def open(self, sub_stream: int, state: Any) -> None: ...
+
+    for given in (Half, partial(Half), partial(partial(Half))):
+        with pytest.raises(CatalogError, match=r"an operator without process\(\)"):
+            asking._check_operator("out", given)
+    asking._check_operator("out", lambda: Half())  # what a function makes is seen when it is opened

@@ -18,7 +18,7 @@ from pyspark import cloudpickle
 from split_cases import attach, code_of, expected, found, in_arrow, open_house, random_rows, split_of
 from split_operators import SECOND, Incremental, Summing, Tabular
 
-from headrace.engine.splits import instances
+from headrace.engine.splits import calls, instances
 from headrace.engine.splits.losses import Losses
 from headrace.engine.splits.workers import SPLIT_WORKERS, SplitWorker, SplitWorkers, WorkerCancelled
 from headrace.model.errors import EngineError
@@ -120,8 +120,8 @@ class Deaf(Summing):
     """Hangs where no alarm is heard."""
 
     def on_watermark(self, time_us: int) -> Any:
-        instances.GRACE_S = 0.2
-        with instances.limited(0.2, "on_watermark() that hangs"):
+        calls.GRACE_S = 0.2
+        with calls.limited(0.2, "on_watermark() that hangs"):
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
             time.sleep(60)
 
@@ -158,7 +158,7 @@ def test_losses_lead_to_one_tuple() -> None:
             cuts = instances.usual_cuts(rows, losses.cuts.get("3", ()))
             start, end = next((a, b) for a, b in pairwise(cuts) if a <= poison < b)
             sizes.append(end - start)
-            losses = losses.after(instances.Noted(f"tuple {start}", 3, (start, end), stuck=False))
+            losses = losses.after(calls.Noted(f"tuple {start}", 3, (start, end), stuck=False))
             assert losses.alone
     assert sizes == [34_464, 34_464, 2_154, 135, 9, 1, 1]
 

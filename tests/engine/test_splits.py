@@ -15,8 +15,8 @@ from split_cases import attach, code_of, expected, found, in_arrow, open_house, 
 from split_operators import SECOND, Incremental, Summing, Tabular
 
 from headrace.engine.splits import tasks
+from headrace.engine.splits.calls import limited, noting, stuck_call
 from headrace.engine.splits.commits import KEEP_COMMITS
-from headrace.engine.splits.instances import limited, noting, stuck_call
 from headrace.model.epoch import FOREVER_US
 from headrace.model.errors import CatalogError
 from headrace.optimizer.splitting.adapting import Adapting, SplitPlan
@@ -149,6 +149,27 @@ class Stateless(Summing):
         return {"total": self.total}
 
 
+class Exits(Summing):
+    def process(self, batch: Any) -> Any:
+        sys.exit(3)
+
+
+class Lists(Summing):
+    def process(self, batch: Any) -> Any:
+        return {"each": [1]}
+
+
+class Unfinished:
+    def open(self, sub_stream: int, state: Any) -> None:
+        pass
+
+
+class Unreadable(Summing):
+    """Cannot be unpacked by whoever gets it."""
+
+    missing = CatalogError("CODE", "an error that pickle cannot make again")
+
+
 class Drawing:
     """A route that depends on more than the row."""
 
@@ -160,6 +181,14 @@ ROUTES = {
     "far": (lambda batch: [9] * batch.num_rows, "SPLIT_ROUTE", "sub-stream 9, and there are only 0 to 3"),
     "negative": (lambda batch: [-1] * batch.num_rows, "SPLIT_ROUTE", "sub-stream -1"),
     "text": (lambda batch: ["a"] * batch.num_rows, "SPLIT_ROUTE", "string"),
+    "digits": (lambda batch: ["1"] * batch.num_rows, "SPLIT_ROUTE", "string"),
+    "huge": (lambda batch: [2**70] * batch.num_rows, "SPLIT_ROUTE", "too large"),
+    "generator": (
+        lambda batch: (1 // (i - 1) for i in range(9)),
+        "SPLIT_OPERATOR",
+        "raised ZeroDivisionError",
+    ),
+    "exits": (lambda batch: sys.exit(), "SPLIT_OPERATOR", "the route of split `out` raised SystemExit"),
     "short": (lambda batch: [1], "SPLIT_ROUTE", "1 values for"),
     "raises": (lambda batch: batch.column("missing"), "SPLIT_OPERATOR", "the route of split `out` raised"),
     "draws": (Drawing(), "SPLIT_ROUTE_CHANGES", "other answers for the same tuples"),
@@ -173,7 +202,11 @@ OPERATORS = {
     Misnamed: ("SPLIT_OUTPUT", "without column `total`"),
     Mistyped: ("SPLIT_OUTPUT", "do not fit its schema"),
     Unknown: ("SPLIT_OUTPUT", "kind `other`"),
-    Stateless: ("SPLIT_OUTPUT", "not dict"),
+    Stateless: ("SPLIT_OUTPUT", "a dict as its state"),
+    Exits: ("SPLIT_OPERATOR", "with tuple 0 of its epoch (event times 1970-01-01 00:00:24"),
+    Lists: ("SPLIT_OUTPUT", "a list instead of a RecordBatch"),
+    Unfinished: ("SPLIT_OPERATOR", "open() of sub-stream 0 of split `out` raised TypeError"),
+    Unreadable: ("SPLIT_OPERATOR", "the code of split `out` raised TypeError"),
 }
 CASES = {
     **{name: (code_of(route=route), code, text) for name, (route, code, text) in ROUTES.items()},
@@ -257,10 +290,10 @@ def test_files_that_no_commit_names_go(tmp_path: Path) -> None:
 STUCK_WORKER = """
 import signal, sys, time
 from pathlib import Path
-from headrace.engine.splits import instances
-instances.GRACE_S = 0.2
+from headrace.engine.splits import calls
+calls.GRACE_S = 0.2
 folder = Path(sys.argv[1])
-with instances.noting(folder / "call-0"), instances.limited(0.1, "the call that hangs"):
+with calls.noting(folder / "call-0"), calls.limited(0.1, "the call that hangs"):
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])  # as deaf as compiled code
         time.sleep(60)

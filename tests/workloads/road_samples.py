@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from random import Random
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headrace.workloads.linear_road.operator import LinearRoad
 from headrace.workloads.linear_road.play import Play, emitted
-from headrace.workloads.linear_road.rules import COLUMNS, DAYS, HISTORY, INPUT, MILE_FT, Kind, Rules
+from headrace.workloads.linear_road.rules import COLUMNS, DAYS, HISTORY, INPUT, MILE_FT, PAST, Kind, Rules
 from headrace.workloads.linear_road.validator import Validator, Verdict
 
 Answers = dict[str, list[dict[str, int]]]
@@ -27,6 +27,12 @@ def report(
 def request(kind: Kind, time: int, vid: int, qid: int, *, xway: int = -1, day: int = -1) -> dict[str, int]:
     empty = dict.fromkeys(COLUMNS, -1)
     return {**empty, "Type": kind, "Time": time, "VID": vid, "QID": qid, "XWay": xway, "Day": day}
+
+
+def journey(time: int, qid: int, first: int, last: int, dow: int, tod: int, xway: int = 0) -> dict[str, int]:
+    """A request for a travel time."""
+    asked = request(Kind.TRAVEL_TIME, time, 1, qid, xway=xway)
+    return {**asked, "Sinit": first, "Send": last, "DOW": dow, "TOD": tod}
 
 
 def crowd(time: int, seg: int, cars: int, *, spd: int = 30, dir: int = 0) -> list[dict[str, int]]:
@@ -63,6 +69,26 @@ def history_of(random: Random, vehicles: int, expressways: int) -> pa.RecordBatc
     return pa.RecordBatch.from_pylist(rows, schema=HISTORY)
 
 
+def past_of(random: Random, expressways: int) -> pa.RecordBatch:
+    """Statistics of some segments at some times of a few days, and of more around midnight."""
+    keys = {
+        (
+            random.randrange(expressways), random.randrange(2), random.choice([0, 1, 97, 98, 99]),
+            random.randint(1, DAYS), random.choice([0, 1, 94, 95, 30, 31]),
+        )
+        for _ in range(6_000)
+    }  # fmt: skip
+    rows = [(*key, random.choice([0, 1, 7, 30, 39, 40, 100]), random.randrange(50)) for key in sorted(keys)]
+    return pa.RecordBatch.from_arrays([pa.array(c, pa.int32()) for c in zip(*rows, strict=True)], schema=PAST)
+
+
+def seen_in(past: pa.RecordBatch) -> Callable[[int, int, int, int, int], tuple[int, int]]:
+    """What the rows say, one by one."""
+    rows = zip(*(column.to_pylist() for column in past.columns), strict=True)
+    known = {tuple(row[:5]): tuple(row[5:]) for row in rows}
+    return lambda *key: known.get(key, (0, 0))
+
+
 def paid_in(history: pa.RecordBatch) -> dict[tuple[int, int, int], int]:
     vid, day, xway, toll = (column.to_numpy().tolist() for column in history.columns)
     return dict(zip(zip(vid, day, xway, strict=True), toll, strict=True))
@@ -84,8 +110,10 @@ def random_tuples(random: Random, expressways: int, vehicles: int, count: int) -
         elif what < 0.09:
             day, xway = random.randint(1, DAYS), random.randrange(expressways)
             tuples.append(request(Kind.EXPENDITURE, time, vid, qid, xway=xway, day=day))
-        elif what < 0.1:
-            tuples.append(request(Kind.TRAVEL_TIME, time, vid, qid, xway=0))
+        elif what < 0.12:
+            first, last, xway = random.randrange(100), random.randrange(100), random.randrange(expressways)
+            tod = random.choice([1, 15, 16, 450, 466, 1_410, 1_425, 1_440, random.randint(1, 1_440)])
+            tuples.append(journey(time, qid, first, last, random.randint(1, 7), tod, xway))
         else:
             if vid not in where or random.random() < restless:
                 lane = random.choices(range(5), (3, 4, 2, 2, 1))[0]

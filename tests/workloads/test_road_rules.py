@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from road_samples import answers_of, crowd, report, request
+from road_samples import answers_of, crowd, report, request, seen_in
 
 from headrace.workloads.linear_road.kernels import SCALE
-from headrace.workloads.linear_road.rules import Kind, Lav, Rules
+from headrace.workloads.linear_road.past import PastTable
+from headrace.workloads.linear_road.reference import journey
+from headrace.workloads.linear_road.rules import PAST, Kind, Lav, Rules
 from headrace.workloads.linear_road.state import exact_lav
 
 
@@ -198,3 +201,36 @@ def test_two_cars_must_be_stopped_at_one_place(second: list[dict[str, int]]) -> 
 def test_a_third_car_keeps_the_accident_alive() -> None:
     third = [*CRASH, *standing(3, 120, 130, 140, 150), report(160, 1, 10, at=9)]
     assert alerts([*third, report(300, 4, 10)]) == [(3, 10), (4, 10)]
+
+
+# --- travel times ---
+
+WEEKS = [
+    #   Dir, Seg, Day, Quarter, LAV, Toll: yesterday, day 1, was day 7 of the week
+    *((0, 10, 1, 32, 40, 10), (0, 10, 8, 32, 80, 21), (0, 10, 15, 32, 0, 99)),
+    *((0, 11, 1, 32, 4, 7), (0, 12, 1, 32, 90, 1), (0, 12, 1, 33, 30, 100)),
+    *((1, 20, 1, 95, 2, 5), (1, 19, 7, 1, 12, 9)),
+]
+
+
+def test_a_journey_takes_what_it_usually_takes_at_that_time() -> None:
+    past = pa.RecordBatch.from_pylist(
+        [dict(zip(PAST.names, (0, *row), strict=True)) for row in WEEKS], schema=PAST
+    )
+    wanted = {
+        (10, 10, 7, 481): (60, 0),  # (40 + 80) / 2; nobody drove on day 15; who leaves at once pays nothing
+        (10, 10, 7, 495): (60, 0),
+        (10, 10, 7, 496): (60, 0),  # nothing is known from 8:15 on: a mile a minute
+        (11, 10, 7, 481): (120, 0),  # nor of the other direction
+        (10, 11, 6, 481): (120, 0),  # nor of another weekday
+        (10, 12, 7, 481): (
+            60 + 900 + 120,
+            15 + 7,
+        ),  # at 8:16 segment 12 is as in the next quarter; it is not paid
+        (11, 12, 7, 480): (60 + 40, 0),  # nothing is known of 7:59
+        (20, 19, 7, 1_426): (1_800 + 300, 5),  # after midnight it is the next day of the week
+    }
+    asked = np.array(list(wanted), np.int32).T
+    seconds, tolls = PastTable.read([past], 0).travel(asked)
+    assert list(zip(seconds.tolist(), tolls.tolist(), strict=True)) == list(wanted.values())
+    assert {key: journey(seen_in(past), 0, *key) for key in wanted} == wanted

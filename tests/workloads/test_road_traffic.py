@@ -9,10 +9,11 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from road_samples import batch_of, report, request
+from road_samples import batch_of, journey, report, request
 
 from headrace.workloads.linear_road.history import TollHistory, historical_tolls
 from headrace.workloads.linear_road.operator import AddBalances, LinearRoad
+from headrace.workloads.linear_road.past import PastRule, PastTable, historical_segments
 from headrace.workloads.linear_road.rules import DAYS, INPUT, MILE_FT, Kind
 from headrace.workloads.linear_road.traffic import Traffic
 
@@ -106,7 +107,7 @@ def test_some_vehicles_come_back_on_this_or_another_expressway_more_than_a_minut
 
 
 def test_the_third_hour_makes_the_rules_count() -> None:
-    operator = LinearRoad(history=TollHistory.read([], 0))
+    operator = LinearRoad(history=TollHistory.read([], 0), past=PastTable.read([], 0))
     operator.open(0, None)
     charged = alerted = 0
     accidents = []
@@ -171,6 +172,35 @@ def test_time_never_goes_back_and_history_is_not_made_up() -> None:
         later.process(batch_of([report(4, 2, 5)]))
     with pytest.raises(ValueError, match="no history"):
         opened().process(batch_of([request(Kind.EXPENDITURE, 5, 1, 1, xway=0, day=3)]))
+
+
+@pytest.mark.parametrize(
+    "bad", [(100, 0, 1, 1), (0, -1, 1, 1), (0, 9, 0, 1), (0, 9, 8, 1), (0, 9, 1, 0), (0, 9, 1, 1_441)]
+)
+def test_journeys_that_are_none_are_refused(bad: tuple[int, int, int, int]) -> None:
+    with pytest.raises(ValueError, match="knows no past"):
+        opened().process(batch_of([journey(5, 1, 0, 9, 1, 1)]))
+    operator = LinearRoad(past=PastTable.read([], 0))
+    operator.open(0, None)
+    with pytest.raises(ValueError, match="no journey"):
+        operator.process(batch_of([journey(5, 1, 0, 9, 1, 1), journey(5, 2, *bad)]))
+    with pytest.raises(ValueError, match="not of expressway 0"):
+        operator.process(batch_of([journey(5, 1, 0, 9, 1, 1, xway=1)]))
+
+
+def test_the_table_of_the_past_is_that_of_its_rows() -> None:
+    (rows,) = historical_segments(3, 1)
+    by_rule, read = PastTable.by_rule(3, 0), PastTable.read([rows.slice(700_000), rows.slice(0, 700_000)], 0)
+    assert np.array_equal(by_rule.seconds, read.seconds) and np.array_equal(by_rule.tolls, read.tolls)
+    assert not np.array_equal(by_rule.seconds, PastTable.by_rule(3, 1).seconds)
+    one = PastRule(3)
+    for row in rows.take(pa.array([0, 5, 77_000, 1_300_000])).to_pylist():
+        assert one(*(row[name] for name in ("XWay", "Dir", "Seg", "Day", "Quarter"))) == (
+            row["LAV"],
+            row["Toll"],
+        )
+    lav = rows.column("LAV").to_numpy()
+    assert 0 < (lav == 0).mean() < 0.1 and (lav < 40).mean() > 0.05 and lav.max() <= 100
 
 
 def test_a_vehicle_that_reports_all_the_time_is_an_error_and_not_a_wrong_average() -> None:

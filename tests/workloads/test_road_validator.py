@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from road_samples import batch_of, crowd, report, request
+from road_samples import batch_of, crowd, journey, report, request
 
 from headrace.workloads.linear_road.history import TollHistory
 from headrace.workloads.linear_road.operator import LinearRoad
+from headrace.workloads.linear_road.past import PastRule, PastTable
 from headrace.workloads.linear_road.play import emitted
 from headrace.workloads.linear_road.rules import HISTORY, Kind, Lav, Rules
 from headrace.workloads.linear_road.validator import LIMITS_S, Validator, Verdict
@@ -26,18 +27,22 @@ INPUT = batch_of(
         request(Kind.BALANCE, 100, 1, 1),
         request(Kind.EXPENDITURE, 101, 1, 2, xway=0, day=9),
         request(Kind.EXPENDITURE, 102, 1, 3, xway=0, day=8),
+        journey(103, 4, 7, 9, 2, 480),
+        journey(104, 5, 9, 7, 2, 480),
     ]
 )
 
 
 def right_answers() -> dict[str, pa.RecordBatch]:
-    operator = LinearRoad(history=TollHistory.read([HISTORICAL], 0))
+    operator = LinearRoad(history=TollHistory.read([HISTORICAL], 0), past=PastTable.by_rule(5, 0))
     operator.open(0, None)
     return {kind: emitted(rows, 1.5) for kind, rows in operator.process(INPUT).items()}
 
 
 def verdict_on(answers: dict[str, pa.RecordBatch]) -> Verdict:
-    validator = Validator(paid=lambda vid, day, xway: 77 if (vid, day, xway) == (1, 9, 0) else 0)
+    validator = Validator(
+        paid=lambda vid, day, xway: 77 if (vid, day, xway) == (1, 9, 0) else 0, past=PastRule(5)
+    )
     validator.feed(INPUT)
     for kind, rows in answers.items():
         validator.check(kind, rows)
@@ -53,7 +58,7 @@ def changed(rows: pa.RecordBatch, column: str, by: float) -> pa.RecordBatch:
 
 def test_right_answers_are_right() -> None:
     answers = right_answers()
-    assert [answers[kind].num_rows for kind in answers] == [52 + 2 + 3, 1, 1, 2]
+    assert [answers[kind].num_rows for kind in answers] == [52 + 2 + 3, 1, 1, 2, 2]
     verdict = verdict_on(answers)
     assert verdict.ok and verdict.slowest_s == dict.fromkeys(answers, 1.5)
     assert verdict.render().startswith("average velocity: paper")
@@ -82,6 +87,7 @@ def test_an_answer_that_nobody_asked_for_is_extra(kind: str) -> None:
     [
         *(("tolls", "Toll", 2), ("tolls", "LAV", -1), ("expenditures", "Balance", 1)),
         *(("balances", "Balance", 1), ("balances", "ResultTime", -20), ("balances", "ResultTime", 1)),
+        *(("travel_times", "TravelTime", 1), ("travel_times", "Toll", -1)),
     ],
 )
 def test_a_wrong_value_is_wrong(kind: str, column: str, by: int) -> None:

@@ -20,7 +20,7 @@ from headrace.model.errors import CatalogError, did_you_mean
 from headrace.model.events import EventKind
 from headrace.model.query import Projection, Stream
 from headrace.model.splits import FUNCTION, Split
-from headrace.model.splitting import ONE_KIND, SplitOperator
+from headrace.model.splitting import ONE_KIND, SplitOperator, missing_methods
 from headrace.model.types import Kind
 from headrace.options import Duration
 from headrace.sql.text.names import quote_name
@@ -89,6 +89,18 @@ def _check_operator(name: str, operator: object) -> None:
             f"the operator of split `{name}` is no class and no function that makes one",
             hint="give the class, or functools.partial(Class, option=...)",
         )
+    made = _made_by(operator)
+    if isinstance(made, type) and (missing := missing_methods(made)):
+        raise _bad(
+            name, f"has an operator without {missing[0]}()", "docs/splits.md shows what an operator has"
+        )
+
+
+def _made_by(operator: object) -> object:
+    """The class or function that makes an operator, whatever options are given to it."""
+    while isinstance(operator, partial):
+        operator = operator.func
+    return operator
 
 
 def attach_split(session: Session, name: str, code: SplitCode) -> Split:
@@ -259,9 +271,7 @@ def alter_split(session: Session, name: str, q: int, route: Expression | None) -
 
 def _check_moves(split: Split, code: SplitCode) -> None:
     """CatalogError when it can be seen that an operator cannot move its state."""
-    made: object = code.operator
-    while isinstance(made, partial):
-        made = made.func
+    made = _made_by(code.operator)
     for needed in ("split_state", "merge_state"):
         if isinstance(made, type) and not hasattr(made, needed):
             raise CatalogError(

@@ -19,7 +19,7 @@ import pyarrow as pa
 State: TypeAlias = "bytes | pa.RecordBatch | pa.Table"
 """What an instance remembers, as it is kept between two epochs."""
 
-Output: TypeAlias = "pa.RecordBatch | Mapping[str, pa.RecordBatch] | None"
+Output: TypeAlias = "pa.RecordBatch | Mapping[str, pa.RecordBatch | None] | None"
 """Rows of an operator. A mapping has the rows of each kind, and every kind is a stream of its own."""
 
 ONE_KIND = "rows"
@@ -61,6 +61,16 @@ class IncrementalOperator(SplitOperator, Protocol):
         """Take over changes that another instance gave. Called after `open`, before any tuple."""
 
 
+def missing_methods(operator: object) -> list[str]:
+    """What an operator, or its class, lacks of the protocol.
+
+    >>> missing_methods(object())
+    ['open', 'process', 'on_watermark', 'snapshot']
+    """
+    needed = ("open", "process", "on_watermark", "snapshot")
+    return [name for name in needed if not callable(getattr(operator, name, None))]
+
+
 def rows_by_kind(output: Output) -> dict[str, pa.RecordBatch]:
     """An operator's output with every kind named, without kinds that have no rows.
 
@@ -70,4 +80,4 @@ def rows_by_kind(output: Output) -> dict[str, pa.RecordBatch]:
     if output is None:
         return {}
     kinds = output if isinstance(output, Mapping) else {ONE_KIND: output}
-    return {kind: rows for kind, rows in kinds.items() if rows.num_rows}
+    return {kind: rows for kind, rows in kinds.items() if rows is not None and rows.num_rows}

@@ -15,8 +15,8 @@ from headrace.engine.errors import (
     was_cancelled,
 )
 from headrace.engine.spark import is_gone
+from headrace.engine.splits.calls import noted_calls
 from headrace.engine.splits.faults import OPERATOR, bad_expression, run_again, too_slow
-from headrace.engine.splits.instances import noted_calls
 from headrace.engine.splits.losses import LostIn
 from headrace.engine.splits.workers import WorkerCancelled
 from headrace.model.errors import EngineError

@@ -7,31 +7,29 @@ cache, and a kill at any point costs only the time to fill it again.
 
 from __future__ import annotations
 
-import faulthandler
 import hashlib
-import json
-import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
-from types import FrameType
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.engine.splits.faults import bad_output, raised, too_slow
+from headrace.engine.splits.calls import calling
+from headrace.engine.splits.faults import bad_output
 from headrace.model.epoch import FOREVER_US
-from headrace.model.errors import EngineError
 from headrace.model.splits import Split
-from headrace.model.splitting import IncrementalOperator, Output, SplitOperator, State, rows_by_kind
-from headrace.storage.private import make_directory, open_new
+from headrace.model.splitting import (
+    IncrementalOperator,
+    Output,
+    SplitOperator,
+    State,
+    missing_methods,
+    rows_by_kind,
+)
 
 BATCH_ROWS = 1 << 16
 """A call of `process` gets so many tuples at most."""
@@ -60,7 +58,7 @@ def dump_state(state: State) -> bytes:
             writer.write_table(table)
         kind = _BATCH if isinstance(state, pa.RecordBatch) else _TABLE
         return kind + bytes(sink.getvalue())
-    raise TypeError(f"a state is bytes, a RecordBatch or a Table, not {type(state).__name__}")
+    raise TypeError(f"a {type(state).__name__} as its state, which is bytes, a RecordBatch or a Table")
 
 
 def digest(blob: bytes | memoryview) -> bytes:
@@ -108,109 +106,6 @@ class Processed:
     seconds: float = 0.0
 
 
-class SlowCall(BaseException):
-    """A call of the user's code took too long. No Exception: the user's code may catch these."""
-
-
-GRACE_S = 10.0
-"""A call that hears no alarm for so long after its time is in compiled code that does not return: the worker ends."""
-
-STUCK = "Timeout ("
-"""How faulthandler begins."""
-
-_notes: IO[bytes] | None = None
-"""Where this worker writes in which call it is."""
-
-
-@contextmanager
-def noting(path: Path) -> Iterator[None]:
-    """Write the call under way into a file, so that the driver knows it should the worker have to end."""
-    global _notes
-    make_directory(path.parent)
-    with open(open_new(path), "wb", buffering=0) as file:
-        _notes = file
-        try:
-            yield
-        finally:
-            _notes = None
-
-
-@dataclass(frozen=True, slots=True)
-class Noted:
-    """A call that a worker did not come back from: what it was, of which sub-stream, and with which rows. `stuck` when
-    it took too long, so that the worker had to end.
-    """
-
-    what: str
-    sub_stream: int | None
-    rows: tuple[int, int] | None
-    stuck: bool
-
-
-def noted_calls(folder: Path) -> list[Noted]:
-    """The calls that workers were in when they ended."""
-    found = []
-    for path in sorted(folder.glob("call-*")):
-        what, _, rest = path.read_text(errors="replace").partition("\n")
-        where, _, rest = rest.partition("\n")
-        if what:
-            sub_stream, rows = json.loads(where or "[null, null]")
-            found.append(Noted(what, sub_stream, None if rows is None else tuple(rows), STUCK in rest))
-    return found
-
-
-def stuck_call(folder: Path) -> str | None:
-    """In which call a worker had to end; None when none had to."""
-    return next((call.what for call in noted_calls(folder) if call.stuck), None)
-
-
-@contextmanager
-def limited(
-    seconds: float | None, what: str, sub_stream: int | None = None, rows: tuple[int, int] | None = None
-) -> Iterator[None]:
-    """Raise SlowCall in the block when it takes too long. Only the main thread of a process can do that.
-
-    A worker that notes its calls ends when that does not help: the job fails, and its driver reads the note.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    notes = None if _notes is None else _notes.fileno()
-    if notes is not None:
-        os.lseek(notes, 0, os.SEEK_SET)
-        os.write(notes, f"{what}\n{json.dumps([sub_stream, rows])}\n".encode())
-    try:
-        with _alarm(seconds):
-            yield
-    finally:
-        if notes is not None:
-            os.ftruncate(notes, 0)
-
-
-@contextmanager
-def _alarm(seconds: float | None) -> Iterator[None]:
-    if seconds is None:
-        yield
-        return
-
-    def ring(number: int, frame: FrameType | None) -> None:
-        raise SlowCall
-
-    before = signal.signal(signal.SIGALRM, ring)
-    if _notes is not None:
-        faulthandler.dump_traceback_later(seconds + GRACE_S, exit=True, file=_notes)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-        try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-    finally:  # also when the alarm rings while the call ends
-        if _notes is not None:
-            faulthandler.cancel_dump_traceback_later()
-        signal.signal(signal.SIGALRM, before)
-
-
 @dataclass(slots=True)
 class Handler:
     """Calls the operator of one sub-stream, checks what it gives, and says which rows made it fail."""
@@ -222,10 +117,6 @@ class Handler:
     done: Processed = field(default_factory=Processed)
     rows: tuple[int, int] | None = None
     """The rows that the operator has at the moment."""
-
-    @property
-    def _limit(self) -> float | None:
-        return call_limit(self.split)
 
     def run(
         self, tuples: pa.Table, times: Times, watermark_us: int | None, cuts: Sequence[int] = ()
@@ -272,23 +163,15 @@ class Handler:
             raise bad_output(self.split.name, self.sub_stream, str(error)) from error
 
     def _call(self, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            with limited(self._limit, what, self.sub_stream, self.rows):
-                return function(*arguments)
-        except SlowCall:
-            raise too_slow(self.split.name, what, self._limit or 0.0) from None
-        except EngineError:
-            raise
-        except Exception as error:
-            raise raised(self.split.name, what, error) from error
+        with calling(self.split, what, self.sub_stream, self.rows):
+            return function(*arguments)
 
     def _keep(self, output: Output) -> None:
-        try:
-            kinds = rows_by_kind(output)
-        except AttributeError:
-            raise bad_output(
-                self.split.name, self.sub_stream, f"a {type(output).__name__} instead of a RecordBatch"
-            ) from None
+        for rows in output.values() if isinstance(output, Mapping) else (output,):
+            if rows is not None and not isinstance(rows, pa.RecordBatch | pa.Table):
+                why = f"a {type(rows).__name__} instead of a RecordBatch"
+                raise bad_output(self.split.name, self.sub_stream, why)
+        kinds = rows_by_kind(output)
         for kind, rows in kinds.items():
             self.done.rows.setdefault(kind, []).append(self._fitted(kind, rows))
 
@@ -362,11 +245,6 @@ def finer_cuts(rows: tuple[int, int], before: Sequence[int]) -> list[int]:
     return [*(cut for cut in before if cut < start), *range(start, end, step), end]
 
 
-def call_limit(split: Split) -> float | None:
-    """How many seconds one call of a split's code may take."""
-    return None if split.call_us is None else split.call_us / 1e6
-
-
 def open_instance(
     split: Split,
     sub_stream: int,
@@ -376,16 +254,13 @@ def open_instance(
 ) -> Instance:
     """A new instance with the state of a chain: a snapshot, and the changes since."""
     what = f"open() of sub-stream {sub_stream}"
-    try:
-        with limited(call_limit(split), what, sub_stream):
-            operator = make()
-            operator.open(sub_stream, load_state(chain[0]) if chain else None)
-            for changes in chain[1:]:
-                operator.apply(load_state(changes))  # type: ignore[attr-defined]
-    except SlowCall:
-        raise too_slow(split.name, what, (split.call_us or 0) / 1e6) from None
-    except Exception as error:
-        raise raised(split.name, what, error) from error
+    with calling(split, what, sub_stream):
+        operator = make()
+        if missing := missing_methods(operator):
+            raise TypeError(f"an operator has {missing[0]}(), and {type(operator).__name__} has not")
+        operator.open(sub_stream, load_state(chain[0]) if chain else None)
+        for changes in chain[1:]:
+            operator.apply(load_state(changes))  # type: ignore[attr-defined]
     return Instance(operator, version, digest(chain[0]) if chain else b"")
 
 

@@ -26,7 +26,8 @@ from headrace.engine.catalyst import chunk_frame
 from headrace.engine.errors import reported_error
 from headrace.engine.job import SPLIT_ROWS
 from headrace.engine.messages import Piece, TaskError
-from headrace.engine.splits.code import Packed, unpack
+from headrace.engine.splits.calls import opened
+from headrace.engine.splits.code import Packed
 from headrace.engine.splits.messages import (
     PlacedPiece,
     ProcessReport,
@@ -252,8 +253,8 @@ def catalyst_mapper(
         split = epoch.split
         route = None if split.route is None else ROUTED
         broadcast = None if split.broadcast is None else SPREAD
-        router = router_of(epoch, unpack(code.value), route, broadcast)
         try:
+            router = router_of(epoch, opened(split, code.value), route, broadcast)
             report = split_windows(epoch, 0, router, _placed_windows(epoch, batches, numbers))
         except HeadraceError as error:
             report = SplitReport(error=TaskError.of(error))

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headrace.engine.splits.calls import Noted
 from headrace.engine.splits.faults import ended
-from headrace.engine.splits.instances import Noted, finer_cuts, usual_cuts
+from headrace.engine.splits.instances import finer_cuts, usual_cuts
 
 MOST = 8
 """After so many losses in an epoch it is enough, also when each was in another call."""

@@ -15,17 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.engine.splits.bundles import Bundle, Entry, from_stream, open_bundle, to_stream, write_bundle
+from headrace.engine.splits.calls import calling, noting
 from headrace.engine.splits.code import SplitCode
-from headrace.engine.splits.faults import OPERATOR, bad_output, raised, too_slow
-from headrace.engine.splits.instances import (
-    SlowCall,
-    call_limit,
-    dump_state,
-    limited,
-    load_state,
-    noting,
-    open_instance,
-)
+from headrace.engine.splits.faults import OPERATOR, bad_output
+from headrace.engine.splits.instances import dump_state, load_state, open_instance
 from headrace.engine.splits.messages import ResizeReport, ResizeWork
 from headrace.engine.splits.routing import Router, Splitter
 from headrace.model.errors import EngineError
@@ -92,18 +85,20 @@ def _moved(work: ResizeWork, code: SplitCode) -> dict[int, bytes]:
         else caller.call(f"merge_state() for sub-stream {number}", "merge_state", states)
         for number, states in sorted(pieces.items())
     }
+    return {number: _dumped(split, number, state) for number, state in merged.items()}
+
+
+def _dumped(split: Split, number: int, state: State) -> bytes:
     try:
-        return {number: dump_state(state) for number, state in merged.items()}
+        return dump_state(state)
     except TypeError as error:
-        raise bad_output(split.name, 0, str(error)) from error
+        raise bad_output(split.name, number, str(error)) from error
 
 
 def _made(split: Split, code: SplitCode) -> object:
     """An operator to ask; it is opened for no sub-stream."""
-    try:
+    with calling(split, "the operator"):
         return code.operator()
-    except Exception as error:
-        raise raised(split.name, "the operator", error) from error
 
 
 class _Caller:
@@ -117,13 +112,8 @@ class _Caller:
         function = getattr(self._operator, name, None)
         if function is None:
             raise lacks(split.name, name)
-        try:
-            with limited(call_limit(split), what):
-                return function(*arguments)
-        except SlowCall:
-            raise too_slow(split.name, what, call_limit(split) or 0.0) from None
-        except Exception as error:
-            raise raised(split.name, what, error) from error
+        with calling(split, what):
+            return function(*arguments)
 
 
 def lacks(split: str, name: str) -> EngineError:

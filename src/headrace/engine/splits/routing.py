@@ -7,7 +7,7 @@ It depends on the tuples alone, so that results do not depend on how many splitt
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headrace.engine.splits.calls import calling
 from headrace.engine.splits.code import RowFunction
-from headrace.engine.splits.faults import bad_broadcast, bad_route, changing_route, raised, too_slow
-from headrace.engine.splits.instances import SlowCall, call_limit, limited, one_batch
-from headrace.model.errors import EngineError
+from headrace.engine.splits.faults import bad_broadcast, bad_route, changing_route
+from headrace.engine.splits.instances import one_batch
 from headrace.model.splits import ALL, NOTHING, Counts, Split
 
 Ints = NDArray[np.int64]
@@ -84,17 +84,9 @@ class Router:
     ) -> Any:
         if given is None or isinstance(given, str):
             return None if given is None else window.column(given)
-        limit = call_limit(self.split)
-        try:
-            with limited(limit, f"the {what}"):
-                values = given(batch)
-                again = None if self._checked else given(batch.slice(0, CHECKED_ROWS))
-        except SlowCall:
-            raise too_slow(self.split.name, f"the {what}", limit or 0.0) from None
-        except EngineError:
-            raise
-        except Exception as error:
-            raise raised(self.split.name, f"the {what}", error) from error
+        with calling(self.split, f"the {what}"):
+            values = _read(given(batch))
+            again = None if self._checked else _read(given(batch.slice(0, CHECKED_ROWS)))
         array = self._array(what, values, batch.num_rows)
         if again is not None:
             first = self._array(what, again, min(batch.num_rows, CHECKED_ROWS))
@@ -110,7 +102,7 @@ class Router:
                 if isinstance(values, pa.Array | pa.ChunkedArray)
                 else pa.array(values, from_pandas=True)
             )
-        except (pa.ArrowException, TypeError) as error:
+        except Exception as error:  # Arrow raises several kinds, and values of other libraries their own
             raise bad(self.split, f"no column of values: {error}") from error
         if len(array) != rows:
             raise bad(self.split, f"{len(array)} values for {rows} tuples")
@@ -122,7 +114,7 @@ class Router:
             values = values.combine_chunks()
         known = np.asarray(values.is_valid())
         try:
-            numbers = np.asarray(values.cast(pa.int64()).fill_null(0))
+            numbers = np.asarray(_as_numbers(values).cast(pa.int64()).fill_null(0))
         except pa.ArrowException:
             raise bad_route(self.split, f"values of type {values.type}, not whole numbers") from None
         wrong = known & ((numbers < 0) | (numbers >= self.split.sub_streams))
@@ -136,6 +128,19 @@ class Router:
         if not pa.types.is_boolean(values.type) and not pa.types.is_null(values.type):
             raise bad_broadcast(self.split, f"values of type {values.type}, not truth values")
         return np.asarray(values.cast(pa.bool_()).fill_null(False), dtype=bool)
+
+
+def _read(values: Any) -> Any:
+    """What a function gave, with all of its values: they are to be made within its time."""
+    return list(values) if isinstance(values, Iterator) else values
+
+
+def _as_numbers(values: pa.Array) -> pa.Array:
+    """Whole numbers, or what pandas makes of them where some are missing; ArrowInvalid for texts and times."""
+    kind = values.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind):
+        return values
+    raise pa.ArrowInvalid(f"{kind} is no number")
 
 
 @dataclass(slots=True)

@@ -22,10 +22,11 @@ import pyarrow as pa
 from headrace.engine.files import check_chunk, read_row_groups
 from headrace.engine.messages import TaskError
 from headrace.engine.splits.bundles import Bundle, open_bundle, to_stream, write_bundle
-from headrace.engine.splits.code import Packed, SplitCode, unpack
+from headrace.engine.splits.calls import noting, opened
+from headrace.engine.splits.code import Packed, SplitCode
 from headrace.engine.splits.due import DueTuples
 from headrace.engine.splits.faults import OPERATOR
-from headrace.engine.splits.instances import Handler, Instance, finer_cuts, noting, open_instance, usual_cuts
+from headrace.engine.splits.instances import Handler, Instance, finer_cuts, open_instance, usual_cuts
 from headrace.engine.splits.messages import (
     ProcessReport,
     ProcessWork,
@@ -64,9 +65,7 @@ _KEPT: dict[tuple[str, str, str], dict[int, Instance]] = {}
 
 def split_task(packed: Packed, epoch: bytes, work: bytes) -> Iterator[bytes]:
     """Route the chunks of one splitter; a `SplitReport`."""
-    yield codec.dumps(
-        _reported(SplitReport, lambda: _split(codec.loads(epoch), codec.loads(work), unpack(packed)))
-    )
+    yield codec.dumps(_reported(SplitReport, lambda: _split(codec.loads(epoch), codec.loads(work), packed)))
 
 
 def process_task(
@@ -78,11 +77,12 @@ def process_task(
 
 def resize_task(packed: Packed, work: bytes) -> Iterator[bytes]:
     """Move state and waiting tuples to other sub-streams; a `ResizeReport`."""
-    yield codec.dumps(_reported(ResizeReport, lambda: _resize(codec.loads(work), unpack(packed))))
+    yield codec.dumps(_reported(ResizeReport, lambda: _resize(codec.loads(work), packed)))
 
 
-def _resize(work: ResizeWork, code: SplitCode) -> ResizeReport:
+def _resize(work: ResizeWork, packed: Packed) -> ResizeReport:
     split, columns = work.epoch.split, [column.name for column in work.epoch.stream.columns]
+    code = opened(split, packed)
     named = [
         None if text is None else plain_column(text, columns) or computed
         for text, computed in ((split.route, ROUTED), (split.broadcast, SPREAD))
@@ -113,11 +113,11 @@ def router_of(epoch: SplitEpoch, code: SplitCode, route: str | None, broadcast: 
     )
 
 
-def _split(epoch: SplitEpoch, work: SplitWork, code: SplitCode) -> SplitReport:
+def _split(epoch: SplitEpoch, work: SplitWork, packed: Packed) -> SplitReport:
     split = epoch.split
     columns = [column.name for column in epoch.stream.columns]
     named = (plain_column(text, columns) for text in (split.route, split.broadcast))
-    router = router_of(epoch, code, *named)
+    router = router_of(epoch, opened(split, packed), *named)
     return split_windows(epoch, work.number, router, _windows(epoch, work, columns))
 
 
@@ -289,7 +289,7 @@ def process(
         del _KEPT[other]
     for sub_stream in [s for s, i in kept.items() if i.version not in (work.version, work.next_version)]:
         del kept[sub_stream]
-    processor, due = Processor(work, unpack(packed), kept), DueTuples(work)
+    processor, due = Processor(work, opened(epoch.split, packed), kept), DueTuples(work)
     try:
         with noting(Path(epoch.root, epoch.folder, f"call-{number}-{uuid.uuid4().hex}")):
             if mine is not None:

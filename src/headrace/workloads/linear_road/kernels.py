@@ -1,4 +1,4 @@
-"""The loops of the Linear Road operator: one over reports and balance requests, one over a minute's readings.
+"""The loops of the Linear Road operator: over reports and balance requests, a minute's readings, and journeys.
 
 Each report depends on the ones before it, so this is a compiled loop. Everything that is fixed for a whole minute
 (tolls, averages, accidents ahead) comes as a table, which makes the loop short.
@@ -223,3 +223,26 @@ def summarise(readings: Ints, minute: Ints) -> int:
         minute[3, stretch] += count
         most = max(most, count)
     return most
+
+
+@compiled(_MADE, _MADE, _MADE, _MADE)
+def drive_through(requests: Ints, seconds: Ints, tolls: Ints, found: Ints) -> None:
+    """How long journeys take, and what they cost, into the two rows of `found`.
+
+    Rows of `requests`: first segment, last segment, day of the week, minute of the day. `seconds` and `tolls` have a
+    row for each quarter of an hour of the week, and a column for each stretch. A vehicle drives through each segment
+    as it is in the quarter in which it comes there. Who leaves by the exit ramp does not pay for the last segment.
+    """
+    for at in range(requests.shape[1]):
+        segment, last = requests[0, at], requests[1, at]
+        step, side = (1, 0) if segment <= last else (-1, 100)
+        begin = np.int64((requests[2, at] - 1) * 1_440 + requests[3, at] - 1) * 60
+        time, toll = begin, 0
+        while True:
+            quarter = time // 900 % len(seconds)
+            time += seconds[quarter, side + segment]
+            if segment == last:
+                break
+            toll += tolls[quarter, side + segment]
+            segment += step
+        found[0, at], found[1, at] = time - begin, toll

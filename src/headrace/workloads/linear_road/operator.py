@@ -1,9 +1,8 @@
 """Linear Road as split operators: one instance per expressway, and sums of balances over expressways.
 
-Position reports and requests for a day's expenditure go to the instance of their expressway. Requests for a balance go
-to all instances, since a vehicle may have paid on any expressway. Each instance answers with what it knows, and
-`AddBalances` adds these parts up, in two levels when there are many expressways (parasplit, section 4.4). Nobody wants
-travel-time requests, so they are left out.
+Position reports and requests for a day's expenditure or a travel time go to the instance of their expressway. Requests
+for a balance go to all instances, since a vehicle may have paid on any expressway. Each instance answers with what it
+knows, and `AddBalances` adds these parts up, in two levels when there are many expressways (parasplit, section 4.4).
 """
 
 from __future__ import annotations
@@ -40,7 +39,10 @@ from headrace.workloads.linear_road.rules import (
 )
 from headrace.workloads.linear_road.state import RoadState
 
-ROUTE = "CASE WHEN Type IN (0, 3) THEN XWay END"
+ROUTED = (Kind.POSITION, Kind.EXPENDITURE, Kind.TRAVEL_TIME)
+"""Tuples of these kinds are for one expressway."""
+
+ROUTE = "CASE WHEN Type IN (0, 3, 4) THEN XWay END"
 """The sub-stream of a tuple."""
 
 BROADCAST = "Type = 2"
@@ -52,6 +54,9 @@ _READ = ("Type", "Time", "VID", "Spd", "Lane", "Dir", "Seg", "Pos", "QID")
 _LIMITS = ((SEG, SEGMENTS), (DIR, 2), (LANE, EXIT_LANE + 1), (POS, ROAD_FT), (SPD, 256))
 """Fields of a position report, and what they must be below."""
 
+_JOURNEY = (("Sinit", 0, SEGMENTS - 1), ("Send", 0, SEGMENTS - 1), ("DOW", 1, 7), ("TOD", 1, 1_440))
+"""Fields of a request for a travel time, and their least and largest value."""
+
 
 class History(Protocol):
     """What vehicles paid on earlier days on the operator's expressway."""
@@ -60,16 +65,24 @@ class History(Protocol):
         """The toll of each vehicle and day, 0 where there is none."""
 
 
+class Past(Protocol):
+    """How long journeys on the operator's expressway usually take."""
+
+    def travel(self, requests: Ints) -> tuple[Ints, Ints]:
+        """Seconds and toll for each column of first segment, last segment, day of the week and minute of the day."""
+
+
 @dataclass(slots=True)
 class LinearRoad:
     """The operator of one expressway; the number of its sub-stream is that of its expressway.
 
-    It gives the kinds `tolls`, `alerts`, `balances` (its part of them) and `expenditures`. Without a history it refuses
-    requests for a day's expenditure.
+    It gives the kinds `tolls`, `alerts`, `balances` (its part of them), `expenditures` and `travel_times`. Without a
+    history it refuses requests for a day's expenditure, and without a past those for a travel time.
     """
 
     rules: Rules = field(default_factory=Rules)
     history: History | None = None
+    past: Past | None = None
     xway: int = field(init=False, default=-1)
     state: RoadState = field(init=False)
 
@@ -115,6 +128,7 @@ class LinearRoad:
             "alerts": self._alerts(alerts[:, : made["a"]]),
             "balances": _parts(requests[:, : made["b"]], balances[: made["b"]]),
             "expenditures": self._expenditures(batch, tuples[TYPE]),
+            "travel_times": self._travel_times(batch, tuples[TYPE]),
         }
 
     def on_watermark(self, time: int) -> None:
@@ -140,7 +154,7 @@ class LinearRoad:
         """Refuse what would be counted wrongly: other expressways, places off the road, time that goes back."""
         reports = tuples[TYPE] == Kind.POSITION
         xway = batch.column("XWay").to_numpy()
-        bad = (xway != self.xway) & (reports | (tuples[TYPE] == Kind.EXPENDITURE))
+        bad = (xway != self.xway) & np.isin(tuples[TYPE], ROUTED)
         for row, below in _LIMITS:
             bad |= reports & ((tuples[row] < 0) | (tuples[row] >= below))
         if bad.any():
@@ -162,6 +176,21 @@ class LinearRoad:
         time, qid, vid, day = (batch.column(name).to_numpy()[asked] for name in ("Time", "QID", "VID", "Day"))
         paid = self.history.paid(vid, day) if self.history is not None else np.zeros(0, np.int32)
         return _rows("expenditures", time, qid, paid)
+
+    def _travel_times(self, batch: pa.RecordBatch, kinds: Ints) -> pa.RecordBatch:
+        asked = np.flatnonzero(kinds == Kind.TRAVEL_TIME)
+        time, qid = (batch.column(name).to_numpy()[asked] for name in ("Time", "QID"))
+        if len(asked) == 0:
+            return _rows("travel_times", time, qid, time, time)
+        if self.past is None:
+            raise ValueError("a travel time was asked for, but the operator knows no past")
+        journeys = np.stack([batch.column(name).to_numpy()[asked] for name, _, _ in _JOURNEY])
+        low, high = (np.array([[limits[at]] for limits in _JOURNEY]) for at in (1, 2))
+        bad = ((journeys < low) | (journeys > high)).any(axis=0)
+        if bad.any():
+            first = batch.slice(int(asked[np.argmax(bad)]), 1).to_pylist()[0]
+            raise ValueError(f"this request names no journey: {first}")
+        return _rows("travel_times", time, qid, *self.past.travel(journeys))
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.splitting import IncrementalOperator, SplitOperator, State, rows_by_kind
-from headrace.workloads.linear_road.operator import AddBalances
+from headrace.workloads.linear_road.operator import ROUTED, AddBalances
 from headrace.workloads.linear_road.rules import Kind
 
 
@@ -79,9 +79,9 @@ def group_width(expressways: int) -> int:
 
 
 def split_tuples(batch: pa.RecordBatch, expressways: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The tuples of each expressway in their order: its reports, its expenditure requests, all balance requests."""
+    """The tuples of each expressway in their order: its reports, what is asked of it, all balance requests."""
     kinds, xways = batch.column("Type").to_numpy(), batch.column("XWay").to_numpy()
-    routed = np.flatnonzero((kinds == Kind.POSITION) | (kinds == Kind.EXPENDITURE))
+    routed = np.flatnonzero(np.isin(kinds, ROUTED))
     routed = routed[np.argsort(xways[routed], kind="stable")]
     edges = np.searchsorted(xways[routed], np.arange(expressways + 1))
     broadcast = np.flatnonzero(kinds == Kind.BALANCE)

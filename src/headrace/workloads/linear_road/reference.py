@@ -14,10 +14,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import floor
 
-from headrace.workloads.linear_road.rules import Kind, Lav, Rules, minute_of
+from headrace.workloads.linear_road.rules import DAYS, UNKNOWN_S, Kind, Lav, Rules, minute_of
 
 Paid = Callable[[int, int, int], int]
 """What a vehicle paid on a day on an expressway: (VID, Day, XWay) to the toll."""
+
+Past = Callable[[int, int, int, int, int], tuple[int, int]]
+"""LAV and toll of (XWay, Dir, Seg, Day, Quarter) in the last ten weeks; a LAV of 0 where nobody drove."""
 
 Row = tuple[int, ...]
 """An input tuple: 15 integers in the order of the columns."""
@@ -134,6 +137,44 @@ def lav_of_readings(minutes: list[dict[int, list[int]]]) -> int:
     return floor(Fraction(sum(readings), len(readings)) + Fraction(1, 2)) if readings else 0
 
 
+def days_of(weekday: int) -> list[int]:
+    """How many days ago it was that day of the week, up to ten weeks. Yesterday was day 7 of the week.
+
+    >>> days_of(7)[:2], days_of(6)[:2], days_of(1)[-2:]
+    ([1, 8], [2, 9], [56, 63])
+    """
+    return [day for day in range(1, DAYS + 1) if (day + weekday) % 7 == 1]
+
+
+_DAYS_OF = {weekday: days_of(weekday) for weekday in range(1, 8)}
+
+
+def journey(past: Past, xway: int, first: int, last: int, weekday: int, minute: int) -> tuple[int, int]:
+    """How many seconds it takes from the beginning of one segment to the end of another, and the tolls on the way.
+
+    Each segment is as it usually is at the time at which the vehicle comes there: driven through with the average speed
+    of the same weekday and quarter of an hour, for the average toll, both rounded down. The last one is left by the
+    exit ramp, so that it is not charged.
+    """
+    direction = 0 if first <= last else 1
+    segment, gone, tolls = first, 0, 0
+    while True:
+        minutes = minute - 1 + gone // 60
+        that_day = (weekday - 1 + minutes // 1_440) % 7 + 1
+        quarter = minutes % 1_440 // 15
+        seen = [past(xway, direction, segment, day, quarter) for day in _DAYS_OF[that_day]]
+        seen = [(speed, toll) for speed, toll in seen if speed > 0]
+        if seen:
+            gone += 3_600 * len(seen) // sum(speed for speed, _ in seen)
+        else:
+            gone += UNKNOWN_S
+        if segment == last:
+            return gone, tolls
+        if seen:
+            tolls += sum(toll for _, toll in seen) // len(seen)
+        segment += 1 if direction == 0 else -1
+
+
 @dataclass(frozen=True, slots=True)
 class Expected:
     """One answer that is due: its kind, its key, and the values it must have."""
@@ -149,6 +190,7 @@ class Reference:
 
     rules: Rules
     paid: Paid | None = None
+    past: Past | None = None
     minute: int = 0
     expressways: dict[int, Expressway] = field(default_factory=dict)
     charges: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
@@ -170,6 +212,10 @@ class Reference:
             if self.paid is None:
                 raise ValueError("daily expenditure was asked for, but the validator has no history")
             yield Expected("expenditures", (time, qid), (self.paid(vid, day, xway),))
+        elif kind == Kind.TRAVEL_TIME:
+            if self.past is None:
+                raise ValueError("a travel time was asked for, but the validator knows no past")
+            yield Expected("travel_times", (time, qid), journey(self.past, xway, *row[10:14]))
 
     def _position(self, row: Row, minute: int) -> Iterator[Expected]:
         time, vid, speed, xway, lane, direction, segment, position = row[1:9]

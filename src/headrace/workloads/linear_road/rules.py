@@ -23,6 +23,15 @@ ENTRY_LANE, EXIT_LANE = 0, 4
 DAYS = 69
 """Days of history: day 1 is yesterday, day 69 is ten weeks ago."""
 
+RUN_DOW = 1
+"""The day of the week (1 to 7) on which a run takes place. Yesterday was day 7."""
+
+QUARTERS = 96
+"""Statistics of segments are kept for every quarter of an hour; quarter 0 begins at midnight."""
+
+UNKNOWN_S = 60
+"""How long a segment takes that nobody drove through at that time of the week, in all ten weeks: a mile a minute."""
+
 
 class Kind(IntEnum):
     """The type of an input tuple."""
@@ -53,6 +62,7 @@ ANSWERS = {
         ]
     ),
     "expenditures": pa.schema([(name, pa.int32()) for name in ("Time", "QID", "Balance")]),
+    "travel_times": pa.schema([(name, pa.int32()) for name in ("Time", "QID", "TravelTime", "Toll")]),
 }
 """Answers by kind, without the time of their emission, which whoever delivers them adds as the column `Emit`.
 
@@ -61,6 +71,9 @@ ANSWERS = {
 
 HISTORY = pa.schema([("VID", pa.int32()), ("Day", pa.int32()), ("XWay", pa.int32()), ("Toll", pa.int32())])
 """Historical tolls: one row per vehicle and day."""
+
+PAST = pa.schema([(name, pa.int32()) for name in ("XWay", "Dir", "Seg", "Day", "Quarter", "LAV", "Toll")])
+"""Historical statistics of segments: average speed and toll; no row, or a LAV of 0, where nobody drove."""
 
 
 class Lav(Enum):

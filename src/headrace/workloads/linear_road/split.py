@@ -16,7 +16,7 @@ from headrace.model.splitting import Output, State, rows_by_kind
 from headrace.workloads.linear_road import operator
 from headrace.workloads.linear_road.hashing import Ints
 from headrace.workloads.linear_road.history import day_rows
-from headrace.workloads.linear_road.operator import AddBalances, History, LinearRoad
+from headrace.workloads.linear_road.operator import AddBalances, History, LinearRoad, Past
 from headrace.workloads.linear_road.rules import ANSWERS, COLUMNS, DAYS, Kind, Rules
 
 ROUTE, BROADCAST = operator.ROUTE, operator.BROADCAST
@@ -24,9 +24,6 @@ ROUTE, BROADCAST = operator.ROUTE, operator.BROADCAST
 EVENT_TIME = "ts"
 DDL = ", ".join([*(f"{name} INT" for name in COLUMNS), f"{EVENT_TIME} TIMESTAMP"])
 """The columns of the input stream."""
-
-WANTS = f"Type <> {int(Kind.TRAVEL_TIME)}"
-"""Nobody answers travel-time requests, so they need not be moved."""
 
 _SQL = {pa.int32(): "INT", pa.int64(): "BIGINT"}
 _TIME = pa.field(EVENT_TIME, pa.timestamp("us", "UTC"))
@@ -41,8 +38,7 @@ OUTPUTS = {
 def route(batch: pa.RecordBatch) -> pa.Array:
     """ROUTE as a function: it needs no Spark, so that splitters read the chunks themselves."""
     kinds = batch.column("Type").to_numpy()
-    elsewhere = (kinds != Kind.POSITION) & (kinds != Kind.EXPENDITURE)
-    return pa.array(batch.column("XWay").to_numpy(), mask=elsewhere)
+    return pa.array(batch.column("XWay").to_numpy(), mask=~np.isin(kinds, operator.ROUTED))
 
 
 def broadcast(batch: pa.RecordBatch) -> pa.Array:
@@ -78,16 +74,18 @@ class RuledHistory:
 
 @dataclass(slots=True)
 class RoadOperator:
-    """The operator of one expressway, with event times. `history` makes the history of an expressway."""
+    """The operator of one expressway, with event times. `history` and `past` make those of an expressway."""
 
     rules: Rules = field(default_factory=Rules)
     history: Callable[[int], History] | None = None
+    past: Callable[[int], Past] | None = None
     road: LinearRoad = field(init=False)
 
     def open(self, sub_stream: int, state: State | None) -> None:
         """Begin with the expressway of this number."""
         history = None if self.history is None else self.history(sub_stream)
-        self.road = LinearRoad(self.rules, history)
+        past = None if self.past is None else self.past(sub_stream)
+        self.road = LinearRoad(self.rules, history, past)
         self.road.open(sub_stream, state)
 
     def process(self, batch: pa.RecordBatch) -> dict[str, pa.RecordBatch]:

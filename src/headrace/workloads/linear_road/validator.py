@@ -12,23 +12,33 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from headrace.workloads.linear_road.reference import Expected, Paid, Reference
+from headrace.workloads.linear_road.reference import Expected, Paid, Past, Reference
 from headrace.workloads.linear_road.rules import COLUMNS, Rules
 
-LIMITS_S = {"tolls": 5, "alerts": 5, "balances": 5, "expenditures": 10}
-"""How long after its tuple's time an answer may come. Travel times, which nobody answers, would have 30 s."""
+LIMITS_S = {"tolls": 5, "alerts": 5, "balances": 5, "expenditures": 10, "travel_times": 30}
+"""How long after its tuple's time an answer may come."""
 
 _KEYS = {
     "tolls": ("VID", "Time"),
     "alerts": ("Time", "XWay", "Seg", "Dir", "VID"),
     "balances": ("Time", "QID"),
     "expenditures": ("Time", "QID"),
+    "travel_times": ("Time", "QID"),
 }
 _VALUES = {
     "tolls": ("LAV", "Toll"),
     "alerts": (),
     "balances": ("Balance", "ResultTime"),
     "expenditures": ("Balance",),
+    "travel_times": ("TravelTime", "Toll"),
+}
+
+_SINGULAR = {
+    "tolls": "toll",
+    "alerts": "alert",
+    "balances": "balance",
+    "expenditures": "expenditure",
+    "travel_times": "travel time",
 }
 
 FAULTS = ("missing", "extra", "wrong", "late")
@@ -66,6 +76,7 @@ class Validator:
 
     rules: Rules = field(default_factory=Rules)
     paid: Paid | None = None
+    past: Past | None = None
     examples: int = 5
     _reference: Reference = field(init=False)
     _due: dict[tuple[str, tuple[int, ...]], list[tuple[int, ...]]] = field(init=False, default_factory=dict)
@@ -74,7 +85,7 @@ class Validator:
     _slowest: dict[str, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._reference = Reference(self.rules, self.paid)
+        self._reference = Reference(self.rules, self.paid, self.past)
         self._counts = {kind: Counter() for kind in _KEYS}
 
     def feed(self, batch: pa.RecordBatch) -> None:
@@ -159,10 +170,7 @@ class Validator:
 
 
 def _named(kind: str, key: tuple[int, ...]) -> str:
-    singular = {"tolls": "toll", "alerts": "alert", "balances": "balance", "expenditures": "expenditure"}[
-        kind
-    ]
-    return f"the {singular} for {_listed(_KEYS[kind], key)}"
+    return f"the {_SINGULAR[kind]} for {_listed(_KEYS[kind], key)}"
 
 
 def _listed(names: tuple[str, ...], values: tuple[int, ...]) -> str:
