@@ -333,7 +333,9 @@ class Group:
 
         State that turns out to be damaged is made anew from the log, once.
         """
-        self._quarantine(self._inquiry.known(epoch), epoch)
+        catalog = self._house.catalog
+        given_up = catalog.functions.given_up(catalog.active_entries(epoch.id, self.name), int(epoch.id))
+        self._quarantine(self._inquiry.known(epoch) | given_up, epoch)
         rebuilt = False
         while True:
             planned = time.perf_counter()
