@@ -42,6 +42,11 @@ class Groups:
             return self._open[name]
 
     @property
+    def backfill_tasks(self) -> int | None:
+        """So many tasks a group on its way takes at most."""
+        return self._house.options.backfill_tasks
+
+    @property
     def main(self) -> Group:
         return self.get(MAIN)
 
