@@ -95,11 +95,32 @@ def test_a_slow_group_holds_nobody_up() -> None:
     crew.close()
 
 
+def test_a_group_that_all_queries_have_left_is_no_trouble_any_more() -> None:
+    group = FakeGroup("alerts", 1)
+    group.error = EngineError("EPOCH_FAILED", "no disk")
+    crew, _ = crew_of(FakeGroups(group, FakeGroup("main", 0)))
+    crew.dispatch()
+    until(lambda: crew.troubles.keys() == {"alerts"})
+    group.left = 0
+    assert crew.troubles == {}
+    crew.close()
+
+
+def test_groups_that_came_for_a_moment_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew_module, "REMEMBERED", 3)
+    groups = FakeGroups(FakeGroup("main", 99))
+    crew, done = crew_of(groups)
+    for number in range(9):
+        groups.groups[f"transit-{number}-1"] = FakeGroup(f"transit-{number}-1", 1)
+        crew.dispatch()
+        until(lambda: not crew.busy)
+    assert len(crew._turns) <= 4 and len(crew._retries) <= 4
+    assert done.count("main") == len(done) - 9 == 9
+    crew.close()
+
+
 class FakeSplits(FakeGroups):
     """Splits beside the groups."""
-
-    def has(self, name: str) -> bool:
-        return name in self.groups
 
     def running(self) -> list[str]:
         return [name for name, split in self.groups.items() if split.error is None]

@@ -20,7 +20,8 @@ from headrace.looking.infos import query_infos, query_metrics
 from headrace.looking.showing import Listing
 from headrace.looking.status import why_empty
 from headrace.model.errors import EngineError
-from headrace.model.grouping import GroupState
+from headrace.model.grouping import GroupSpec, GroupState, Regrouping
+from headrace.model.partitioning import even_partitioning
 from headrace.running.retries import Retry
 from log_samples import PLAN, PURCHASES, FakeClock, Opened, open_log
 
@@ -221,3 +222,16 @@ def test_metrics_of_a_query_tell_its_group_and_lag(log: Opened, clock: FakeClock
         None,
     )
     assert "epochs behind" in repr(found) and "CPU" not in repr(found)
+
+
+def test_a_query_that_catches_up_is_shown_with_the_tasks_that_it_may_take(
+    log: Opened, clock: FakeClock
+) -> None:
+    log.catalog.homes.regroup(Regrouping(0, 0, specs=(GroupSpec("main", 4, even_partitioning(4)),)))
+    seal(log, clock)
+    log.catalog.request_create("early", PLAN, start=0)
+    seal(log, clock)
+    infos = group_infos(
+        log.catalog, Delivered(log.catalog, log.sealer, {}), log.sealer, [], {}, backfill_tasks=1
+    )
+    assert {i.name: (i.tasks, i.partitions) for i in infos} == {"main": (4, 4), "backfill-1": (1, 1)}

@@ -44,6 +44,10 @@ MAY_IMPORT_SPARK = {
     *("asking", "looking"),
 }
 
+KERNELS = "operators"
+KERNELS_KNOW = ("model", "optimizer")
+"""Kernels are handed plans, and decide by the tuples that they see. They know neither planner nor catalog nor files."""
+
 STANDALONE = "workloads"
 """Generators import `model` at most, and only front doors import them."""
 
@@ -109,6 +113,8 @@ def wrong_imports(path: Path) -> Iterator[str]:
         elif theirs == STANDALONE:
             if mine not in LAYERS[-1]:
                 yield f"{where}: only front doors use workloads"
+        elif mine == KERNELS and theirs not in KERNELS_KNOW:
+            yield f"{where}: kernels know {' and '.join(KERNELS_KNOW)} only"
         elif RANK[theirs] > RANK[mine]:
             yield f"{where}: imports point upwards in the layout only"
 
@@ -122,7 +128,7 @@ def test_imports_point_upwards_and_spark_stays_where_it_runs() -> None:
 def test_the_firewall_sees_what_it_should(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("test_project.ROOT", tmp_path)
     monkeypatch.setattr("test_project.PACKAGE", tmp_path)
-    for part in ("model", "planner", "engine", "workloads"):
+    for part in ("model", "planner", "optimizer", "engine", "operators", "workloads"):
         (tmp_path / part).mkdir()
     bad = tmp_path / "planner" / "bad.py"
     bad.write_text(
@@ -131,6 +137,11 @@ def test_the_firewall_sees_what_it_should(tmp_path: Path, monkeypatch: pytest.Mo
     )
     lines = [int(found.split(":")[1].split()[0]) for found in wrong_imports(bad)]
     assert lines == [1, 3, 5, 6]
+    kernel = tmp_path / "operators" / "bad.py"
+    kernel.write_text(
+        "from headrace.model import x\nfrom headrace.planner import y\nfrom headrace.optimizer import z\n"
+    )
+    assert len(list(wrong_imports(kernel))) == 1
 
 
 PACKAGE_FILES = [path for path in (*MODULES, *BENCH_MODULES) if path.name == "__init__.py"]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headrace.model.plan.predicates import index_operands
 from headrace.model.predicate import And, Compare, Op, Operand
 from headrace.model.types import BIGINT
 from headrace.operators.common.bitrows import ordered_by_row
@@ -40,7 +41,6 @@ from headrace.operators.compiled.windows import (
 )
 from headrace.operators.sessions.micro import merge_runs
 from headrace.operators.windows.segment import few_distinct
-from headrace.planner.predicates import index_operands
 
 TUPLES, KEYS, QUERIES, REGIONS = 200_000, 200, 1_000, 50
 WORDS = -(-QUERIES // 64)

@@ -189,9 +189,9 @@ class Session(OpenWarehouse):
 
     def groups(self) -> list[GroupInfo]:
         """Every sharing group: its members, how far it is, and what its epochs cost."""
-        errors = self._checkup.errors()
-        events = self._events.all()
-        return group_infos(self._catalog, self._delivered, self._sealer, self.recent_epochs(), errors, events)
+        errors, events, recent = self._checkup.errors(), self._events.all(), self.recent_epochs()
+        most = None if self._running is None else self._running.groups.backfill_tasks
+        return group_infos(self._catalog, self._delivered, self._sealer, recent, errors, events, most)
 
     def sharing(self) -> SharingInfo:
         """How queries come to share: the policy, how well the load was predicted, and how long changes took."""

@@ -8,12 +8,12 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.catalog.changelogs import changelog_set
 from headrace.catalog.queries import TRANSITIONS, QueryEntry, QueryState, QueryTable
 from headrace.model import codec
 from headrace.model.epoch import Change, Create, Drop, Epoch
 from headrace.model.grouping import MAIN, Relocation
 from headrace.model.query import EpochId, Query, QueryId
+from headrace.operators.join.changelogs import changelog_set
 from log_samples import PLAN
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -121,6 +122,33 @@ def test_state_that_a_group_has_yet_to_take_in_stays(house: House) -> None:
     house.commit(MAIN, 3, regrouping=house.log.catalog.homes.last_regrouping)
     house.commit(MAIN, house.seal())
     assert not house.exists(state), "main did not keep it, and nobody else needs it"
+
+
+def test_nobody_moves_into_a_group_while_it_is_removed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = house.log.catalog
+    catalog.request_create("a", PLAN, group="alerts")
+    catalog.request_create("b", PLAN)
+    house.seal(1)
+    house.commit("alerts", 0)
+    house.commit(MAIN, 0)
+    catalog.request_drop("a")
+    house.commit(MAIN, house.seal(2))
+    joins = threading.Thread(target=moved, args=(house, 2, MAIN, "alerts", 99, ""))
+    remove, seen = house.upkeep._remove_group, []
+
+    def removing(group: str) -> None:
+        joins.start()
+        joins.join(0.1)
+        seen.append((group, joins.is_alive(), catalog.homes.groups()))
+        remove(group)
+
+    monkeypatch.setattr(house.upkeep, "_remove_group", removing)
+    for day in range(1, 12):
+        if not seen:
+            house.clock.time += DAY
+            house.commit(MAIN, house.seal(day + 2))
+    joins.join(20)
+    assert seen == [("alerts", True, (MAIN,))] and "alerts" in catalog.homes.groups()
 
 
 def test_a_plan_that_an_epoch_under_way_has_written_again_stays(house: House) -> None:

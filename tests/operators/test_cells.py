@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.model.plan import Family, OperandIndex
+from headrace.model.plan.predicates import group_families, index_operands
 from headrace.model.predicate import And, Compare, Op, Operand
 from headrace.model.types import SqlType
 from headrace.operators.common import cells, regions
 from headrace.operators.common.cells import FamilyIndex
 from headrace.operators.common.regions import region_count, regions_of
-from headrace.planner.predicates import group_families, index_operands
 from plan_strategies import OPERANDS, column, predicates, values
 
 

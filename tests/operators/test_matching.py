@@ -11,6 +11,7 @@ import pytest
 from test_aggregation import OPERANDS, STREAM, random_aggregate, random_predicate, random_value
 
 from headrace.model.plan import AggregationOperator, OperandIndex, SelectionOperator
+from headrace.model.plan.predicates import index_operands
 from headrace.model.predicate import And, Compare, Not, Op, Operand, Or, Predicate, operands_of
 from headrace.model.query import Aggregation, Projection, Query, QueryId, QueryPlan
 from headrace.model.ways import FamilyWay, Finding
@@ -30,7 +31,6 @@ from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.sums import SliceSums
 from headrace.optimizer.membership import Choice, Homes, Membership, is_worth_rehoming
 from headrace.planner.group import Member, plan_group
-from headrace.planner.predicates import index_operands
 from thorough import seeds
 
 

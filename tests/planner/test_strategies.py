@@ -15,6 +15,7 @@ from headrace.engine.choosing import Chooser
 from headrace.engine.records import no_commit
 from headrace.model import codec
 from headrace.model.grouping import Regrouping, Relocation
+from headrace.model.plan.names import input_id
 from headrace.model.query import Join, Query, QueryId, StreamName
 from headrace.model.statistics import (
     NOTHING_KNOWN,
@@ -28,7 +29,6 @@ from headrace.model.strategy import DEFAULTS, Choice, Strategies, Strategy
 from headrace.model.ways import FamilyWay, Finding
 from headrace.optimizer.strategies import CHANGE, ROW_COST, decide_strategies, estimate_join
 from headrace.planner.group import Member, plan_group
-from headrace.planner.joins import input_id
 from headrace.planner.shared import query_signature
 from headrace.planner.strategies import UNKNOWN, choice_of, default_choice, possible_strategies
 from headrace.sql import parse_query

@@ -118,6 +118,7 @@ def test_after_reopening_queries_wait_for_their_function_and_lose_nothing(
     hr.append("orders", _orders(100, 6, 0))
     hr.run_available()
     assert {hr.query(name).metrics().group for name in ("where", "plain")} == {"alerts"}
+    hr.create_query(QUERIES["input"], name="odd one out", group="alerts")
     hr.create_query(QUERIES["rows"], name="young")  # its first epoch comes when nobody has its function
     hr.close()
 
@@ -131,6 +132,10 @@ def test_after_reopening_queries_wait_for_their_function_and_lose_nothing(
     ) as raised:
         hr.run_available()
     assert "register the function again" in str(raised.value)
+    hr.drop_query("odd one out")  # it lacks the function in epochs that are sealed, and nobody waits for that
+    with pytest.raises(HeadraceError, match="is not registered"):
+        hr.run_available()
+    assert "dropped before epoch" in str(hr.query("odd one out").status())
     assert hr.query("plain").audit().ok and len(hr.query("plain").to_pandas()) > 1  # the others went on
     assert hr.query("where").metrics().group != hr.query("plain").metrics().group
     assert [(info.name, info.ready) for info in hr.functions()] == [("odd", False)]

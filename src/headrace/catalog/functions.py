@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
+from headrace.catalog.queries import QueryEntry
 from headrace.model.errors import CatalogError, EngineError
 from headrace.model.functions import FunctionFile, FunctionSpec
 from headrace.model.query import Query
@@ -63,6 +64,17 @@ class FunctionTable:
     def missing(self, query: Query) -> tuple[str, ...]:
         """The functions that a query calls and that have not been registered since the warehouse was opened."""
         return tuple(name for name in query.plan.functions if not self.is_ready(name))
+
+    def given_up(self, entries: Iterable[QueryEntry], epoch: int) -> dict[int, str]:
+        """The queries that wait for a function and that somebody has dropped meanwhile, with the reason why an epoch is
+        run without them: nobody may ever register the function again.
+        """
+        lacking = {int(e.query.id): self.missing(e.query) for e in entries if not e.live}
+        return {
+            query: f"dropped before epoch {epoch} was run: {names[0]}() was not registered"
+            for query, names in lacking.items()
+            if names
+        }
 
     def check(self, queries: Iterable[Query]) -> None:
         """EngineError when a query calls a function that has not been registered yet."""

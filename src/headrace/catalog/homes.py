@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Callable
 
 from headrace.catalog.groups import GroupTable
 from headrace.catalog.queries import QueryEntry, QueryState, QueryTable
@@ -31,6 +32,12 @@ class Homes:
         """Every group that a listed query lives in, or has lived in; and the one that is always there."""
         with self._lock:
             return tuple(sorted({MAIN, *self._queries.groups()}))
+
+    def unless_lived_in(self, group: str, remove: Callable[[], None]) -> None:
+        """Remove what a group has, unless a query lives in it, or has lived in it. Nobody moves in meanwhile."""
+        with self._lock:
+            if group not in self.groups():
+                remove()
 
     def living_in(self, group: str) -> tuple[QueryEntry, ...]:
         """The queries that live in a group, or have lived there, oldest first."""

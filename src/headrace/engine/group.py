@@ -34,8 +34,7 @@ from headrace.engine.spark import is_gone, jobs_of
 from headrace.engine.together import gather, last_together
 from headrace.model.epoch import Epoch
 from headrace.model.errors import EngineError, HeadraceError, StorageError
-from headrace.model.grouping import GroupKind, GroupSpec, kind_of, pool_of
-from headrace.model.partitioning import even_partitioning
+from headrace.model.grouping import GroupSpec, pool_of
 from headrace.model.plan import SharedPlan
 from headrace.model.query import QueryId
 from headrace.model.state import SegmentFile
@@ -85,11 +84,9 @@ class Group:
 
     def spec(self, epoch: int) -> GroupSpec:
         """With what it runs an epoch."""
-        spec, most = self._house.catalog.homes.spec(self.name, epoch), self._house.options.backfill_tasks
+        spec = self._house.catalog.homes.spec(self.name, epoch)
         assert spec is not None, "the main group has a spec from the first opening on"
-        if most is None or most >= spec.tasks or kind_of(self.name) is not GroupKind.TRANSIT:
-            return spec
-        return replace(spec, tasks=most, partitioning=even_partitioning(most))
+        return spec.catching_up(self._house.options.backfill_tasks)
 
     def plan_for(self, epoch: int) -> SharedPlan:
         """The plan of the queries that are active in an epoch; the last one is kept."""
@@ -333,7 +330,9 @@ class Group:
 
         State that turns out to be damaged is made anew from the log, once.
         """
-        self._quarantine(self._inquiry.known(epoch), epoch)
+        catalog = self._house.catalog
+        given_up = catalog.functions.given_up(catalog.active_entries(epoch.id, self.name), int(epoch.id))
+        self._quarantine(self._inquiry.known(epoch) | given_up, epoch)
         rebuilt = False
         while True:
             planned = time.perf_counter()

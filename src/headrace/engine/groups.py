@@ -42,6 +42,11 @@ class Groups:
             return self._open[name]
 
     @property
+    def backfill_tasks(self) -> int | None:
+        """So many tasks a group on its way takes at most."""
+        return self._house.options.backfill_tasks
+
+    @property
     def main(self) -> Group:
         return self.get(MAIN)
 
@@ -169,7 +174,7 @@ class Groups:
                 continue
             members = catalog.active_entries(epoch, name)
             free = [e for e in members if e.stays[-1].epoch < epoch or len(e.stays) == 1]
-            waiting = [entry for entry in free if catalog.functions.missing(entry.query)]
+            waiting = [e for e in free if e.live and catalog.functions.missing(e.query)]
             if waiting and (name == MAIN or len(waiting) < len(members)):
                 # others may be on their way to a group that nobody lives in yet
                 wanted = {

@@ -216,8 +216,8 @@ class Upkeep:
                 return
             self._warehouse.replace_value(record_name(commits_dir(group), commit.epoch), "commit", left)
             self.discard(path for path in commit.files() if path not in set(left.files()))
-        if not left.results and group not in homes.groups() and not self._lends(group):
-            self._remove_group(group)
+        if not left.results and not self._lends(group):
+            homes.unless_lived_in(group, lambda: self._remove_group(group))
 
     def _lends(self, group: str) -> bool:
         """Whether somebody else needs a file that lies in a group's folder: state that queries took along."""

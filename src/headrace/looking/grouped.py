@@ -32,17 +32,19 @@ def group_infos(
     epochs: Sequence[EpochInfo],
     errors: dict[str, str],
     events: Sequence[Event] = (),
+    backfill_tasks: int | None = None,
 ) -> list[GroupInfo]:
     """Every group that a query lives in or will begin in, and the main one.
 
     `epochs` are the latest that were run since opening, `errors` say why a group is tried again, and `events` what was
-    decided about groups, oldest first.
+    decided about groups, oldest first. Groups on their way have `backfill_tasks` at most.
     """
     infos: list[GroupInfo] = Listing()
     now, homes = time.time(), members_by_group(catalog)
     for name in sorted({MAIN, *homes}, key=lambda name: (name != MAIN, name)):
         following, entries = delivered.next_epoch(name), homes.get(name, [])
         cursor, spec = delivered.cursor(name), catalog.homes.spec(name, following)
+        spec = None if spec is None else spec.catching_up(backfill_tasks)
         lag = delivered.behind(name)
         recent = [info.cost for info in epochs if info.group == name][-MEASURED:]
         state = delivered.state_of(name)

@@ -6,11 +6,11 @@ run yet. A replay reads the same list, so an epoch always has the same members.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from headrace.model import codec
-from headrace.model.partitioning import Partitioning
+from headrace.model.partitioning import Partitioning, even_partitioning
 from headrace.model.query import QueryId
 from headrace.model.state import SegmentFile
 from headrace.model.strategy import DEFAULTS, Strategies
@@ -117,6 +117,12 @@ class GroupSpec:
     tasks: int
     partitioning: Partitioning
     by_hand: bool = False
+
+    def catching_up(self, most: int | None) -> GroupSpec:
+        """The same, with `most` tasks at a time at most for a group on its way."""
+        if most is None or most >= self.tasks or kind_of(self.name) is not GroupKind.TRANSIT:
+            return self
+        return replace(self, tasks=most, partitioning=even_partitioning(most))
 
 
 @dataclass(frozen=True, slots=True)

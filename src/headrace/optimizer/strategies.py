@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import floor, log10, prod
 
+from headrace.model.plan.names import input_id
 from headrace.model.query import Join, Query, QueryId
 from headrace.model.statistics import Statistics
 from headrace.model.strategy import Choice, Strategies, Strategy
 from headrace.optimizer.selectivity import guess_selectivity
-from headrace.planner.joins import input_id
 from headrace.planner.strategies import choice_of, group_choice, possible_strategies
 
 ROW_COST = 2.0

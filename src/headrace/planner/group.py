@@ -21,6 +21,7 @@ from headrace.model.plan import (
     ScanPath,
     SharedPlan,
 )
+from headrace.model.plan.predicates import scan_path
 from headrace.model.predicate import Operand
 from headrace.model.query import Aggregation, Fallback, Join, Projection, Query, QueryId, Stream, StreamName
 from headrace.model.statistics import NOTHING_KNOWN, Statistics
@@ -36,7 +37,6 @@ from headrace.planner.joins import (
     side_queries,
 )
 from headrace.planner.parts import BodyPart, FilterPart, Parts, aggregation_operands
-from headrace.planner.predicates import scan_path
 from headrace.planner.shared import (
     aggregating_parts,
     operator_id,

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.model.plan.names import QUERY, digest
 from headrace.model.predicate import Compare, Op, Operand, operands_of
 from headrace.model.query import Aggregation, Stream, StreamName
 from headrace.model.tables import joined_column
-from headrace.model.types import BIGINT, TIMESTAMP, Column
+from headrace.model.types import TIMESTAMP, Column
 from headrace.model.window import Window
-from headrace.planner.joins import Joining, digest, renamed
-
-QUERY = Operand("__headrace_query", BIGINT)
-"""The id of the query that a row is for."""
+from headrace.planner.joins import Joining, renamed
 
 ROWS = Stream(StreamName("joined rows"), (Column("__headrace_moment", TIMESTAMP),), "__headrace_moment", 0)
 """What a grouping reads. The event time is the last moment of the window."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +24,8 @@ from headrace.model.plan import (
     ProductOutput,
     at_position,
 )
+from headrace.model.plan.names import digest, input_id, key_text
+from headrace.model.plan.predicates import group_families, index_operands, scan_path
 from headrace.model.predicate import (
     TRUE,
     And,
@@ -48,7 +49,6 @@ from headrace.model.query import (
 )
 from headrace.model.tables import WindowTable, table_of
 from headrace.model.types import BIGINT, DOUBLE, Kind
-from headrace.planner.predicates import group_families, index_operands, scan_path
 
 
 @dataclass(frozen=True)
@@ -100,29 +100,16 @@ class Joining:
         return f"joined-{digest(*(f'{name} {role}' for name, role in sorted(self.leaves)), *also)}"
 
 
-def input_id(stream: StreamName, keys: Iterable[Operand]) -> str:
-    return digest(stream, *map(_key_text, keys))
-
-
 def _leaf_name(stream: StreamName, keys: Sequence[Sequence[Operand]]) -> str:
     """That of its input for a side with one key; for one with several, whatever order its hubs come in."""
     if len(keys) == 1:
         return input_id(stream, keys[0])
-    return digest(stream, "several keys", *sorted("\t".join(map(_key_text, key)) for key in keys))
-
-
-def _key_text(key: Operand) -> str:
-    return f"{key.plain} {key.sql} {key.type.name}"
+    return digest(stream, "several keys", *sorted("\t".join(map(key_text, key)) for key in keys))
 
 
 def is_joined(signature: str) -> bool:
     """Whether a result table holds joined rows, which are stored before their windows close."""
     return signature.startswith("joined-")
-
-
-def digest(*parts: str) -> str:
-    """A short name for these."""
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
 
 
 def plan_joins(

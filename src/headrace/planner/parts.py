@@ -12,16 +12,11 @@ from typing import Any, TypeVar
 
 from headrace.model.lanes import keeps_values, lane_domain, lanes_needed
 from headrace.model.plan import Family, LaneKind, OperandIndex, ScanPath, StateColumn
+from headrace.model.plan.predicates import constants_of, index_constants, scan_path
+from headrace.model.plan.reads import COLUMNS_PER_QUERY, ENTRIES_PER_COLUMN
 from headrace.model.predicate import Operand, Predicate, Value, conjunction, operands_of
 from headrace.model.query import AggregateFunction, Aggregation, QueryId
 from headrace.model.types import SqlType
-from headrace.planner.predicates import constants_of, index_constants, scan_path
-
-COLUMNS_PER_QUERY = 1024
-"""State column ids are query id times this plus an ordinal."""
-
-ENTRIES_PER_COLUMN = 1024
-"""Lane entry ids are column id times this plus the ordinal of the input in its query."""
 
 SPARE = 64
 """What is known of so many queries that are gone, and as many as there are, is kept."""

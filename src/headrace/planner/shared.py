@@ -24,6 +24,8 @@ from headrace.model.plan import (
     SessionOperator,
     StateColumn,
 )
+from headrace.model.plan.predicates import scan_path
+from headrace.model.plan.reads import ENTRIES_PER_COLUMN
 from headrace.model.predicate import And, Compare, Const, IsNull, Not, Operand, Or, operands_of
 from headrace.model.query import (
     Aggregation,
@@ -42,7 +44,6 @@ from headrace.planner.joins import (
     Joining,
 )
 from headrace.planner.parts import (
-    ENTRIES_PER_COLUMN,
     AggregateShape,
     BodyPart,
     FilterPart,
@@ -50,7 +51,6 @@ from headrace.planner.parts import (
     index_of,
     order_of,
 )
-from headrace.planner.predicates import scan_path
 
 codec.register(
     plan.OperandIndex,

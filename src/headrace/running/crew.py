@@ -26,6 +26,9 @@ from headrace.running.retries import Retry, in_our_words
 
 Committed = Callable[[Group, Commit], None]
 
+REMEMBERED = 1000
+"""The turns of so many groups are remembered; then those that have nothing to run are forgotten."""
+
 
 class Crew:
     """Hands out epochs to threads. One thread at a time calls `dispatch`; any may look at `troubles`."""
@@ -51,14 +54,14 @@ class Crew:
 
     @property
     def troubles(self) -> dict[str, Retry]:
-        """The groups whose last try of an epoch failed, with what is known about it."""
+        """The groups and splits whose last try of an epoch failed, with what is known about it.
+
+        Not those that nobody wants to run any more: all queries have left the group, or somebody dropped the split.
+        """
         with self._changed:
             failing = {name: retry for name, retry in self._retries.items() if retry.error is not None}
-        return {name: retry for name, retry in failing.items() if not self._gone(name)}
-
-    def _gone(self, name: str) -> bool:
-        """Whether it was a split that somebody dropped."""
-        return self._splits is not None and name.startswith(SPLIT_PREFIX) and not self._splits.has(name)
+        wanted = set(self.due()) if failing else set()
+        return {name: retry for name, retry in failing.items() if name in wanted}
 
     @property
     def busy(self) -> bool:
@@ -104,9 +107,11 @@ class Crew:
                 raise self._fatal
             failing = {name for name, retry in self._retries.items() if retry.error is not None}
             resting = {*self._running, *leave, *self._groups.settle(self._running, failing)}
+            due_now = self.due()
+            self._forget({*due_now, *self._running})
             names = [
                 name
-                for name in self.due()
+                for name in due_now
                 if name not in resting and (at_once or self._retries.setdefault(name, Retry()).due)
             ]
             running = list(self._running.values())
@@ -121,6 +126,12 @@ class Crew:
                 self._turns[name] = self._turn
                 self._running[name] = due[name]
                 self._pool.submit(self._run, group, self._retries.setdefault(name, Retry()))
+
+    def _forget(self, wanted: Collection[str]) -> None:
+        """Know no more of ever more groups: most were on their way for a moment."""
+        if len(self._turns) > REMEMBERED:
+            self._turns = {name: turn for name, turn in self._turns.items() if name in wanted}
+            self._retries = {name: retry for name, retry in self._retries.items() if name in wanted}
 
     def _contender(self, name: str, *, ranked: bool) -> Contender:
         """Someone with an epoch to run. Priorities count only where not all can run."""

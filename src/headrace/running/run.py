@@ -236,9 +236,10 @@ class Running:
 
     def _paces(self) -> dict[str, float]:
         """Tuples per second of the last epoch of each group that people live in."""
+        lived_in = self.groups.lived_in()
         with self._adding:
-            known = dict(self._pace)
-        return {name: known[name] for name in self.groups.lived_in() if name in known}
+            self._pace = {name: self._pace[name] for name in lived_in if name in self._pace}
+            return dict(self._pace)
 
     def _hand_out(self) -> None:
         """Let queries change groups and groups run; what fails here, say a full disk, is tried again."""

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.engine.conductor.facts import LiveQuery, operator_of, predicates_on, streams_of
+from headrace.model.plan.predicates import index_operands
 from headrace.model.predicate import Operand, Predicate, operands_of
 from headrace.model.query import QueryId, QueryPlan
 from headrace.operators.common.regions import Truth, regions_of
 from headrace.optimizer.grouping.regions import summarise_counts
 from headrace.optimizer.grouping.statistics import Bits, Floats, RegionTable
 from headrace.optimizer.grouping.values import OperatorId
-from headrace.planner.predicates import index_operands
 
 TUPLES = 1_000
 """So many tuples of a stream are looked at."""

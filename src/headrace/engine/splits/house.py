@@ -74,10 +74,6 @@ class Splits:
         with self._house.sealer.holding(), self._lock:  # in the order of whoever creates a split
             return self.find(split) or self._begin(split)
 
-    def has(self, name: str) -> bool:
-        with self._lock:
-            return name.lower() in self._runners
-
     def due(self) -> list[str]:
         """The splits that have a sealed epoch to run."""
         return [runner.name for runner in self.runners() if runner.due]

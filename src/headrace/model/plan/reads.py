@@ -38,6 +38,13 @@ class OperandIndex:
     constants: tuple[Value, ...]
 
 
+COLUMNS_PER_QUERY = 1024
+"""State column ids are query id times this plus an ordinal."""
+
+ENTRIES_PER_COLUMN = 1024
+"""Lane entry ids are column id times this plus the ordinal of the input in its query."""
+
+
 @dataclass(frozen=True, slots=True)
 class StateColumn:
     """One filter of one query: the tuples it accepts are aggregated into this column of the state.

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.metrics import FunctionMetrics
+from headrace.model.plan.predicates import group_families, index_operands
 from headrace.model.predicate import TRUE, And, Compare, Const, IsNull, Not, Operand, Or, Predicate
 from headrace.model.types import Kind, SqlType
 from headrace.operators.common.cells import FamilyIndex
 from headrace.operators.common.encode import Bools, Ints, one_chunk
 from headrace.operators.common.regions import regions_of
 from headrace.operators.common.scores import FLOAT, SCORES, score_of
-from headrace.planner.predicates import group_families, index_operands
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.plan import JoinedQuery, at_position
+from headrace.model.plan.predicates import group_families, index_operands
 from headrace.model.predicate import Operand, operands_of
 from headrace.model.tables import WORD
 from headrace.operators.common.calls import Caller, FunctionFault, spread
@@ -20,7 +21,6 @@ from headrace.operators.common.query_sets import QuerySets
 from headrace.operators.common.regions import regions_of
 from headrace.operators.join.partners import has_bits
 from headrace.operators.join.prefix import Prefix
-from headrace.planner.predicates import group_families, index_operands
 
 
 class CalledConditions:

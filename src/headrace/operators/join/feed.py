@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.plan import GroupingOperator
+from headrace.model.plan.names import QUERY
 from headrace.model.predicate import Operand
 from headrace.model.tables import WORD, joined_column
 from headrace.model.window import Window
@@ -26,7 +27,6 @@ from headrace.operators.join.partners import candidates
 from headrace.operators.windows.lanes import Partials
 from headrace.operators.windows.lifted import Lifted, combine_lifted, lift_measures, merge_lifted
 from headrace.operators.windows.slices import fine_slices
-from headrace.planner.groupings import QUERY
 
 GATHER_ROWS = 1 << 20
 """So many partials of a task wait for others of their group before they are sent."""

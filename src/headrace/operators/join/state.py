@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from headrace.catalog.changelogs import changelog_set, words
 from headrace.model.tables import WORD
 from headrace.operators.common.bundle import Item
 from headrace.operators.common.encode import Array, Bools, Ints, narrow, ranges
 from headrace.operators.common.placing import Portion
+from headrace.operators.join.changelogs import changelog_set, words
 from headrace.operators.join.keys import KeyTable, key_groups
 from headrace.operators.join.logic import InputLogic, JoinLogic, Words, slot_mask
 from headrace.operators.join.rows import (

@@ -116,7 +116,9 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
             some = [
                 partials and {name: values[piece] for name, values in partials.items()} for partials in inputs
             ]
-            _fold_family(logic, f, cells, row[piece], len(present), some, lanes, first=piece.start == 0)
+            _fold_family(
+                logic, f, cells, _Piece(row[piece], len(present), some, lanes, first=piece.start == 0)
+            )
     for lane in lanes:
         if isinstance(lane, SliceSums):
             lane.finish()
@@ -192,17 +194,23 @@ def _occupied(flat: Ints, size: int) -> tuple[Ints, Ints]:
     return present, row
 
 
-def _fold_family(
-    logic: AggregationLogic,
-    family: int,
-    cells: Cells,
-    row: Ints,
-    rows: int,
-    inputs: list[Partials | None],
-    lanes: list[Partials | SliceSums | None],
-    first: bool,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some tuples of a batch: the row of each among `rows`, what they contribute, and the lanes that take it in.
+
+    The `first` ones of a batch set what the others add to.
+    """
+
+    row: Ints
+    rows: int
+    inputs: Sequence[Partials | None]
+    lanes: Sequence[Partials | SliceSums | None]
+    first: bool
+
+
+def _fold_family(logic: AggregationLogic, family: int, cells: Cells, piece: _Piece) -> None:
     """Group some of one family's tuples into cells and fold these into the family's entries of every lane."""
+    rows, inputs = piece.rows, piece.inputs
     if cells.count == 0:
         return
     for share in range(len(logic.shares)):
@@ -213,42 +221,35 @@ def _fold_family(
         ids = shared.lookup[cells.ids]
         size = (shared.count + 1) * rows
         if is_sparse(shared.count, rows, len(ids)):
-            _fold_sparse(logic, shared, ids, row, rows, inputs, lanes, first)
+            _fold_sparse(logic, shared, ids, piece)
             continue
         ids *= rows
-        ids += row
+        ids += piece.row
         for measure, lane, entries, fold in busy:
-            partials, into = inputs[measure], lanes[lane]
+            partials, into = inputs[measure], piece.lanes[lane]
             assert partials is not None and into is not None
             grouped = logic.measures[measure].group(partials, ids, size)
             wanted = {n: p.reshape(-1, rows)[: shared.count] for n, p in grouped.items()}
             if isinstance(into, SliceSums):
                 into.add_cells(wanted["v"], fold, entries)
                 continue
-            _put(logic.lanes[lane], into, entries, logic.measures[measure].fold(wanted, fold), first)
+            _put(logic.lanes[lane], into, entries, logic.measures[measure].fold(wanted, fold), piece.first)
 
 
-def _fold_sparse(
-    logic: AggregationLogic,
-    shared: SharedFold,
-    ids: Ints,
-    row: Ints,
-    rows: int,
-    inputs: list[Partials | None],
-    lanes: list[Partials | SliceSums | None],
-    first: bool,
-) -> None:
+def _fold_sparse(logic: AggregationLogic, shared: SharedFold, ids: Ints, piece: _Piece) -> None:
     """The same when cells times rows is far more than there are tuples: one pass over the tuples per entry."""
     for measure, lane, entries, fold in shared.folds:
-        partials, into = inputs[measure], lanes[lane]
+        partials, into = piece.inputs[measure], piece.lanes[lane]
         if partials is None or into is None:
             continue
         assert not isinstance(into, SliceSums)
         membership = np.append(fold.membership, np.zeros((1, fold.columns), bool), axis=0)
         for column, entry in enumerate(entries):
             hit = np.flatnonzero(membership[ids, column])
-            found = logic.measures[measure].group({n: p[hit] for n, p in partials.items()}, row[hit], rows)
-            _put(logic.lanes[lane], into, np.array([entry]), {n: p[None, :] for n, p in found.items()}, first)
+            some = {name: values[hit] for name, values in partials.items()}
+            found = logic.measures[measure].group(some, piece.row[hit], piece.rows)
+            one = {name: values[None, :] for name, values in found.items()}
+            _put(logic.lanes[lane], into, np.array([entry]), one, piece.first)
 
 
 def _put(one: LaneLogic, into: Partials, entries: Ints, partials: Partials, first: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from headrace.model.plan import AggregationOperator, SharedPlan
+from headrace.model.plan.names import input_id
 from headrace.operators.common.placing import Portion
 from headrace.operators.common.sampling import sample_keys
 from headrace.operators.protocol import (
@@ -22,7 +23,6 @@ from headrace.operators.windows.aggregation import reduce_aggregation
 from headrace.operators.windows.lifted import combine_lifted, lift_tuples, receive_lifted, ship_lifted
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, portion_of_segment, segment_from, segment_items
-from headrace.planner.joins import input_id
 
 
 class Windows:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
-from headrace.model.plan import Family, OperandIndex, ScanPath
+from headrace.model.plan.reads import Family, OperandIndex, ScanPath
 from headrace.model.predicate import (
     And,
     Compare,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.catalog.changelogs import changelog_set, words
+from headrace.operators.join.changelogs import changelog_set, words
 
 SLOTS = st.dictionaries(st.integers(0, 130), st.integers(1, 4), max_size=6)
 
