@@ -81,7 +81,7 @@ def life(root: Path, seed: int, deadly: float) -> Any:
         except faults.Crash:
             house.forget()
     print(f"seed {seed}: {operator.__name__}, {lives} lives, q of {used}")
-    assert len(used) > 2
+    assert len(used) > 1
     return house
 
 
