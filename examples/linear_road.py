@@ -84,7 +84,7 @@ def create(hr: headrace.Session) -> None:
         1,
         route="0",
         operator=partial(road.SumOperator, EXPRESSWAYS),
-        schema=road.OUTPUTS["balances"],
+        schema=road.SUMS,
     )
 
 

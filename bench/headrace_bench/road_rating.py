@@ -146,14 +146,8 @@ def create(hr: Any, traffic: Traffic) -> None:
         operator=partial(road.RoadOperator, history=history, past=partial(PastTable.by_rule, traffic.seed)),
         outputs=road.OUTPUTS,
     )
-    hr.create_split(
-        "sums",
-        "road_balances",
-        1,
-        route=lambda batch: np.zeros(batch.num_rows, np.int64),
-        operator=partial(road.SumOperator, count),
-        schema=road.OUTPUTS["balances"],
-    )
+    for wanted in road.sums(count):
+        hr.create_split(**wanted)
 
 
 def rate(spark: Any, place: Path, count: int, warm_up: int, seconds: int, segments: bool) -> Rating:

@@ -29,8 +29,8 @@ from headrace.workloads.linear_road.traffic import Traffic
 from headrace.workloads.linear_road.validator import Validator
 from log_samples import open_log
 
-EXPRESSWAYS = 2
-TRAFFIC = Traffic(EXPRESSWAYS, seed=3, peak=30, segments=(40, 60), trip=(5, 15), accidents_per_hour=60)
+EXPRESSWAYS = 3
+TRAFFIC = Traffic(EXPRESSWAYS, seed=3, peak=20, segments=(40, 60), trip=(5, 15), accidents_per_hour=60)
 
 
 def stream_of(name: str, ddl: str) -> Stream:
@@ -38,11 +38,13 @@ def stream_of(name: str, ddl: str) -> Stream:
     return Stream(StreamName(name), columns, road.EVENT_TIME, 0)
 
 
-def split_of(number: int, name: str, stream: str, q: int, outputs: dict[str, str]) -> Split:
+def split_of(
+    number: int, name: str, stream: str, q: int, outputs: dict[str, str], *, everywhere: bool = True
+) -> Split:
     made = {
         kind: stream_of(name if kind == ONE_KIND else f"{name}_{kind}", ddl) for kind, ddl in outputs.items()
     }
-    return Split(number, name, stream, q, FUNCTION, FUNCTION if q > 1 else None, None, (), made, 0)
+    return Split(number, name, stream, q, FUNCTION, FUNCTION if everywhere else None, None, (), made, 0)
 
 
 @pytest.mark.usefixtures("tasks_here")
@@ -59,11 +61,12 @@ def test_the_validator_accepts_every_answer(tmp_path: Path) -> None:
         split_of(0, "road", "traffic", EXPRESSWAYS, road.OUTPUTS),
         pack("road", SplitCode(operator, road.route, road.broadcast)),
     )
-    sums = split_of(1, "sums", "road_balances", 1, {ONE_KIND: road.OUTPUTS["balances"]})
-    everything = SplitCode(
-        partial(road.SumOperator, EXPRESSWAYS), lambda batch: np.zeros(batch.num_rows, int)
-    )
-    splits.create(sums, pack("sums", everything))
+    for number, wanted in enumerate(
+        road.sums(EXPRESSWAYS, one_level=2), 1
+    ):  # two levels: groups of two and of one
+        columns = {ONE_KIND: wanted["schema"]}
+        sums = split_of(number, wanted["name"], wanted["stream"], wanted["q"], columns, everywhere=False)
+        splits.create(sums, pack(sums.name, SplitCode(wanted["operator"], wanted["route"])))
     batches = list(TRAFFIC.batches(10_200, 10_320, rows=800))
     for number, batch in enumerate(batches):
         append(log.warehouse, log.arrivals, traffic, pa.Table.from_batches([road.as_tuples(batch)]))
@@ -72,7 +75,7 @@ def test_the_validator_accepts_every_answer(tmp_path: Path) -> None:
         run(log, splits)
     log.arrivals.close(traffic.name)
     run(log, splits)
-    assert [runner.trouble for runner in splits.runners()] == [None, None]
+    assert [runner.trouble for runner in splits.runners()] == [None] * 3
     tolls = [history(xway) for xway in range(EXPRESSWAYS)]
     validator = Validator(
         paid=lambda vid, day, xway: int(tolls[xway].paid(np.array([vid]), np.array([day]))[0]),

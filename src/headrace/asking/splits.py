@@ -133,7 +133,6 @@ def _define(session: Session, wanted: Wanted) -> Split:
             wanted.name, "has neither a route nor a broadcast", "nobody would get a tuple: give one of them"
         )
     stream = session._catalog.stream(wanted.stream)
-    limit = None if wanted.time_limit is None else sql.parse_duration(wanted.time_limit)
     return Split(
         id=-1,
         name=wanted.name,
@@ -145,8 +144,17 @@ def _define(session: Session, wanted: Wanted) -> Split:
         order_by=_order(wanted, stream),
         outputs=_outputs(session, wanted, stream),
         first_epoch=0,
-        call_us=limit,
+        call_us=_time_limit(wanted),
     )
+
+
+def _time_limit(wanted: Wanted) -> int | None:
+    limit = None if wanted.time_limit is None else sql.parse_duration(wanted.time_limit)
+    if limit is not None and limit <= 0:
+        raise _bad(
+            wanted.name, f"has a time_limit of {wanted.time_limit}", "give one above 0, or None for no limit"
+        )
+    return limit
 
 
 def _check_count(name: str, q: object) -> None:
@@ -182,6 +190,8 @@ def _expression(
 
 def _order(wanted: Wanted, stream: Stream) -> tuple[str, ...]:
     given = wanted.order_by
+    if given is not None and not isinstance(given, Sequence):
+        raise _bad(wanted.name, f"is ordered by {given!r}", "name columns of the stream")
     names = () if given is None else (given,) if isinstance(given, str) else tuple(given)
     known = {column.name.lower(): column.name for column in stream.columns}
     for name in names:
@@ -223,8 +233,12 @@ def _named(wanted: Wanted) -> dict[str, tuple[str, str]]:
         raise _bad(
             wanted.name, "needs one of schema and outputs", "schema for one kind of rows, outputs for several"
         )
+    if not isinstance(wanted.outputs, Mapping) or not wanted.outputs:
+        raise _bad(wanted.name, "has no kinds in its outputs", 'write them as {"kind": "column TYPE, ..."}')
     kinds: dict[str, str] = {}
     for kind in wanted.outputs:
+        if not isinstance(kind, str):
+            raise _bad(wanted.name, f"has {kind!r} as the name of a kind", "name kinds by texts")
         if (other := kinds.setdefault(kind.lower(), kind)) != kind:
             why = f"has kinds `{other}` and `{kind}`, whose streams would have the same name"
             raise _bad(wanted.name, why, "names of streams must differ by more than the case of letters")

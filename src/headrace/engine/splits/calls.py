@@ -23,6 +23,9 @@ from headrace.engine.splits.faults import raised, too_slow
 from headrace.model.splits import Split
 from headrace.storage.private import make_directory, open_new
 
+LONGEST_S = 1e8
+"""Three years: alarms can be set for no longer time than some centuries."""
+
 
 @contextmanager
 def calling(
@@ -52,7 +55,7 @@ def opened(split: Split, packed: Packed) -> SplitCode:
 
 def call_limit(split: Split) -> float | None:
     """How many seconds one call of a split's code may take."""
-    return None if split.call_us is None else split.call_us / 1e6
+    return None if split.call_us is None else min(split.call_us / 1e6, LONGEST_S)
 
 
 class SlowCall(BaseException):

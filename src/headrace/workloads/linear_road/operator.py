@@ -54,7 +54,8 @@ _READ = ("Type", "Time", "VID", "Spd", "Lane", "Dir", "Seg", "Pos", "QID")
 _LIMITS = ((SEG, SEGMENTS), (DIR, 2), (LANE, EXIT_LANE + 1), (POS, ROAD_FT), (SPD, 256))
 """Fields of a position report, and what they must be below."""
 
-_JOURNEY = (("Sinit", 0, SEGMENTS - 1), ("Send", 0, SEGMENTS - 1), ("DOW", 1, 7), ("TOD", 1, 1_440))
+_JOURNEY = ("Sinit", "Send", "DOW", "TOD")
+_LEAST, _MOST = np.array([[0, 0, 1, 1]]).T, np.array([[SEGMENTS - 1, SEGMENTS - 1, 7, 1_440]]).T
 """Fields of a request for a travel time, and their least and largest value."""
 
 
@@ -184,9 +185,8 @@ class LinearRoad:
             return _rows("travel_times", time, qid, time, time)
         if self.past is None:
             raise ValueError("a travel time was asked for, but the operator knows no past")
-        journeys = np.stack([batch.column(name).to_numpy()[asked] for name, _, _ in _JOURNEY])
-        low, high = (np.array([[limits[at]] for limits in _JOURNEY]) for at in (1, 2))
-        bad = ((journeys < low) | (journeys > high)).any(axis=0)
+        journeys = np.stack([batch.column(name).to_numpy()[asked] for name in _JOURNEY])
+        bad = ((journeys < _LEAST) | (journeys > _MOST)).any(axis=0)
         if bad.any():
             first = batch.slice(int(asked[np.argmax(bad)]), 1).to_pylist()[0]
             raise ValueError(f"this request names no journey: {first}")

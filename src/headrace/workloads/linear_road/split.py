@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from math import ceil
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +20,7 @@ from headrace.workloads.linear_road import operator
 from headrace.workloads.linear_road.hashing import Ints
 from headrace.workloads.linear_road.history import day_rows
 from headrace.workloads.linear_road.operator import AddBalances, History, LinearRoad, Past
+from headrace.workloads.linear_road.play import group_width
 from headrace.workloads.linear_road.rules import ANSWERS, COLUMNS, DAYS, Kind, Rules
 
 ROUTE, BROADCAST = operator.ROUTE, operator.BROADCAST
@@ -28,11 +32,18 @@ DDL = ", ".join([*(f"{name} INT" for name in COLUMNS), f"{EVENT_TIME} TIMESTAMP"
 _SQL = {pa.int32(): "INT", pa.int64(): "BIGINT"}
 _TIME = pa.field(EVENT_TIME, pa.timestamp("us", "UTC"))
 
-OUTPUTS = {
+_ANSWERED = {
     kind: ", ".join([*(f"{f.name} {_SQL[f.type]}" for f in schema), f"{EVENT_TIME} TIMESTAMP"])
     for kind, schema in ANSWERS.items()
 }
-"""The columns of the answers, by kind."""
+OUTPUTS = _ANSWERED | {"balances": f"XWay INT, {_ANSWERED['balances']}"}
+"""The columns of what expressways answer, by kind. A balance is the part of one expressway."""
+
+SUMS = _ANSWERED["balances"]
+"""The columns of balances that are added up."""
+
+ONE_LEVEL = 64
+"""So many expressways at most are added up by one instance. More have one for each group, and one for all groups."""
 
 
 def route(batch: pa.RecordBatch) -> pa.Array:
@@ -90,7 +101,11 @@ class RoadOperator:
 
     def process(self, batch: pa.RecordBatch) -> dict[str, pa.RecordBatch]:
         """Answers to the tuples of a batch."""
-        return _timed(self.road.process(batch))
+        answers = _timed(self.road.process(batch))
+        if (parts := answers.get("balances")) is not None:
+            xway = pa.array(np.full(parts.num_rows, self.road.xway, np.int32))
+            answers["balances"] = parts.append_column("XWay", xway)
+        return answers
 
     def on_watermark(self, time: int) -> None:
         """Begin the minute of this time. The end of the stream begins no minute."""
@@ -132,3 +147,49 @@ class SumOperator:
     def snapshot(self) -> State:
         """The requests that wait."""
         return self.adder.snapshot()
+
+
+@dataclass(slots=True)
+class GroupOperator(SumOperator):
+    """Adds up the parts of a group of neighbouring expressways. `parts` says how many expressways there are in all."""
+
+    def open(self, sub_stream: int, state: State | None) -> None:
+        """Begin with the group of this number; the last one may have fewer expressways."""
+        width = group_width(self.parts)
+        self.adder = AddBalances(min(width, self.parts - sub_stream * width))
+        self.adder.open(sub_stream, state)
+
+
+def sums(expressways: int, one_level: int = ONE_LEVEL) -> list[dict[str, Any]]:
+    """The splits that add balances up, as what `create_split` is to be called with. The last one is named `sums`.
+
+    Two levels, as in the paper's section 4.4, keep what one instance gets small: the square root of what there is. They
+    take one epoch more, and few expressways do not need them.
+    """
+    all_: dict[str, Any] = {
+        "name": "sums",
+        "stream": "road_balances",
+        "q": 1,
+        "route": _everything,
+        "operator": partial(SumOperator, expressways),
+        "schema": SUMS,
+    }
+    if expressways <= one_level:
+        return [all_]
+    width = group_width(expressways)
+    groups = all_ | {
+        "name": "group_sums",
+        "q": ceil(expressways / width),
+        "route": partial(_group, width),
+        "operator": partial(GroupOperator, expressways),
+    }
+    return [groups, all_ | {"stream": "group_sums"}]
+
+
+def _everything(batch: pa.RecordBatch) -> Ints:
+    return np.zeros(batch.num_rows, np.int64)
+
+
+def _group(width: int, batch: pa.RecordBatch) -> Ints:
+    groups: Ints = batch.column("XWay").to_numpy() // width
+    return groups

@@ -4,6 +4,9 @@ SQL says in two lines what the operator needs compiled loops for, and shares its
 answer to the rest: accidents depend on four reports in a row, and a charge on what a vehicle was told before. The
 average here is that of all readings, as the public validator has it; the paper's average of averages would need a query
 over the rows of another one.
+
+SQL remembers no vehicle either. Reports that a vehicle makes after it left are noise to the operator, and are counted
+here. Without such noise both give the same cars, averages and tolls (tolls where no accident is ahead).
 """
 
 from __future__ import annotations
