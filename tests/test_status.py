@@ -72,6 +72,10 @@ CASES = [
         "newer tuples, or CLOSE STREAM, move it",
     ),
     (
+        over(replace(SALES, source=SourceState.UNATTENDED, rows=0, since=0, first_us=None)),
+        "no tuple of stream sales has been taken in yet: `headrace run` reads its source",
+    ),
+    (
         over(replace(SALES, source=SourceState.DETACHED, rows=0, since=0, first_us=None)),
         "stream sales has no source attached: attach_source('sales', ...) gives it one again",
     ),

@@ -16,10 +16,11 @@ class RunState(Enum):
 
 
 class SourceState(Enum):
-    """Where a stream's tuples come from, and whether they come."""
+    """Where a stream's tuples come from, and whether they come. UNATTENDED is what a session says that only reads."""
 
     APPEND = "fed by append"
     DETACHED = "no source attached"
+    UNATTENDED = "read by who runs it"
     READING = "reading"
     RETRYING = "retrying"
     STOPPED = "stopped"

@@ -187,6 +187,25 @@ def test_files_are_blamed_for_what_spark_says_of_them(log: Opened, landing: Path
     assert len(list(log.warehouse.path("log/purchases").glob("*.parquet"))) == len(arrived(log))
 
 
+def test_a_parquet_file_that_spark_has_no_words_for_is_set_aside_at_once(log: Opened, landing: Path) -> None:
+    """Dictionaries of UINT64 make Spark's reader raise an exception of Java's; the reason is the column's type."""
+    put(landing, "a.parquet", 1)
+    table = to_table(rows_at(1), PURCHASES)
+    unsigned = pa.array([1], pa.uint64())
+    pq.write_table(table.set_column(0, table.schema.names[0], unsigned), landing / "b.parquet")
+    ingest = ingest_of(log, landing)
+
+    class Reader(FakeReader):
+        def _written(self, paths: Sequence[str]) -> list[Chunk]:
+            failure = "Lost task 0.3: java.lang.UnsupportedOperationException: org.apache.parquet.PlainLongDictionary"
+            raise LogError("SPARK_FAILED", "the source failed", detail=failure)
+
+    Reader(log, ingest)
+    ingest.run_available()
+    assert (arrived(log), asides(ingest)) == (["a.parquet"], ["b.parquet"])
+    assert "is uint64, not " in ingest.report().aside[0].reason
+
+
 def test_what_may_pass_blames_no_file_until_it_has_failed_often(log: Opened, landing: Path) -> None:
     """An error of no known cause is retried; if Spark works and only one file fails again and again, it is the file."""
     ingest, spark = json_ingest(log, landing, FakeClock(), a="1", b="java.lang.Exception: something")

@@ -90,6 +90,23 @@ def test_csv_files_with_a_header(log: Opened, landing: Path, make: Make) -> None
     assert arrival.chunks[0].min_us == 5
 
 
+def test_csv_files_with_columns_in_another_order_are_set_aside(
+    log: Opened, landing: Path, make: Make
+) -> None:
+    """Spark would take the columns by their position and put prices where users belong."""
+    (landing / "a.csv").write_text("UserId,price,ts\n1,2.5,1970-01-01T00:00:00.000005Z\n")
+    (landing / "b.csv").write_text("price,userID,ts\n2,1,1970-01-01T00:00:00.000007Z\n")
+    ingest = make(sources.files(landing, "csv", header=True))
+    ingest.run_available()
+    assert times(log) == [5]
+    (aside,) = ingest.report().aside
+    assert aside.path.endswith("b.csv") and "header" in aside.reason
+    (landing / "by_position").mkdir()
+    (landing / "by_position" / "c.csv").write_text("a,b,c\n1,2.5,1970-01-01T00:00:00.000009Z\n")
+    make(sources.files(landing / "by_position", "csv", header=True, enforceSchema=True)).run_available()
+    assert times(log) == [5, 9]
+
+
 @pytest.mark.parametrize("pattern", ["", "/*.parquet"])
 def test_parquet_that_fits_is_adopted_where_it_lies(
     log: Opened, landing: Path, make: Make, pattern: str

@@ -49,6 +49,7 @@ def test_files_are_read_with_the_stream_schema() -> None:
             "header": "true",
             "sep": ";",
             "maxFilesPerTrigger": "2",
+            "enforceSchema": "false",
             "columnNameOfCorruptRecord": "__headrace_corrupt",
         },
         "path": "/data/in",

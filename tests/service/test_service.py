@@ -302,6 +302,17 @@ def test_a_service_that_went_away_says_so(session, warehouse):
     assert "headrace run" in caught.value.hint
 
 
+def test_a_prompt_follows_a_service_that_was_started_again(session, warehouse, service):
+    with published(warehouse, "run") as before:
+        before.start(session)
+        remote = connect(warehouse)
+        assert not remote.follow(warehouse)
+    assert not remote.follow(warehouse), "nobody runs it"
+    endpoint.publish(warehouse, endpoint.find(service.warehouse))
+    assert remote.follow(warehouse)
+    assert [query.name for query in remote.queries()] == ["spend"]
+
+
 def test_a_taken_port_is_refused_with_a_hint(service, warehouse):
     with pytest.raises(EngineError) as caught, published(warehouse, "run", service.endpoint.port):
         pass

@@ -151,6 +151,7 @@ def test_a_bad_file_is_set_aside_and_told_everywhere(open_session: Open, tmp_pat
     again.close()
     reader = open_session(read_only=True)
     assert reader.health().source("s").files_aside == 1
+    assert reader.health().source("s").state is SourceState.UNATTENDED
     assert reader.health().run is RunState.STOPPED
 
 

@@ -84,11 +84,18 @@ def sql(
     writes = found is None or not all(statements.only_reads(statement.text) for statement in found)
     with reached(opener, warehouse, read_only=not writes) as session:
         if found is None:
-            prompt(session, lambda text: show(_execute(session, text)), _where(session))
+            prompt(session, lambda text: show(_typed(session, text, warehouse)), _where(session))
         else:
             _run_script(session, found, show)
     if found is not None and writes and not isinstance(session, RemoteSession):
         _say_nobody_runs(warehouse)
+
+
+def _typed(session: Served, text: str, warehouse: str) -> str | pa.Table:
+    """The answer to what a person typed, of the service that is up by now: it may have been started again."""
+    if isinstance(session, RemoteSession) and session.follow(warehouse):
+        click.echo(_where(session))
+    return _execute(session, text)
 
 
 def _where(session: Served) -> str:

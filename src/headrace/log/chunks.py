@@ -69,7 +69,12 @@ def write_chunk(
             sync_directory(final.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise LogError("CHUNK_UNWRITABLE", f"cannot write {final}", detail=str(error)) from error
+        raise LogError(
+            "CHUNK_UNWRITABLE",
+            f"cannot write {final}",
+            detail=str(error),
+            hint="check free space and permissions; what was to be written is not in the log",
+        ) from error
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

@@ -118,11 +118,17 @@ class FileReader:
                 if _gone(paths[0], error):
                     found.gone.append(paths[0])
                 else:
-                    found.bad[paths[0]] = reason_of(error, paths[0])
+                    found.bad[paths[0]] = self._why(error, paths[0])
                 return
             middle = len(paths) // 2
             self._by_spark(paths[:middle], found, suspicious)
             self._by_spark(paths[middle:], found, suspicious)
+
+    def _why(self, error: LogError, path: str) -> str:
+        """Why Spark could not read a file: what Spark says, or what does not fit if Spark has no words for it."""
+        if self.source.format is FileFormat.PARQUET and not _remote(path) and _unconvertible(error):
+            return misfit(path, self.stream) or reason_of(error, path)
+        return reason_of(error, path)
 
     def _written(self, paths: Sequence[str]) -> Sequence[Chunk]:
         number = self.arrivals.next_number
@@ -157,6 +163,9 @@ def _gone(path: str, error: LogError) -> bool:
 
 _EXHAUSTED = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _CONDITION = re.compile(r"\[([A-Z][A-Z_]+(?:\.[A-Z_]+)*)\]")
+_CONVERTING = re.compile(
+    r"java\.lang\.(UnsupportedOperation|Arithmetic|ClassCast|NumberFormat|IndexOutOfBounds)Exception\b"
+)
 _NOBODYS_FAULT = ("PYTHON_EXCEPTION", "INTERNAL_ERROR", "SPARK_JOB_CANCELLED")
 
 
@@ -170,9 +179,15 @@ def may_pass(error: LogError) -> bool:
         return True
     if error.code != "SPARK_FAILED":
         return False
-    text = str(error.__cause__ or error.detail)
-    found = _CONDITION.search(text)
+    if _unconvertible(error):
+        return False
+    found = _CONDITION.search(str(error.__cause__ or error.detail))
     return found is None or found.group(1).startswith(_NOBODYS_FAULT)
+
+
+def _unconvertible(error: LogError) -> bool:
+    """Whether a value cannot become one of its column: Java says so of some types of Parquet, such as UINT64."""
+    return _CONVERTING.search(str(error.__cause__ or error.detail)) is not None
 
 
 def _exhausted(error: BaseException) -> bool:

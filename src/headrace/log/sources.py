@@ -26,6 +26,8 @@ FRAME = "dataframe"
 
 _BINARY_FILE = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _CORRUPT_OPTION = "columnNameOfCorruptRecord"
+_BY_POSITION = "enforceSchema"
+"""Spark's option for CSV to take columns by their position, whatever the header calls them."""
 
 
 class Source(Protocol):
@@ -112,6 +114,8 @@ class FileSource:
         options = {key: value for key, value in self.options if key.lower() != _CORRUPT_OPTION.lower()}
         if self.format is FileFormat.PARQUET:
             return ddl(stream), dict(self.options)
+        if self.format is FileFormat.CSV and not any(key.lower() == _BY_POSITION.lower() for key in options):
+            options[_BY_POSITION] = "false"
         own = self._own_corrupt_column(stream)
         columns = ddl(stream) if own else f"{ddl(stream)}, {CORRUPT_COLUMN} STRING"
         return columns, options | {_CORRUPT_OPTION: own or CORRUPT_COLUMN}

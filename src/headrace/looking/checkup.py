@@ -228,8 +228,11 @@ class Checkup:
             return SourceState.CLOSED
         feed = None if self.running is None else self.running.feeds.get(stream.name)
         if feed is None:
-            fed = self.catalog.source(stream.name) is None
-            return SourceState.APPEND if fed else SourceState.DETACHED
+            described = self.catalog.source(stream.name)
+            if described is None:
+                return SourceState.APPEND
+            kept = self.running is None and described["kind"] != FRAME
+            return SourceState.UNATTENDED if kept else SourceState.DETACHED
         if feed.retry.error is None:
             return SourceState.READING
         return SourceState.STOPPED if feed.retry.error.code == "SOURCE_STOPPED" else SourceState.RETRYING

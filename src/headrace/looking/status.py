@@ -206,7 +206,7 @@ def _source_trouble(stream: StreamFacts) -> str | None:
             return f"the source of stream {name} cannot be read at the moment{said}"
         case SourceState.STOPPED:
             return f"the source of stream {name} has stopped{said}"
-        case SourceState.APPEND | SourceState.READING | SourceState.CLOSED:
+        case SourceState.APPEND | SourceState.UNATTENDED | SourceState.READING | SourceState.CLOSED:
             return None
 
 
@@ -235,6 +235,8 @@ def _silence(stream: StreamFacts, facts: QueryFacts) -> str:
     match stream.source:
         case SourceState.APPEND:
             return f"stream {name} has had no tuples: append() and INSERT INTO feed it"
+        case SourceState.UNATTENDED:
+            return f"no tuple of stream {name} has been taken in yet: `headrace run` reads its source"
         case SourceState.CLOSED:
             return f"stream {name} was closed without tuples"
         case _:

@@ -57,6 +57,16 @@ class RemoteSession:
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
 
+    def follow(self, warehouse: str | Path) -> bool:
+        """Ask whoever runs the warehouse from now on; whether that is another process than before."""
+        if find(warehouse) in (None, self.endpoint):
+            return False
+        other = connect(warehouse)
+        if other is None:
+            return False
+        self.endpoint, self.hello = other.endpoint, other.hello
+        return True
+
     def query(self, name: str) -> RemoteQuery:
         return RemoteQuery(self, name)
 
