@@ -14,7 +14,7 @@ from headrace.catalog.events import EVENTS, EventBook
 from headrace.engine.conductor.conductor import Conductor
 from headrace.engine.conductor.facts import LiveQuery, operator_of
 from headrace.engine.conductor.room import idle_cores
-from headrace.engine.conductor.sampling import StreamSample, _matches, region_tables
+from headrace.engine.conductor.sampling import StreamSample, _matches, columns_of, region_tables
 from headrace.engine.conductor.statistics import NOTHING
 from headrace.engine.conductor.watching import Books, Measured, group_epochs
 from headrace.engine.records import Metrics
@@ -546,6 +546,22 @@ def test_samples_tell_who_wants_what() -> None:
         wanted = table.wanted[:, some].any(axis=1)
         share = float(table.tuples @ wanted) / table.sampled
         assert share == pytest.approx(np.mean(values >= min(limits[i] for i in some))), f"queries {some}"
+
+
+def test_queries_of_a_stream_ask_nothing_of_another_one_which_has_other_columns() -> None:
+    queries = [
+        LiveQuery(QueryId(1), "low", plan_of(above(10)), MAIN),
+        LiveQuery(QueryId(2), "other", plan_of(TRUE, ("t",)), MAIN),
+    ]
+    plans = [query.plan for query in queries]
+    assert [columns_of(plans, stream) for stream in ("s", "t")] == [{"v"}, set()]
+    values = {"v": pa.chunked_array([pa.array(range(20))])}
+    samples = {"s": StreamSample("s", 20, values), "t": StreamSample("t", 5, {})}
+    tables = region_tables(queries, samples, {"s": 1.0, "t": 1.0}, {})
+    assert {table.queries: round(table.tuples.sum() / table.sampled, 6) for table in tables.values()} == {
+        (QueryId(1),): 0.5,
+        (QueryId(2),): 1.0,
+    }
 
 
 def test_the_work_of_all_functions_is_counted_once() -> None:

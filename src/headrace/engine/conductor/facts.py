@@ -53,7 +53,12 @@ def streams_of(operator: OperatorId) -> tuple[str, ...]:
 
 
 def predicates_on(plan: QueryPlan, stream: str) -> tuple[Predicate, ...] | None:
-    """A query takes a tuple of a stream if any of these accepts it; None if only Spark can tell."""
+    """A query takes a tuple of a stream if any of these accepts it; None if only Spark can tell.
+
+    A query of other streams takes none, and its predicates are about their columns.
+    """
+    if stream not in plan.streams:
+        return ()
     match plan.body:
         case Join() as body:
             found = tuple(side.where for side in body.sides if side.stream == stream)
