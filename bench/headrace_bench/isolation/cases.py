@@ -27,6 +27,9 @@ PROPORTIONS = {"W1": (1, 3, 1), "W2": (1, 3, 46), "W3": (1, 3, 1)}
 PULSE = 8
 """In figure 8 the rate rises by so many times, unless it was measured what full sharing can sustain (`pulse.py`)."""
 
+SHIFTED = 2
+"""In figure 9 the rate is so many times the usual one. Ranges are half of the domain on average."""
+
 FOOT, LADDER = 4, 1.5
 """In figure 7 the rate begins at so many times the usual one, and rises by this factor, step by step, until somebody
 falls behind. Joins grow by its square."""
@@ -245,7 +248,7 @@ def _pulse(sizes: Sizes) -> Iterator[Case]:
 
 
 def _shifts(sizes: Sizes) -> Iterator[Case]:
-    # ranges are half of the domain on average, so there are many more rows per tuple
-    course = tuple(Phase(s.value, sizes.shift_s, RATES["W1"] // 2, s) for s in Spread)
+    # so many that joining is more work than running an epoch, and isolated queries take as much as there is
+    course = tuple(Phase(s.value, sizes.shift_s, SHIFTED * RATES["W1"], s) for s in Spread)
     for policy in POLICIES:
         yield Case(Load("W1", (0.1, 0.1), sizes.shifted, sizes.seed, nested=True), course, policy)

@@ -49,10 +49,15 @@ def judge_isolation(panels: Panels) -> list[Verdict]:
 
 
 def _ours(panels: Panels) -> Iterator[tuple[str, Told, Told | None]]:
-    """Every run of functional isolation with that of the same queries alone, where there is one."""
+    """Every run of functional isolation with that of the same queries alone, where there is one.
+
+    A run that several panels have counts once, for the first of them.
+    """
+    known: set[str] = set()
     for panel, all_told in panels.items():
         for told in all_told:
-            if told.policy == FUNCTIONAL:
+            if told.policy == FUNCTIONAL and told.case not in known:
+                known.update([told.case] if told.case else [])
                 same = (t for t in all_told if t.policy == ISOLATED and t.load == told.load)
                 yield panel, told, next(same, None)
 

@@ -363,9 +363,12 @@ class Group:
             self._inquiry.seconds(epoch),
         )
         held = self.held(int(epoch.id))
-        result, broken = self._runner.run_shared(
-            epoch, plan, entries, held, attempt, seconds, partial(self._place, epoch)
-        )
+        try:
+            result, broken = self._runner.run_shared(
+                epoch, plan, entries, held, attempt, seconds, partial(self._place, epoch)
+            )
+        finally:
+            self._house.jobs.ends(self.name)
         if broken:
             return result, broken
         broken = self._runner.run_fallbacks(epoch, plan, result, attempt, self._inquiry.fallback_begins)
@@ -375,9 +378,13 @@ class Group:
 
     def _place(self, epoch: Epoch, work: EpochWork) -> Place:
         """Where the epoch runs. One that failed before is Spark's: there its culprit can be found."""
-        if not self._inquiry.untroubled(epoch):
-            return Place.SPARK
-        return decide_place(after_epoch(work, self._before))
+        place, jobs = Place.SPARK, self._house.jobs
+        if self._inquiry.untroubled(epoch):
+            work = replace(work, crowded=jobs.has_others(self.name))
+            place = decide_place(after_epoch(work, self._before))
+        if place is Place.SPARK:
+            jobs.begins(self.name)
+        return place
 
     def _quarantine(self, broken: dict[int, str], epoch: Epoch) -> None:
         catalog = self._house.catalog

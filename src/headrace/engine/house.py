@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.catalog.catalog import Catalog
+from headrace.engine.crowding import JobsUnderWay
 from headrace.engine.delivered import Delivered
 from headrace.engine.options import GroupOptions
 from headrace.engine.upkeep import Upkeep
@@ -25,3 +26,4 @@ class House:
     upkeep: Upkeep
     options: GroupOptions
     clock: Callable[[], float] = time.time
+    jobs: JobsUnderWay = field(default_factory=JobsUnderWay)

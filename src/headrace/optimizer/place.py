@@ -21,7 +21,7 @@ class Place(Enum):
 class EpochWork:
     """What is known of an epoch before it runs: its tuples, the bytes of state that it meets, and whether Spark has to
     evaluate expressions for it. `before` is (CPU seconds, tuples) of the last epoch with tuples, None before there was
-    one; `clock_seconds` is what its tasks took by the clock, all together.
+    one; `clock_seconds` is what its tasks took by the clock, all together. It is `crowded` if another group runs a job.
     """
 
     tuples: int
@@ -29,10 +29,16 @@ class EpochWork:
     catalyst: bool
     before: tuple[float, int] | None = None
     clock_seconds: float = 0.0
+    crowded: bool = False
 
 
 TUPLES = 1 << 14
 """More tuples than this are worth a job."""
+
+CROWDED_TUPLES = 1 << 18
+"""While another group runs a job, so are only more than this. Its tasks may hold every core for seconds, once for each
+stage of this group's job. The own worker is a process of its own, which gets its share of the cores at once.
+"""
 
 STATE_BYTES = 1 << 25
 """So is more state than this: whatever of it closes has to be read and delivered."""
@@ -55,8 +61,13 @@ def decide_place(work: EpochWork) -> Place:
     >>> waits = EpochWork(1_000, 1 << 20, catalyst=False, before=(0.08, 1_000), clock_seconds=12.0)
     >>> decide_place(waits).value
     'Spark'
+    >>> from dataclasses import replace
+    >>> light = EpochWork(50_000, 1 << 20, catalyst=False, before=(0.1, 25_000))
+    >>> decide_place(light).value, decide_place(replace(light, crowded=True)).value
+    ('Spark', 'own worker')
     """
-    if work.catalyst or work.tuples > TUPLES or work.state_bytes > STATE_BYTES:
+    most = CROWDED_TUPLES if work.crowded and work.before is not None else TUPLES
+    if work.catalyst or work.tuples > most or work.state_bytes > STATE_BYTES:
         return Place.SPARK
     by_clock = work.clock_seconds * _share(work)
     return (
