@@ -53,8 +53,8 @@ class IntSumLogic:
         return folded
 
     def update(self, into: Partials, partials: Partials, matches: Matches) -> None:
-        for name, array in partials.items():
-            add_values(*matches.arguments, as_given(array), into[name])
+        if "f" in partials:
+            add_values(*matches.arguments, as_given(partials["f"]), into["f"])
 
     def combine(self, left: Partials, right: Partials) -> Partials:
         with np.errstate(over="ignore"):
