@@ -1,7 +1,8 @@
 """The tasks of an epoch without a JVM: what map and reduce tasks cost by themselves, as CPU time, and what of it.
 
-AStream's tuples and aggregation queries go through the same functions that Spark's workers run, in this process. Beside
-it stands the time that plain pyarrow takes to write the same result rows, which nobody can go below.
+AStream's tuples and aggregation queries, or those of `predicates`, go through the same functions that Spark's workers
+run, in this process. Beside it stands the time that plain pyarrow takes to write the same result rows, which nobody
+can go below.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 from unittest import mock
 
 import click
@@ -51,7 +52,7 @@ from headrace.model.state import SegmentFile
 from headrace.model.types import BIGINT, DOUBLE, Column, SqlType
 from headrace.model.window import Window
 from headrace.planner.group import Member, plan_group
-from headrace_bench import astream
+from headrace_bench import astream, predicate_tasks
 from headrace_bench.epochs import Feed, folder
 from headrace_bench.spine import COUNT, numbers, screen
 
@@ -112,14 +113,20 @@ class Seen:
     rows: int
 
 
+class Tables(Protocol):
+    """A stream that goes on: the tuples of each epoch."""
+
+    def table(self, epoch: int) -> pa.Table: ...
+
+
 class Bench:
     """A group in a folder of its own, fed epoch by epoch."""
 
-    def __init__(self, root: Path, queries: int, feed: Feed, partitions: int, window_max_s: int = 10) -> None:
+    def __init__(
+        self, root: Path, members: list[Member], stream: Stream, feed: Tables, partitions: int
+    ) -> None:
         self.root, self.feed, self.partitions = root, feed, partitions
-        self.plan: SharedPlan = plan_group(
-            make_members(queries, window_max_s=window_max_s), {STREAM.name: STREAM}
-        )
+        self.plan: SharedPlan = plan_group(members, {stream.name: stream})
         self.path = plan_path(GROUP, self.plan.version)
         (root / self.path).parent.mkdir(parents=True, exist_ok=True)
         (root / self.path).write_bytes(plan_file(self.plan))
@@ -215,6 +222,11 @@ def figures(queries: int, seen: list[Seen]) -> list[str]:
 )
 @click.option("--window-max", type=COUNT, default=10, show_default=True, help="Longest window in seconds.")
 @click.option("--partitions", type=COUNT, default=2, show_default=True, help="Reduce tasks.")
+@click.option(
+    "--conjuncts",
+    type=click.IntRange(0, predicate_tasks.MOST_CONJUNCTS),
+    help="Tuples and queries of `predicates` with so many conjuncts; 0 for one product each.",
+)
 @click.option("--profile", is_flag=True, help="Print the most expensive functions of the measured epochs.")
 def tasks(
     queries: list[int],
@@ -225,6 +237,7 @@ def tasks(
     rate: int,
     window_max: int,
     partitions: int,
+    conjuncts: int | None,
     profile: bool,
 ) -> None:
     """CPU seconds of an epoch's tasks, all in this process."""
@@ -234,7 +247,13 @@ def tasks(
         found: list[Seen] = []
         profiler = cProfile.Profile(time.process_time)
         with folder() as root:
-            bench = Bench(root, count, Feed(rows, keys, rate), partitions, window_max)
+            if conjuncts is None:
+                members = make_members(count, window_max_s=window_max)
+                bench = Bench(root, members, STREAM, Feed(rows, keys, rate), partitions)
+            else:
+                members = predicate_tasks.make_members(count, conjuncts, window_max)
+                fed = predicate_tasks.PredicateFeed(rows, keys, rate, count if conjuncts == 0 else None)
+                bench = Bench(root, members, predicate_tasks.STREAM, fed, partitions)
             for number in range(warm_up + epochs):
                 epoch = bench.prepare(number)
                 measured = number >= warm_up

@@ -20,7 +20,12 @@ from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.boxes import BoxMaker, BoxTable
 from headrace.operators.common.matching import Matcher, Matches, codes_of, homes_for
 from headrace.operators.compiled.bins import add_to_bins, keep_in_bins, run_totals
-from headrace.operators.compiled.matches import add_values, keep_extremes, merge_moments_of, order_by_row
+from headrace.operators.compiled.matches import (
+    add_values,
+    merge_moments_of,
+    order_by_row,
+    update_slots,
+)
 from headrace.operators.compiled.sparse import (
     add_runs,
     count_keys,
@@ -119,6 +124,23 @@ def test_add_values(benchmark: Benchmark, matching: Matching) -> None:
     assert (into == 5 * expected).all(), "five rounds added the same five times"
 
 
+def slots_of(queries: int, values: Array) -> tuple[Array, Array, list[Array]]:
+    """What `update_slots` takes: the values of all slots, and partials of each for each query."""
+    places = np.full((-(-queries // 64) * 64, 4), -1, np.int64)
+    places[:queries] = np.arange(queries)[:, None]
+    starts = (0, 0, np.iinfo(np.int64).max, np.iinfo(np.int64).min)
+    return np.stack([values] * 4, axis=1), places, [np.full((queries, KEYS), start) for start in starts]
+
+
+def test_update_slots(benchmark: Benchmark, matching: Matching) -> None:
+    values, places, into = slots_of(QUERIES, matching.values)
+    run = lambda: update_slots(*matching.arguments, values, places, *into)  # noqa: E731
+    benchmark.pedantic(run, rounds=5)  # type: ignore
+    expected = np.zeros_like(into[0])
+    add_once_per_query(matching, expected)
+    assert (into[0] == 5 * expected).all(), "five rounds added the same five times"
+
+
 def test_add_values_with_numpy(benchmark: Benchmark, matching: Matching) -> None:
     into = np.zeros((QUERIES, KEYS), np.int64)
     benchmark.pedantic(lambda: add_once_per_query(matching, into), rounds=1)  # type: ignore
@@ -150,16 +172,10 @@ def make_candidates(queries: int) -> tuple[tuple[Any, ...], Array]:
 
 
 @pytest.mark.parametrize("queries", EQUALITIES.values(), ids=EQUALITIES.keys())
-def test_add_values_of_candidates(benchmark: Benchmark, queries: int) -> None:
-    arguments, values = make_candidates(queries)
-    into = np.zeros((queries, KEYS), np.int64)
-    benchmark.pedantic(lambda: add_values(*arguments, values, into), rounds=5)  # type: ignore
-
-
-def test_keep_extremes(benchmark: Benchmark, matching: Matching) -> None:
-    into = np.full((QUERIES, KEYS), np.iinfo(np.int64).max)
-    run = lambda: keep_extremes(*matching.arguments, matching.values, into, True)  # noqa: E731
-    benchmark.pedantic(run, rounds=5)  # type: ignore
+def test_update_slots_of_candidates(benchmark: Benchmark, queries: int) -> None:
+    arguments, drawn = make_candidates(queries)
+    values, places, into = slots_of(queries, drawn)
+    benchmark.pedantic(lambda: update_slots(*arguments, values, places[:queries], *into), rounds=5)  # type: ignore
 
 
 def test_merge_moments(benchmark: Benchmark, matching: Matching) -> None:

@@ -21,7 +21,7 @@ from headrace.operators.common.bitrows import ordered_by_row, pack_words
 from headrace.operators.common.boxes import BoxMaker, BoxTable
 from headrace.operators.common.matching import Matcher, Matches, codes_of, homes_for
 from headrace.operators.common.regions import Truth, region_count
-from headrace.operators.compiled.matches import add_values, keep_extremes, merge_moments_of
+from headrace.operators.compiled.matches import add_values, merge_moments_of, update_slots
 from headrace.operators.selection import SelectionLogic
 from headrace.operators.windows import folding, folds, matches
 from headrace.operators.windows.folds import Fold, fold_extremes
@@ -128,12 +128,16 @@ def test_kernels_equal_loops(seed: int) -> None:
 
     ints = numbers.integers(-(2**63), 2**63 - 1, tuples)
     floats = numbers.choice([math.nan, math.inf, -0.0, 0.0, 1e300, -1e300, 0.1, 2.5], tuples)
-    sums, totals = np.zeros((len(kept), rows), np.int64), np.zeros((len(kept), rows))
-    add_values(*matches.arguments, frozen(ints).copy(), sums)
+    totals = np.zeros((len(kept), rows))
     add_values(*matches.arguments, floats, totals)
+    alone = np.zeros((len(kept), rows), np.int64)
+    add_values(*matches.arguments, frozen(ints).copy(), alone)
+    sums, others = np.zeros((2, len(kept), rows), np.int64)
     least, most = np.full((len(kept), rows), 2**63 - 1), np.full((len(kept), rows), -(2**63))
-    keep_extremes(*matches.arguments, ints, least, True)
-    keep_extremes(*matches.arguments, ints, most, False)
+    places = np.stack([matches.entries] * 4, axis=1)
+    places[::2, 1] = -1  # some boxes keep one measure less
+    values = np.stack([ints, ints >> 3, ints, ints], axis=1)
+    update_slots(*matches.arguments, frozen(values).reshape(-1, 4).copy(), places, sums, others, least, most)
     held: dict[tuple[int, int], list[int]] = {}
     for t, q in pairs:
         held.setdefault((int(entries[q]), int(row[t])), []).append(t)
@@ -141,6 +145,10 @@ def test_kernels_equal_loops(seed: int) -> None:
         for r in range(rows):
             mine = held.get((entry, r), [])
             assert int(sums[entry, r]) == (sum(int(ints[t]) for t in mine) + 2**63) % 2**64 - 2**63
+            assert alone[entry, r] == sums[entry, r]
+            both = set(places[matches.entries == entry, 1].tolist()) == {entry}
+            if both:
+                assert int(others[entry, r]) == (sum(int(ints[t]) >> 3 for t in mine) + 2**63) % 2**64 - 2**63
             assert int(least[entry, r]) == min((int(ints[t]) for t in mine), default=2**63 - 1)
             assert int(most[entry, r]) == max((int(ints[t]) for t in mine), default=-(2**63))
             exact = sum(float(floats[t]) for t in mine)

@@ -29,8 +29,9 @@ KEEP_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
 }
-"""Such a process needs the same memory every epoch. Where allocators give it back at once, and ask for it again, the
-system fetches and clears pages for longer than the work itself takes. What somebody has set already counts.
+"""Such a process, and a Python worker of our own Spark session, needs the same memory every epoch. Where allocators
+give it back at once, and ask for it again, the system fetches and clears pages for longer than the work itself takes.
+What somebody has set already counts.
 """
 
 LENGTH = struct.Struct("<Q")

@@ -20,6 +20,8 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql.context import SQLContext
 
+from headrace.engine.beside import KEEP_MEMORY
+
 LOCAL = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -29,6 +31,7 @@ LOCAL = {
     "spark.sql.session.timeZone": "UTC",
     "spark.executorEnv.OMP_NUM_THREADS": "1",
     "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
+    **{f"spark.executorEnv.{name}": os.environ.get(name, value) for name, value in KEEP_MEMORY.items()},
     # over TCP each answer of a Python worker waits 40 ms for an acknowledgement
     "spark.python.unix.domain.socket.enabled": "true",
     # what is shuffled is packed already, and stays on this machine

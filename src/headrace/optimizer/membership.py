@@ -43,10 +43,10 @@ class CellWork:
 class FamilyBatch:
     """What is known of a family's tuples before they are worked off.
 
-    `rows` are the (slice, key) pairs that they fall into, and `passes` the measures that somebody keeps. In each pass a
-    tuple meets so many `words` of bit rows and `candidates`. `updates` are the partials that a tuple changes on
-    average, over all passes, and `entries` those that there are for each row. `cells` is None where they cannot be
-    enumerated.
+    `rows` are the (slice, key) pairs that they fall into. Measures are updated in so many `passes`, some of them
+    together. In each pass a tuple meets so many `words` of bit rows and `candidates`. `updates` are the queries whose
+    partials a tuple changes on average, over all passes, and `entries` the partials that there are for each row.
+    `cells` is None where they cannot be enumerated.
     """
 
     tuples: int
@@ -75,8 +75,10 @@ cells are no neighbours.
 ALONE_NS, ALONE_CELL_NS, DOUBLED_NS = 20_000.0, 1.6, 1.0
 """To fold a column by itself; a cell's row of it; a cell's row in each step of doubling."""
 
-VISIT_NS, WORD_NS = 8.0, 0.75
-"""To visit a tuple; to AND one word of one operand."""
+VISIT_NS, WORD_NS, HIT_NS = 8.0, 0.75, 8.0
+"""To visit a tuple; to AND one word of one operand; to look at a word in which a query matches, about which a processor
+guesses wrongly.
+"""
 
 LISTS_NS, LIST_NS, CANDIDATE_NS, COMPARE_NS, GUESS_NS = 2.0, 0.8, 1.7, 3.0, 10.0
 """To look at lists at all; at one operand's; to meet one candidate; to compare it with other operands. Processors guess
@@ -86,9 +88,9 @@ wrongly where a list ends and whether a candidate matches, so the first two cost
 ORDER_NS, KNOWN_NS = 6.0, 8.0
 """To bring a tuple into the order of rows; to keep what it found for all measures."""
 
-UPDATE_NS, FAR_UPDATE_NS, FLUSH_NS, PLACE_NS, FAR_PLACE_NS = 0.9, 2.5, 2.3, 1.3, 8.0
-"""To update one partial in a tile; in a tile that no near cache holds; to add one partial of a tile to all others; to
-update one where it is; where it is on a page that the processor has to look up.
+UPDATE_NS, FAR_UPDATE_NS, FLUSH_NS, PLACE_NS, FAR_PLACE_NS = 1.6, 3.5, 2.3, 4.5, 12.0
+"""To update a query's partials in a tile; in a tile that no near cache holds; to add one partial of a tile to others;
+to update a query's where they are; where they are on a page that the processor has to look up.
 """
 
 NEAR_BOXES, NEAR_PAGES, PAGE = 2_048, 1_024, 512
@@ -226,7 +228,9 @@ def estimate_cells_ns(work: CellWork, rows: int, tuples: int) -> float:
 
 
 def estimate_matches_ns(batch: FamilyBatch) -> float:
-    finding: float = VISIT_NS + _finding_ns(batch.operands, batch.words, batch.candidates, batch.listed)
+    hits = min(float(batch.words), batch.updates / max(batch.passes, 1))
+    finding: float = VISIT_NS + HIT_NS * hits
+    finding += _finding_ns(batch.operands, batch.words, batch.candidates, batch.listed)
     updating = ORDER_NS * batch.tuples + min(estimate_tile_ns(batch), estimate_places_ns(batch))
     if batch.listed and not batch.words and batch.passes > 1:  # candidates are compared once for all
         return batch.tuples * (finding + KNOWN_NS + VISIT_NS * batch.updates) + updating

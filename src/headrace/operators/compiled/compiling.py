@@ -63,3 +63,14 @@ def _trailing_zeros(typing_context: Any, word: Any) -> Any:
 
 trailing_zeros: Any = intrinsic(_trailing_zeros)
 """The position of the lowest set bit of a word that is not 0: one instruction, for compiled code only."""
+
+
+def _population(typing_context: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), generate
+
+
+population: Any = intrinsic(_population)
+"""How many bits of a word are set: one instruction, for compiled code only."""

@@ -18,7 +18,15 @@ import numpy as np
 from numba import boolean, float64, int32, int64, types, uint64
 
 from headrace.operators.common.encode import Array, Floats, Ints
-from headrace.operators.compiled.compiling import called, compiled, given, inlined, made, trailing_zeros
+from headrace.operators.compiled.compiling import (
+    called,
+    compiled,
+    given,
+    inlined,
+    made,
+    population,
+    trailing_zeros,
+)
 
 TILE = 8
 """Rows of a tile: as many partials as fit a cache line."""
@@ -119,9 +127,7 @@ def add_in_place(box: int, tuple_: int, row: int, state: Any) -> None:
     into[entries[box], row] += values[tuple_]
 
 
-@compiled(
-    (_FOUND, boolean, given(int64), made(int64, 2)), (_FOUND, boolean, given(float64), made(float64, 2))
-)
+@compiled(*((_FOUND, boolean, given(dtype), made(dtype, 2)) for dtype in (int64, float64)))
 def add_values(matches: Found, sparse: bool, values: Array, into: Array) -> None:
     """into[entries[b], row] += value for every tuple and every box b that it is in; `entries` is -1 where nobody asks.
 
@@ -154,73 +160,113 @@ def add_values(matches: Found, sparse: bool, values: Array, into: Array) -> None
                     tile[b, r - first] = 0
 
 
-@called
-def lower_in_tile(box: int, tuple_: int, row: int, state: Any) -> None:
-    tile, values, first = state
-    tile[box, row - first] = min(tile[box, row - first], values[tuple_])
+SLOTS = 4
+"""Measures of whole numbers that are worked off together: two sums, a minimum and a maximum."""
+
+AHEAD = 4
+"""So many bits of a word are noted before it is known how many it has: a processor guesses that better."""
 
 
 @called
-def raise_in_tile(box: int, tuple_: int, row: int, state: Any) -> None:
-    tile, values, first = state
-    tile[box, row - first] = max(tile[box, row - first], values[tuple_])
+def note_bits(codes: Ints, table: Ints, mask: Ints, tuple_: int, found: Ints) -> int:
+    """How many boxes of bit rows a tuple is in. Their numbers are put into `found`, which has room for AHEAD more."""
+    count = 0
+    for w in range(len(mask)):
+        word = boxes_of(codes, table, mask, tuple_, w)
+        at = count
+        count += population(word)
+        while at < count:
+            for i in range(AHEAD):
+                found[at + i] = (w << 6) + trailing_zeros(word)
+                word &= word - np.uint64(1)
+            at += AHEAD
+    return count
 
 
 @called
-def lower_in_place(box: int, tuple_: int, row: int, state: Any) -> None:
-    into, values, entries = state
-    into[entries[box], row] = min(into[entries[box], row], values[tuple_])
+def clear_box(tile: Ints, box: int) -> None:
+    for r in range(tile.shape[1]):
+        tile[box, r, 0] = 0
+        tile[box, r, 1] = 0
+        tile[box, r, 2] = np.int64(2**63 - 1)
+        tile[box, r, 3] = np.int64(-(2**63))
 
 
 @called
-def raise_in_place(box: int, tuple_: int, row: int, state: Any) -> None:
-    into, values, entries = state
-    into[entries[box], row] = max(into[entries[box], row], values[tuple_])
+def put_tile(
+    tile: Ints, first: int, last: int, places: Ints, one: Ints, two: Ints, least: Ints, most: Ints
+) -> None:
+    """Combine a tile of rows [first, last) with the partials of all boxes, and clear it."""
+    for b in range(len(places)):
+        mine = places[b]
+        if mine[0] >= 0:
+            for r in range(first, last):
+                one[mine[0], r] += tile[b, r - first, 0]
+        if mine[1] >= 0:
+            for r in range(first, last):
+                two[mine[1], r] += tile[b, r - first, 1]
+        if mine[2] >= 0:
+            for r in range(first, last):
+                least[mine[2], r] = min(least[mine[2], r], tile[b, r - first, 2])
+        if mine[3] >= 0:
+            for r in range(first, last):
+                most[mine[3], r] = max(most[mine[3], r], tile[b, r - first, 3])
+        clear_box(tile, b)
 
 
-@called
-def extremes_in_place(matches: Found, values: Ints, into: Ints, least: bool) -> None:
-    _, _, mask, _, listed, _, _, _, _, entries, _, bounds = matches
-    rows, state = len(bounds) - 1, (into, values, entries)
-    if len(mask) and least:
-        walk_bits(matches, 0, rows, lower_in_place, state)
-    elif len(mask):
-        walk_bits(matches, 0, rows, raise_in_place, state)
-    if len(listed) and least:
-        walk_lists(matches, 0, rows, lower_in_place, state)
-    elif len(listed):
-        walk_lists(matches, 0, rows, raise_in_place, state)
+@compiled((_FOUND, boolean, given(int64, 2), given(int64, 2), *(made(int64, 2),) * SLOTS))
+def update_slots(
+    matches: Found, sparse: bool, values: Ints, places: Ints, one: Ints, two: Ints, least: Ints, most: Ints
+) -> None:
+    """Every tuple updates the partials of all its boxes, of up to four measures at once: values[tuple, slot].
 
-
-@compiled((_FOUND, boolean, given(int64), made(int64, 2), boolean))
-def keep_extremes(matches: Found, sparse: bool, values: Ints, into: Ints, least: bool) -> None:
-    """into[entries[b], row] becomes the least (or greatest) of itself and the values of the matching tuples."""
-    if sparse:
-        extremes_in_place(matches, values, into, least)
-        return
-    _, _, mask, _, listed, _, _, _, _, entries, _, bounds = matches
-    rows = len(bounds) - 1
-    nothing = np.int64(2**63 - 1) if least else np.int64(-(2**63))
-    tile = np.full((len(entries), TILE), nothing, np.int64)
+    Slot 0 and 1 are added up modulo 2**64, of slot 2 the least is kept, and of slot 3 the greatest. Box b keeps slot s
+    in row places[b, s] of the slot's partials, or nowhere where that is -1. The boxes of a tuple are found once. In a
+    tile those of a row lie side by side, and all four of a box are updated without asking which of them it keeps.
+    """
+    codes, table, mask, offsets, listed, ranges, counts, lows, highs, entries, order, bounds = matches
+    rows, boxes, base = len(bounds) - 1, len(places), len(mask) << 6
+    found = np.empty(boxes + AHEAD, np.int64)
+    tile = np.empty((0 if sparse else boxes, TILE, SLOTS), np.int64)
+    for b in range(len(tile)):
+        clear_box(tile, b)
     for first in range(0, rows, TILE):
         last = min(first + TILE, rows)
         if bounds[first] == bounds[last]:
             continue
-        state = (tile, values, first)
-        if len(mask) and least:
-            walk_bits(matches, first, last, lower_in_tile, state)
-        elif len(mask):
-            walk_bits(matches, first, last, raise_in_tile, state)
-        if len(listed) and least:
-            walk_lists(matches, first, last, lower_in_tile, state)
-        elif len(listed):
-            walk_lists(matches, first, last, raise_in_tile, state)
-        for b in range(len(entries)):
-            if entries[b] >= 0:
-                for r in range(first, last):
-                    known, found = into[entries[b], r], tile[b, r - first]
-                    into[entries[b], r] = min(known, found) if least else max(known, found)
-                    tile[b, r - first] = nothing
+        for r in range(first, last):
+            for at in range(bounds[r], bounds[r + 1]):
+                tuple_ = order[at]
+                count = note_bits(codes, table, mask, tuple_, found)
+                for home in range(codes.shape[1] if len(listed) else 0):
+                    code = codes[tuple_, home]
+                    for place in range(offsets[code], offsets[code + 1]):
+                        box = listed[place]
+                        if entries[box] >= 0 and is_inside(
+                            codes, ranges, counts, lows, highs, tuple_, box - base, home
+                        ):
+                            found[count] = box
+                            count += 1
+                if sparse:
+                    for i in range(count):
+                        box = found[i]
+                        if places[box, 0] >= 0:
+                            one[places[box, 0], r] += values[tuple_, 0]
+                        if places[box, 1] >= 0:
+                            two[places[box, 1], r] += values[tuple_, 1]
+                        if places[box, 2] >= 0:
+                            least[places[box, 2], r] = min(least[places[box, 2], r], values[tuple_, 2])
+                        if places[box, 3] >= 0:
+                            most[places[box, 3], r] = max(most[places[box, 3], r], values[tuple_, 3])
+                    continue
+                for i in range(count):
+                    box = found[i]
+                    tile[box, r - first, 0] += values[tuple_, 0]
+                    tile[box, r - first, 1] += values[tuple_, 1]
+                    tile[box, r - first, 2] = min(tile[box, r - first, 2], values[tuple_, 2])
+                    tile[box, r - first, 3] = max(tile[box, r - first, 3], values[tuple_, 3])
+        if not sparse:
+            put_tile(tile, first, last, places, one, two, least, most)
 
 
 @called

@@ -19,6 +19,7 @@ from headrace.operators.windows.matches import choose_matching, update_matches
 from headrace.operators.windows.partials import accumulate_at, assign
 from headrace.operators.windows.prepared import AggregationLogic, SharedFold
 from headrace.operators.windows.sums import SliceSums
+from headrace.operators.windows.together import slots_for
 from headrace.optimizer.membership import is_sparse
 
 BLOCK_ELEMENTS = 1 << 24
@@ -87,8 +88,9 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
     ]
     nobody = [r[:0] for r in regions]
     enumerated = [family.locate(nobody, 0) if family.static else None for family in logic.families]
+    together = slots_for(logic, inputs)
     matching = [
-        choose_matching(logic, f, cells, regions, len(present), inputs, ways)
+        choose_matching(logic, f, cells, regions, len(present), inputs, together, ways)
         for f, cells in enumerate(enumerated)
     ]
     lanes: list[Partials | SliceSums | None] = []
@@ -110,7 +112,7 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
         found = matching[f]
         if found is not None:
             assert order is not None
-            update_matches(logic, f, found, regions, *order, inputs, lanes)
+            update_matches(logic, f, found, regions, *order, inputs, lanes, together)
             continue
         for piece, cells in family.blocks(regions, len(row)):
             some = [

@@ -10,13 +10,14 @@ import numpy as np
 from headrace.model.plan import LaneKind
 from headrace.model.ways import FamilyWay
 from headrace.operators.common.cells import Cells
-from headrace.operators.common.encode import Ints
+from headrace.operators.common.encode import Array, Ints
 from headrace.operators.common.matching import Matcher, Matches
 from headrace.operators.common.regions import Regions
 from headrace.operators.windows.lanes import Partials
 from headrace.operators.windows.partials import shadow
-from headrace.operators.windows.prepared import AggregationLogic, SharedFold
+from headrace.operators.windows.prepared import AggregationLogic, Keepers, SharedFold
 from headrace.operators.windows.sums import SliceSums
+from headrace.operators.windows.together import Slots, update_together, walks_of
 from headrace.optimizer.membership import CellWork, FamilyBatch, Membership, decide_membership, is_best
 
 
@@ -35,6 +36,7 @@ def choose_matching(
     regions: Sequence[Regions],
     rows: int,
     inputs: Sequence[Partials | None],
+    together: Sequence[Slots],
     ways: list[FamilyWay],
 ) -> Matching | None:
     """How the tuples of a family find their queries; None for cells. `cells` is None where there are too many."""
@@ -45,20 +47,21 @@ def choose_matching(
     if tuples == 0 or index.boxes is None or (work is not None and is_best(work, rows, tuples)):
         ways.append(index.way(tuples, 0, None))
         return None
-    passes = sum(inputs[measure] is not None for measure in logic.measures_of(family))
-    matcher = index.matcher(regions, passes)
+    known = [measure for measure in logic.measures_of(family) if inputs[measure] is not None]
+    walks = walks_of(logic, together, known, inputs)
+    matcher = index.matcher(regions, len(walks))
     kept = [one for one in logic.keepers_of(family, matcher) if inputs[one.measure] is not None]
     some = matcher.sampled([regions[operand] for operand in index.operands])
     matching = matcher.matching(some) / len(some)
     batch = FamilyBatch(
         tuples,
         rows,
-        len(kept),
+        len(walks),
         len(index.operands),
         matcher.words,
         matcher.candidates_of(some),
         matcher.candidates > 0,
-        sum(float(matching[k.columns].sum()) for k in kept),
+        sum(float(matching[_columns_of(kept, walk)].sum()) for walk in walks),
         sum(len(k.columns) for k in kept),
         work,
     )
@@ -74,6 +77,11 @@ def choose_matching(
         )
     )
     return None if by_cells else Matching(matcher, choice.sparse)
+
+
+def _columns_of(kept: Sequence[Keepers], measures: Sequence[int]) -> Ints:
+    """The queries of a family that keep some of these measures, as positions in the family."""
+    return np.unique(np.concatenate([one.columns for one in kept if one.measure in measures]))
 
 
 def _cell_work(
@@ -104,26 +112,38 @@ def update_matches(
     bounds: Ints,
     inputs: Sequence[Partials | None],
     lanes: Sequence[Partials | SliceSums | None],
+    together: Sequence[Slots],
 ) -> None:
     """Let every tuple update the partials of the queries that it matches."""
-    matcher = matching.matcher
+    matcher, tuples = matching.matcher, len(order)
     codes = matcher.codes([regions[operand] for operand in logic.families[family].operands])
     keepers = [kept for kept in logic.keepers_of(family, matcher) if inputs[kept.measure] is not None]
-    known = matcher.listed_matches(codes, order, bounds) if len(keepers) > 1 else None
+    by_measure = {kept.measure: kept for kept in keepers}
+    walks = walks_of(logic, together, by_measure, inputs)
+    known = matcher.listed_matches(codes, order, bounds) if len(walks) > 1 else None
     matched: Ints | None = None
-    if known is not None:  # candidates are compared once, and what matched is gone through for each measure
+    if known is not None:  # candidates are compared once, and what matched is gone through in each walk
         codes, matched = known
         matcher, bounds = matcher.found, _bounds_of(matched, order, bounds)
         order = np.arange(len(matched))
+    none = np.empty(0, np.int64)
+    matches = Matches(matcher, codes, none, none, order, bounds, matching.sparse)
+    into: dict[int, Array] = {}
     for kept in keepers:
-        partials, into = inputs[kept.measure], lanes[kept.lane]
-        assert partials is not None and into is not None and not isinstance(into, SliceSums)
-        matches = Matches(matcher, codes, kept.mask, kept.entries, order, bounds, matching.sparse)
-        into.update(shadow(into, partials))
-        given = shadow(partials, into)
+        partials, mine = inputs[kept.measure], lanes[kept.lane]
+        assert partials is not None and mine is not None and not isinstance(mine, SliceSums)
+        mine.update(shadow(mine, partials))
+        given = shadow(partials, mine)
         if matched is not None:
             given = {name: array[matched] for name, array in given.items()}
-        logic.measures[kept.measure].update(into, given, matches)
+        into[kept.measure] = mine["v"]
+        logic.measures[kept.measure].update(
+            mine, given, replace(matches, mask=kept.mask, entries=kept.entries)
+        )
+    for some in together:
+        if not by_measure.keys().isdisjoint(some.measures.values()):
+            values = some.values(inputs, tuples)
+            update_together(some, by_measure, into, values if matched is None else values[matched], matches)
 
 
 def _bounds_of(some: Ints, order: Ints, bounds: Ints) -> Ints:

@@ -43,7 +43,10 @@ class LaneLogic(MeasureLogic, Protocol):
         """Combine each column's cells."""
 
     def update(self, into: Partials, partials: Partials, matches: Matches) -> None:
-        """Combine each tuple's partial into those of the queries it matches, in place; both have the same arrays."""
+        """Combine what is no whole number of each tuple's partial into those of the queries it matches, in place.
+
+        Both have the same arrays. Whole numbers are updated by several measures together (`windows/together.py`).
+        """
 
     def combine(self, left: Partials, right: Partials) -> Partials:
         """Combine partials pairwise."""

@@ -7,11 +7,10 @@ import pyarrow as pa
 
 from headrace.model.plan import LaneKind
 from headrace.model.types import Kind, SqlType
-from headrace.operators.common.bitrows import as_given, given_ints
+from headrace.operators.common.bitrows import given_ints
 from headrace.operators.common.encode import Ints, Physical, from_ordered, to_arrow, to_ordered
 from headrace.operators.common.matching import Matches
 from headrace.operators.compiled.bins import keep_in_bins
-from headrace.operators.compiled.matches import keep_extremes
 from headrace.operators.compiled.windows import extreme_ranges
 from headrace.operators.windows.folds import Fold, fold_extremes
 from headrace.operators.windows.lanes.base import Lowered, Partials, RowPartials, each_range, somewhere
@@ -44,7 +43,7 @@ class ExtremeLogic:
         return {"v": fold_extremes(partials["v"], fold, self._ufunc, self._nothing)}
 
     def update(self, into: Partials, partials: Partials, matches: Matches) -> None:
-        keep_extremes(*matches.arguments, as_given(partials["v"]), into["v"], self.least)
+        """All of it is whole numbers."""
 
     def combine(self, left: Partials, right: Partials) -> Partials:
         return {"v": self._ufunc(left["v"], right["v"])}
