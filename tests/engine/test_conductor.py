@@ -16,7 +16,7 @@ from headrace.engine.conductor.facts import LiveQuery, operator_of
 from headrace.engine.conductor.room import idle_cores
 from headrace.engine.conductor.sampling import StreamSample, _matches, columns_of, region_tables
 from headrace.engine.conductor.statistics import NOTHING
-from headrace.engine.conductor.watching import Books, Measured, group_epochs
+from headrace.engine.conductor.watching import Books, Measured, group_epochs, while_lagging
 from headrace.engine.records import Metrics
 from headrace.model.events import EventKind
 from headrace.model.grouping import MAIN, auto_group, auto_number
@@ -24,7 +24,7 @@ from headrace.model.metrics import FunctionMetrics, OperatorMetrics
 from headrace.model.predicate import TRUE, Compare, Op, Operand, Predicate
 from headrace.model.query import NO_NEEDS, Fallback, Needs, Projection, QueryId, QueryPlan, StreamName
 from headrace.model.types import BIGINT
-from headrace.optimizer.grouping.monitor import GroupHealth
+from headrace.optimizer.grouping.monitor import GroupHealth, watch_group
 from headrace.optimizer.grouping.policies import Policy
 from headrace.optimizer.grouping.settings import Settings
 from headrace.optimizer.grouping.situation import Situation
@@ -531,6 +531,26 @@ def test_moves_that_no_epoch_has_taken_in_are_not_decided_again(book: EventBook)
     engine.now += 30
     conductor.look()
     assert engine.wishes == asked
+
+
+def test_a_short_epoch_between_long_ones_is_no_rest() -> None:
+    """A small stream's chunk may be an epoch of its own. The moment that it takes to begin it is longer than it is."""
+    kept, books = (
+        [(0.0, 1.0, 0), (3.0, 2.9, 2_000), (3.3, 0.1, 2_100), (6.3, 2.9, 4_000), (6.6, 0.1, 4_100)],
+        Books(),
+    )
+    for number, (at, seconds, processed) in enumerate(kept):
+        members, arrived = frozenset({QueryId(1)}), {"s": round(2_000 * at)}
+        metrics = Metrics(seconds=seconds, reduce_cpu=seconds)
+        books.add(
+            Measured(MAIN, number, at, 2, members, metrics, {}, {}, arrived, {"s": processed}),
+        )
+    assert books.lagging(1.0) == {MAIN}
+    operators = {QueryId(1): OperatorId("s")}
+    epochs = group_epochs(tuple(books.epochs[MAIN]), operators, {}, 1.0, ())
+    health = watch_group(while_lagging(tuple(books.epochs[MAIN]), epochs, 1.0))
+    assert health.lags
+    assert health.share < 0.4
 
 
 def test_samples_tell_who_wants_what() -> None:

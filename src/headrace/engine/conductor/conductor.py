@@ -245,7 +245,7 @@ class Conductor:
         for name, kept in self._books.epochs.items():
             epochs = group_epochs(tuple(kept), operators, regions, self.interval_s, counted)
             if epochs:
-                health = watch_group(while_lagging(tuple(kept), epochs))
+                health = watch_group(while_lagging(tuple(kept), epochs, self.interval_s))
                 more = came_since(kept[-1], arrived, operators)
                 state.health[GroupName(name)] = replace(health, lag=health.lag + more)
                 last = state.seen.get(name, -1)

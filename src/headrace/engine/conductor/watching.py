@@ -30,6 +30,11 @@ KEPT = 64
 OCCUPIED = 0.85
 """A group that runs epochs for less than this share of the time waits for input now and then, so it keeps up."""
 
+BETWEEN = 0.25
+"""From one epoch to the next it takes a moment, however much waits. So little of an interval is no rest. Else a short
+epoch between long ones, of a chunk that did not fit into these, would look like one.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -177,14 +182,16 @@ def group_epochs(
     return [_kept_up(epoch) for epoch in found]
 
 
-def while_lagging(kept: Sequence[Measured], epochs: Sequence[GroupEpoch]) -> Sequence[GroupEpoch]:
+def while_lagging(
+    kept: Sequence[Measured], epochs: Sequence[GroupEpoch], interval_s: float
+) -> Sequence[GroupEpoch]:
     """The epochs that say how a group fares now.
 
     If it falls behind, these are the last ones in which it ran all of the time: what came before was another load.
     """
     if not epochs or all(epoch.arrived == epoch.processed for epoch in epochs):
         return epochs
-    occupied = [_are_occupied([pair]) for pair in pairwise(kept)]
+    occupied = [_are_occupied([pair], interval_s) for pair in pairwise(kept)]
     return epochs[max((i + 1 for i, busy in enumerate(occupied) if not busy), default=0) :] or epochs
 
 
@@ -205,17 +212,21 @@ def _falls_behind(
 ) -> bool:
     elapsed = sum(epoch.elapsed_s for epoch in epochs)
     arrived = sum(epoch.arrived for epoch in epochs)
-    return _are_occupied(pairs) and epochs[-1].lag > 2 * interval_s * arrived / elapsed
+    return _are_occupied(pairs, interval_s) and epochs[-1].lag > 2 * interval_s * arrived / elapsed
 
 
-def _are_occupied(pairs: Sequence[tuple[Measured, Measured]]) -> bool:
+def _are_occupied(pairs: Sequence[tuple[Measured, Measured]], interval_s: float) -> bool:
     """Whether a group has run all of the time in its last two epochs. One long epoch alone may be chance."""
-    return all(after.metrics.seconds >= OCCUPIED * (after.at - before.at) for before, after in pairs[-2:])
+    return all(
+        after.at - before.at - after.metrics.seconds
+        <= max((1 - OCCUPIED) * (after.at - before.at), BETWEEN * interval_s)
+        for before, after in pairs[-2:]
+    )
 
 
 def _lags(kept: Sequence[Measured], interval_s: float) -> bool:
     """Whether a group falls behind, by the tuples of all streams that it has counted."""
-    if len(kept) < 3 or not _are_occupied(list(pairwise(kept))):
+    if len(kept) < 3 or not _are_occupied(list(pairwise(kept)), interval_s):
         return False
     first, last = kept[0], kept[-1]
     arrived = sum(_since(last.arrived, first.arrived, stream) for stream in last.processed)
