@@ -109,7 +109,8 @@ def isolation(
         for panel, told in run_panels(spark, panels_of(figures), policies or POLICIES, sizes, known):
             panels[panel] = _with(panels.get(panel, ()), told)
             facts["seconds"] = round(time.monotonic() - started, 1)
-            page = write_report(Path(out), named, facts, panels)  # whoever ends a run loses one case at most
+            # whoever ends a run loses one case at most
+            page = write_report(Path(out), named, facts, panels, panel)
     verdicts = judge_isolation(panels)
     shown = Table(*VERDICTS)
     for row in verdict_rows(verdicts):

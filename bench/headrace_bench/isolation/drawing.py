@@ -26,8 +26,8 @@ DEAR = "QPriceAnomaly"
 """Queries of this kind call a function; in plots, all others are one."""
 
 
-def draw_panel(panel: str, found: Sequence[Told], path: Path) -> str:
-    """Draw a panel; the name of the file."""
+def draw_panel(panel: str, found: Sequence[Told], path: Path) -> None:
+    """Draw a panel into a file."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -49,7 +49,7 @@ def draw_panel(panel: str, found: Sequence[Told], path: Path) -> str:
         figure, axes = pyplot.subplots(2, 2, figsize=(12, 6.4), sharex=True)
         _course(axes, found)
     figure.suptitle(f"{panel}: {PANELS[panel]}", fontsize=11)
-    return save(figure, path)
+    save(figure, path)
 
 
 def _resources(axes: Any, panel: str, found: Sequence[Told]) -> None:

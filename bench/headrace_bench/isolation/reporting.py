@@ -65,15 +65,20 @@ def _told(data: dict[str, Any]) -> Told:
     return Told(**values)
 
 
-def write_report(out: Path, name: str, facts: dict[str, Any], panels: dict[str, list[Told]]) -> Path:
-    """Write NAME.json, NAME.md and a plot per panel; the page's path."""
+def write_report(
+    out: Path, name: str, facts: dict[str, Any], panels: dict[str, list[Told]], changed: str
+) -> Path:
+    """Write NAME.json, NAME.md and the plot of the panel that has changed; the page's path."""
     out.mkdir(parents=True, exist_ok=True)
     whole = {panel: panels[panel] for panel in PANELS if panel in panels}
     shown = {panel: [asdict(told) for told in found] for panel, found in whole.items()}
     pulse = facts.get("pulse")
     kept = {**facts, "pulse": None if pulse is None else asdict(pulse), "panels": shown}
     (out / f"{name}.json").write_text(json.dumps(kept) + "\n")
-    plots = {panel: draw_panel(panel, found, out / f"{name}-{panel}.png") for panel, found in whole.items()}
+    plots = {panel: f"{name}-{panel}.png" for panel in whole}
+    for panel, file in plots.items():
+        if panel == changed or not (out / file).exists():
+            draw_panel(panel, whole[panel], out / file)
     page = out / f"{name}.md"
     page.write_text("\n".join(render(name, facts, whole, plots)) + "\n")
     return page
