@@ -17,6 +17,7 @@ from headrace import sources
 from headrace.log.append import append
 from headrace.log.convert import to_table
 from headrace.log.ingest import Ingest, open_ingest
+from headrace.log.reader_options import check_options
 from headrace.log.sources import FrameSource, Source, as_source, source_from
 from headrace.model.errors import LogError
 from headrace.model.query import Stream, StreamName
@@ -381,6 +382,20 @@ def test_spark_reads_back_what_it_appended_in_all_types(spark: Any, log: Opened)
 
 def sources_ddl(stream: Stream) -> str:
     return ", ".join(f"{column.name} {column.type.name}" for column in stream.columns)
+
+
+def test_every_option_of_sparks_readers_is_known(spark: Any) -> None:
+    jvm = spark._jvm
+    loader = jvm.Thread.currentThread().getContextClassLoader()
+    for format, name in (
+        ("csv", "catalyst.csv.CSVOptions"),
+        ("json", "catalyst.json.JSONOptions"),
+        ("parquet", "execution.datasources.parquet.ParquetOptions"),
+    ):
+        found = jvm.java.lang.Class.forName(f"org.apache.spark.sql.{name}$", True, loader)
+        options = found.getField("MODULE$").get(None).getAllOptions().mkString(",").split(",")
+        check_options(format, options)
+        assert "compression" in options
 
 
 def test_descriptions_build_the_same_source(landing: Path) -> None:

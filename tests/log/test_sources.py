@@ -70,6 +70,8 @@ def test_kafka_options() -> None:
     ("make", "message"),
     [
         (lambda: sources.files("/in", "parquets"), "no format `parquets`"),
+        (lambda: sources.files("/in", "csv", heder=True), "(?s)no option `heder`.*did you mean `header`"),
+        (lambda: sources.files("/in", "json", header=True), "format json have no option `header`"),
         (lambda: sources.kafka(subscribe="t"), "needs bootstrap_servers"),
         (lambda: sources.kafka(bootstrap_servers="a:1"), "needs a topic"),
     ],

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.log.reader_options import check_options
 from headrace.model.errors import LogError, StorageError, did_you_mean
 from headrace.model.query import Stream
 from headrace.sql.text.names import quote_name
@@ -190,6 +191,7 @@ def files(
         absolute = os.fspath(path)
     exact = any(char in absolute for char in GLOB) and os.path.isdir(absolute)
     form = FileFormat(str(format).lower())
+    check_options(form.value, options)
     return FileSource(absolute, form, _texts(options), _on_bad_file(on_bad_file), exact)
 
 
