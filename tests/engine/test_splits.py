@@ -6,6 +6,8 @@ import dataclasses
 import random
 import subprocess
 import sys
+from decimal import Decimal
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -181,8 +183,11 @@ ROUTES = {
     "far": (lambda batch: [9] * batch.num_rows, "SPLIT_ROUTE", "sub-stream 9, and there are only 0 to 3"),
     "negative": (lambda batch: [-1] * batch.num_rows, "SPLIT_ROUTE", "sub-stream -1"),
     "text": (lambda batch: ["a"] * batch.num_rows, "SPLIT_ROUTE", "string"),
+    "truth": (lambda batch: [True] * batch.num_rows, "SPLIT_ROUTE", "values of type bool, not whole numbers"),
+    "parts": (lambda batch: pa.array([Decimal("0.5")] * batch.num_rows), "SPLIT_ROUTE", "not whole numbers"),
     "digits": (lambda batch: ["1"] * batch.num_rows, "SPLIT_ROUTE", "string"),
     "huge": (lambda batch: [2**70] * batch.num_rows, "SPLIT_ROUTE", "too large"),
+    "endless": (lambda batch: count(), "SPLIT_ROUTE", "values for"),
     "generator": (
         lambda batch: (1 // (i - 1) for i in range(9)),
         "SPLIT_OPERATOR",

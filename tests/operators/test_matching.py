@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +13,16 @@ from test_aggregation import OPERANDS, STREAM, random_aggregate, random_predicat
 
 from headrace.model.plan import AggregationOperator, OperandIndex, SelectionOperator
 from headrace.model.plan.predicates import index_operands
-from headrace.model.predicate import And, Compare, Not, Op, Operand, Or, Predicate, operands_of
-from headrace.model.query import Aggregation, Projection, Query, QueryId, QueryPlan
+from headrace.model.predicate import TRUE, And, Compare, Not, Op, Operand, Or, Predicate, operands_of
+from headrace.model.query import (
+    Aggregate,
+    AggregateFunction,
+    Aggregation,
+    Projection,
+    Query,
+    QueryId,
+    QueryPlan,
+)
 from headrace.model.ways import FamilyWay, Finding
 from headrace.model.window import Window
 from headrace.operators.common import cells, matching
@@ -198,19 +207,55 @@ def test_cells_and_bit_rows_give_the_same_partials(seed: int, monkeypatch: pytes
     """The decision between them is about time only."""
     print(f"seed {seed}")
     rng = random.Random(seed)
-    plan = plan_group([Member(random_query(rng, n), n) for n in range(80)], {STREAM.name: STREAM})
-    (operator,) = [o for o in plan.operators if isinstance(o, AggregationOperator) and not o.bags]
-    assert isinstance(operator, AggregationOperator)
+    operator = planned([random_query(rng, n) for n in range(80)])
     rows = [
         {name: random_value(rng, name) for name in OPERANDS} | {"ts": rng.randint(0, 60)} for _ in range(400)
     ]
+    compare_lanes(operator, *folded_each_way(operator, rows, seed % 2 == 0, monkeypatch))
+
+
+@pytest.mark.parametrize("wide", ["i", "k"])
+def test_a_float_shadow_has_what_is_summed_beside_a_large_value(
+    wide: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums of large values have a float beside them, and then so have all sums of their lane."""
+    rng = random.Random(5)
+    sums = tuple(
+        Aggregate(AggregateFunction.SUM, OPERANDS[name], TRUE, OPERANDS[name].type) for name in ("i", "k")
+    )
+    queries = [
+        summing(n, And((random_comparison(rng, "x"), random_comparison(rng, "i"))), sums) for n in range(20)
+    ]
+    operator = planned(queries)
+    rows: list[dict[str, Any]] = [
+        {"i": rng.randrange(1, 4), "k": rng.randrange(4), "x": rng.uniform(-3, 3), "g": 1.5, "t": "a"}
+        | {"ts": rng.randint(0, 60)}
+        for _ in range(400)
+    ]
+    rows = [row | {wide: row[wide] + 2**40 * rng.randrange(2)} for row in rows]
+    lanes = folded_each_way(operator, rows, True, monkeypatch)
+    compare_lanes(operator, *lanes)
+    (sums_of,) = [lane for lane in lanes[1] if isinstance(lane, dict) and "f" in lane]
+    assert np.array_equal(sums_of["f"], sums_of["v"]), "none of them is so large that a float rounds it"
+
+
+def planned(queries: list[Query]) -> AggregationOperator:
+    plan = plan_group([Member(query, n) for n, query in enumerate(queries)], {STREAM.name: STREAM})
+    (operator,) = [o for o in plan.operators if isinstance(o, AggregationOperator) and not o.bags]
+    return operator
+
+
+def folded_each_way(
+    operator: AggregationOperator, rows: list[dict[str, Any]], sparse: bool, monkeypatch: pytest.MonkeyPatch
+) -> list[list[Partials | SliceSums | None]]:
+    """The partials of the same tuples by cells and by matches."""
     table = pa.Table.from_pylist(rows, schema=pa.schema([(c.name, c.type.arrow) for c in STREAM.columns]))
     lifted = lift_tuples(operator, {o: table.column(o.sql) for o in operator.scanned}, -(2**63))
     assert lifted is not None
     block = folding.KeyBlock(0, lifted.keys.count, lifted, lifted.keys.ids, slice(None))
     found = []
     for choice in Membership:
-        made = Choice(choice, seed % 2 == 0, None, None)
+        made = Choice(choice, sparse, None, None)
         monkeypatch.setattr(matches, "decide_membership", lambda batch, made=made: made)
         monkeypatch.setattr(matches, "is_best", lambda *_: False)
         monkeypatch.setattr(folding, "is_sparse", lambda *_, choice=choice: choice is Membership.MATCHES)
@@ -221,7 +266,7 @@ def test_cells_and_bit_rows_give_the_same_partials(seed: int, monkeypatch: pytes
         others = [way.finding for way in ways if way.operands and way.finding not in by_cells]
         assert bool(others) is (choice is Membership.MATCHES)
         found.append(folded.lanes)
-    compare_lanes(operator, *found)
+    return found
 
 
 def compare_lanes(
@@ -355,6 +400,13 @@ def test_selections_by_cells_and_by_bit_rows_are_the_same(seed: int, monkeypatch
 
 def random_query(rng: random.Random, number: int) -> Query:
     where = And(tuple(random_predicate(rng, 2) for _ in range(rng.randint(1, 3))))
-    aggregates = tuple(random_aggregate(rng) for _ in range(2))
-    body = Aggregation(Window(20, rng.choice([5, 10, 20])), where, (OPERANDS["k"],), aggregates, (), None)
+    return summing(number, where, tuple(random_aggregate(rng) for _ in range(2)), rng.choice([5, 10, 20]))
+
+
+def random_comparison(rng: random.Random, name: str) -> Predicate:
+    return Compare(OPERANDS[name], rng.choice([Op.LE, Op.GE]), rng.choice([-1, 0, 1, 2]))
+
+
+def summing(number: int, where: Predicate, aggregates: tuple[Aggregate, ...], slide: int = 10) -> Query:
+    body = Aggregation(Window(20, slide), where, (OPERANDS["k"],), aggregates, (), None)
     return Query(QueryId(number), f"q{number}", QueryPlan("", (STREAM.name,), body, (), "", ""))

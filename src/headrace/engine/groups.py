@@ -238,11 +238,11 @@ class Groups:
 
     def resize(self, group: str, tasks: int) -> None:
         """Let a group run with so many tasks from the next epoch on, unless a person chose otherwise for it."""
-        catalog, delivered = self._house.catalog, self._house.delivered
-        now = catalog.homes.spec(group, delivered.sealed + 1)
-        if now is None or now.by_hand or now.tasks == tasks:
-            return
-        self._widen(tasks, by_hand=False, reason=f"group {group} runs with {tasks} tasks", group=group)
+        with self._house.sealer.holding(), self._lock:
+            now = self._house.catalog.homes.spec(group, self._house.delivered.sealed + 1)
+            if now is None or now.by_hand or now.tasks == tasks:
+                return
+            self._widen(tasks, by_hand=False, reason=f"group {group} runs with {tasks} tasks", group=group)
 
     def _widen(
         self,
@@ -253,15 +253,15 @@ class Groups:
         epoch: int | None = None,
         group: str | None = None,
     ) -> None:
-        """Of no `group`, it holds for all: the main one, those that will come, and those that have another width."""
+        """Without a `group` it holds for all: the main one, those that will come, and those that have another width."""
         catalog, delivered = self._house.catalog, self._house.delivered
         partitioning = even_partitioning(min(partitions, KEY_GROUPS))
-        others = catalog.homes.sized() - {MAIN} if group is None else ()
-        specs = [
-            GroupSpec(group or MAIN, partitions, partitioning, by_hand),
-            *(GroupSpec(name, partitions, partitioning) for name in sorted(others)),
-        ]
         with self._house.sealer.holding(), self._lock:  # no group can begin the next epoch meanwhile
+            others = catalog.homes.sized() - {MAIN} if group is None else ()
+            specs = [
+                GroupSpec(group or MAIN, partitions, partitioning, by_hand),
+                *(GroupSpec(name, partitions, partitioning) for name in sorted(others)),
+            ]
             catalog.homes.regroup(
                 Regrouping(
                     number=catalog.homes.last_regrouping + 1,

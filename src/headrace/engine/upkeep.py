@@ -45,6 +45,9 @@ _LOGGER = logging.getLogger(__name__)
 
 ANY_EPOCH = 2**62
 
+COARSE_S = 1.0
+"""The times of files may be so much older than the clock says."""
+
 
 class Upkeep:
     """What is done beside the commits of all groups; each step is bounded. Merging has one thread for all of them."""
@@ -154,13 +157,17 @@ class Upkeep:
                 due.append(self._garbage.popleft())
             named = self._named() if due else set()
             for since, path in due:
-                if path not in named and not self._written_again(path, since):
+                if path in named:
+                    continue
+                if self._written_again(path, since):
+                    self._garbage.append((time.monotonic(), path))
+                else:
                     self._warehouse.delete(path)
 
     def _written_again(self, path: str, since: float) -> bool:
         """Whether a plan is wanted again since a moment: an epoch is under way with it, and no commit names it yet."""
         age = time.monotonic() - since
-        return "/plans/" in path and not self._older(path, time.time() - age)
+        return "/plans/" in path and not self._older(path, time.time() - age - COARSE_S)
 
     def _named(self) -> set[str]:
         """Every file that counts for some group, its plan included."""

@@ -27,15 +27,24 @@ LONGEST_S = 1e8
 """Three years: alarms can be set for no longer time than some centuries."""
 
 
+OPENING_S = 60.0
+"""Code may take so long to be opened, whatever one call may take: it imports modules, perhaps from a cold disk."""
+
+
 @contextmanager
 def calling(
-    split: Split, what: str, sub_stream: int | None = None, rows: tuple[int, int] | None = None
+    split: Split,
+    what: str,
+    sub_stream: int | None = None,
+    rows: tuple[int, int] | None = None,
+    least_s: float = 0.0,
 ) -> Iterator[None]:
     """Run code of a split in the block, for as long as one call may take; EngineError says what it did wrong.
 
     Not only an Exception is caught: sys.exit() and panics of compiled code raise others.
     """
     limit = call_limit(split)
+    limit = None if limit is None else max(limit, least_s)
     try:
         with limited(limit, what, sub_stream, rows):
             yield
@@ -49,7 +58,7 @@ def calling(
 
 def opened(split: Split, packed: Packed) -> SplitCode:
     """The code of a split in a worker; EngineError when it cannot be there, for want of a module, say."""
-    with calling(split, "the code"):
+    with calling(split, "the code", least_s=OPENING_S):
         return unpack(packed)
 
 

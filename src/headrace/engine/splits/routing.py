@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -85,8 +86,8 @@ class Router:
         if given is None or isinstance(given, str):
             return None if given is None else window.column(given)
         with calling(self.split, f"the {what}"):
-            values = _read(given(batch))
-            again = None if self._checked else _read(given(batch.slice(0, CHECKED_ROWS)))
+            values = _read(given(batch), batch.num_rows)
+            again = None if self._checked else _read(given(batch.slice(0, CHECKED_ROWS)), CHECKED_ROWS)
         array = self._array(what, values, batch.num_rows)
         if again is not None:
             first = self._array(what, again, min(batch.num_rows, CHECKED_ROWS))
@@ -130,15 +131,19 @@ class Router:
         return np.asarray(values.cast(pa.bool_()).fill_null(False), dtype=bool)
 
 
-def _read(values: Any) -> Any:
-    """What a function gave, with all of its values: they are to be made within its time."""
-    return list(values) if isinstance(values, Iterator) else values
+def _read(values: Any, rows: int) -> Any:
+    """What a function gave, with all of its values: they are to be made within its time. One too many is enough."""
+    return list(islice(values, rows + 1)) if isinstance(values, Iterator) else values
 
 
 def _as_numbers(values: pa.Array) -> pa.Array:
-    """Whole numbers, or what pandas makes of them where some are missing; ArrowInvalid for texts and times."""
+    """Whole numbers, or what others make of them where some are missing; ArrowInvalid for the rest."""
     kind = values.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind):
+    if pa.types.is_dictionary(kind):
+        return _as_numbers(values.dictionary_decode())
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return values
+    if pa.types.is_null(kind):
         return values
     raise pa.ArrowInvalid(f"{kind} is no number")
 

@@ -129,10 +129,13 @@ def update_matches(
     none = np.empty(0, np.int64)
     matches = Matches(matcher, codes, none, none, order, bounds, matching.sparse)
     into: dict[int, Array] = {}
-    for kept in keepers:
+    for kept in keepers:  # before anything is added: a float shadow begins with what its lane has had so far
         partials, mine = inputs[kept.measure], lanes[kept.lane]
         assert partials is not None and mine is not None and not isinstance(mine, SliceSums)
         mine.update(shadow(mine, partials))
+    for kept in keepers:
+        partials, mine = inputs[kept.measure], lanes[kept.lane]
+        assert partials is not None and mine is not None and not isinstance(mine, SliceSums)
         given = shadow(partials, mine)
         if matched is not None:
             given = {name: array[matched] for name, array in given.items()}
