@@ -24,7 +24,7 @@ from headrace.operators.compiled.matches import (
     add_values,
     merge_moments_of,
     order_by_row,
-    update_slots,
+    update_four,
 )
 from headrace.operators.compiled.sparse import (
     add_runs,
@@ -124,17 +124,17 @@ def test_add_values(benchmark: Benchmark, matching: Matching) -> None:
     assert (into == 5 * expected).all(), "five rounds added the same five times"
 
 
-def slots_of(queries: int, values: Array) -> tuple[Array, Array, list[Array]]:
-    """What `update_slots` takes: the values of all slots, and partials of each for each query."""
+def four_of(queries: int, values: Array) -> tuple[Array, Array, list[Array]]:
+    """What `update_four` takes: the values of all four measures, and partials of each for each query."""
     places = np.full((-(-queries // 64) * 64, 4), -1, np.int64)
     places[:queries] = np.arange(queries)[:, None]
     starts = (0, 0, np.iinfo(np.int64).max, np.iinfo(np.int64).min)
     return np.stack([values] * 4, axis=1), places, [np.full((queries, KEYS), start) for start in starts]
 
 
-def test_update_slots(benchmark: Benchmark, matching: Matching) -> None:
-    values, places, into = slots_of(QUERIES, matching.values)
-    run = lambda: update_slots(*matching.arguments, values, places, *into)  # noqa: E731
+def test_update_four(benchmark: Benchmark, matching: Matching) -> None:
+    values, places, into = four_of(QUERIES, matching.values)
+    run = lambda: update_four(*matching.arguments, values, places, *into)  # noqa: E731
     benchmark.pedantic(run, rounds=5)  # type: ignore
     expected = np.zeros_like(into[0])
     add_once_per_query(matching, expected)
@@ -172,10 +172,10 @@ def make_candidates(queries: int) -> tuple[tuple[Any, ...], Array]:
 
 
 @pytest.mark.parametrize("queries", EQUALITIES.values(), ids=EQUALITIES.keys())
-def test_update_slots_of_candidates(benchmark: Benchmark, queries: int) -> None:
+def test_update_four_of_candidates(benchmark: Benchmark, queries: int) -> None:
     arguments, drawn = make_candidates(queries)
-    values, places, into = slots_of(queries, drawn)
-    benchmark.pedantic(lambda: update_slots(*arguments, values, places[:queries], *into), rounds=5)  # type: ignore
+    values, places, into = four_of(queries, drawn)
+    benchmark.pedantic(lambda: update_four(*arguments, values, places[:queries], *into), rounds=5)  # type: ignore
 
 
 def test_merge_moments(benchmark: Benchmark, matching: Matching) -> None:

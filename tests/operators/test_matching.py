@@ -30,7 +30,7 @@ from headrace.operators.common.bitrows import ordered_by_row, pack_words
 from headrace.operators.common.boxes import BoxMaker, BoxTable
 from headrace.operators.common.matching import Matcher, Matches, codes_of, homes_for
 from headrace.operators.common.regions import Truth, region_count
-from headrace.operators.compiled.matches import add_values, merge_moments_of, update_slots
+from headrace.operators.compiled.matches import add_values, merge_moments_of, update_four
 from headrace.operators.selection import SelectionLogic
 from headrace.operators.windows import folding, folds, matches
 from headrace.operators.windows.folds import Fold, fold_extremes
@@ -146,7 +146,7 @@ def test_kernels_equal_loops(seed: int) -> None:
     places = np.stack([matches.entries] * 4, axis=1)
     places[::2, 1] = -1  # some boxes keep one measure less
     values = np.stack([ints, ints >> 3, ints, ints], axis=1)
-    update_slots(*matches.arguments, frozen(values).reshape(-1, 4).copy(), places, sums, others, least, most)
+    update_four(*matches.arguments, frozen(values).reshape(-1, 4).copy(), places, sums, others, least, most)
     held: dict[tuple[int, int], list[int]] = {}
     for t, q in pairs:
         held.setdefault((int(entries[q]), int(row[t])), []).append(t)

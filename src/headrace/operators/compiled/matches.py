@@ -6,8 +6,9 @@ regions, ANDed word by word, are the boxes that the tuple is in. This costs one 
 few tuples come near are *candidates* instead: they are in a list for each region of one operand, their home. The lists
 of a tuple's regions are short, and what is in them is compared with the tuple's other regions.
 
-All kernels take the tuples in the order of their rows (see `order_by_row`) and share the two walks over matches. A walk
-calls an action with the number of a box, a tuple, its row and whatever the action changes.
+All kernels take the tuples in the order of their rows (see `order_by_row`). All but `update_four` share the two walks
+over matches; that one notes the boxes of a tuple before it goes through them. A walk calls an action with the number of
+a box, a tuple, its row and whatever the action changes.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ def add_values(matches: Found, sparse: bool, values: Array, into: Array) -> None
                     tile[b, r - first] = 0
 
 
-SLOTS = 4
+FOUR = 4
 """Measures of whole numbers that are worked off together: two sums, a minimum and a maximum."""
 
 AHEAD = 4
@@ -214,20 +215,20 @@ def put_tile(
         clear_box(tile, b)
 
 
-@compiled((_FOUND, boolean, given(int64, 2), given(int64, 2), *(made(int64, 2),) * SLOTS))
-def update_slots(
+@compiled((_FOUND, boolean, given(int64, 2), given(int64, 2), *(made(int64, 2),) * FOUR))
+def update_four(
     matches: Found, sparse: bool, values: Ints, places: Ints, one: Ints, two: Ints, least: Ints, most: Ints
 ) -> None:
-    """Every tuple updates the partials of all its boxes, of up to four measures at once: values[tuple, slot].
+    """Every tuple updates the partials of all its boxes, of up to four measures at once: values[tuple, measure].
 
-    Slot 0 and 1 are added up modulo 2**64, of slot 2 the least is kept, and of slot 3 the greatest. Box b keeps slot s
-    in row places[b, s] of the slot's partials, or nowhere where that is -1. The boxes of a tuple are found once. In a
-    tile those of a row lie side by side, and all four of a box are updated without asking which of them it keeps.
+    Measures 0 and 1 are added up modulo 2**64, of measure 2 the least is kept, and of measure 3 the greatest. Box b
+    keeps measure m in row places[b, m] of its partials, or nowhere where that is -1. The boxes of a tuple are found
+    once. In a tile those of a row lie side by side, and all four of a box are updated without asking which it keeps.
     """
     codes, table, mask, offsets, listed, ranges, counts, lows, highs, entries, order, bounds = matches
     rows, boxes, base = len(bounds) - 1, len(places), len(mask) << 6
     found = np.empty(boxes + AHEAD, np.int64)
-    tile = np.empty((0 if sparse else boxes, TILE, SLOTS), np.int64)
+    tile = np.empty((0 if sparse else boxes, TILE, FOUR), np.int64)
     for b in range(len(tile)):
         clear_box(tile, b)
     for first in range(0, rows, TILE):

@@ -19,7 +19,7 @@ from headrace.operators.windows.matches import choose_matching, update_matches
 from headrace.operators.windows.partials import accumulate_at, assign
 from headrace.operators.windows.prepared import AggregationLogic, SharedFold
 from headrace.operators.windows.sums import SliceSums
-from headrace.operators.windows.together import slots_for
+from headrace.operators.windows.together import fours_for
 from headrace.optimizer.membership import is_sparse
 
 BLOCK_ELEMENTS = 1 << 24
@@ -88,7 +88,7 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
     ]
     nobody = [r[:0] for r in regions]
     enumerated = [family.locate(nobody, 0) if family.static else None for family in logic.families]
-    together = slots_for(logic, inputs)
+    together = fours_for(logic, inputs)
     matching = [
         choose_matching(logic, f, cells, regions, len(present), inputs, together, ways)
         for f, cells in enumerate(enumerated)

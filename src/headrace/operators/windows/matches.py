@@ -17,7 +17,7 @@ from headrace.operators.windows.lanes import Partials
 from headrace.operators.windows.partials import shadow
 from headrace.operators.windows.prepared import AggregationLogic, Keepers, SharedFold
 from headrace.operators.windows.sums import SliceSums
-from headrace.operators.windows.together import Slots, update_together, walks_of
+from headrace.operators.windows.together import Four, passes_of, update_together
 from headrace.optimizer.membership import CellWork, FamilyBatch, Membership, decide_membership, is_best
 
 
@@ -36,7 +36,7 @@ def choose_matching(
     regions: Sequence[Regions],
     rows: int,
     inputs: Sequence[Partials | None],
-    together: Sequence[Slots],
+    together: Sequence[Four],
     ways: list[FamilyWay],
 ) -> Matching | None:
     """How the tuples of a family find their queries; None for cells. `cells` is None where there are too many."""
@@ -48,20 +48,20 @@ def choose_matching(
         ways.append(index.way(tuples, 0, None))
         return None
     known = [measure for measure in logic.measures_of(family) if inputs[measure] is not None]
-    walks = walks_of(logic, together, known, inputs)
-    matcher = index.matcher(regions, len(walks))
+    passes = passes_of(logic, together, known, inputs)
+    matcher = index.matcher(regions, len(passes))
     kept = [one for one in logic.keepers_of(family, matcher) if inputs[one.measure] is not None]
     some = matcher.sampled([regions[operand] for operand in index.operands])
     matching = matcher.matching(some) / len(some)
     batch = FamilyBatch(
         tuples,
         rows,
-        len(walks),
+        len(passes),
         len(index.operands),
         matcher.words,
         matcher.candidates_of(some),
         matcher.candidates > 0,
-        sum(float(matching[_columns_of(kept, walk)].sum()) for walk in walks),
+        sum(float(matching[_columns_of(kept, one)].sum()) for one in passes),
         sum(len(k.columns) for k in kept),
         work,
     )
@@ -112,17 +112,17 @@ def update_matches(
     bounds: Ints,
     inputs: Sequence[Partials | None],
     lanes: Sequence[Partials | SliceSums | None],
-    together: Sequence[Slots],
+    together: Sequence[Four],
 ) -> None:
     """Let every tuple update the partials of the queries that it matches."""
     matcher, tuples = matching.matcher, len(order)
     codes = matcher.codes([regions[operand] for operand in logic.families[family].operands])
     keepers = [kept for kept in logic.keepers_of(family, matcher) if inputs[kept.measure] is not None]
     by_measure = {kept.measure: kept for kept in keepers}
-    walks = walks_of(logic, together, by_measure, inputs)
-    known = matcher.listed_matches(codes, order, bounds) if len(walks) > 1 else None
+    passes = passes_of(logic, together, by_measure, inputs)
+    known = matcher.listed_matches(codes, order, bounds) if len(passes) > 1 else None
     matched: Ints | None = None
-    if known is not None:  # candidates are compared once, and what matched is gone through in each walk
+    if known is not None:  # candidates are compared once, and what matched is gone through in each pass
         codes, matched = known
         matcher, bounds = matcher.found, _bounds_of(matched, order, bounds)
         order = np.arange(len(matched))

@@ -14,18 +14,18 @@ import numpy as np
 from headrace.operators.common.bitrows import as_given
 from headrace.operators.common.encode import Array, Ints
 from headrace.operators.common.matching import Matches
-from headrace.operators.compiled.matches import SLOTS, add_values, update_slots
+from headrace.operators.compiled.matches import FOUR, add_values, update_four
 from headrace.operators.windows.lanes import CountLogic, ExtremeLogic, IntSumLogic, LaneLogic, Partials
 from headrace.operators.windows.prepared import AggregationLogic, Keepers
 
 NOBODY = np.empty((0, 0), np.int64)
-"""The partials of a slot that nobody keeps."""
+"""The partials of a position that no measure has."""
 
 
-def slots_of(one: LaneLogic) -> range:
-    """The slots of `update_slots` that a kind of partial may take: none where its values are no whole numbers.
+def positions_of(one: LaneLogic) -> range:
+    """The positions in `update_four` that a kind of partial may take: none where its values are no whole numbers.
 
-    >>> list(slots_of(CountLogic(nulls=False)))
+    >>> list(positions_of(CountLogic(nulls=False)))
     [0, 1]
     """
     match one:
@@ -38,52 +38,52 @@ def slots_of(one: LaneLogic) -> range:
 
 
 @dataclass(slots=True)
-class Slots:
-    """Up to four measures of one input, by slot, and the values of all tuples once somebody asks for them."""
+class Four:
+    """Up to four measures of one input, by position, and the values of all tuples once somebody asks for them."""
 
     input: int | None
     measures: dict[int, int]
     _values: Ints | None = None
 
     def values(self, inputs: Sequence[Partials | None], tuples: int) -> Ints:
-        """[tuple, slot]; what a slot without a measure holds is looked at by nobody."""
+        """[tuple, position]; what a position without a measure holds is looked at by nobody."""
         if self._values is None:
-            self._values = np.zeros((tuples, SLOTS), np.int64)
-            for slot, measure in self.measures.items():
+            self._values = np.zeros((tuples, FOUR), np.int64)
+            for position, measure in self.measures.items():
                 partials = inputs[measure]
                 assert partials is not None
-                self._values[:, slot] = partials["v"]
+                self._values[:, position] = partials["v"]
         return self._values
 
 
-def slots_for(logic: AggregationLogic, inputs: Sequence[Partials | None]) -> list[Slots]:
-    """The measures of whole numbers that tuples have a value of, as few slots as there may be. Counts of tuples have no
+def fours_for(logic: AggregationLogic, inputs: Sequence[Partials | None]) -> list[Four]:
+    """The measures of whole numbers that tuples have a value of, as few fours as there may be. Counts of tuples have no
     input and go with those of any.
     """
-    found: list[Slots] = []
+    found: list[Four] = []
     measures = logic.operator.measures
     for number in sorted(logic.measures, key=lambda m: -1 if (i := measures[m].input) is None else i):
-        mine, wanted = measures[number].input, slots_of(logic.measures[number])
+        mine, wanted = measures[number].input, positions_of(logic.measures[number])
         if inputs[number] is None or not wanted:
             continue
         places = (
-            (slots, slot)
-            for slots in found
-            if slots.input in (None, mine)
-            for slot in wanted
-            if slot not in slots.measures
+            (four, position)
+            for four in found
+            if four.input in (None, mine)
+            for position in wanted
+            if position not in four.measures
         )
-        slots, slot = next(places, (None, wanted[0]))
-        if slots is None:
-            found.append(slots := Slots(mine, {}))
-        slots.input = mine
-        slots.measures[slot] = number
+        four, position = next(places, (None, wanted[0]))
+        if four is None:
+            found.append(four := Four(mine, {}))
+        four.input = mine
+        four.measures[position] = number
     return found
 
 
-def walks_of(
+def passes_of(
     logic: AggregationLogic,
-    together: Sequence[Slots],
+    together: Sequence[Four],
     measures: Collection[int],
     inputs: Sequence[Partials | None],
 ) -> list[list[int]]:
@@ -91,25 +91,25 @@ def walks_of(
 
     Whole numbers whose sums carry a float shadow are in two of them.
     """
-    found = [[m for m in slots.measures.values() if m in measures] for slots in together]
-    alone = [m for m in measures if not slots_of(logic.measures[m]) or "f" in (inputs[m] or ())]
+    found = [[m for m in four.measures.values() if m in measures] for four in together]
+    alone = [m for m in measures if not positions_of(logic.measures[m]) or "f" in (inputs[m] or ())]
     return [mine for mine in found if mine] + [[m] for m in alone]
 
 
 def update_together(
-    slots: Slots, kept: Mapping[int, Keepers], into: Mapping[int, Array], values: Ints, matches: Matches
+    four: Four, kept: Mapping[int, Keepers], into: Mapping[int, Array], values: Ints, matches: Matches
 ) -> None:
     """Update the partials of the measures that a family keeps: `kept` and `into` have these by measure."""
-    mine = {slot: kept[measure] for slot, measure in slots.measures.items() if measure in kept}
+    mine = {position: kept[measure] for position, measure in four.measures.items() if measure in kept}
     if not mine:
         return
-    places = np.full((len(matches.matcher.column), SLOTS), -1, np.int64)
-    for slot, one in mine.items():
-        places[:, slot] = one.entries
+    places = np.full((len(matches.matcher.column), FOUR), -1, np.int64)
+    for position, one in mine.items():
+        places[:, position] = one.entries
     mask = np.bitwise_or.reduce([one.mask for one in mine.values()])
     some = replace(matches, mask=mask, entries=places.max(axis=1, initial=-1))
-    if len(mine) == 1 and (slot := min(mine)) < 2:  # the other slots would be updated for nothing
-        add_values(*some.arguments, as_given(values[:, slot]), into[mine[slot].measure])
+    if len(mine) == 1 and (position := min(mine)) < 2:  # the other three would be updated for nothing
+        add_values(*some.arguments, as_given(values[:, position]), into[mine[position].measure])
         return
-    arrays = tuple(into[mine[slot].measure] if slot in mine else NOBODY for slot in range(SLOTS))
-    update_slots(*some.arguments, as_given(values), places, *arrays)
+    arrays = tuple(into[mine[position].measure] if position in mine else NOBODY for position in range(FOUR))
+    update_four(*some.arguments, as_given(values), places, *arrays)
