@@ -65,8 +65,8 @@ class Waiting:
             path = self._warehouse.path(REQUESTS)
             raise StorageError(
                 "FILE_MISSING" if not path.exists() else "FILE_DAMAGED",
-                f"{path} lacks what was asked for last",
-                detail=f"creations and deletions of queries for changelog {self._last + 1} were kept in it",
+                f"{path} has nothing for changelog {self._last + 1}",
+                detail="creations and deletions of queries were kept there until that changelog has them",
                 hint="restore it from a copy of the warehouse; nothing was changed",
             )
         return found

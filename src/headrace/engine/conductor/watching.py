@@ -28,7 +28,9 @@ KEPT = 64
 """So many epochs of a group are kept at most."""
 
 OCCUPIED = 0.85
-"""A group that runs epochs for less than this share of the time waits for input now and then, so it keeps up."""
+"""A group that runs epochs for less than this share of the time waits for input now and then, so it keeps up. But what
+is between two epochs counts as waiting only from BETWEEN on.
+"""
 
 BETWEEN = 0.25
 """From one epoch to the next it takes a moment, however much waits. So little of an interval is no rest. Else a short
