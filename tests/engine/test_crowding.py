@@ -13,17 +13,18 @@ from headrace.optimizer.place import EpochWork, Place
 def group(name: str, jobs: JobsUnderWay, seconds: float) -> Any:
     """What a group knows of its last epoch, which had 25,000 tuples."""
     metrics = SimpleNamespace(input_rows=25_000, map_seconds=seconds, reduce_seconds=0.0)
-    spent = SimpleNamespace(map_seconds=seconds, reduce_seconds=0.0)
+    spent = SimpleNamespace(map_seconds=seconds, reduce_seconds=0.0, functions={})
+    catalog = SimpleNamespace(active_entries=lambda epoch, group: ())
     return SimpleNamespace(
         name=name,
         _inquiry=SimpleNamespace(untroubled=lambda epoch: True),
-        _house=SimpleNamespace(jobs=jobs),
+        _house=SimpleNamespace(jobs=jobs, catalog=catalog),
         _before=SimpleNamespace(metrics=metrics, operators={"join": spent}),
     )
 
 
 def test_light_work_needs_no_job_while_another_group_runs_one() -> None:
-    epoch: Any = None
+    epoch: Any = SimpleNamespace(id=7)
     jobs, work = JobsUnderWay(), EpochWork(25_000, 0, catalyst=False)
     heavy, light = group("heavy", jobs, 4.0), group("light", jobs, 0.1)
     assert Group._place(light, epoch, work) is Place.SPARK, "nobody is in its way, and two cores are quicker"

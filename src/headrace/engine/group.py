@@ -358,11 +358,8 @@ class Group:
 
     def _attempt(self, epoch: Epoch, plan: SharedPlan, attempt: str) -> tuple[JobResult, dict[int, str]]:
         """(what the epoch produced, the queries that failed in it)."""
-        entries, seconds = (
-            self._house.catalog.active_entries(epoch.id, self.name),
-            self._inquiry.seconds(epoch),
-        )
-        held = self.held(int(epoch.id))
+        entries = self._house.catalog.active_entries(epoch.id, self.name)
+        held, seconds = self.held(int(epoch.id)), self._inquiry.seconds(epoch)
         try:
             result, broken = self._runner.run_shared(
                 epoch, plan, entries, held, attempt, seconds, partial(self._place, epoch)
@@ -381,7 +378,8 @@ class Group:
         place, jobs = Place.SPARK, self._house.jobs
         if self._inquiry.untroubled(epoch):
             work = replace(work, crowded=jobs.has_others(self.name))
-            place = decide_place(after_epoch(work, self._before))
+            living = self._house.catalog.active_entries(epoch.id, self.name)
+            place = decide_place(after_epoch(work, self._before, {int(e.query.id) for e in living}))
         if place is Place.SPARK:
             jobs.begins(self.name)
         return place

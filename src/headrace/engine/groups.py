@@ -86,6 +86,10 @@ class Groups:
         homes, sealed = self._house.catalog.homes, self._house.delivered.sealed
         return [name for name in homes.groups() if homes.next_epoch(name, sealed) is not None]
 
+    def sharing(self) -> tuple[str, ...]:
+        """The groups in which shared operators run queries, but for those that are on their way."""
+        return self._house.catalog.homes.sharing()
+
     def cancel(self) -> None:
         """Let all jobs under way fail with EPOCH_CANCELLED. From any thread."""
         for group in self.opened():
