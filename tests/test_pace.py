@@ -66,29 +66,31 @@ class Played:
 
 
 def play(groups: list[Played], rate: int, tenths: int, backlog: int = 0, before: int = 20_000) -> list[int]:
-    """The sizes of the epochs that are sealed, while four chunks come every second. All lived in `main` `before`, and
+    """The sizes of the epochs that are sealed, while ten chunks come every second. All lived in `main` `before`, and
     its last epoch took two seconds.
     """
     sizes, epochs, came = EpochSizes(), list[int](), backlog
-    pending = deque([rate // 4] * (4 * backlog // rate))
-    sizes.sealed(before)
+    pending = deque([rate // 10] * (10 * backlog // rate))
+    sizes.sealed(before, -1.0)
     sizes.ran("main", before, 2.0)
     for tenth in range(tenths):
         now = tenth / 10
-        if tenth % 10 == 0:
-            pending.extend([rate // 4] * 4)
-            came += rate
-            sizes.came(now, came)
+        pending.append(rate // 10)
+        came += rate // 10
+        sizes.came(now, came)
         for group in groups:
             if group.ends is not None and now >= group.ends:
                 sizes.ran(group.name, epochs[group.done], group.took)
                 group.done, group.ends = group.done + 1, None
-        if pending and any(group.done == len(epochs) for group in groups):
-            bound, taken = sizes.bound([group.name for group in groups], MOST), pending.popleft()
+        behind = {group.name: len(epochs) - group.done for group in groups}
+        bound = sizes.bound(behind, MOST)
+        rests = sum(pending) < bound and sizes.rests(behind, now)
+        if pending and not rests and any(group.done == len(epochs) for group in groups):
+            taken = pending.popleft()
             while pending and taken + pending[0] <= bound:
                 taken += pending.popleft()
             epochs.append(taken)
-            sizes.sealed(taken)
+            sizes.sealed(taken, now)
         for group in groups:
             if group.ends is None and group.done < len(epochs):
                 group.took = group.overhead + epochs[group.done] / group.pace
@@ -103,7 +105,7 @@ def test_after_a_split_the_light_group_keeps_up_and_epochs_stay_short_for_the_he
     assert max(light.waits[50:]) <= 2 * 25_000  # it had worked off what others left to it within 5 s
     assert heavy.longest <= 8.0
     # the heavy one is busy with tuples, and not with beginning epochs
-    assert sum(epochs[: heavy.done]) >= 0.9 * 5_000 * 60 - max(epochs)
+    assert sum(epochs[: heavy.done + 1]) >= 0.9 * 5_000 * 60
     assert len(epochs) < 100
 
 
@@ -111,6 +113,14 @@ def test_a_light_group_whose_epochs_are_jobs_is_not_doomed_by_small_ones() -> No
     heavy, light = Played("auto-0", 10.0, 0.4), Played("main", 100_000.0, 0.6)
     play([heavy, light], rate=25_000, tenths=900, backlog=200_000)
     assert max(light.waits[800:]) <= 2.5 * 25_000
+
+
+def test_a_group_that_is_behind_by_small_epochs_catches_up() -> None:
+    heavy, light = Played("auto-0", 5_000.0, 0.4), Played("main", 150_000.0, 0.05)
+    play([heavy, light], rate=1_000, tenths=900, backlog=20_000)
+    assert heavy.waits[100] > 5_000
+    assert max(heavy.waits[800:]) <= 5_000
+    assert max(light.waits[20:]) <= 2_000
 
 
 def test_a_group_by_itself_grows_its_epochs_until_they_are_long_and_loses_nothing() -> None:

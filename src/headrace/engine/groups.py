@@ -86,9 +86,12 @@ class Groups:
         homes, sealed = self._house.catalog.homes, self._house.delivered.sealed
         return [name for name in homes.groups() if homes.next_epoch(name, sealed) is not None]
 
-    def sharing(self) -> tuple[str, ...]:
-        """The groups in which shared operators run queries, but for those that are on their way."""
-        return self._house.catalog.homes.sharing()
+    def sharing(self) -> dict[str, int]:
+        """The groups in which shared operators run queries, but for those that are on their way: how many sealed epochs
+        each has not run yet.
+        """
+        house = self._house
+        return {name: house.delivered.behind(name) for name in house.catalog.homes.sharing()}
 
     def cancel(self) -> None:
         """Let all jobs under way fail with EPOCH_CANCELLED. From any thread."""

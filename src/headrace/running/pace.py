@@ -34,6 +34,9 @@ INPUT_S = 1.0
 GROWS = 2
 """An epoch is so many times as large as those before it at most: what a small one took tells little of a large one."""
 
+BEHIND = 4
+"""When a group has not run more sealed epochs than this, small ones are not sealed one right after the other."""
+
 MARKS = 8
 """So many seconds of input are remembered. Their median counts, so that a burst is no rate."""
 
@@ -102,29 +105,43 @@ class EpochSizes:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._paces: dict[str, float] = {}
+        self._took: dict[str, float] = {}
         self._inflow = Inflow()
         self._last: deque[int] = deque(maxlen=2)
+        self._sealed_at = float("-inf")
 
     def ran(self, group: str, tuples: int, seconds: float) -> None:
         """A group has run an epoch, in which the log got so many tuples."""
         if tuples and seconds > 0:
             with self._lock:
-                self._paces[group] = tuples / seconds
+                self._paces[group], self._took[group] = tuples / seconds, seconds
 
     def came(self, now: float, tuples: int) -> None:
         """So many tuples have come in since the beginning."""
         with self._lock:
             self._inflow = self._inflow.seen(now, tuples)
 
-    def sealed(self, tuples: int) -> None:
+    def sealed(self, tuples: int, now: float) -> None:
         """An epoch has so many tuples. A chunk that did not fit into one may be all that the next one has."""
-        if tuples:
-            with self._lock:
+        with self._lock:
+            self._sealed_at = now
+            if tuples:
                 self._last.append(tuples)
+
+    def rests(self, behind: Mapping[str, int], now: float) -> bool:
+        """Whether what has come in should wait for more, because a group is so many epochs behind.
+
+        A light group could have ever more epochs sealed, each of which costs a heavy one more to begin than to run. So
+        the heavy one gets twice the time that its last epoch took, but nobody waits for more than a second's input.
+        """
+        with self._lock:
+            took = [self._took.get(group, 0.0) for group, epochs in behind.items() if epochs > BEHIND]
+            return now < self._sealed_at + min(INPUT_S, 2 * max(took, default=0.0))
 
     def bound(self, groups: Collection[str], most: int) -> int:
         """The tuples that the next epoch of these sharing groups may have."""
         with self._lock:
             self._paces = {name: pace for name, pace in self._paces.items() if name in groups}
+            self._took = {name: seconds for name, seconds in self._took.items() if name in groups}
             paces = {name: self._paces.get(name) for name in groups}
             return epoch_bound(paces, most, self._inflow.rate, max(self._last, default=None))

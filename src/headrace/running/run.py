@@ -228,9 +228,14 @@ class Running:
             if not self._crew.caught_up():
                 return
             self._catalog.tick()
-            epoch = self._sealer.seal(self._sizes.bound(self.groups.sharing(), self._max_epoch_rows))
+            sharing, now = self.groups.sharing(), time.monotonic()
+            bound = self._sizes.bound(sharing, self._max_epoch_rows)
+            waits = sum(chunk.rows for arrival in self._arrivals.pending() for chunk in arrival.chunks)
+            if waits < bound and self._sizes.rests(sharing, now) and not self._catalog.unsealed():
+                return
+            epoch = self._sealer.seal(bound)
             if epoch is not None:
-                self._sizes.sealed(epoch.rows)
+                self._sizes.sealed(epoch.rows, now)
             self._sealing.passed()
         except Exception as error:
             self._sealing.failed(error)
