@@ -46,9 +46,6 @@ STATE_BYTES = 1 << 25
 SECONDS = 0.5
 """And so is work of more CPU seconds than this: two cores gain by then what a job costs by itself."""
 
-CROWDED_SECONDS = 2.0
-"""While another group runs a job, only work of more CPU seconds than this: the job might wait longer for its cores."""
-
 CLOCK_SECONDS = 3.0
 """And so are tasks that take longer than this by the clock, far from the time that the own worker has for an epoch: a
 function may wait for others, and need no CPU for it. It is not less, for on a busy machine all tasks wait a little.
@@ -69,13 +66,12 @@ def decide_place(work: EpochWork) -> Place:
     >>> decide_place(light).value, decide_place(replace(light, crowded=True)).value
     ('Spark', 'own worker')
     """
-    crowded = work.crowded and work.before is not None
-    most, longest = (CROWDED_TUPLES, CROWDED_SECONDS) if crowded else (TUPLES, SECONDS)
+    most = CROWDED_TUPLES if work.crowded and work.before is not None else TUPLES
     if work.catalyst or work.tuples > most or work.state_bytes > STATE_BYTES:
         return Place.SPARK
     by_clock = work.clock_seconds * _share(work)
     return (
-        Place.OWN_WORKER if expected_seconds(work) <= longest and by_clock <= CLOCK_SECONDS else Place.SPARK
+        Place.OWN_WORKER if expected_seconds(work) <= SECONDS and by_clock <= CLOCK_SECONDS else Place.SPARK
     )
 
 
