@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from headrace.engine.records import Commit
-from headrace.model.metrics import OperatorMetrics
+from headrace.model.metrics import OperatorMetrics, add_counts
 from headrace.optimizer.place import EpochWork
 
 
@@ -18,12 +18,12 @@ def cpu_seconds(commit: Commit) -> float:
 def after_epoch(work: EpochWork, before: Commit | None, members: Container[int]) -> EpochWork:
     """The work of an epoch, with what is known by the last one that had tuples.
 
-    Functions that only queries called which are no `members` any more cost nothing now: they were why these left.
+    What was done for queries that are no `members` any more is not done now. It may be why they left.
     """
     if before is None:
         return work
     metrics, spent = before.metrics, cpu_seconds(before)
-    stays = max(0.0, spent - sum(_gone(one, members) for one in before.operators.values()))
+    stays = sum(_for_members(one, members) for one in before.operators.values())
     clock = metrics.map_seconds + metrics.reduce_seconds
     return replace(
         work,
@@ -32,10 +32,20 @@ def after_epoch(work: EpochWork, before: Commit | None, members: Container[int])
     )
 
 
-def _gone(spent: OperatorMetrics, members: Container[int]) -> float:
-    """The CPU seconds of functions that no member calls."""
-    return sum(
-        called.seconds
-        for called in spent.functions.values()
-        if called.wanted and not any(int(query) in members for query in called.wanted)
+def _for_members(spent: OperatorMetrics, members: Container[int]) -> float:
+    """The CPU seconds of an operator for these queries: of functions by who called them, and of the rest by rows."""
+    called = sum(one.seconds for one in spent.functions.values())
+    rows = add_counts(spent.matched, spent.joined) or spent.rows
+    rest = max(0.0, spent.map_seconds + spent.reduce_seconds - called)
+    return rest * _share(rows, members) + sum(
+        one.seconds * _share(one.wanted, members) for one in spent.functions.values()
     )
+
+
+def _share(counts: Mapping[str, int], members: Container[int]) -> float:
+    """
+    >>> _share({"1": 30, "2": 10}, {1}), _share({}, {1})
+    (0.75, 1.0)
+    """
+    total = sum(counts.values())
+    return sum(count for query, count in counts.items() if int(query) in members) / total if total else 1.0

@@ -224,6 +224,7 @@ class Group:
         started = time.perf_counter()
         house, attempt = self._house, uuid.uuid4().hex[:8]
         house.upkeep.begins(attempt)
+        house.jobs.begins(self.name)  # until it is known that it needs none
         left: list[Commit] = []
         try:
             if _idle(epoch):  # queries came or went, and there is nothing to do for them yet
@@ -255,6 +256,7 @@ class Group:
             if commit.metrics.input_rows:
                 self._before = commit
         finally:
+            house.jobs.ends(self.name)
             house.upkeep.ends(attempt)
             house.upkeep.release(left)
         self._inquiry.settled()
@@ -360,12 +362,9 @@ class Group:
         """(what the epoch produced, the queries that failed in it)."""
         entries = self._house.catalog.active_entries(epoch.id, self.name)
         held, seconds = self.held(int(epoch.id)), self._inquiry.seconds(epoch)
-        try:
-            result, broken = self._runner.run_shared(
-                epoch, plan, entries, held, attempt, seconds, partial(self._place, epoch)
-            )
-        finally:
-            self._house.jobs.ends(self.name)
+        result, broken = self._runner.run_shared(
+            epoch, plan, entries, held, attempt, seconds, partial(self._place, epoch)
+        )
         if broken:
             return result, broken
         broken = self._runner.run_fallbacks(epoch, plan, result, attempt, self._inquiry.fallback_begins)
@@ -380,8 +379,7 @@ class Group:
             work = replace(work, crowded=jobs.has_others(self.name))
             living = self._house.catalog.active_entries(epoch.id, self.name)
             place = decide_place(after_epoch(work, self._before, {int(e.query.id) for e in living}))
-        if place is Place.SPARK:
-            jobs.begins(self.name)
+        (jobs.begins if place is Place.SPARK else jobs.ends)(self.name)
         return place
 
     def _quarantine(self, broken: dict[int, str], epoch: Epoch) -> None:

@@ -77,6 +77,10 @@ class Groups:
         """Whether plain Spark runs all queries of a group."""
         return self._house.catalog.homes.is_plain(name)
 
+    def is_light(self, name: str) -> bool:
+        """Whether a group's last epoch ran in the driver's own worker, without a Spark job."""
+        return self._house.delivered.commit_of(name).metrics.own_worker > 0
+
     def shares(self) -> bool:
         """Whether shared operators run any query."""
         return self._house.catalog.homes.shares()

@@ -219,14 +219,17 @@ class Running:
     def _seal_next(self) -> None:
         """Seal what waits, query changes too, as soon as some group has run all that is sealed.
 
-        So sealing waits for no slow group. When all groups are behind, what arrives meanwhile becomes one large epoch:
-        that is cheaper to run than many small ones. It is not so large that nobody could act for long.
+        So sealing waits for no slow group, and moves that were decided on wait for nobody. When all groups are behind,
+        what arrives meanwhile becomes one large epoch: that is cheaper to run than many small ones. It is not so large
+        that nobody could act for long.
         """
         if not self._sealing.due:
             return
         try:
-            if not self._crew.caught_up():
+            moved = self.conducting.stage.moved
+            if not moved.is_set() and not self._crew.caught_up():
                 return
+            moved.clear()
             self._catalog.tick()
             sharing, now = self.groups.sharing(), time.monotonic()
             bound = self._sizes.bound(sharing, self._max_epoch_rows)
