@@ -25,7 +25,7 @@ class FakeGroup:
         self.name, self.left, self.spark = name, epochs, None
         self.gate = threading.Event()
         self.error: EngineError | None = None
-        self.priority, self.plain = 0, False
+        self.priority, self.plain, self.light = 0, False, False
         self.gate.set()
 
     def run_next(self) -> Any:
@@ -63,6 +63,9 @@ class FakeGroups:
 
     def is_plain(self, name: str) -> bool:
         return self.groups[name].plain
+
+    def is_light(self, name: str) -> bool:
+        return self.groups[name].light
 
     def shares(self) -> bool:
         return not all(group.plain for group in self.groups.values())

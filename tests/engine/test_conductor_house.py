@@ -72,7 +72,9 @@ def test_a_wish_is_known_with_the_next_epoch_and_ended_queries_have_none(log: Op
     log.append(1)
     seal(log)
     log.catalog.request_drop("b")
+    assert not stage.moved.is_set()
     stage.move([(first, "auto-0"), (second, "auto-0"), (third, "auto-1"), (QueryId(99), "auto-2")])
+    assert stage.moved.is_set(), "so the next epoch is sealed at once"
     log.append(2)
     seal(log)
     assert {query.name: (query.group, query.moving) for query in stage.queries()} == {

@@ -22,7 +22,7 @@ from headrace.engine.messages import Check, decode_report, encode_work
 from headrace.engine.own_worker import OwnWorker
 from headrace.engine.records import Metrics, no_commit
 from headrace.model.epoch import Chunk
-from headrace.model.metrics import OperatorMetrics
+from headrace.model.metrics import FunctionMetrics, OperatorMetrics
 from headrace.optimizer.place import EpochWork, Place, decide_place
 from waiting import until
 
@@ -200,8 +200,21 @@ def test_one_that_hangs_ends_with_its_driver() -> None:
 
 def test_epochs_that_wait_for_others_are_jobs() -> None:
     work, spent = EpochWork(100, 0, catalyst=False), {"o": OperatorMetrics(map_seconds=0.1)}
-    assert decide_place(after_epoch(work, None)) is Place.OWN_WORKER
+    assert decide_place(after_epoch(work, None, ())) is Place.OWN_WORKER
     for seconds, place in ((0.5, Place.OWN_WORKER), (8.0, Place.SPARK)):
         metrics = Metrics(input_rows=100, map_seconds=seconds, reduce_seconds=0.1)
         before = replace(no_commit("g"), metrics=metrics, operators=spent)
-        assert decide_place(after_epoch(work, before)) is place
+        assert decide_place(after_epoch(work, before, ())) is place
+
+
+def test_a_function_that_left_is_no_longer_expected() -> None:
+    called = FunctionMetrics(rows=9, seconds=3.0, wanted={"4": 9})
+    operator = OperatorMetrics(map_seconds=0.1, reduce_seconds=3.2, functions={"dear": called})
+    spent = {"o": replace(operator, matched={"3": 100, "4": 200})}
+    metrics = Metrics(input_rows=20_000, map_seconds=0.2, reduce_seconds=6.0)
+    before = replace(no_commit("g"), metrics=metrics, operators=spent)
+    work = EpochWork(20_000, 0, catalyst=False, crowded=True)
+    assert decide_place(after_epoch(work, before, {3, 4})) is Place.SPARK
+    light = after_epoch(work, before, {3})
+    assert light.before == (pytest.approx(0.1), 20_000)
+    assert decide_place(light) is Place.OWN_WORKER

@@ -109,3 +109,15 @@ def test_higher_priority_is_first_among_shared_groups_when_not_all_can_run() -> 
     assert choose_next(due, [], 2, 7, plain=1) == ["p", "b"]
     assert choose_next(due, [], 2, 7, plain=0) == ["a", "b"], "both can run: the one that waited is first"
     assert choose_next(due, [], 1, 7, plain=0) == ["b"]
+
+
+def test_one_light_group_finds_a_thread_however_many_heavy_ones_wait() -> None:
+    heavy = [Contender(f"h{i}", priority=5) for i in range(6)]
+    light = [Contender("a", light=True, turn=3), Contender("b", light=True, turn=2)]
+    assert choose_next([*heavy, *light], [], 4, 3, plain=0) == ["b", "h0", "h1", "h2", "h3"]
+    assert choose_next([*heavy[4:], light[0]], heavy[:4], 4, 3, plain=0) == ["a"]
+    assert choose_next([*heavy[4:], light[0]], [*heavy[:4], light[1]], 4, 3, plain=0) == [], (
+        "the others are busy"
+    )
+    assert choose_next([*heavy[3:], light[0]], [*heavy[:3], light[1]], 4, 3, plain=0) == ["h3"]
+    assert choose_next([*heavy, *light], [], 1, 3, plain=0) == ["h0"], "one after the other"

@@ -56,6 +56,15 @@ class Homes:
         with self._lock:
             return any(self._queries.lives_in(group, plain=False) for group in self._queries.groups())
 
+    def sharing(self) -> tuple[str, ...]:
+        """The groups in which shared operators run queries now, but for those that are on their way."""
+        with self._lock:
+            return tuple(
+                group
+                for group in self._queries.groups()
+                if kind_of(group) is GroupKind.SHARED and self._queries.lives_in(group, plain=False)
+            )
+
     def travellers(self) -> tuple[QueryEntry, ...]:
         """The active queries that are wanted in another group than the one they live in, oldest first."""
         with self._lock:

@@ -6,7 +6,7 @@ import threading
 
 
 class JobsUnderWay:
-    """The groups that run a Spark job now. Thread-safe.
+    """The groups that run a Spark job now, or have begun an epoch that may need one. Thread-safe.
 
     >>> jobs = JobsUnderWay()
     >>> jobs.begins("heavy")
@@ -26,7 +26,7 @@ class JobsUnderWay:
             self._groups.add(group)
 
     def ends(self, group: str) -> None:
-        """A group's job is over, if it had one."""
+        """A group's job is over, or it needs none."""
         with self._lock:
             self._groups.discard(group)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from headrace.engine.records import Commit
+from headrace.model.metrics import OperatorMetrics, add_counts
 from headrace.optimizer.place import EpochWork
 
 
@@ -13,13 +15,37 @@ def cpu_seconds(commit: Commit) -> float:
     return sum(spent.map_seconds + spent.reduce_seconds for spent in commit.operators.values())
 
 
-def after_epoch(work: EpochWork, before: Commit | None) -> EpochWork:
-    """The work of an epoch, with what is known by the last one that had tuples."""
+def after_epoch(work: EpochWork, before: Commit | None, members: Container[int]) -> EpochWork:
+    """The work of an epoch, with what is known by the last one that had tuples.
+
+    What was done for queries that are no `members` any more is not done now. It may be why they left.
+    """
     if before is None:
         return work
-    metrics = before.metrics
+    metrics, spent = before.metrics, cpu_seconds(before)
+    stays = sum(_for_members(one, members) for one in before.operators.values())
+    clock = metrics.map_seconds + metrics.reduce_seconds
     return replace(
         work,
-        before=(cpu_seconds(before), metrics.input_rows),
-        clock_seconds=metrics.map_seconds + metrics.reduce_seconds,
+        before=(stays, metrics.input_rows),
+        clock_seconds=clock * (stays / spent if spent > 0 else 1.0),
     )
+
+
+def _for_members(spent: OperatorMetrics, members: Container[int]) -> float:
+    """The CPU seconds of an operator for these queries: of functions by who called them, and of the rest by rows."""
+    called = sum(one.seconds for one in spent.functions.values())
+    rows = add_counts(spent.matched, spent.joined) or spent.rows
+    rest = max(0.0, spent.map_seconds + spent.reduce_seconds - called)
+    return rest * _share(rows, members) + sum(
+        one.seconds * _share(one.wanted, members) for one in spent.functions.values()
+    )
+
+
+def _share(counts: Mapping[str, int], members: Container[int]) -> float:
+    """
+    >>> _share({"1": 30, "2": 10}, {1}), _share({}, {1})
+    (0.75, 1.0)
+    """
+    total = sum(counts.values())
+    return sum(count for query, count in counts.items() if int(query) in members) / total if total else 1.0

@@ -224,6 +224,7 @@ class Group:
         started = time.perf_counter()
         house, attempt = self._house, uuid.uuid4().hex[:8]
         house.upkeep.begins(attempt)
+        house.jobs.begins(self.name)  # until it is known that it needs none
         left: list[Commit] = []
         try:
             if _idle(epoch):  # queries came or went, and there is nothing to do for them yet
@@ -255,6 +256,7 @@ class Group:
             if commit.metrics.input_rows:
                 self._before = commit
         finally:
+            house.jobs.ends(self.name)
             house.upkeep.ends(attempt)
             house.upkeep.release(left)
         self._inquiry.settled()
@@ -358,17 +360,11 @@ class Group:
 
     def _attempt(self, epoch: Epoch, plan: SharedPlan, attempt: str) -> tuple[JobResult, dict[int, str]]:
         """(what the epoch produced, the queries that failed in it)."""
-        entries, seconds = (
-            self._house.catalog.active_entries(epoch.id, self.name),
-            self._inquiry.seconds(epoch),
+        entries = self._house.catalog.active_entries(epoch.id, self.name)
+        held, seconds = self.held(int(epoch.id)), self._inquiry.seconds(epoch)
+        result, broken = self._runner.run_shared(
+            epoch, plan, entries, held, attempt, seconds, partial(self._place, epoch)
         )
-        held = self.held(int(epoch.id))
-        try:
-            result, broken = self._runner.run_shared(
-                epoch, plan, entries, held, attempt, seconds, partial(self._place, epoch)
-            )
-        finally:
-            self._house.jobs.ends(self.name)
         if broken:
             return result, broken
         broken = self._runner.run_fallbacks(epoch, plan, result, attempt, self._inquiry.fallback_begins)
@@ -381,9 +377,9 @@ class Group:
         place, jobs = Place.SPARK, self._house.jobs
         if self._inquiry.untroubled(epoch):
             work = replace(work, crowded=jobs.has_others(self.name))
-            place = decide_place(after_epoch(work, self._before))
-        if place is Place.SPARK:
-            jobs.begins(self.name)
+            living = self._house.catalog.active_entries(epoch.id, self.name)
+            place = decide_place(after_epoch(work, self._before, {int(e.query.id) for e in living}))
+        (jobs.begins if place is Place.SPARK else jobs.ends)(self.name)
         return place
 
     def _quarantine(self, broken: dict[int, str], epoch: Epoch) -> None:

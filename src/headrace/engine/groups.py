@@ -77,6 +77,10 @@ class Groups:
         """Whether plain Spark runs all queries of a group."""
         return self._house.catalog.homes.is_plain(name)
 
+    def is_light(self, name: str) -> bool:
+        """Whether a group's last epoch ran in the driver's own worker, without a Spark job."""
+        return self._house.delivered.commit_of(name).metrics.own_worker > 0
+
     def shares(self) -> bool:
         """Whether shared operators run any query."""
         return self._house.catalog.homes.shares()
@@ -85,6 +89,13 @@ class Groups:
         """The groups that have members."""
         homes, sealed = self._house.catalog.homes, self._house.delivered.sealed
         return [name for name in homes.groups() if homes.next_epoch(name, sealed) is not None]
+
+    def sharing(self) -> dict[str, int]:
+        """The groups in which shared operators run queries, but for those that are on their way: how many sealed epochs
+        each has not run yet.
+        """
+        house = self._house
+        return {name: house.delivered.behind(name) for name in house.catalog.homes.sharing()}
 
     def cancel(self) -> None:
         """Let all jobs under way fail with EPOCH_CANCELLED. From any thread."""

@@ -42,9 +42,9 @@ def gather(epochs: Iterable[Epoch], most: int) -> Epoch:
     """
     first, *others = epochs
     streams = {inflow.stream: inflow for inflow in first.streams}
-    last, tuples = first, sum(inflow.rows for inflow in first.streams)
+    last, tuples = first, first.rows
     for epoch in others[: MOST_EPOCHS - 1]:
-        tuples += sum(inflow.rows for inflow in epoch.streams)
+        tuples += epoch.rows
         if tuples > most:
             break
         for inflow in epoch.streams:

@@ -121,6 +121,11 @@ class Epoch:
     last_changelog: int = field(default=-1)
     next_chunk: int = 0
 
+    @property
+    def rows(self) -> int:
+        """The tuples of all streams."""
+        return sum(inflow.rows for inflow in self.streams)
+
     def of(self, stream: str) -> StreamEpoch | None:
         return next((inflow for inflow in self.streams if inflow.stream == stream), None)
 

@@ -32,12 +32,16 @@ LONGEST_REST = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A group or split with an epoch to run. `turn` is the number of its last turn, -1 when it had none."""
+    """A group or split with an epoch to run. `turn` is the number of its last turn, -1 when it had none.
+
+    It is `light` if its last epoch needed no Spark job.
+    """
 
     name: str
     plain: bool = False
     priority: int = 0
     turn: int = -1
+    light: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +97,27 @@ def choose_next(
     """Who begins an epoch now, in order: as many as there are free threads at most, and as many plain groups as make
     `plain` with those that run. `turn` is the number of the last turn.
 
-    Where plain groups may run, the one that has waited longest goes before the others, so that it finds a thread.
+    Where plain groups may run, the one that has waited longest goes before the others, so that it finds a thread. One
+    light group runs beside those: it waits for no core, and would wait long for a thread.
 
     >>> shared, unshared = Contender("main", turn=8), Contender("plain-7", plain=True, turn=2)
     >>> choose_next([shared, unshared], [], threads=4, turn=8, plain=1)
     ['plain-7', 'main']
     >>> choose_next([shared, unshared], [], threads=4, turn=8, plain=0)
     ['main']
+    >>> heavy = [Contender(f"auto-{i}") for i in range(5)]
+    >>> choose_next([heavy[4], Contender("main", light=True)], heavy[:4], threads=4, turn=8, plain=0)
+    ['main']
     """
-    free = threads - len(running)
+    light = next((one for one in running if one.light), None)
+    free = threads - len(running) + (light is not None and threads > 1)
     left = plain - sum(one.plain for one in running)
     unshared = _in_order([one for one in due if one.plain], 0, turn)[: max(0, left)]
     shared = [one for one in due if not one.plain]
     order = [*unshared[:1], *_in_order(shared, free - bool(unshared), turn), *unshared[1:]]
-    return [one.name for one in order[: max(0, free)]]
+    beside = [one for one in order if one.light][: light is None and threads > 1]
+    others = [one for one in order if one not in beside]
+    return [one.name for one in [*beside, *others[: max(0, free)]]]
 
 
 def _in_order(due: Collection[Contender], free: int, turn: int) -> list[Contender]:

@@ -43,7 +43,7 @@ class Crew:
         self._groups, self._committed, self._threads = groups, committed, threads
         self._splits = splits
         self._pace = Pace()
-        self._pool = ThreadPoolExecutor(threads, "headrace-group")
+        self._pool = ThreadPoolExecutor(threads + 1, "headrace-group")  # one more, for a light group
         self._changed = threading.Condition()
         self._running: dict[str, Contender] = {}
         self._turns: dict[str, int] = {}
@@ -138,7 +138,8 @@ class Crew:
         turn, groups = self._turns.get(name, -1), self._groups
         if name.startswith(SPLIT_PREFIX):
             return Contender(name, turn=turn)
-        return Contender(name, groups.is_plain(name), groups.priority(name) if ranked else 0, turn)
+        priority = groups.priority(name) if ranked else 0
+        return Contender(name, groups.is_plain(name), priority, turn, groups.is_light(name))
 
     def _plain_now(self, there: Collection[Contender], *, at_once: bool) -> int:
         """How many plain groups may run now. Nobody else is slowed by them when all are run to the end anyway."""

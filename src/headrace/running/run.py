@@ -27,7 +27,7 @@ from headrace.running.conducting import Conducting
 from headrace.running.costs import CostBook
 from headrace.running.crew import Crew
 from headrace.running.feeding import Feed, Feeds
-from headrace.running.pace import epoch_bound
+from headrace.running.pace import EpochSizes
 from headrace.running.progress import progress_of
 from headrace.running.retries import Retry
 from headrace.running.totals import Totals
@@ -71,7 +71,7 @@ class Running:
         self._loop: threading.Thread | None = None
         self._stopping = threading.Event()
         self._closed = False
-        self._pace: dict[str, float] = {}
+        self._sizes = EpochSizes()
 
     def _committed(self, group: Group, commit: Commit) -> None:
         """An epoch of a group counts now. Called by the threads of the crew."""
@@ -81,11 +81,9 @@ class Running:
             return self._catalog.entry_of(QueryId(query)).group_at(commit.epoch)
 
         self.costs.add(group.costs(commit))
+        self._sizes.ran(group.name, epoch.rows, commit.metrics.seconds)
         self.conducting.committed(group, commit)
         with self._adding:
-            spent = commit.metrics
-            if spent.input_rows and spent.seconds > 0:
-                self._pace[group.name] = spent.input_rows / spent.seconds
             self.totals.add(epoch, commit, home)
             self._show(commit)
 
@@ -214,32 +212,36 @@ class Running:
         try:
             with active(self.groups.spark):
                 self.feeds.tick()
+            self._sizes.came(time.monotonic(), sum(self.conducting.stage.arrived().values()))
         except Exception as error:
             self._sealing.failed(spark_gone() if is_gone(self.groups.spark) else error)
 
     def _seal_next(self) -> None:
         """Seal what waits, query changes too, as soon as some group has run all that is sealed.
 
-        So sealing waits for no slow group. When all groups are behind, what arrives meanwhile becomes one large epoch:
-        that is cheaper to run than many small ones. It is not so large that nobody could act for long.
+        So sealing waits for no slow group, and moves that were decided on wait for nobody. When all groups are behind,
+        what arrives meanwhile becomes one large epoch: that is cheaper to run than many small ones. It is not so large
+        that nobody could act for long.
         """
         if not self._sealing.due:
             return
         try:
-            if not self._crew.caught_up():
+            moved = self.conducting.stage.moved
+            if not moved.is_set() and not self._crew.caught_up():
                 return
+            moved.clear()
             self._catalog.tick()
-            self._sealer.seal(epoch_bound(self._paces(), self._max_epoch_rows))
+            sharing, now = self.groups.sharing(), time.monotonic()
+            bound = self._sizes.bound(sharing, self._max_epoch_rows)
+            waits = sum(chunk.rows for arrival in self._arrivals.pending() for chunk in arrival.chunks)
+            if waits < bound and self._sizes.rests(sharing, now) and not self._catalog.unsealed():
+                return
+            epoch = self._sealer.seal(bound)
+            if epoch is not None:
+                self._sizes.sealed(epoch.rows, now)
             self._sealing.passed()
         except Exception as error:
             self._sealing.failed(error)
-
-    def _paces(self) -> dict[str, float]:
-        """Tuples per second of the last epoch of each group that people live in."""
-        lived_in = self.groups.lived_in()
-        with self._adding:
-            self._pace = {name: self._pace[name] for name in lived_in if name in self._pace}
-            return dict(self._pace)
 
     def _hand_out(self) -> None:
         """Let queries change groups and groups run; what fails here, say a full disk, is tried again."""

@@ -51,8 +51,10 @@ from headrace.optimizer.grouping.wording import count_queries
 
 DEFAULTS = Settings(bounded=True)
 
-EARLY_S = 1.0
-"""When a group begins to fall behind, the next look is not waited for. Two looks are so far apart at least."""
+EARLY = 0.1
+"""When a group begins to fall behind, the next look is not waited for. Two looks are this part of the usual time apart
+at least.
+"""
 
 GUESTS = 2**62
 """Queries that are being created have no number yet. While it is decided where they start, they have these."""
@@ -211,7 +213,7 @@ class Conductor:
         """When to look next: at once if a group has begun to fall behind since the last look, once for each group."""
         state = self._state
         new = self._books.lagging(self.interval_s) - state.hurried
-        if not new or now - state.looked_at < EARLY_S:
+        if not new or now - state.looked_at < EARLY * self._settings.watch_every_s:
             return state.timetable
         state.hurried |= new
         return replace(state.timetable, watch_at=min(now, state.timetable.watch_at))

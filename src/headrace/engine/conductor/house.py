@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -29,10 +30,14 @@ LOOK_BACK = 20
 
 
 class HouseStage:
-    """The engine of an open warehouse. Nothing here is remembered: the catalog and the log are asked each time."""
+    """The engine of an open warehouse. Nothing here is remembered: the catalog and the log are asked each time.
+
+    `moved` is set when moves are asked for: whoever seals should do so now, for they are known with the next epoch.
+    """
 
     def __init__(self, house: House, groups: Groups, arrivals: Arrivals) -> None:
         self._house, self._groups, self._arrivals = house, groups, arrivals
+        self.moved = threading.Event()
 
     @property
     def cores(self) -> int:
@@ -97,6 +102,7 @@ class HouseStage:
         self._house.catalog.request_moves(moves)
         with suppress(StorageError):  # they are requests that are kept; the next flush says what is wrong
             self._house.catalog.flush()  # what is decided waits for no other changes
+            self.moved.set()
 
     def resize(self, group: str, tasks: int) -> None:
         self._groups.resize(group, tasks)
