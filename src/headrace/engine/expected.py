@@ -43,7 +43,8 @@ def _for_members(spent: OperatorMetrics, members: Container[int]) -> float:
 
 
 def _share(counts: Mapping[str, int], members: Container[int]) -> float:
-    """
+    """The part of what was counted by query that is these queries'; all of it where nothing was counted.
+
     >>> _share({"1": 30, "2": 10}, {1}), _share({}, {1})
     (0.75, 1.0)
     """

@@ -379,7 +379,10 @@ class Group:
             work = replace(work, crowded=jobs.has_others(self.name))
             living = self._house.catalog.active_entries(epoch.id, self.name)
             place = decide_place(after_epoch(work, self._before, {int(e.query.id) for e in living}))
-        (jobs.begins if place is Place.SPARK else jobs.ends)(self.name)
+        if place is Place.SPARK:
+            jobs.begins(self.name)
+        else:
+            jobs.ends(self.name)
         return place
 
     def _quarantine(self, broken: dict[int, str], epoch: Epoch) -> None:

@@ -224,10 +224,8 @@ def _shown(array: pa.ChunkedArray, row: int) -> str:
         return "nothing"
     try:
         return repr(array[row].as_py())
-    except (
-        ValueError,
-        OverflowError,
-    ):  # a moment beyond the years of Python, where str() of the value fails too
+    except (ValueError, OverflowError):
+        # a moment beyond the years of Python, where str() of the value fails too
         return " ".join(str(array.slice(row, 1).combine_chunks()).split()).strip("[ ]")
 
 

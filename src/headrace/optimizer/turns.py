@@ -109,15 +109,16 @@ def choose_next(
     >>> choose_next([heavy[4], Contender("main", light=True)], heavy[:4], threads=4, turn=8, plain=0)
     ['main']
     """
-    light = next((one for one in running if one.light), None)
-    free = threads - len(running) + (light is not None and threads > 1)
+    alongside = threads > 1
+    taken = any(one.light for one in running)
+    free = threads - len(running) + (alongside and taken)
     left = plain - sum(one.plain for one in running)
     unshared = _in_order([one for one in due if one.plain], 0, turn)[: max(0, left)]
     shared = [one for one in due if not one.plain]
     order = [*unshared[:1], *_in_order(shared, free - bool(unshared), turn), *unshared[1:]]
-    beside = [one for one in order if one.light][: light is None and threads > 1]
-    others = [one for one in order if one not in beside]
-    return [one.name for one in [*beside, *others[: max(0, free)]]]
+    beside = next((one for one in order if one.light), None) if alongside and not taken else None
+    chosen = [one for one in order if one is not beside][: max(0, free)]
+    return [one.name for one in ([] if beside is None else [beside]) + chosen]
 
 
 def _in_order(due: Collection[Contender], free: int, turn: int) -> list[Contender]:

@@ -24,8 +24,7 @@ from headrace.model.splits import Split
 from headrace.storage.private import make_directory, open_new
 
 LONGEST_S = 1e8
-"""Three years: alarms can be set for no longer time than some centuries."""
-
+"""Three years. An alarm cannot be set for some centuries."""
 
 OPENING_S = 60.0
 """Code may take so long to be opened, whatever one call may take: it imports modules, perhaps from a cold disk."""
