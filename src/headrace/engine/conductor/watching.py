@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -38,9 +39,9 @@ epoch between long ones, of a chunk that did not fit into these, would look like
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Measured:
-    """One epoch of one group, as it was committed.
+    """One epoch of one group, as it was committed. Looks ask the same epoch again and again, so counts are kept.
 
     `arrived` and `processed` count the tuples of each stream since its beginning: those that had come in, sealed or
     not, and those of the epochs that the group has run. `users` are the queries of each operator of the plan, and
@@ -59,17 +60,19 @@ class Measured:
     processed: Mapping[str, int]
     joins: frozenset[QueryId] = frozenset()
 
+    @cached_property
     def accepted(self) -> dict[QueryId, int]:
         """The tuples that each query took. Empty if nothing was counted."""
         return _by_query(spent.matched for spent in self.operators.values())
 
+    @cached_property
     def made(self) -> dict[QueryId, int]:
         """The rows that were made of them for each query, before its functions were asked: these are what costs.
 
         A function is called for a row after everything cheaper, and few rows may be left after it.
         """
         joined = _by_query(spent.joined for spent in self.operators.values())
-        found = {query: count for query, count in self.accepted().items() if query not in self.joins}
+        found = {query: count for query, count in self.accepted.items() if query not in self.joins}
         found |= {query: joined.get(query, 0) for query in self.joins}
         for spent in self.operators.values():
             for called in spent.functions.values():
@@ -104,9 +107,9 @@ class Books:
         kept.append(measured)
         while len(kept) > 4 and measured.at - kept[1].at > WATCHED_S:
             kept.popleft()
-        for query, count in measured.accepted().items():
+        for query, count in measured.accepted.items():
             self._fade(self.accepted, query, count)
-        for query, count in measured.made().items():
+        for query, count in measured.made.items():
             if query in measured.joins:
                 self._fade(self.joined, query, count)
         for spent in measured.operators.values():
@@ -343,7 +346,7 @@ def _selected(
         expected, found = share * float(weights @ times), sum(got.get(query, 0) for query in ids)
         return share * float(weights @ mine) * (found / expected if expected > 0 and got else 1.0)
 
-    return min(tuples, common(table.tuples, measured.accepted())), common(table.matches, measured.made())
+    return min(tuples, common(table.tuples, measured.accepted)), common(table.matches, measured.made)
 
 
 def _functions(
@@ -372,4 +375,4 @@ def _functions(
 
 def _rows(measured: Measured) -> int:
     """The matches of all members, added up: what the model takes for the rows that are finished for them."""
-    return sum(measured.made().values())
+    return sum(measured.made.values())
