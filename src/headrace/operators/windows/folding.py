@@ -15,7 +15,7 @@ from headrace.operators.common.encode import Ints
 from headrace.operators.windows.bags import Bag, BagBuilder
 from headrace.operators.windows.lanes import CountLogic, IntSumLogic, LaneLogic, Partials
 from headrace.operators.windows.lifted import Lifted
-from headrace.operators.windows.matches import choose_matching, update_matches
+from headrace.operators.windows.matches import Brought, choose_matching, update_matches
 from headrace.operators.windows.partials import accumulate_at, assign
 from headrace.operators.windows.prepared import AggregationLogic, SharedFold
 from headrace.operators.windows.sums import SliceSums
@@ -88,10 +88,9 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
     ]
     nobody = [r[:0] for r in regions]
     enumerated = [family.locate(nobody, 0) if family.static else None for family in logic.families]
-    together = fours_for(logic, inputs)
+    brought = Brought(regions, inputs, fours_for(logic, inputs))
     matching = [
-        choose_matching(logic, f, cells, regions, len(present), inputs, together, ways)
-        for f, cells in enumerate(enumerated)
+        choose_matching(logic, f, cells, brought, len(present), ways) for f, cells in enumerate(enumerated)
     ]
     lanes: list[Partials | SliceSums | None] = []
     for i, one in enumerate(logic.lanes):
@@ -112,7 +111,7 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
         found = matching[f]
         if found is not None:
             assert order is not None
-            update_matches(logic, f, found, regions, *order, inputs, lanes, together)
+            update_matches(logic, f, found, brought, *order, lanes)
             continue
         for piece, cells in family.blocks(regions, len(row)):
             some = [

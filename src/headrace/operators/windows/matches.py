@@ -17,7 +17,7 @@ from headrace.operators.windows.lanes import Partials
 from headrace.operators.windows.partials import shadow
 from headrace.operators.windows.prepared import AggregationLogic, Keepers, SharedFold
 from headrace.operators.windows.sums import SliceSums
-from headrace.operators.windows.together import Four, passes_of, update_together
+from headrace.operators.windows.together import Four, by_itself, passes_of, update_together
 from headrace.optimizer.membership import CellWork, FamilyBatch, Membership, decide_membership, is_best
 
 
@@ -29,17 +29,27 @@ class Matching:
     sparse: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What the tuples of a block bring: a region for each operand, and a partial for each measure, some of which are
+    updated `together`.
+    """
+
+    regions: Sequence[Regions]
+    inputs: Sequence[Partials | None]
+    together: Sequence[Four]
+
+
 def choose_matching(
     logic: AggregationLogic,
     family: int,
     cells: Cells | None,
-    regions: Sequence[Regions],
+    brought: Brought,
     rows: int,
-    inputs: Sequence[Partials | None],
-    together: Sequence[Four],
     ways: list[FamilyWay],
 ) -> Matching | None:
     """How the tuples of a family find their queries; None for cells. `cells` is None where there are too many."""
+    regions, inputs = brought.regions, brought.inputs
     index, tuples, work = logic.families[family], len(regions[0]) if regions else 0, None
     if cells is not None:
         shares = range(len(logic.shares)) if cells.count else ()
@@ -48,7 +58,7 @@ def choose_matching(
         ways.append(index.way(tuples, 0, None))
         return None
     known = [measure for measure in logic.measures_of(family) if inputs[measure] is not None]
-    passes = passes_of(logic, together, known, inputs)
+    passes = passes_of(logic, brought.together, known, inputs)
     matcher = index.matcher(regions, len(passes))
     kept = [one for one in logic.keepers_of(family, matcher) if inputs[one.measure] is not None]
     some = matcher.sampled([regions[operand] for operand in index.operands])
@@ -107,19 +117,17 @@ def update_matches(
     logic: AggregationLogic,
     family: int,
     matching: Matching,
-    regions: Sequence[Regions],
+    brought: Brought,
     order: Ints,
     bounds: Ints,
-    inputs: Sequence[Partials | None],
     lanes: Sequence[Partials | SliceSums | None],
-    together: Sequence[Four],
 ) -> None:
     """Let every tuple update the partials of the queries that it matches."""
-    matcher, tuples = matching.matcher, len(order)
-    codes = matcher.codes([regions[operand] for operand in logic.families[family].operands])
+    matcher, inputs, tuples = matching.matcher, brought.inputs, len(order)
+    codes = matcher.codes([brought.regions[operand] for operand in logic.families[family].operands])
     keepers = [kept for kept in logic.keepers_of(family, matcher) if inputs[kept.measure] is not None]
     by_measure = {kept.measure: kept for kept in keepers}
-    passes = passes_of(logic, together, by_measure, inputs)
+    passes = passes_of(logic, brought.together, by_measure, inputs)
     known = matcher.listed_matches(codes, order, bounds) if len(passes) > 1 else None
     matched: Ints | None = None
     if known is not None:  # candidates are compared once, and what matched is gone through in each pass
@@ -136,14 +144,13 @@ def update_matches(
     for kept in keepers:
         partials, mine = inputs[kept.measure], lanes[kept.lane]
         assert partials is not None and mine is not None and not isinstance(mine, SliceSums)
-        given = shadow(partials, mine)
+        one, into[kept.measure] = logic.measures[kept.measure], mine["v"]
+        given = by_itself(one, shadow(partials, mine))
         if matched is not None:
             given = {name: array[matched] for name, array in given.items()}
-        into[kept.measure] = mine["v"]
-        logic.measures[kept.measure].update(
-            mine, given, replace(matches, mask=kept.mask, entries=kept.entries)
-        )
-    for some in together:
+        if given:
+            one.update(mine, given, replace(matches, mask=kept.mask, entries=kept.entries))
+    for some in brought.together:
         if not by_measure.keys().isdisjoint(some.measures.values()):
             values = some.values(inputs, tuples)
             update_together(some, by_measure, into, values if matched is None else values[matched], matches)

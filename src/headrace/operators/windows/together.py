@@ -37,6 +37,17 @@ def positions_of(one: LaneLogic) -> range:
             return range(0)
 
 
+def by_itself(one: LaneLogic, partials: Partials) -> Partials:
+    """What a measure updates without others: all that is no whole number.
+
+    >>> by_itself(CountLogic(nulls=False), {"v": NOBODY})
+    {}
+    """
+    if not positions_of(one):
+        return partials
+    return {name: array for name, array in partials.items() if name == "f"}
+
+
 @dataclass(slots=True)
 class Four:
     """Up to four measures of one input, by position, and the values of all tuples once somebody asks for them."""
@@ -92,7 +103,7 @@ def passes_of(
     Whole numbers whose sums carry a float shadow are in two of them.
     """
     found = [[m for m in four.measures.values() if m in measures] for four in together]
-    alone = [m for m in measures if not positions_of(logic.measures[m]) or "f" in (inputs[m] or ())]
+    alone = [m for m in measures if by_itself(logic.measures[m], inputs[m] or {})]
     return [mine for mine in found if mine] + [[m] for m in alone]
 
 

@@ -16,8 +16,7 @@ class AddedLogic:
 
     def update(self, into: Partials, partials: Partials, matches: Matches) -> None:
         for name, array in partials.items():
-            if array.dtype.kind == "f":  # whole numbers: windows/together.py
-                add_values(*matches.arguments, as_given(array), into[name])
+            add_values(*matches.arguments, as_given(array), into[name])
 
     def combine(self, left: Partials, right: Partials) -> Partials:
         return {name: array + right[name] for name, array in left.items()}

@@ -43,9 +43,9 @@ class LaneLogic(MeasureLogic, Protocol):
         """Combine each column's cells."""
 
     def update(self, into: Partials, partials: Partials, matches: Matches) -> None:
-        """Combine what is no whole number of each tuple's partial into those of the queries it matches, in place.
+        """Combine each tuple's partial into those of the queries it matches, in place; `into` has the same arrays.
 
-        Both have the same arrays. Whole numbers are updated by several measures together (`windows/together.py`).
+        Whole numbers are not among them: several measures update these together (`windows/together.py`).
         """
 
     def combine(self, left: Partials, right: Partials) -> Partials:
