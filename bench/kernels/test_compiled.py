@@ -19,7 +19,7 @@ from headrace.model.types import BIGINT
 from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.boxes import BoxMaker, BoxTable
 from headrace.operators.common.matching import Matcher, Matches, codes_of, homes_for
-from headrace.operators.compiled.bins import add_to_bins, keep_in_bins, run_totals
+from headrace.operators.compiled.bins import add_to_bins, keep_in_bins, place_in_cells, run_totals
 from headrace.operators.compiled.matches import (
     add_values,
     merge_moments_of,
@@ -253,13 +253,14 @@ def test_stored(benchmark: Benchmark, kernel: str) -> None:
     rng = np.random.default_rng(1)
     part = rng.integers(0, 100, (ENTRIES, WIDE_KEYS)).astype(np.int16)
     rows, entries = np.arange(WIDE_KEYS), np.arange(ENTRIES)
-    slots, keys = rng.integers(0, WINDOWS, WIDE_KEYS), rng.permutation(WIDE_KEYS)
+    slots, keys = np.sort(rng.integers(0, WINDOWS, WIDE_KEYS)), rng.permutation(WIDE_KEYS)
+    bounds, every = np.searchsorted(slots, np.arange(WINDOWS + 1)), np.arange(WINDOWS + 1)
     into = np.zeros((ENTRIES, WINDOWS, WIDE_KEYS), np.int64)
 
     def by_numpy() -> None:
         into[entries[:, None], slots[None, :], keys[None, :]] += part[np.ix_(entries, rows)]
 
-    places = (part, entries, rows, entries, slots, keys)
+    places = (part, entries, rows, entries, keys, bounds, every[:-1], every[1:])
     ways = {
         "sum": lambda: add_stored(*places, into),
         "least": lambda: keep_stored(*places, True, into),
@@ -334,13 +335,15 @@ def test_find_sessions(benchmark: Benchmark, in_time: bool) -> None:
     benchmark(lambda: merge_runs(keys, starts, starts, 100_000))
 
 
-@pytest.mark.parametrize("kernel", ["add", "keep", "bincount"])
+@pytest.mark.parametrize("kernel", ["place", "add", "keep", "bincount"])
 def test_bins(benchmark: Benchmark, kernel: str) -> None:
     """Tuples into the bins of 40 cells and as many rows as there are slices and keys."""
     rng, size = np.random.default_rng(1), 40 * 5_000
     bins, values = rng.integers(0, size, TUPLES), rng.integers(0, 1_000, TUPLES)
-    found = np.zeros(size, np.int64)
+    found, placed = np.zeros(size, np.int64), np.empty(TUPLES, np.int64)
+    cells, row, first = bins // 5_000, bins % 5_000, np.arange(41) * 5_000
     run = {
+        "place": lambda: place_in_cells(cells, first, row, placed),
         "add": lambda: add_to_bins(bins, values, found),
         "keep": lambda: keep_in_bins(bins, values, True, found),
         "bincount": lambda: np.bincount(bins, weights=values, minlength=size).astype(np.int64),

@@ -7,7 +7,7 @@ import pytest
 from test_compiled_windows import rng_of
 
 from headrace.model.types import BIGINT
-from headrace.operators.compiled.bins import run_totals
+from headrace.operators.compiled.bins import place_in_cells, run_totals
 from headrace.operators.windows.lanes.base import group_ints
 from headrace.operators.windows.lanes.extremes import GREATEST, LEAST, ExtremeLogic
 
@@ -29,6 +29,15 @@ def test_bins_hold_sums_and_extremes_of_their_tuples(tuples: int, size: int, mos
     for ufunc, nothing, expected in ((np.minimum, LEAST, least), (np.maximum, GREATEST, greatest)):
         found = ExtremeLogic(BIGINT, ufunc, nothing).group({"v": values}, bins, size)
         assert found["v"].tolist() == expected
+
+
+@pytest.mark.parametrize("tuples", [0, 1, 200])
+def test_tuples_are_placed_in_the_bins_of_their_cells(tuples: int) -> None:
+    rng = rng_of()
+    cells, row, first = rng.integers(-1, 5, tuples), rng.integers(0, 9, tuples), rng.integers(0, 4, 6) * 9
+    bins = np.empty(tuples, np.int64)
+    place_in_cells(cells, first, row, bins)
+    assert bins.tolist() == [first[cell + 1] + at for cell, at in zip(cells, row, strict=True)]
 
 
 @pytest.mark.parametrize("shape", [(0, 1, 1), (1, 1, 1), (4, 3, 5)])

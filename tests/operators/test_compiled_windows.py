@@ -70,8 +70,10 @@ def test_places_that_have_a_tuple_are_picked(entries: int, sizes: list[int], dty
         assert same(few, found[some[0] : some[-1]])
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_runs_of_rows_and_slices_are_differences_of_totals(dtype: Any) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "wide"), [(np.int32, np.int32), (np.int32, np.int64), (np.int64, np.int64)]
+)
+def test_runs_of_rows_and_slices_are_differences_of_totals(dtype: Any, wide: Any) -> None:
     rng = rng_of()
     for rows, slices, keys in ((1, 1, 1), (4, 5, 3), (3, 2, 0)):
         parts = rng.integers(-9, 9, (rows, slices, keys)).astype(dtype)
@@ -79,7 +81,7 @@ def test_runs_of_rows_and_slices_are_differences_of_totals(dtype: Any) -> None:
         running[1:, 1:] = parts.cumsum(axis=0).cumsum(axis=1)
         low, first = rng.integers(0, rows + 1, 7), rng.integers(0, slices + 1, 5)
         high, last = rng.integers(low, rows + 1), rng.integers(first, slices + 1)
-        sums = np.empty((7, 5, keys), dtype)
+        sums = np.empty((7, 5, keys), wide)
         subtract_totals(running, low, high, first, last, sums)
         for e in range(7):
             for r in range(5):
@@ -111,7 +113,7 @@ def test_ranges_of_slices_are_added_and_compared(shape: tuple[int, int, int]) ->
 def test_stored_partials_are_combined_where_they_belong(dtype: Any) -> None:
     rng = rng_of()
     for entries, slots, keys in ((1, 1, 1), (3, 4, 5)):
-        places = rng.permutation(slots * keys)[: rng.integers(0, slots * keys + 1)]
+        places = np.sort(rng.permutation(slots * keys)[: rng.integers(0, slots * keys + 1)])
         part = rng.integers(-100, 100, (entries + 2, len(places) + 1)).astype(dtype)
         if dtype is np.float64:
             part[rng.random(part.shape) < 0.2] = np.nan
@@ -120,6 +122,8 @@ def test_stored_partials_are_combined_where_they_belong(dtype: Any) -> None:
         wanted = rng.permutation(entries + 2)[:entries]
         rows = rng.permutation(len(places) + 1)[: len(places)]
         at, slot, key = rng.permutation(entries), places // keys, places % keys
+        bounds, first = np.searchsorted(slot, np.arange(slots + 1)), np.arange(slots)
+        last = np.minimum(first + rng.integers(0, 3, slots), slots)
         into = rng.integers(-50, 50, (entries, slots, keys)).astype(
             np.float64 if dtype is np.float64 else np.int64
         )
@@ -128,11 +132,12 @@ def test_stored_partials_are_combined_where_they_belong(dtype: Any) -> None:
             ways += [(least_of, np.minimum), (greatest_of, np.maximum)]
         for kernel, ufunc in ways:
             mine, expected = into.copy(), into.copy()
-            kernel(part, wanted, rows, at, slot, key, mine)
+            kernel(part, wanted, rows, at, key, bounds, first, last, mine)
             for i in range(entries):
                 for j in range(len(places)):
-                    where = at[i], slot[j], key[j]
-                    expected[where] = ufunc(expected[where], part[wanted[i], rows[j]])
+                    for s in range(slot[j], last[slot[j]]):
+                        where = at[i], s, key[j]
+                        expected[where] = ufunc(expected[where], part[wanted[i], rows[j]])
             assert same(mine, expected)
 
 

@@ -27,13 +27,15 @@ class Membership(Enum):
 class CellWork:
     """What cells would cost: how many there are, and how many `passes` group and fold them.
 
-    `scattered` columns are no run of neighbouring cells. So many columns are folded one by one, `alone`, over so many
-    cells in all (`alone_cells`). Extremes of runs are worked out in so many steps of doubling (`doubled`).
+    Each pass has cells of its own, at most `cells` and so many over all passes (`every`). Columns whose cells are no
+    neighbours go over so many cells in all (`scattered`). So many columns are folded one by one, `alone`, over
+    so many cells in all (`alone_cells`). Extremes of runs go over so many in all their steps of doubling (`doubled`).
     """
 
     cells: int
     passes: int
-    scattered: int
+    every: int
+    scattered: int = 0
     alone: int = 0
     alone_cells: int = 0
     doubled: int = 0
@@ -200,7 +202,7 @@ class Choice:
 def decide_membership(batch: FamilyBatch) -> Choice:
     """Whichever is estimated to take less time. Where cells are too many to be enumerated, there is no choice.
 
-    >>> few, many = CellWork(147, 3, 0), CellWork(2_851, 3, 170)
+    >>> few, many = CellWork(147, 3, 441), CellWork(2_851, 3, 8_553, 170 * 2_851)
     >>> decide_membership(FamilyBatch(200_000, 800, 3, 3, 1, 0.0, False, 150.0, 50, few)).membership
     <Membership.CELLS: 'cells'>
     >>> decide_membership(FamilyBatch(200_000, 800, 3, 4, 1, 0.0, False, 21.0, 180, many)).membership
@@ -216,15 +218,14 @@ def decide_membership(batch: FamilyBatch) -> Choice:
 
 
 def estimate_cells_ns(work: CellWork, rows: int, tuples: int) -> float:
-    grid = work.cells * rows
-    taking_up = CELL_NS * work.cells if rows > FEW_ROWS else 0.0
-    return (
-        work.passes * (GROUP_NS * tuples + RUN_NS * grid + taking_up)
-        + SCATTERED_NS * grid * work.scattered
-        + ALONE_NS * work.alone
-        + ALONE_CELL_NS * work.alone_cells * rows
-        + DOUBLED_NS * work.doubled * grid
+    taking_up = CELL_NS * work.every if rows > FEW_ROWS else 0.0
+    of_rows = (
+        RUN_NS * work.every
+        + SCATTERED_NS * work.scattered
+        + ALONE_CELL_NS * work.alone_cells
+        + DOUBLED_NS * work.doubled
     )
+    return GROUP_NS * work.passes * tuples + rows * of_rows + taking_up + ALONE_NS * work.alone
 
 
 def estimate_matches_ns(batch: FamilyBatch) -> float:

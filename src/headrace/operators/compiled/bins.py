@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numba import boolean, int32, int64
 
 from headrace.operators.common.encode import Ints
 from headrace.operators.compiled.compiling import compiled, given, made
 
 
+@compiled((given(int64), given(int64), given(int64), made(int64)))
+def place_in_cells(cells: Ints, first: Ints, row: Ints, bins: Ints) -> None:
+    """bins[i]: row[i] among the bins of its cell, which begin at first[cells[i] + 1]. Cell -1 is nobody's."""
+    for i in range(len(cells)):
+        bins[i] = first[np.uint64(cells[i] + 1)] + row[i]
+
+
 @compiled((given(int64), given(int64), made(int64)))
 def add_to_bins(bins: Ints, values: Ints, sums: Ints) -> None:
-    """sums[bins[i]] += values[i]."""
+    """sums[bins[i]] += values[i]. As no bin is negative, the processor need not ask (here and below)."""
     for i in range(len(bins)):
-        sums[bins[i]] += values[i]
+        sums[np.uint64(bins[i])] += values[i]
 
 
 @compiled((given(int64), given(int64), boolean, made(int64)))
@@ -20,10 +28,12 @@ def keep_in_bins(bins: Ints, values: Ints, least: bool, kept: Ints) -> None:
     """kept[bins[i]] becomes the least (or greatest) of itself and values[i]."""
     if least:
         for i in range(len(bins)):
-            kept[bins[i]] = min(kept[bins[i]], values[i])
+            at = np.uint64(bins[i])
+            kept[at] = min(kept[at], values[i])
     else:
         for i in range(len(bins)):
-            kept[bins[i]] = max(kept[bins[i]], values[i])
+            at = np.uint64(bins[i])
+            kept[at] = max(kept[at], values[i])
 
 
 @compiled(*((given(int64, 3), made(dtype, 3), int64) for dtype in (int32, int64)))

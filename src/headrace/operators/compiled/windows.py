@@ -57,8 +57,8 @@ def pick_values(partials: Array, entries: Ints, bounds: Ints, picked: Ints, valu
 
 @compiled(
     *(
-        (given(dtype, 3), given(int64), given(int64), given(int64), given(int64), made(dtype, 3))
-        for dtype in (int32, int64)
+        (given(dtype, 3), given(int64), given(int64), given(int64), given(int64), made(into, 3))
+        for dtype, into in ((int32, int32), (int32, int64), (int64, int64))
     )
 )
 def subtract_totals(running: Ints, low: Ints, high: Ints, first: Ints, last: Ints, sums: Ints) -> None:
@@ -107,34 +107,59 @@ def pick_cells(partials: Array, slots: Ints, keys: Ints, picked: Array) -> None:
 
 
 def _stored(dtype: Any) -> tuple[Any, ...]:
-    """Partials [entry, row], and which entries and rows of them are wanted."""
-    return (types.Array(dtype, 2, "A", readonly=True), given(int64), given(int64))
-
-
-_PLACES = (given(int64), given(int64), given(int64))
+    """Partials [entry, row], which entries and rows of them are wanted, and where these belong."""
+    return (types.Array(dtype, 2, "A", readonly=True), *(given(int64) for _ in range(7)))
 
 
 @compiled(
-    *((*_stored(dtype), *_PLACES, made(int64, 3)) for dtype in (int8, int16, int32, int64)),
-    (*_stored(float64), *_PLACES, made(float64, 3)),
+    *((*_stored(dtype), made(int64, 3)) for dtype in (int8, int16, int32, int64)),
+    (*_stored(float64), made(float64, 3)),
 )
 def add_stored(
-    partials: Array, wanted: Ints, rows: Ints, entries: Ints, slots: Ints, keys: Ints, into: Array
+    partials: Array,
+    wanted: Ints,
+    rows: Ints,
+    entries: Ints,
+    keys: Ints,
+    bounds: Ints,
+    first: Ints,
+    last: Ints,
+    into: Array,
 ) -> None:
-    """into[entries[i], slots[j], keys[j]] += partials[wanted[i], rows[j]]."""
+    """into[entries[i], s, keys[j]] += partials[wanted[i], rows[j]], for all j in [bounds[g], bounds[g + 1]) and s in
+    [first[g], last[g]) of every g.
+    """
     for i in range(len(wanted)):
-        for j in range(len(rows)):
-            into[entries[i], slots[j], keys[j]] += partials[wanted[i], rows[j]]
+        for g in range(len(first)):
+            for s in range(first[g], last[g]):
+                mine, stored = into[entries[i], s], partials[wanted[i]]
+                for j in range(bounds[g], bounds[g + 1]):
+                    mine[np.uint64(keys[j])] += stored[np.uint64(rows[j])]
 
 
-@compiled(*((*_stored(dtype), *_PLACES, boolean, made(int64, 3)) for dtype in (int8, int16, int32, int64)))
+@compiled(*((*_stored(dtype), boolean, made(int64, 3)) for dtype in (int8, int16, int32, int64)))
 def keep_stored(
-    partials: Ints, wanted: Ints, rows: Ints, entries: Ints, slots: Ints, keys: Ints, least: bool, into: Ints
+    partials: Ints,
+    wanted: Ints,
+    rows: Ints,
+    entries: Ints,
+    keys: Ints,
+    bounds: Ints,
+    first: Ints,
+    last: Ints,
+    least: bool,
+    into: Ints,
 ) -> None:
     """The same with the least, or the greatest, in place of the sum."""
     for i in range(len(wanted)):
-        for j in range(len(rows)):
-            value = np.int64(partials[wanted[i], rows[j]])
-            before = into[entries[i], slots[j], keys[j]]
-            if (value < before) == least:
-                into[entries[i], slots[j], keys[j]] = value
+        for g in range(len(first)):
+            for s in range(first[g], last[g]):
+                mine, stored = into[entries[i], s], partials[wanted[i]]
+                if least:
+                    for j in range(bounds[g], bounds[g + 1]):
+                        at = np.uint64(keys[j])
+                        mine[at] = min(mine[at], np.int64(stored[np.uint64(rows[j])]))
+                else:
+                    for j in range(bounds[g], bounds[g + 1]):
+                        at = np.uint64(keys[j])
+                        mine[at] = max(mine[at], np.int64(stored[np.uint64(rows[j])]))

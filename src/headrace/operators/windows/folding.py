@@ -17,7 +17,7 @@ from headrace.operators.windows.lanes import CountLogic, IntSumLogic, LaneLogic,
 from headrace.operators.windows.lifted import Lifted
 from headrace.operators.windows.matches import Brought, choose_matching, update_matches
 from headrace.operators.windows.partials import accumulate_at, assign
-from headrace.operators.windows.prepared import AggregationLogic, SharedFold
+from headrace.operators.windows.prepared import AggregationLogic, MeasureFold
 from headrace.operators.windows.sums import SliceSums
 from headrace.operators.windows.together import fours_for
 from headrace.optimizer.membership import is_sparse
@@ -159,18 +159,17 @@ def _sums_rows(
     """How many rows of running totals a lane needs; None when its partials are better kept one by one."""
     if not isinstance(logic.lanes[lane], CountLogic | IntSumLogic):
         return None
-    if any(
-        "f" in partials for m in logic.operator.lanes[lane].measures if (partials := inputs[m]) is not None
-    ):
+    known = {m: partials for m in logic.operator.lanes[lane].measures if (partials := inputs[m]) is not None}
+    if any("f" in partials for partials in known.values()):
         return None
     needed = 0
     for f, cells in enumerate(enumerated):
         if cells is None:
             return None
-        for share in range(len(logic.shares)) if cells.count else ():
-            shared = logic.fold_for(f, share, cells)
-            mine = [fold for m, i, _, fold in shared.folds if i == lane and inputs[m] is not None]
-            if mine and is_sparse(shared.count, rows, tuples):
+        for measure in known if cells.count else ():
+            found = logic.fold_for(f, measure, cells)
+            mine = [fold for i, _, fold in found.folds if i == lane]
+            if mine and is_sparse(found.count, rows, tuples):
                 return None
             needed += sum(SliceSums.rows_for(fold) for fold in mine)
     return needed if needed * rows <= 4 * BLOCK_ELEMENTS else None
@@ -211,45 +210,43 @@ class _Piece:
 
 def _fold_family(logic: AggregationLogic, family: int, cells: Cells, piece: _Piece) -> None:
     """Group some of one family's tuples into cells and fold these into the family's entries of every lane."""
-    rows, inputs = piece.rows, piece.inputs
     if cells.count == 0:
         return
-    for share in range(len(logic.shares)):
-        shared = logic.fold_for(family, share, cells)
-        busy = [fold for fold in shared.folds if inputs[fold[0]] is not None]
-        if not busy:
+    for measure, partials in enumerate(piece.inputs):
+        if partials is None:
             continue
-        ids = shared.lookup[cells.ids]
-        size = (shared.count + 1) * rows
-        if is_sparse(shared.count, rows, len(ids)):
-            _fold_sparse(logic, shared, ids, piece)
+        found = logic.fold_for(family, measure, cells)
+        if not found.folds:
             continue
-        ids *= rows
-        ids += piece.row
-        for measure, lane, entries, fold in busy:
-            partials, into = inputs[measure], piece.lanes[lane]
-            assert partials is not None and into is not None
-            grouped = logic.measures[measure].group(partials, ids, size)
-            wanted = {n: p.reshape(-1, rows)[: shared.count] for n, p in grouped.items()}
+        if is_sparse(found.count, piece.rows, len(cells.ids)):
+            _fold_sparse(logic, measure, found, cells.ids, piece)
+            continue
+        bins = found.bins(cells.ids, piece.row, piece.rows)
+        grouped = logic.measures[measure].group(partials, bins, (found.count + 1) * piece.rows)
+        wanted = {n: p.reshape(-1, piece.rows)[: found.count] for n, p in grouped.items()}
+        for lane, entries, fold in found.folds:
+            into = piece.lanes[lane]
+            assert into is not None
             if isinstance(into, SliceSums):
                 into.add_cells(wanted["v"], fold, entries)
                 continue
             _put(logic.lanes[lane], into, entries, logic.measures[measure].fold(wanted, fold), piece.first)
 
 
-def _fold_sparse(logic: AggregationLogic, shared: SharedFold, ids: Ints, piece: _Piece) -> None:
+def _fold_sparse(
+    logic: AggregationLogic, measure: int, found: MeasureFold, cells: Ints, piece: _Piece
+) -> None:
     """The same when cells times rows is far more than there are tuples: one pass over the tuples per entry."""
-    for measure, lane, entries, fold in shared.folds:
-        partials, into = piece.inputs[measure], piece.lanes[lane]
-        if partials is None or into is None:
-            continue
-        assert not isinstance(into, SliceSums)
+    partials, ids = piece.inputs[measure], found.lookup[cells + 1]
+    for lane, entries, fold in found.folds:
+        into = piece.lanes[lane]
+        assert partials is not None and into is not None and not isinstance(into, SliceSums)
         membership = np.append(fold.membership, np.zeros((1, fold.columns), bool), axis=0)
         for column, entry in enumerate(entries):
             hit = np.flatnonzero(membership[ids, column])
             some = {name: values[hit] for name, values in partials.items()}
-            found = logic.measures[measure].group(some, piece.row[hit], piece.rows)
-            one = {name: values[None, :] for name, values in found.items()}
+            grouped = logic.measures[measure].group(some, piece.row[hit], piece.rows)
+            one = {name: values[None, :] for name, values in grouped.items()}
             _put(logic.lanes[lane], into, np.array([entry]), one, piece.first)
 
 

@@ -40,9 +40,13 @@ class HeldSegment:
     ids: Ints
     absorbed: bool
     _rows: dict[Window, tuple[Ints, Ints]] = field(default_factory=dict)
+    _blocks: dict[Window, WindowBlock] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._blocks = {block.window: block for block in self.segment.blocks}
 
     def block(self, window: Window) -> WindowBlock | None:
-        return next((b for b in self.segment.blocks if b.window == window), None)
+        return self._blocks.get(window)
 
     def rows_of(self, block: WindowBlock, keys: KeyBlock) -> Ints:
         """The rows of a window that have a key of a block of keys, in order; all blocks are worked out at once."""
@@ -115,17 +119,16 @@ def window_step(
         kept = bool(absorbed)  # they will be added to
         every = range(len(logic.lanes))
         rest = Grid(live, [None if fresh is None else fresh.at(i, live, copy=kept) for i in every])
-        for stored in absorbed:
-            _add_stored(logic, w, rest, stored, block)
+        for placed in _placed(absorbed, live, block):
+            for i in every:
+                rest.lanes[i] = placed.added(logic, w, i, rest.lanes[i])
     if len(closing) == 0:
         return rest, iter(())
     old = None
     needed = np.unique(np.concatenate([np.empty(0, np.int64), *(stored.slices for stored in mine)]))
     needed = needed[(needed >= closing[0]) & (needed < closing[-1] + window.range_us)]
     if len(needed):
-        old = Grid(needed, [None] * len(logic.lanes))
-        for stored in mine:
-            _add_stored(logic, w, old, stored, block)
+        old = _Old(logic, w, window, needed, _placed(mine, needed, block))
     widest = max(
         columns.stop - columns.start
         for columns in (logic.window_entries(i, w) for i in range(len(logic.lanes)))
@@ -153,8 +156,7 @@ class _Fresh:
         if columns.start == columns.stop or found is None:
             return None
         if isinstance(found, SliceSums):
-            sums = found.ranges(columns, *self._positions(starts))
-            return {"v": sums.astype(np.int64, copy=False) if copy else sums}
+            return {"v": found.ranges(columns, *self._positions(starts), wide=copy)}
         grid = self._grid(lane, found)
         first = int(np.searchsorted(self.starts, starts[0]))
         if np.array_equal(self.starts[first : first + len(starts)], starts):
@@ -167,15 +169,18 @@ class _Fresh:
             zeros.setdefault(name, np.zeros(zeros["v"].shape))[:, at] = array[:, here]
         return zeros
 
-    def windows(self, lane: int, closing: Ints) -> Partials | None:
-        """[entry, window, key] of some windows, as far as this epoch's tuples go (sums may be 32 bits wide)."""
+    def windows(self, lane: int, closing: Ints, *, wide: bool) -> Partials | None:
+        """[entry, window, key] of some windows, as far as this epoch's tuples go, to be changed.
+
+        Sums may be 32 bits wide, unless they have to be `wide`.
+        """
         columns, found = self._logic.window_entries(lane, self._w), self._folded.lanes[lane]
         if columns.start == columns.stop or found is None:
             return None
         ends = closing + self._window.range_us
         if isinstance(found, SliceSums):
             lows, highs = np.searchsorted(self._folded.starts, [closing, ends])
-            return {"v": found.ranges(columns, lows, highs)}
+            return {"v": found.ranges(columns, lows, highs, wide=wide)}
         lows, highs = np.searchsorted(self.starts, [closing, ends])
         return self._logic.lanes[lane].ranges(self._grid(lane, found), lows, highs)
 
@@ -206,7 +211,9 @@ class _Fresh:
                 np.flatnonzero(self._alive[folded.slices]),
                 np.arange(columns.stop - columns.start),
             )
-            places = (entries, target[folded.slices[rows]], folded.keys[rows])
+            slots = np.arange(len(self.starts) + 1)
+            bounds = np.searchsorted(target[folded.slices[rows]], slots)
+            places = (entries, folded.keys[rows], bounds, slots[:-1], slots[1:])
             if not put_stored(one, grid, partials, (entries, rows), places):
                 add = _add_runs if len(self._own) > DENSE_SLICES else _add_slices
                 add(one, grid, partials, folded, target, self._alive)
@@ -239,38 +246,101 @@ def _add_runs(
     accumulate_at(one, into, (slice(None), slots[first], keys[first]), runs)
 
 
-def _add_stored(logic: AggregationLogic, w: int, grid: Grid, stored: _Stored, block: KeyBlock) -> None:
-    every = slice(None) if stored.rows is None else stored.rows
-    slices = stored.block.slices[every]
-    slot = np.minimum(np.searchsorted(grid.starts, slices), len(grid.starts) - 1)
-    here = np.flatnonzero(grid.starts[slot] == slices)
-    if len(here) == 0:
-        return
-    rows, slot = here if stored.rows is None else stored.rows[here], slot[here]
-    keys = stored.held.ids[stored.block.keys[rows]] - block.first
-    run = slice(rows[0], rows[-1] + 1) if rows[-1] - rows[0] + 1 == len(rows) else None
-    full = None if run is None else _full_slices(slot, keys, block.count)
-    for i, one in enumerate(logic.lanes):
-        lane = stored.block.lanes.get(logic.names[i])
-        columns = logic.window_entries(i, w)
-        if lane is None or columns.start == columns.stop:
-            continue
-        ids = logic.ids[i][columns]
-        asked, at = asked_entries(ids, lane.ids)
-        if len(asked) == 0:
-            continue
-        into = grid.lanes[i]
+def _placed(found: Sequence[_Stored], starts: Ints, block: KeyBlock) -> list[_Placed]:
+    """What is stored of some own slices, which ascend."""
+    return [placed for stored in found if (placed := _Placed.of(stored, starts, block)) is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """The rows of a stored block that are in some own slices, by slice: those of slot s are [bounds[s], bounds[s + 1]),
+    each with its key, which is one of `count`.
+    """
+
+    block: WindowBlock
+    rows: Ints
+    keys: Ints
+    bounds: Ints
+    count: int
+
+    @classmethod
+    def of(cls, stored: _Stored, starts: Ints, block: KeyBlock) -> _Placed | None:
+        every = slice(None) if stored.rows is None else stored.rows
+        slices = stored.block.slices[every]
+        slots = np.minimum(np.searchsorted(starts, slices), len(starts) - 1)
+        slots[starts[slots] != slices] = len(starts)
+        order, bounds = ordered_by_row(slots, len(starts) + 1)
+        here = order[: bounds[-2]]
+        if len(here) == 0:
+            return None
+        rows = here if stored.rows is None else stored.rows[here]
+        keys = stored.held.ids[stored.block.keys[rows]] - block.first
+        return cls(stored.block, rows, keys, bounds[:-1], block.count)
+
+    def lane(self, logic: AggregationLogic, w: int, lane: int) -> tuple[LaneBlock, Ints, Ints] | None:
+        """(what is stored of a lane, its entries that somebody asks for, where each is among those of the window)."""
+        found, columns = self.block.lanes.get(logic.names[lane]), logic.window_entries(lane, w)
+        if found is None or columns.start == columns.stop:
+            return None
+        asked, at = asked_entries(logic.ids[lane][columns], found.ids)
+        return (found, asked, at) if len(asked) else None
+
+    def added(self, logic: AggregationLogic, w: int, lane: int, into: Partials | None) -> Partials | None:
+        """The partials [entry, slot, key] of a lane (None: all zero), to which these rows were added."""
+        mine = self.lane(logic, w, lane)
+        if mine is None:
+            return into
+        (found, asked, at), one, columns = mine, logic.lanes[lane], logic.window_entries(lane, w)
         if into is None:
-            into = one.zeros((columns.stop - columns.start, len(grid.starts), block.count))
-            grid.lanes[i] = into
-        if put_stored(one, into, lane.partials, (asked, rows), (at, slot, keys)):
-            continue
-        if full is not None and len(asked) == len(ids) == len(lane.ids):
-            partials = {n: p[:, run].reshape(len(ids), -1, block.count) for n, p in lane.partials.items()}
-            accumulate_at(one, into, (slice(None), full), partials)
-            continue
-        partials = {n: p[np.ix_(asked, rows)] for n, p in lane.partials.items()}
-        accumulate_at(one, into, (at[:, None], slot[None, :], keys[None, :]), partials)
+            into = one.zeros((columns.stop - columns.start, len(self.bounds) - 1, self.count))
+        slots = np.arange(len(self.bounds))
+        places = (at, self.keys, self.bounds, slots[:-1], slots[1:])
+        if not put_stored(one, into, found.partials, (asked, self.rows), places):
+            partials = {n: p[np.ix_(asked, self.rows)] for n, p in found.partials.items()}
+            slot = np.repeat(slots[:-1], np.diff(self.bounds))
+            accumulate_at(one, into, (at[:, None], slot[None, :], self.keys[None, :]), partials)
+        return into
+
+
+class _Old:
+    """What epochs before this one stored of a window's own slices, as far as windows that close need it."""
+
+    def __init__(
+        self, logic: AggregationLogic, w: int, window: Window, starts: Ints, placed: Sequence[_Placed]
+    ) -> None:
+        self._logic, self._w, self._window, self._starts, self._placed = logic, w, window, starts, placed
+        self._grids: dict[int, Partials | None] = {}
+
+    def added(self, lane: int, closing: Ints, into: Partials | None, keys: int) -> Partials | None:
+        """The partials [entry, window, key] of windows that close (None: all zero), with what is stored added."""
+        logic, w, one = self._logic, self._w, self._logic.lanes[lane]
+        mine = [
+            (placed, held) for placed in self._placed if (held := placed.lane(logic, w, lane)) is not None
+        ]
+        if not mine:
+            return into
+        ends = closing + self._window.range_us
+        lows, highs = np.searchsorted(self._starts, [closing, ends])
+        stored = [found.partials for _, (found, _, _) in mine]
+        overlapping = int((highs - lows).sum()) > 4 * (len(self._starts) + len(closing))
+        if overlapping or not has_kernel(one, *stored, *([] if into is None else [into])):
+            if lane not in self._grids:
+                grid: Partials | None = None
+                for placed in self._placed:
+                    grid = placed.added(logic, w, lane, grid)
+                self._grids[lane] = grid
+            grid = self._grids[lane]
+            assert grid is not None
+            before = one.ranges(grid, lows, highs)
+            return before if into is None else one.combine(shadow(before, into), shadow(into, before))
+        if into is None:
+            columns = logic.window_entries(lane, w)
+            into = one.zeros((columns.stop - columns.start, len(closing), keys))
+        first, last = (np.searchsorted(edges, self._starts, "right") for edges in (ends, closing))
+        for placed, (found, asked, at) in mine:
+            places = (at, placed.keys, placed.bounds, first, last)
+            put_stored(one, into, found.partials, (asked, placed.rows), places)
+        return into
 
 
 def asked_entries(ids: Ints, stored: Ints) -> tuple[Ints, Ints]:
@@ -281,9 +351,16 @@ def asked_entries(ids: Ints, stored: Ints) -> tuple[Ints, Ints]:
     """
     if len(ids) == 0:
         return ids, ids
+    if len(ids) == len(stored) and (ids == stored).all():
+        return np.arange(len(ids)), np.arange(len(ids))
     at = np.searchsorted(ids, stored)
     asked = np.flatnonzero(ids[np.minimum(at, len(ids) - 1)] == stored)
     return asked, at[asked]
+
+
+def has_kernel(one: LaneLogic, *partials: Partials) -> bool:
+    """Whether partials of this kind can be combined by `put_stored`: there are no shadows, and no moments."""
+    return isinstance(one, AddedLogic | ExtremeLogic) and all(len(some) == 1 for some in partials)
 
 
 def put_stored(
@@ -291,35 +368,20 @@ def put_stored(
     into: Partials,
     partials: Partials,
     taken: tuple[Ints, Ints],
-    places: tuple[Ints, Ints, Ints],
+    places: tuple[Ints, Ints, Ints, Ints, Ints],
 ) -> bool:
-    """Combine (entries, rows) of stored partials into the (entries, slots, keys) of a grid, in one pass.
+    """Combine (entries, rows) of stored partials into a grid [entry, slot, key], in one pass.
 
+    Places are (entries, keys, bounds, first, last): rows [bounds[g], bounds[g + 1]) go to slots [first[g], last[g]).
     Several rows may have one place. False, changing nothing, when no kernel knows this kind of partial.
     """
-    if len(into) > 1 or len(partials) > 1:
-        return False  # there are shadows, or moments
-    match one:
-        case AddedLogic():
-            add_stored(partials["v"], *taken, *places, into["v"])
-        case ExtremeLogic():
-            keep_stored(partials["v"], *taken, *places, one.least, into["v"])
-        case _:
-            return False
+    if not has_kernel(one, into, partials):
+        return False
+    if isinstance(one, ExtremeLogic):
+        keep_stored(partials["v"], *taken, *places, one.least, into["v"])
+    else:
+        add_stored(partials["v"], *taken, *places, into["v"])
     return True
-
-
-def _full_slices(slots: Ints, keys: Ints, count: int) -> slice | None:
-    """The slots, when the rows are all keys of consecutive ones in order; else None.
-
-    >>> _full_slices(np.array([1, 1, 2, 2]), np.array([0, 1, 0, 1]), 2)
-    slice(1, 3, None)
-    """
-    first, last = int(slots[0]), int(slots[-1]) + 1
-    if len(slots) != (last - first) * count:
-        return None
-    flat = slots * count + keys
-    return slice(first, last) if flat[0] == first * count and (np.diff(flat) == 1).all() else None
 
 
 def _close(
@@ -328,18 +390,16 @@ def _close(
     window: Window,
     closing: Ints,
     fresh: _Fresh | None,
-    old: Grid | None,
+    old: _Old | None,
     bags: Sequence[Bag],
     keys: int,
 ) -> Closed:
     """Combine each closed window's slices, from new and old partials, into [entry, window, key]."""
     lanes: dict[int, Partials] = {}
-    for i, one in enumerate(logic.lanes):
-        sums = None if fresh is None else fresh.windows(i, closing)
-        if old is not None and (partials := old.lanes[i]) is not None:
-            lows, highs = np.searchsorted(old.starts, [closing, closing + window.range_us])
-            before = one.ranges(partials, lows, highs)
-            sums = before if sums is None else one.combine(shadow(before, sums), shadow(sums, before))
+    for i in range(len(logic.lanes)):
+        sums = None if fresh is None else fresh.windows(i, closing, wide=old is not None)
+        if old is not None:
+            sums = old.added(i, closing, sums, keys)
         if sums is not None:
             lanes[i] = sums
     if 0 not in lanes:

@@ -15,7 +15,7 @@ from headrace.operators.common.matching import Matcher, Matches
 from headrace.operators.common.regions import Regions
 from headrace.operators.windows.lanes import Partials
 from headrace.operators.windows.partials import shadow
-from headrace.operators.windows.prepared import AggregationLogic, Keepers, SharedFold
+from headrace.operators.windows.prepared import AggregationLogic, Keepers
 from headrace.operators.windows.sums import SliceSums
 from headrace.operators.windows.together import Four, by_itself, passes_of, update_together
 from headrace.optimizer.membership import CellWork, FamilyBatch, Membership, decide_membership, is_best
@@ -52,8 +52,7 @@ def choose_matching(
     regions, inputs = brought.regions, brought.inputs
     index, tuples, work = logic.families[family], len(regions[0]) if regions else 0, None
     if cells is not None:
-        shares = range(len(logic.shares)) if cells.count else ()
-        work = _cell_work(logic, [logic.fold_for(family, share, cells) for share in shares], inputs)
+        work = _cell_work(logic, family, cells, inputs)
     if tuples == 0 or index.boxes is None or (work is not None and is_best(work, rows, tuples)):
         ways.append(index.way(tuples, 0, None))
         return None
@@ -95,21 +94,26 @@ def _columns_of(kept: Sequence[Keepers], measures: Sequence[int]) -> Ints:
 
 
 def _cell_work(
-    logic: AggregationLogic, folds: Sequence[SharedFold], inputs: Sequence[Partials | None]
+    logic: AggregationLogic, family: int, cells: Cells, inputs: Sequence[Partials | None]
 ) -> CellWork:
     """What folding a family's cells takes; a measure without input takes nothing."""
-    kinds = [measure.kind for measure in logic.operator.measures]
-    every = [(kinds[m], fold) for shared in folds for m, _, _, fold in shared.folds if inputs[m] is not None]
+    known = [m for m in logic.measures_of(family) if inputs[m] is not None] if cells.count else []
+    every = [
+        (logic.operator.measures[measure].kind, fold)
+        for measure in known
+        for _, _, fold in logic.fold_for(family, measure, cells).folds
+    ]
     slow = [fold for kind, fold in every if kind in (LaneKind.MIN, LaneKind.MAX)]
     moments = [fold for kind, fold in every if kind is LaneKind.MOMENTS]
     return CellWork(
-        max((shared.count for shared in folds), default=0),
+        max((fold.cells for _, fold in every), default=0),
         len(every),
-        sum(len(fold.scattered) for _, fold in every),
+        sum(fold.cells for _, fold in every),
+        sum(fold.cells * len(fold.scattered) for _, fold in every),
         sum(len(fold.scattered) for fold in slow) + sum(fold.columns for fold in moments),
         sum(int(fold.membership[:, fold.scattered].sum()) for fold in slow)
         + 4 * sum(int(fold.membership.sum()) for fold in moments),
-        sum(fold.steps for fold in slow),
+        sum(fold.cells * fold.steps for fold in slow),
     )
 
 

@@ -9,9 +9,11 @@ from itertools import pairwise
 import numpy as np
 
 from headrace.model.plan import AggregationOperator, Output
+from headrace.operators.common.bitrows import given_ints
 from headrace.operators.common.cells import Cells, family_indexes, merge_cells
 from headrace.operators.common.encode import Array, Ints
 from headrace.operators.common.matching import Matcher
+from headrace.operators.compiled.bins import place_in_cells
 from headrace.operators.windows.bags import BagLogic
 from headrace.operators.windows.folds import Fold
 from headrace.operators.windows.lanes import LaneLogic
@@ -38,8 +40,7 @@ class AggregationLogic:
         self._slices = [np.searchsorted(columns, bounds) for columns in self._columns]
         self._of_measure = [np.array(lane.measures, np.int64) for lane in operator.lanes]
         self.bags = [BagLogic(lane, _of_windows(lane.columns, bounds)) for lane in operator.bags]
-        self.shares = _shares(operator)
-        self._folds: dict[tuple[int, int], SharedFold] = {}
+        self._folds: dict[tuple[int, int], MeasureFold] = {}
         self._keepers: dict[int, tuple[Matcher, list[Keepers]]] = {}
         self._measures: dict[int, tuple[int, ...]] = {}
         self._number = {(measure.kind, measure.input): i for i, measure in enumerate(operator.measures)}
@@ -92,11 +93,11 @@ class AggregationLogic:
     def family_columns(self, family: int) -> Ints:
         return np.array(self._families[family].columns, np.int64)
 
-    def fold_for(self, family: int, share: int, cells: Cells) -> SharedFold:
-        """How a family's cells fold into the entries of one input; kept while the membership stays."""
-        if (family, share) not in self._folds or not cells.static:
-            self._folds[family, share] = self._plan_fold(family, self.shares[share], cells.membership)
-        return self._folds[family, share]
+    def fold_for(self, family: int, measure: int, cells: Cells) -> MeasureFold:
+        """How a family's cells fold into the entries of one measure; kept while the membership stays."""
+        if (family, measure) not in self._folds or not cells.static:
+            self._folds[family, measure] = self._plan_fold(family, measure, cells.membership)
+        return self._folds[family, measure]
 
     def measures_of(self, family: int) -> tuple[int, ...]:
         """The measures that the queries of a family keep, once for each lane."""
@@ -131,26 +132,32 @@ class AggregationLogic:
                     found.append((measure, lane, mine, np.searchsorted(columns, self._columns[lane][mine])))
         return found
 
-    def _plan_fold(self, family: int, measures: Sequence[int], membership: Array) -> SharedFold:
-        found = self._kept_by(family, measures)
+    def _plan_fold(self, family: int, measure: int, membership: Array) -> MeasureFold:
+        found = self._kept_by(family, [measure])
         used = np.unique(np.concatenate([at for *_, at in found])) if found else np.empty(0, np.int64)
         lookup, merged = merge_cells(membership[:, used])
-        folds = [(m, lane, mine, Fold(merged[:, np.searchsorted(used, at)])) for m, lane, mine, at in found]
-        trash = np.append(np.where(lookup < 0, len(merged), lookup), len(merged))
-        return SharedFold(trash, len(merged), folds)
+        folds = [(lane, mine, Fold(merged[:, np.searchsorted(used, at)])) for _, lane, mine, at in found]
+        nobody = len(merged)
+        return MeasureFold(np.append(nobody, np.where(lookup < 0, nobody, lookup)), nobody, folds)
 
 
 @dataclass(frozen=True, slots=True)
-class SharedFold:
-    """Cells of a family as the measures of one input see them: fewer, since fewer columns ask.
+class MeasureFold:
+    """Cells of a family as one measure sees them: fewer, since fewer columns ask.
 
-    `lookup[cell]` is the coarser cell, `count` standing for none; cell -1 finds that entry too, as the last one. A fold
-    is (measure, lane, entries of the lane, how cells fold into these).
+    `lookup[cell + 1]` is the coarser cell, `count` standing for none; that is what cell -1 finds. A fold is (lane,
+    entries of the lane, how cells fold into these).
     """
 
     lookup: Ints
     count: int
-    folds: list[tuple[int, int, Ints, Fold]]
+    folds: list[tuple[int, Ints, Fold]]
+
+    def bins(self, cells: Ints, row: Ints, rows: int) -> Ints:
+        """Of each tuple, given its cell and its row: one bin for each coarser cell and row, and one cell for nobody."""
+        bins = np.empty(len(cells), np.int64)
+        place_in_cells(given_ints(cells), self.lookup * rows, given_ints(row), bins)
+        return bins
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +177,3 @@ def _of_windows(columns: Sequence[int], bounds: Ints) -> list[slice]:
     """The entries of each window, where `bounds` are the first state columns of the windows."""
     places = np.searchsorted(np.array(columns, np.int64), bounds).tolist()
     return [slice(low, high) for low, high in pairwise(places)]
-
-
-def _shares(operator: AggregationOperator) -> list[list[int]]:
-    """Measures by input: those of one input are grouped over the same bins."""
-    groups: dict[int | None, list[int]] = {}
-    for i, measure in enumerate(operator.measures):
-        groups.setdefault(measure.input, []).append(i)
-    return list(groups.values())

@@ -196,7 +196,8 @@ def _put(
     if into is None:
         into = rows.lanes[lane] = one.zeros((width, len(rows.keys)))
     cube = {name: array[:, None] for name, array in into.items()}
-    if put_stored(one, cube, partials, (wanted, piece.rows), (at, np.zeros(len(places), np.int64), places)):
+    bounds, slots = np.array([0, len(places)]), np.arange(2)
+    if put_stored(one, cube, partials, (wanted, piece.rows), (at, places, bounds, slots[:1], slots[1:])):
         return
     order = np.argsort(places, kind="stable")  # this epoch's fine slices can have one own slice
     first = np.flatnonzero(np.diff(places[order], prepend=-1))

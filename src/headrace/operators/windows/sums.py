@@ -57,9 +57,11 @@ class SliceSums:
         every = self._running[:, -1].sum(axis=1, dtype=np.int64)
         return every[self._high] - every[self._low]
 
-    def ranges(self, entries: slice, lows: Ints, highs: Ints) -> Ints:
-        """[entry, range, key]: the sums over slices [low, high) of each range."""
+    def ranges(self, entries: slice, lows: Ints, highs: Ints, *, wide: bool = False) -> Ints:
+        """[entry, range, key]: the sums over slices [low, high) of each range, of 64 bits if they are to be `wide`."""
         low, high = self._low[entries], self._high[entries]
-        sums = np.empty((len(low), len(lows), self._running.shape[2]), self._running.dtype)
+        sums = np.empty(
+            (len(low), len(lows), self._running.shape[2]), np.int64 if wide else self._running.dtype
+        )
         subtract_totals(self._running, low, high, lows, highs, sums)
         return sums
