@@ -38,7 +38,9 @@ from headrace.operators.compiled.windows import (
     add_ranges,
     add_stored,
     extreme_ranges,
+    find_span,
     keep_stored,
+    mark_live,
     pick_cells,
     pick_rows,
     pick_values,
@@ -263,7 +265,7 @@ def test_stored(benchmark: Benchmark, kernel: str) -> None:
     places = (part, entries, rows, entries, keys, bounds, every[:-1], every[1:])
     ways = {
         "sum": lambda: add_stored(*places, into),
-        "least": lambda: keep_stored(*places, True, into),
+        "least": lambda: keep_stored(*places, True, 2**15 - 1, into),
         "numpy": by_numpy,
     }
     benchmark(ways[kernel])
@@ -365,5 +367,15 @@ def test_running_totals(benchmark: Benchmark, kernel: str) -> None:
 
 def test_picking_cells(benchmark: Benchmark, closed: tuple[Array, Array]) -> None:
     slots, keys = np.divmod(np.flatnonzero(closed[0].any(axis=0)), WIDE_KEYS)
-    picked = np.empty((ENTRIES, len(slots)), np.int64)
-    benchmark(lambda: pick_cells(closed[1], slots, keys, picked))
+    picked = np.empty((ENTRIES, len(slots)), np.int16)
+    benchmark(lambda: pick_cells(closed[1], slots, keys, 0, -1, picked))
+
+
+@pytest.mark.parametrize("kernel", ["live", "span"])
+def test_looking_over_a_grid(benchmark: Benchmark, closed: tuple[Array, Array], kernel: str) -> None:
+    live, span = np.zeros((WIDE_KEYS, closed[1].shape[1]), bool), np.zeros(2, np.int64)
+    ways = {
+        "live": lambda: mark_live(closed[1], live),
+        "span": lambda: find_span(closed[1], 0, span),
+    }
+    benchmark(ways[kernel])

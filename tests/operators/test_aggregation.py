@@ -147,7 +147,7 @@ def random_query(rng: random.Random, number: int) -> Query:
 
 
 def read_state(items: Any, operator: str, portion: Portion) -> Segment | None:
-    return portion_of_segment(segment_from(items), operator, portion)
+    return portion_of_segment(segment_from(items), portion)
 
 
 def run_epoch(
@@ -182,7 +182,7 @@ def run_epoch(
         assert not reduced.failures
         left += kept
         if reduced.segment is not None:
-            items, end = segment_items(reduced.segment, operator.id), reduced.segment.last_end_us
+            items, end = segment_items(reduced.segment), reduced.segment.last_end_us
             left.append(shelf.write(operator.id, partition, items, end))
     shelf.settle(operator.id, left)
     return results

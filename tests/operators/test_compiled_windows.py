@@ -13,7 +13,9 @@ from headrace.operators.compiled.windows import (
     add_ranges,
     add_stored,
     extreme_ranges,
+    find_span,
     keep_stored,
+    mark_live,
     pick_cells,
     pick_rows,
     pick_values,
@@ -136,17 +138,21 @@ def test_stored_partials_are_combined_where_they_belong(dtype: Any) -> None:
             for i in range(entries):
                 for j in range(len(places)):
                     for s in range(slot[j], last[slot[j]]):
-                        where = at[i], s, key[j]
-                        expected[where] = ufunc(expected[where], part[wanted[i], rows[j]])
+                        where, value = (at[i], s, key[j]), part[wanted[i], rows[j]]
+                        if ufunc is np.add or value != NOTHING:
+                            expected[where] = ufunc(expected[where], value)
             assert same(mine, expected)
 
 
 def least_of(*arguments: Array) -> None:
-    keep_stored(*arguments[:-1], True, arguments[-1])  # type: ignore[call-arg, arg-type]
+    keep_stored(*arguments[:-1], True, NOTHING, arguments[-1])  # type: ignore[call-arg, arg-type]
 
 
 def greatest_of(*arguments: Array) -> None:
-    keep_stored(*arguments[:-1], False, arguments[-1])  # type: ignore[call-arg, arg-type]
+    keep_stored(*arguments[:-1], False, NOTHING, arguments[-1])  # type: ignore[call-arg, arg-type]
+
+
+NOTHING = 7
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float64])
@@ -156,7 +162,23 @@ def test_cells_are_picked_in_any_layout(dtype: type, rows: int) -> None:
     partials = rng.integers(-9, 9, (3, 6, 5)).astype(dtype)
     slots, keys = rng.integers(0, 3, rows), rng.integers(0, 5, rows)
     for layout in (partials[:, :3], partials[:, 2:5], swapped(partials)):
-        picked = np.empty((3, rows), dtype)
-        pick_cells(layout, slots, keys, picked)
-        pairs = list(zip(slots, keys, strict=True))
-        assert picked.tolist() == [[layout[e, s, k] for s, k in pairs] for e in range(3)]
+        for into in (np.float64,) if dtype is np.float64 else (np.int8, np.int16, np.int32, np.int64):
+            picked = np.empty((3, rows), into)
+            pick_cells(layout, slots, keys, NOTHING, -99, picked)
+            found = [[layout[e, s, k] for s, k in zip(slots, keys, strict=True)] for e in range(3)]
+            assert picked.tolist() == [[-99 if value == NOTHING else value for value in row] for row in found]
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("shape", [(0, 2, 3), (1, 1, 1), (3, 4, 5)])
+def test_rows_with_a_tuple_and_the_span_of_partials_are_found(dtype: type, shape: tuple[int, ...]) -> None:
+    rng = rng_of()
+    partials = (rng.integers(-3, 4, shape) * rng.integers(0, 2, shape)).astype(dtype)
+    partials[rng.random(shape) < 0.2] = NOTHING
+    for layout in (partials, swapped(swapped(partials).copy())):
+        live, span = np.zeros((shape[2], shape[1]), bool), np.zeros(2, np.int64)
+        mark_live(layout, live)
+        find_span(layout, NOTHING, span)
+        assert live.tolist() == (partials != 0).any(axis=0).T.tolist()
+        known = [0, *partials[partials != NOTHING].tolist()]
+        assert span.tolist() == [min(known), max(known)]

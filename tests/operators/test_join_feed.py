@@ -226,7 +226,7 @@ class Life:
                 held = shelf.load(shelf.held(id_, partition), read_state)
                 reduced = reduce_aggregation(logic, lifted, held, [], self.closed, watermark, emit)
                 if reduced.segment is not None:
-                    items, end = segment_items(reduced.segment, operator.id), reduced.segment.last_end_us
+                    items, end = segment_items(reduced.segment), reduced.segment.last_end_us
                     left.append(shelf.write(id_, partition, items, end))
             shelf.settle(id_, left)
         return rows

@@ -144,7 +144,7 @@ class Life:
             lifted, emit = receive_lifted(operator, received), factors[partition].taking(operator.id)
             reduced = reduce_aggregation(logic, lifted, held, [], self.closed, watermark, emit)
             if reduced.segment is not None:
-                items, end = segment_items(reduced.segment, operator.id), reduced.segment.last_end_us
+                items, end = segment_items(reduced.segment), reduced.segment.last_end_us
                 left.append(shelf.write(operator.id, partition, items, end))
         shelf.settle(operator.id, left)
 

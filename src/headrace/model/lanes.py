@@ -62,8 +62,30 @@ def holds_ranks(name: str, sql: str) -> bool:
     return name.endswith(f":{_ranks_domain(sql)}")
 
 
+def is_ranked(name: str) -> bool:
+    """Whether the lane of this name has ranks in the vocabulary of some input.
+
+    >>> is_ranked("min:words:shop"), is_ranked("min:int")
+    (True, False)
+    """
+    return name.partition(":")[2].startswith(_RANKS)
+
+
+def is_least(name: str) -> bool:
+    """Whether the lane of this name has minima.
+
+    >>> is_least("min:int"), is_least("max:words:min:")
+    (True, False)
+    """
+    return name.startswith(f"{LaneKind.MIN.value}:")
+
+
+_RANKS = "words:"
+"""Segments have it in their names of lanes, so it stays as it is."""
+
+
 def _ranks_domain(sql: str) -> str:
-    return f"words:{sql}"  # segments have it in their names of lanes, so it stays as it is
+    return f"{_RANKS}{sql}"
 
 
 def lane_domain(kind: LaneKind, operand: Operand | None) -> str:

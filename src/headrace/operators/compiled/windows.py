@@ -96,14 +96,43 @@ def extreme_ranges(partials: Ints, first: Ints, last: Ints, least: bool, found: 
                         found[e, r, k] = max(found[e, r, k], partials[e, s, k])
 
 
+@compiled(*((_any_order(dtype), made(boolean, 2)) for dtype in (int32, int64)))
+def mark_live(counts: Ints, live: Array) -> None:
+    """Whether some entry has a tuple of a key in a slot: live[key, slot] becomes true."""
+    for e in range(counts.shape[0]):
+        for s in range(counts.shape[1]):
+            for k in range(counts.shape[2]):
+                live[k, s] |= counts[e, s, k] != 0
+
+
+@compiled(*((_any_order(dtype), int64, made(int64)) for dtype in (int32, int64)))
+def find_span(partials: Ints, nothing: int, span: Ints) -> None:
+    """Widen the span (least, greatest) by all partials but those that are `nothing`."""
+    least, greatest = span[0], span[1]
+    for e in range(partials.shape[0]):
+        for s in range(partials.shape[1]):
+            for k in range(partials.shape[2]):
+                value = np.int64(partials[e, s, k])
+                least = min(least, value if value != nothing else least)
+                greatest = max(greatest, value if value != nothing else greatest)
+    span[0], span[1] = least, greatest
+
+
 @compiled(
-    *((_any_order(dtype), given(int64), given(int64), made(dtype, 2)) for dtype in (int32, int64, float64))
+    *(
+        (_any_order(dtype), given(int64), given(int64), int64, int64, made(into, 2))
+        for dtype, into in (
+            *((wide, narrow) for wide in (int32, int64) for narrow in (int8, int16, int32, int64)),
+            (float64, float64),
+        )
+    )
 )
-def pick_cells(partials: Array, slots: Ints, keys: Ints, picked: Array) -> None:
-    """picked[e, i] = partials[e, slots[i], keys[i]]."""
+def pick_cells(partials: Array, slots: Ints, keys: Ints, nothing: int, instead: int, picked: Array) -> None:
+    """picked[e, i] = partials[e, slots[i], keys[i]], and `instead` for those that are `nothing`."""
     for e in range(partials.shape[0]):
         for i in range(len(slots)):
-            picked[e, i] = partials[e, slots[i], keys[i]]
+            value = partials[e, np.uint64(slots[i]), np.uint64(keys[i])]
+            picked[e, i] = value if value != nothing else instead
 
 
 def _stored(dtype: Any) -> tuple[Any, ...]:
@@ -137,7 +166,7 @@ def add_stored(
                     mine[np.uint64(keys[j])] += stored[np.uint64(rows[j])]
 
 
-@compiled(*((*_stored(dtype), boolean, made(int64, 3)) for dtype in (int8, int16, int32, int64)))
+@compiled(*((*_stored(dtype), boolean, int64, made(int64, 3)) for dtype in (int8, int16, int32, int64)))
 def keep_stored(
     partials: Ints,
     wanted: Ints,
@@ -148,18 +177,16 @@ def keep_stored(
     first: Ints,
     last: Ints,
     least: bool,
+    nothing: int,
     into: Ints,
 ) -> None:
-    """The same with the least, or the greatest, in place of the sum."""
+    """The same with the least, or the greatest, in place of the sum. What is `nothing` there is left out."""
     for i in range(len(wanted)):
         for g in range(len(first)):
             for s in range(first[g], last[g]):
                 mine, stored = into[entries[i], s], partials[wanted[i]]
-                if least:
-                    for j in range(bounds[g], bounds[g + 1]):
-                        at = np.uint64(keys[j])
-                        mine[at] = min(mine[at], np.int64(stored[np.uint64(rows[j])]))
-                else:
-                    for j in range(bounds[g], bounds[g + 1]):
-                        at = np.uint64(keys[j])
-                        mine[at] = max(mine[at], np.int64(stored[np.uint64(rows[j])]))
+                for j in range(bounds[g], bounds[g + 1]):
+                    at, value = np.uint64(keys[j]), np.int64(stored[np.uint64(rows[j])])
+                    before = mine[at]
+                    better = min(before, value) if least else max(before, value)
+                    mine[at] = better if value != nothing else before

@@ -14,21 +14,20 @@ import pyarrow as pa
 from headrace.model.plan import SessionOperator
 from headrace.operators.common.bundle import Item
 from headrace.operators.common.encode import Array, Ints, narrow, positions, ranges
-from headrace.operators.common.ordered import Sections
+from headrace.operators.common.ordered import Sections, order_keys, ranks_of
 from headrace.operators.common.placing import Portion
 from headrace.operators.windows.framing import (
     KeyedSegment,
     LaneBlock,
     frame_from,
     frame_items,
-    in_order,
     lane_items,
     lanes_from,
     meta_of,
     portion_of,
     whole_of,
 )
-from headrace.operators.windows.stored_bags import Bags, query_of_entry, rename_keys
+from headrace.operators.windows.stored_bags import Bags, order_bags, query_of_entry, rename_keys
 from headrace.operators.windows.vocabularies import prune_vocabularies
 
 VERSION = 2
@@ -78,6 +77,18 @@ def make_segment(
     return SessionSegment(keys.take(pa.array(used)), blocks, pruned, bags)
 
 
+def _in_order(segment: SessionSegment, operator: str) -> SessionSegment:
+    """The segment of an operator, by its id, now with keys and sessions in the order of key groups."""
+    if segment.order is None:
+        segment.order, sequence = order_keys(segment.keys, operator)
+        ranks = ranks_of(sequence)
+        segment.keys = segment.keys.take(pa.array(sequence))
+        for i, block in enumerate(segment.blocks):
+            segment.blocks[i] = _ordered_block(block, ranks)
+        segment.bags = order_bags(segment.bags, ranks)
+    return segment
+
+
 def _ordered_block(block: SessionBlock, ranks: Ints) -> SessionBlock:
     keys = ranks[block.keys]
     of_query = np.repeat(np.arange(len(block.queries)), block.counts)
@@ -86,13 +97,13 @@ def _ordered_block(block: SessionBlock, ranks: Ints) -> SessionBlock:
 
 def session_segment_items(segment: SessionSegment, operator: str) -> dict[str, Item]:
     """The segment of an operator, by its id, as bundle items."""
-    segment = in_order(segment, operator, _ordered_block)
+    segment = _in_order(segment, operator)
     items: dict[str, Item] = {}
     blocks = []
     for i, block in enumerate(segment.blocks):
         items |= {f"{i}.query": block.queries, f"{i}.count": block.counts, f"{i}.key": narrow(block.keys)}
         items |= {f"{i}.start": block.starts, f"{i}.end": block.ends}
-        found, lanes = lane_items(str(i), block.lanes)
+        found, lanes = lane_items(str(i), {name: _narrow(lane) for name, lane in block.lanes.items()})
         items |= found
         blocks.append(lanes)
     return items | frame_items(segment, {"version": VERSION, "sessions": blocks})
@@ -113,7 +124,7 @@ def portion_of_sessions(segment: SessionSegment, operator: str, portion: Portion
     """The open sessions of some keys and queries of an operator, by its id; None when there are none."""
     if portion.whole:
         return whole_of(segment, _wide)
-    return portion_of(in_order(segment, operator, _ordered_block), portion, _portion_of_block)
+    return portion_of(_in_order(segment, operator), portion, _portion_of_block)
 
 
 def _portion_of_block(block: SessionBlock, keys: Sections, portion: Portion) -> SessionBlock | None:
@@ -159,6 +170,10 @@ def _wide(block: SessionBlock) -> SessionBlock:
         for name, lane in block.lanes.items()
     }
     return replace(block, keys=_wide_array(block.keys), lanes=lanes)
+
+
+def _narrow(lane: LaneBlock) -> LaneBlock:
+    return LaneBlock(lane.ids, {letter: narrow(values) for letter, values in lane.partials.items()})
 
 
 def _wide_array(values: Array) -> Array:

@@ -15,10 +15,12 @@ from typing import Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from headrace.model.lanes import is_least, is_ranked
 from headrace.model.ways import FamilyWay
 from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.encode import Ints
 from headrace.operators.common.keys import empty_key, unify_keys
+from headrace.operators.common.ordered import KeyOrder, order_keys, ranks_of
 from headrace.operators.protocol import Emit
 from headrace.operators.windows.bags import Bag, StoredBag, compact, still_needed
 from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock, fold_bags, fold_block
@@ -30,6 +32,7 @@ from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, WindowBlock
 from headrace.operators.windows.sparse import MOST_OVERLAPPING, sparse_step
 from headrace.operators.windows.stored_bags import Bags, rename_keys
+from headrace.operators.windows.storing import join_rows, narrow_extremes, no_rows
 from headrace.operators.windows.sums import SliceSums
 from headrace.operators.windows.vocabularies import common_vocabularies, prune_vocabularies
 
@@ -69,7 +72,7 @@ def reduce_aggregation(
     Result rows go to `emit` as soon as a block of keys has them, so memory does not grow with their number.
     """
     vocabularies = common_vocabularies(logic.operator, [] if lifted is None else [lifted], [*absorbed, *kept])
-    keys, tuple_keys, before = _unify(lifted, absorbed, kept)
+    keys, order, tuple_keys, before = _unify(logic.operator.id, lifted, absorbed, kept)
     bags = _Bags.of(logic, lifted, tuple_keys, before)
     reduced: Reduced[Segment] = Reduced()
     gathered: dict[int, list[WindowBlock]] = {}
@@ -95,7 +98,9 @@ def reduce_aggregation(
             if rest is not None:
                 gathered.setdefault(w, []).append(rest)
     if gathered:
-        reduced.segment = _segment(logic, keys, gathered, vocabularies, bags.later(logic, watermark_us))
+        reduced.segment = _segment(
+            logic, (keys, order), gathered, vocabularies, bags.later(logic, watermark_us)
+        )
     for output in logic.operator.outputs:
         counts = matched[np.array(output.base, np.int64)].tolist()
         reduced.matched |= {int(q): count for q, count in zip(output.queries, counts, strict=True) if count}
@@ -145,20 +150,27 @@ class _Bags:
 
 
 def _unify(
-    lifted: Lifted | None, absorbed: Sequence[Segment], kept: Sequence[Segment]
-) -> tuple[pa.Table, Ints, list[HeldSegment]]:
-    """(all keys, the key of each tuple among them, the segments with theirs)."""
+    operator: str, lifted: Lifted | None, absorbed: Sequence[Segment], kept: Sequence[Segment]
+) -> tuple[pa.Table, KeyOrder, Ints, list[HeldSegment]]:
+    """(all keys in the order of key groups, where these begin, the key of each tuple, the segments with theirs).
+
+    `operator` is the id of the operator that has the keys.
+    """
     segments = [*absorbed, *kept]
     tables = [segment.keys for segment in segments]
     if lifted is not None:
         tables.append(lifted.keys.table)
     if not tables:
-        return empty_key(0), np.empty(0, np.int64), []
+        tables = [empty_key(0)]
     keys, ids = unify_keys(tables)
+    order, sequence = order_keys(keys, operator)
+    ranks = ranks_of(sequence)
     before = [
-        HeldSegment(s, i, n < len(absorbed)) for n, (s, i) in enumerate(zip(segments, ids, strict=False))
+        HeldSegment(s, ranks[i], n < len(absorbed))
+        for n, (s, i) in enumerate(zip(segments, ids, strict=False))
     ]
-    return keys, np.empty(0, np.int64) if lifted is None else ids[-1][lifted.keys.ids], before
+    of_tuples = np.empty(0, np.int64) if lifted is None else ranks[ids[-1]][lifted.keys.ids]
+    return keys.take(pa.array(sequence)), order, of_tuples, before
 
 
 def _key_blocks(
@@ -211,11 +223,12 @@ def _is_sparse(logic: AggregationLogic, share: float, keys: int) -> bool:
 
 def _segment(
     logic: AggregationLogic,
-    keys: pa.Table,
+    ordered: tuple[pa.Table, KeyOrder],
     gathered: dict[int, list[WindowBlock]],
     vocabularies: dict[int, pa.Array],
     bags: Bags,
 ) -> Segment:
+    keys, order = ordered
     # what was merged goes at once, so that memory holds no more than one window twice
     blocks = [_merge_blocks(logic, gathered.pop(window)) for window in list(gathered)]
     occurs = np.zeros(keys.num_rows, bool)
@@ -226,11 +239,16 @@ def _segment(
         block.keys = place[block.keys]
     bags = rename_keys(bags, place)
     pruned = prune_vocabularies(logic.operator, blocks, bags, vocabularies)
-    return Segment(keys.take(pa.array(used)), blocks, pruned, bags)
+    for block in blocks:
+        for name, lane in block.lanes.items():
+            if is_ranked(name):
+                lane.partials = {"v": narrow_extremes(lane.partials["v"], is_least(name))}
+    order = KeyOrder(np.searchsorted(used, order.first))
+    return Segment(keys.take(pa.array(used)), blocks, pruned, bags, order)
 
 
 def _merge_blocks(logic: AggregationLogic, blocks: list[WindowBlock]) -> WindowBlock:
-    """Blocks of different keys, one after the other; a lane that some lack is zero there."""
+    """Blocks of keys that ascend, one after the other; a lane that some lack is zero there."""
     if len(blocks) == 1:
         return blocks[0]
     lanes = {}
@@ -239,12 +257,12 @@ def _merge_blocks(logic: AggregationLogic, blocks: list[WindowBlock]) -> WindowB
         if ids is None:
             continue
         pieces = [
-            p.lanes[text].partials if text in p.lanes else one.zeros((len(ids), len(p.keys))) for p in blocks
+            p.lanes[text].partials if text in p.lanes else no_rows(one, (len(ids), len(p.keys)))
+            for p in blocks
         ]
         names = {name for piece in pieces for name in piece}
         merged = {
-            n: np.concatenate([p[n] if n in p else p["v"].astype(np.float64) for p in pieces], axis=1)
-            for n in names
+            n: join_rows(one, [p[n] if n in p else p["v"].astype(np.float64) for p in pieces]) for n in names
         }
         lanes[text] = LaneBlock(ids, merged)
     keys = np.concatenate([p.keys for p in blocks])

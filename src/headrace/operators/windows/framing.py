@@ -14,15 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.common.bundle import Item
-from headrace.operators.common.encode import Ints, narrow, one_chunk
-from headrace.operators.common.ordered import KeyOrder, Sections, order_keys, ranks_of
+from headrace.operators.common.encode import Ints, one_chunk
+from headrace.operators.common.ordered import KeyOrder, Sections
 from headrace.operators.common.placing import Portion
 from headrace.operators.windows.lanes import Partials
 from headrace.operators.windows.stored_bags import (
     Bags,
     bag_items,
     bags_from,
-    order_bags,
     portion_of_bags,
     wide_bags,
 )
@@ -54,22 +53,6 @@ class KeyedSegment(Generic[Block]):
     vocabularies: dict[str, pa.Array]
     bags: Bags = field(default_factory=dict)
     order: KeyOrder | None = None
-
-
-def in_order(segment: Kind, operator: str, order_block: Callable[[Any, Ints], Any]) -> Kind:
-    """The segment of an operator, by its id, now with keys and rows in the order of key groups.
-
-    `order_block` gives the block in which key k is `ranks[k]`, with its rows in the order of these. Each takes the
-    place of the block that it was made of, so that memory holds no more than one block twice.
-    """
-    if segment.order is None:
-        segment.order, sequence = order_keys(segment.keys, operator)
-        ranks = ranks_of(sequence)
-        segment.keys = segment.keys.take(pa.array(sequence))
-        for i, block in enumerate(segment.blocks):
-            segment.blocks[i] = order_block(block, ranks)
-        segment.bags = order_bags(segment.bags, ranks)
-    return segment
 
 
 def portion_of(
@@ -108,7 +91,7 @@ def lane_items(prefix: str, lanes: Mapping[str, LaneBlock]) -> tuple[dict[str, I
     described = []
     for j, (name, lane) in enumerate(lanes.items()):
         items[f"{prefix}.{j}.ids"] = lane.ids
-        items |= {f"{prefix}.{j}.{letter}": narrow(values) for letter, values in lane.partials.items()}
+        items |= {f"{prefix}.{j}.{letter}": values for letter, values in lane.partials.items()}
         described.append({"lane": name, "parts": list(lane.partials)})
     return items, described
 

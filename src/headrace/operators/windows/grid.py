@@ -9,8 +9,8 @@ import numpy as np
 
 from headrace.model.window import Window
 from headrace.operators.common.bitrows import ordered_by_row
-from headrace.operators.common.encode import Array, Ints, narrow
-from headrace.operators.compiled.windows import add_stored, keep_stored, pick_cells
+from headrace.operators.common.encode import Array, Ints
+from headrace.operators.compiled.windows import add_stored, keep_stored, mark_live
 from headrace.operators.windows.bags import Bag, ClosedBag
 from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock
 from headrace.operators.windows.framing import LaneBlock
@@ -19,13 +19,14 @@ from headrace.operators.windows.lanes import (
     ExtremeLogic,
     LaneLogic,
     Partials,
-    each_range,
 )
+from headrace.operators.windows.lanes.extremes import nothing_in
 from headrace.operators.windows.lower import Closed, Places
 from headrace.operators.windows.partials import accumulate_at, shadow
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, WindowBlock
 from headrace.operators.windows.slices import closing_windows, last_ends, slice_starts
+from headrace.operators.windows.storing import store_rows
 from headrace.operators.windows.sums import SliceSums
 
 DENSE_SLICES = 512
@@ -203,7 +204,7 @@ class _Fresh:
                 name: array.reshape(len(array), len(self._own), self._keys)
                 for name, array in partials.items()
             }
-            grid = each_range(one, cube, *self._positions(self.starts))
+            grid = one.ranges(cube, *self._positions(self.starts))
         else:
             target = np.searchsorted(self.starts, self._own)
             grid = one.zeros((columns.stop - columns.start, len(self.starts), self._keys))
@@ -378,7 +379,8 @@ def put_stored(
     if not has_kernel(one, into, partials):
         return False
     if isinstance(one, ExtremeLogic):
-        keep_stored(partials["v"], *taken, *places, one.least, into["v"])
+        nothing = nothing_in(partials["v"].dtype, one.least)
+        keep_stored(partials["v"], *taken, *places, one.least, nothing, into["v"])
     else:
         add_stored(partials["v"], *taken, *places, into["v"])
     return True
@@ -416,32 +418,21 @@ def _close(
 def live_rows(
     logic: AggregationLogic, w: int, window: Window, grid: Grid | None, block: KeyBlock
 ) -> WindowBlock | None:
-    """What later epochs still need, without the rows that hold no tuple.
-
-    It waits for the other blocks of keys, so integers are as narrow as they may be.
-    """
+    """What later epochs still need, by key, without the rows that hold no tuple."""
     if grid is None:
         return None
     counts = grid.lanes[0]
     if counts is None:
         return None
-    some = (counts["v"] != 0).any(axis=0)
-    slot, keys = np.divmod(np.flatnonzero(some), block.count)
-    if len(slot) == 0:
+    live = np.zeros((block.count, len(grid.starts)), bool)
+    mark_live(counts["v"], live)
+    keys, slots = np.divmod(np.flatnonzero(live), len(grid.starts))
+    if len(keys) == 0:
         return None
-    full = len(slot) == some.size
     lanes = {}
     for i, text in enumerate(logic.names):
         ids = logic.ids[i][logic.window_entries(i, w)]
         partials = grid.lanes[i]
         if len(ids) and partials is not None:
-            rows = (p.reshape(len(p), -1) if full else _picked(p, slot, keys) for p in partials.values())
-            lanes[text] = LaneBlock(ids, dict(zip(partials, map(narrow, rows), strict=True)))
-    return WindowBlock(window, keys + block.first, grid.starts[slot], lanes)
-
-
-def _picked(partials: Array, slots: Ints, keys: Ints) -> Array:
-    """[entry, row]: the partials [entry, slot, key] of some slots and keys."""
-    picked = np.empty((len(partials), len(slots)), partials.dtype)
-    pick_cells(partials, slots, keys, picked)
-    return picked
+            lanes[text] = LaneBlock(ids, store_rows(logic.lanes[i], partials, slots, keys))
+    return WindowBlock(window, keys + block.first, grid.starts[slots], lanes)

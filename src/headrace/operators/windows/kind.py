@@ -54,14 +54,12 @@ class Windows:
             outlet.emit,
         )
         segment = reduced.segment
-        state = (
-            None if segment is None else Saved(segment_items(segment, self._operator.id), segment.last_end_us)
-        )
+        state = None if segment is None else Saved(segment_items(segment), segment.last_end_us)
         return Reduced(state, reduced.rows, reduced.failures, reduced.matched, ways=reduced.ways)
 
 
 def load_windows(items: Items, operator: str, portion: Portion) -> Segment | None:
-    return portion_of_segment(segment_from(items), operator, portion)
+    return portion_of_segment(segment_from(items), portion)
 
 
 WINDOWS = OperatorKind(

@@ -12,9 +12,9 @@ import numpy as np
 
 from headrace.model.plan import LaneKind
 from headrace.model.window import Window
-from headrace.operators.common.bitrows import as_given, ordered_by_row
+from headrace.operators.common.bitrows import as_given
 from headrace.operators.common.bundle import Item
-from headrace.operators.common.encode import Ints, narrow
+from headrace.operators.common.encode import Ints
 from headrace.operators.common.ordered import Sections
 from headrace.operators.common.placing import Portion
 from headrace.operators.compiled.sparse import list_distinct
@@ -23,7 +23,6 @@ from headrace.operators.windows.framing import (
     LaneBlock,
     frame_from,
     frame_items,
-    in_order,
     lane_items,
     lanes_from,
     meta_of,
@@ -36,13 +35,16 @@ from headrace.operators.windows.stored_bags import query_of_entry
 FEW_SLICES = 256
 """Up to so many slices are told apart without a hash table that grows."""
 
-VERSION = 2
-"""Version 1 had its keys placed by another hash."""
+VERSION = 3
+"""Version 1 had its keys placed by another hash. In version 2 extremes of no tuple were eight bytes wide."""
 
 
 @dataclass(slots=True)
 class WindowBlock:
-    """Rows (key, own slice) of one window, distinct, with every lane's partials [entry, row]."""
+    """Rows (key, own slice) of one window, distinct and by ascending key, with every lane's partials [entry, row].
+
+    Partials are as narrow as `storing` makes them.
+    """
 
     window: Window
     keys: Ints
@@ -83,22 +85,8 @@ class Segment(KeyedSegment[WindowBlock]):
         return max(int(last_ends(block.window, block.slices).max()) for block in self.blocks)
 
 
-def _ordered_block(block: WindowBlock, ranks: Ints) -> WindowBlock:
-    keys = ranks[block.keys]
-    rows, _ = ordered_by_row(keys, len(ranks))
-    # narrow first: fewer bytes are moved about
-    lanes = {
-        name: LaneBlock(
-            lane.ids, {n: np.take(narrow(array), rows, axis=1) for n, array in lane.partials.items()}
-        )
-        for name, lane in block.lanes.items()
-    }
-    return WindowBlock(block.window, keys[rows], block.slices[rows], lanes)
-
-
-def segment_items(segment: Segment, operator: str) -> dict[str, Item]:
-    """The segment of an operator, by its id, as bundle items."""
-    segment = in_order(segment, operator, _ordered_block)
+def segment_items(segment: Segment) -> dict[str, Item]:
+    """A segment as bundle items."""
     items: dict[str, Item] = {}
     blocks = []
     for i, block in enumerate(segment.blocks):
@@ -125,11 +113,11 @@ def segment_from(items: dict[str, Item]) -> Segment:
     return Segment(blocks=blocks, **frame_from(items, meta))
 
 
-def portion_of_segment(segment: Segment, operator: str, portion: Portion) -> Segment | None:
-    """The state of some keys and queries of an operator, by its id; None when that is nothing."""
+def portion_of_segment(segment: Segment, portion: Portion) -> Segment | None:
+    """The state of some keys and queries; None when that is nothing."""
     if portion.whole:
         return whole_of(segment, lambda block: block)
-    return portion_of(in_order(segment, operator, _ordered_block), portion, _portion_of_block)
+    return portion_of(segment, portion, _portion_of_block)
 
 
 def _portion_of_block(block: WindowBlock, keys: Sections, portion: Portion) -> WindowBlock | None:

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from headrace.model.window import Window
-from headrace.operators.common.encode import Bools, Ints, narrow, ranges
+from headrace.operators.common.encode import Bools, Ints, ranges
 from headrace.operators.compiled.sparse import (
     add_runs,
     count_keys,
@@ -36,6 +36,7 @@ from headrace.operators.windows.partials import accumulate_at
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import WindowBlock
 from headrace.operators.windows.slices import closing_windows, last_ends, slice_starts
+from headrace.operators.windows.storing import store_rows
 from headrace.operators.windows.sums import SliceSums
 
 MOST_OVERLAPPING = 64
@@ -218,7 +219,8 @@ def _live(logic: AggregationLogic, w: int, rows: _Rows, live: Ints, first_key: i
     for i, text in enumerate(logic.names):
         partials = rows.lanes[i]
         if partials is not None:
-            taken = {name: narrow(np.take(array, kept, axis=1)) for name, array in partials.items()}
+            flat = {name: array[:, None] for name, array in partials.items()}
+            taken = store_rows(logic.lanes[i], flat, np.zeros(len(kept), np.int64), kept)
             lanes[text] = LaneBlock(logic.ids[i][logic.window_entries(i, w)], taken)
     keys = rows.keys[kept].astype(np.int64) + first_key
     return WindowBlock(logic.operator.windows[w], keys, rows.starts[rows.slots[kept]], lanes)

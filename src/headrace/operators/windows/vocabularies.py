@@ -8,13 +8,14 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from headrace.model.lanes import has_vocabulary, holds_ranks
+from headrace.model.lanes import has_vocabulary, holds_ranks, is_least
 from headrace.model.plan import AggregatingOperator, LaneKind
 from headrace.operators.common.encode import Ints, translate_ranks
 from headrace.operators.common.vocabulary import vocabulary_of
 from headrace.operators.windows.framing import KeyedSegment, LaneBlock
 from headrace.operators.windows.lanes import Partials
 from headrace.operators.windows.stored_bags import Bags, revalue_bags
+from headrace.operators.windows.storing import widen_extremes
 
 RANKED_LANES = (LaneKind.MIN, LaneKind.MAX, LaneKind.BAG)
 
@@ -74,7 +75,7 @@ def prune_vocabularies(
 
 
 def _prune_vocabulary(blocks: Sequence[HasLanes], bags: Bags, sql: str, vocabulary: pa.Array) -> pa.Array:
-    ranks = [lane.partials["v"].ravel() for lane in _ranked_lanes(blocks, sql)]
+    ranks = [lane.partials["v"].ravel() for _, lane in _ranked_lanes(blocks, sql)]
     ranks += [bags[name].bag.values for name in _ranked_bags(bags, sql)]
     live = np.unique(np.concatenate(ranks)) if ranks else np.empty(0, np.int64)
     live = live[(live >= 0) & (live < len(vocabulary))]
@@ -93,13 +94,14 @@ def _rerank_measures(
 
 
 def _rerank_state(blocks: Sequence[HasLanes], bags: Bags, sql: str, ranks: Ints) -> None:
-    for lane in _ranked_lanes(blocks, sql):
-        lane.partials = {"v": translate_ranks(lane.partials["v"], ranks)}
+    for name, lane in _ranked_lanes(blocks, sql):
+        wide = widen_extremes(lane.partials["v"], is_least(name))
+        lane.partials = {"v": translate_ranks(wide, ranks)}
     revalue_bags(bags, _ranked_bags(bags, sql), ranks)
 
 
-def _ranked_lanes(blocks: Sequence[HasLanes], sql: str) -> list[LaneBlock]:
-    return [lane for block in blocks for name, lane in block.lanes.items() if holds_ranks(name, sql)]
+def _ranked_lanes(blocks: Sequence[HasLanes], sql: str) -> list[tuple[str, LaneBlock]]:
+    return [(name, lane) for block in blocks for name, lane in block.lanes.items() if holds_ranks(name, sql)]
 
 
 def _ranked_bags(bags: Bags, sql: str) -> list[str]:

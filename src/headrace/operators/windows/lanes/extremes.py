@@ -19,28 +19,38 @@ LEAST, GREATEST = 2**63 - 1, -(2**63)
 """What MIN and MAX of no tuple are; no value and no rank is encoded so."""
 
 
-class ExtremeLogic:
-    """MIN or MAX over order-preserving int64 encodings."""
+def nothing_in(dtype: type | np.dtype, least: bool) -> int:
+    """What MIN (or MAX) of no tuple is where extremes are stored in a type: its last number, which no value is.
 
-    def __init__(self, type_: SqlType, ufunc: np.ufunc, nothing: int) -> None:
-        self._type, self._ufunc, self._nothing = type_, ufunc, nothing
+    >>> nothing_in(np.int8, least=True), nothing_in(np.int64, least=True) == LEAST
+    (127, True)
+    """
+    limits = np.iinfo(dtype)
+    return int(limits.max if least else limits.min)
+
+
+class ExtremeLogic:
+    """MIN or MAX over order-preserving int64 encodings. `type_` is what is lifted; None if nothing is."""
+
+    def __init__(self, type_: SqlType | None, ufunc: np.ufunc, nothing: int) -> None:
+        self._type, self._ufunc, self.nothing = type_, ufunc, nothing
         self.least = ufunc is np.minimum
 
     def lift(self, column: Physical | None, rows: int) -> Partials:
-        assert column is not None
+        assert column is not None and self._type is not None
         ordered = to_ordered(column, self._type)
-        return {"v": ordered if column.valid is None else np.where(column.valid, ordered, self._nothing)}
+        return {"v": ordered if column.valid is None else np.where(column.valid, ordered, self.nothing)}
 
     def zeros(self, shape: tuple[int, ...]) -> Partials:
-        return {"v": np.full(shape, self._nothing, np.int64)}
+        return {"v": np.full(shape, self.nothing, np.int64)}
 
     def group(self, partials: Partials, bins: Ints, size: int) -> Partials:
-        grouped = np.full(size, self._nothing, np.int64)
+        grouped = np.full(size, self.nothing, np.int64)
         keep_in_bins(given_ints(bins), given_ints(partials["v"]), self.least, grouped)
         return {"v": grouped}
 
     def fold(self, partials: Partials, fold: Fold) -> Partials:
-        return {"v": fold_extremes(partials["v"], fold, self._ufunc, self._nothing)}
+        return {"v": fold_extremes(partials["v"], fold, self._ufunc, self.nothing)}
 
     def update(self, into: Partials, partials: Partials, matches: Matches) -> None:
         """All of it is whole numbers."""
@@ -49,7 +59,7 @@ class ExtremeLogic:
         return {"v": self._ufunc(left["v"], right["v"])}
 
     def total(self, partials: Partials, axis: int) -> Partials:
-        return {"v": self._ufunc.reduce(partials["v"], axis=axis, initial=self._nothing)}
+        return {"v": self._ufunc.reduce(partials["v"], axis=axis, initial=self.nothing)}
 
     def runs(self, partials: Partials, starts: Ints) -> Partials:
         return {"v": self._ufunc.reduceat(partials["v"], starts, axis=-1)}
