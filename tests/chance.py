@@ -7,7 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
+
+from headrace.engine.balancing import Loads
+from headrace.model.partitioning import Partitioning
 from headrace.model.query import QueryId
+from headrace.optimizer.balance import Balanced
 from headrace.optimizer.grouping.arrival import decide_places
 from headrace.optimizer.grouping.policies import Grouper
 from headrace.optimizer.grouping.situation import Situation
@@ -61,3 +66,16 @@ def let_decide(hr: Any, grouper: Grouper) -> None:
     conductor._grouper = grouper
     conductor._settings = replace(conductor._settings, watch_every_s=1e-9)
     conductor._state.timetable = Timetable(0.0, 0.0)
+
+
+def let_balance(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """After some epochs, let a group's key groups be owned by tasks as chance has it, as wide as before."""
+
+    def decide(self: Loads, now: Partitioning) -> Balanced | None:
+        if rng.random() < 0.7:
+            return None
+        owners = list(now.table)
+        rng.shuffle(owners)
+        return Balanced(Partitioning(tuple(owners)), 1.0, 0.5, 1.0)
+
+    monkeypatch.setattr(Loads, "decide", decide)

@@ -20,7 +20,7 @@ import pytest
 from scenario import BUSY, files_of, named_by, outlive
 
 import headrace
-from chance import ChanceGrouper, let_decide
+from chance import ChanceGrouper, let_balance, let_decide
 from headrace.model.events import EventKind
 from headrace.model.grouping import GROUP_TRANSITIONS, GroupState
 
@@ -179,7 +179,9 @@ def never(point: str, epoch: int) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(12 if os.environ.get("HEADRACE_THOROUGH") else 1))
-def test_rows_do_not_depend_on_groups_moves_widths_and_deaths(spark: Any, tmp_path: Path, seed: int) -> None:
+def test_rows_do_not_depend_on_groups_moves_widths_and_deaths(
+    spark: Any, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = random.Random(seed)
     life = random_life(rng)
     print(f"seed {seed}: {life}")
@@ -190,10 +192,11 @@ def test_rows_do_not_depend_on_groups_moves_widths_and_deaths(spark: Any, tmp_pa
     def dies(point: str, epoch: int) -> bool:
         return rng.random() < (0.3 if point.startswith("regroup") else 0.02)
 
+    let_balance(monkeypatch, rng)
     hr, lives = outlive(opener(spark, tmp_path / "busy", rng), lambda hr: play(hr, life), dies)
     print(f"{lives} lives, groups {sorted(hr._delivered.commits)}, {len(hr.events())} events")
     assert hr._running.conducting.trouble.error is None
-    assert {event.kind for event in hr.events()} >= {EventKind.MERGED, EventKind.SPLIT}
+    assert {event.kind for event in hr.events()} >= {EventKind.MERGED, EventKind.SPLIT, EventKind.BALANCED}
     found = rows_of(hr)
     for name in TEXTS:
         missing, extra = expected[name] - found[name], found[name] - expected[name]

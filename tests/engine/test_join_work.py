@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,6 +24,7 @@ from headrace.model.plan import SharedPlan
 from headrace.model.query import EpochId, Join, Query
 from headrace.model.statistics import NOTHING_KNOWN, Statistics, add_epoch, add_join_counts
 from headrace.model.strategy import Strategies, Strategy
+from headrace.operators.common.placing import key_groups_of_integers
 from headrace.optimizer.measuring import measure_join
 from headrace.optimizer.strategies import estimate_join
 from headrace.planner.group import Member, plan_group
@@ -145,3 +147,14 @@ def test_work_that_was_measured_is_that_of_the_windows(tmp_path: Path) -> None:
         assert estimate is not None and estimate.measured
         assert estimate.rows * work.windows == pytest.approx(joined_rows(tmp_path, result)[1])
         assert 1 / most <= estimate.keys * work.windows / keys <= most
+
+
+def test_what_a_join_takes_is_divided_among_the_key_groups_of_its_tuples(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    queries = [random_query(rng, number) for number in range(1, 9)]
+    epoch, rows_of = arriving(tmp_path, rng, 3)
+    _, result = run(tmp_path, queries, Strategy.JOINED_GROUPS, epoch)
+    keys = [row["k"] for rows in rows_of.values() for row in rows if row["k"] is not None]
+    assert set(result.loads) >= set(key_groups_of_integers(np.array(keys)).tolist())
+    spent = sum(one.reduce_seconds for one in result.operators.values())
+    assert sum(result.loads.values()) == pytest.approx(spent)

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -46,6 +47,7 @@ from headrace.model.predicate import TRUE
 from headrace.model.query import Aggregation, EpochId, Projection, Query, QueryId, QueryPlan
 from headrace.model.state import SegmentFile
 from headrace.model.window import SessionWindow, Window
+from headrace.operators.common.placing import key_groups_of_integers
 from headrace.operators.kinds import operator_kind
 from headrace.optimizer.place import Place
 from headrace.planner.group import Member, plan_group
@@ -205,6 +207,28 @@ def test_a_repartitioned_file_is_named_by_both_until_it_is_absorbed(tmp_path: Pa
     last = Epoch(EpochId(2), (StreamEpoch(STREAM.name, (), 0, FOREVER_US),))
     done = run_epoch(tmp_path, "main", random_partitioning(rng), plan, last, four.segments)
     assert done.rows == {1: 500} and not done.segments
+
+
+@pytest.mark.parametrize("window", [Window(90, 90), SessionWindow(5)])
+def test_tasks_tell_which_key_groups_their_work_was_for(
+    tmp_path: Path, window: Window | SessionWindow
+) -> None:
+    body = random_query(random.Random(2), 1).plan.body
+    assert isinstance(body, Aggregation)
+    query = replace(body, keys=(OPERANDS["k"],), where=TRUE, window=window)
+    member = Member(Query(QueryId(1), "q", QueryPlan("", (STREAM.name,), query, (), "", "")), 1)
+    plan = plan_group([member], {STREAM.name: STREAM})
+    keys = [*range(40), *[7] * 3000]
+    rows = [{"k": k, "ts": 1} for k in keys]
+    chunk = write_chunk(tmp_path, "log/s", pa.Table.from_pylist(rows, schema=SCHEMA), "ts", 0)
+    epoch = Epoch(EpochId(0), (StreamEpoch(STREAM.name, (chunk,), NEVER_US, 0),))
+    result = run_epoch(tmp_path, "main", even_partitioning(3), plan, epoch, [])
+    busy = key_groups_of_integers(np.array(keys))
+    assert set(result.loads) == set(busy.tolist())
+    (spent,) = result.operators.values()
+    assert sum(result.loads.values()) == pytest.approx(spent.reduce_seconds)
+    alone = run_epoch(tmp_path, "main", even_partitioning(1), plan, epoch, [])
+    assert not alone.loads, "one task has everything in any case"
 
 
 def test_metrics_tell_what_operators_and_queries_cost(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
@@ -13,7 +14,16 @@ from headrace.engine.group import Group
 from headrace.engine.house import House
 from headrace.engine.moves import Standing, Step, Traveller, holds_back, plan_moves
 from headrace.model.errors import EngineError
-from headrace.model.grouping import MAIN, GroupSpec, Regrouping, Relocation, auto_group, auto_number
+from headrace.model.grouping import (
+    MAIN,
+    GroupKind,
+    GroupSpec,
+    Regrouping,
+    Relocation,
+    auto_group,
+    auto_number,
+    kind_of,
+)
 from headrace.model.partitioning import KEY_GROUPS, even_partitioning
 from headrace.model.state import SegmentFile
 
@@ -255,6 +265,25 @@ class Groups:
                 return
             self._widen(tasks, by_hand=False, reason=f"group {group} runs with {tasks} tasks", group=group)
 
+    def balance(self, group: Group) -> str | None:
+        """Spread a group's keys anew from the next epoch on, if one of its tasks has much more to do than others; why.
+
+        Called between two epochs of the group.
+        """
+        house = self._house
+        now = house.catalog.homes.spec(group.name, house.delivered.sealed + 1)
+        if now is None or kind_of(group.name) is not GroupKind.SHARED:
+            return None
+        better = group.loads.decide(now.partitioning)
+        if better is None:
+            return None
+        with house.sealer.holding(), self._lock:
+            spec = house.catalog.homes.spec(group.name, house.delivered.sealed + 1)
+            if spec != now:  # somebody has given it another width meanwhile
+                return None
+            self._put_specs([replace(now, partitioning=better.partitioning)], better.reason)
+        return better.reason
+
     def _widen(
         self,
         partitions: int,
@@ -265,7 +294,7 @@ class Groups:
         group: str | None = None,
     ) -> None:
         """Without a `group` it holds for all: the main one, those that will come, and those that have another width."""
-        catalog, delivered = self._house.catalog, self._house.delivered
+        catalog = self._house.catalog
         partitioning = even_partitioning(min(partitions, KEY_GROUPS))
         with self._house.sealer.holding(), self._lock:  # no group can begin the next epoch meanwhile
             others = catalog.homes.sized() - {MAIN} if group is None else ()
@@ -273,12 +302,17 @@ class Groups:
                 GroupSpec(group or MAIN, partitions, partitioning, by_hand),
                 *(GroupSpec(name, partitions, partitioning) for name in sorted(others)),
             ]
-            catalog.homes.regroup(
-                Regrouping(
-                    number=catalog.homes.last_regrouping + 1,
-                    epoch=delivered.sealed + 1 if epoch is None else epoch,
-                    specs=tuple(specs),
-                    reason=reason,
-                    decided_at=self._house.clock(),
-                )
+            self._put_specs(specs, reason, epoch)
+
+    def _put_specs(self, specs: Sequence[GroupSpec], reason: str, epoch: int | None = None) -> None:
+        """Let groups run with these from the next epoch on, or from another one. The sealer is held meanwhile."""
+        homes = self._house.catalog.homes
+        homes.regroup(
+            Regrouping(
+                number=homes.last_regrouping + 1,
+                epoch=self._house.delivered.sealed + 1 if epoch is None else epoch,
+                specs=tuple(specs),
+                reason=reason,
+                decided_at=self._house.clock(),
             )
+        )

@@ -144,9 +144,10 @@ class TaskError:
 @dataclass(frozen=True, slots=True)
 class Report:
     """What a task did: files it wrote, queries that failed with the reason, what it cost, keys that it sampled, what it
-    counted of joins, and how tuples found their queries.
+    counted of joins, how tuples found their queries, and the CPU seconds of key groups.
 
-    The keys of `failures` are query ids as text, those of `operators` ids of operators and products.
+    The keys of `failures` are query ids as text, those of `operators` ids of operators and products, and those of
+    `loads` are key groups as text.
     """
 
     segments: tuple[SegmentFile, ...] = ()
@@ -157,6 +158,7 @@ class Report:
     keys: tuple[KeyStatistics, ...] = ()
     joins: tuple[JoinCount, ...] = ()
     ways: tuple[FamilyWay, ...] = ()
+    loads: dict[str, float] = field(default_factory=dict)
     error: TaskError | None = None
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.engine.files import segment_damaged
@@ -30,12 +31,14 @@ from headrace.engine.result_files import ResultWriter
 from headrace.engine.tasks import arriving, as_text, attempt_name, prepared_plan, report_of
 from headrace.model.errors import HeadraceError
 from headrace.model.metrics import OperatorMetrics
+from headrace.model.partitioning import KEY_GROUPS
 from headrace.model.plan import Operator, ProductOperator
 from headrace.model.query import QueryId
 from headrace.model.state import SegmentFile
 from headrace.model.statistics import JoinCount, add_join_counts
 from headrace.model.ways import FamilyWay, add_ways
 from headrace.operators.common.bundle import Blob, read_bundle, write_bundle
+from headrace.operators.common.encode import Ints
 from headrace.operators.join.products import Factors, multiply
 from headrace.operators.kinds import operator_kind
 from headrace.operators.protocol import OperatorLogic, Received, ReduceOutlet, Saved, Shipment, State
@@ -108,6 +111,7 @@ class Partition:
         self._operators: dict[str, OperatorMetrics] = {}
         self._joins: list[JoinCount] = []
         self._ways: list[FamilyWay] = []
+        self._loads = np.zeros(KEY_GROUPS)
         self._caller = caller_of(control.task.root, control.task.functions)
         self.sent: list[Shipped] = []
         self.bytes_sent = 0
@@ -139,8 +143,10 @@ class Partition:
         rows = {} if factor else reduced.rows
         self._joins += reduced.joins
         self._ways += [replace(way, operator=operator.id) for way in reduced.ways]
+        seconds = time.process_time() - began
+        self._weigh(reduced.spread, seconds)
         spent = OperatorMetrics(
-            reduce_seconds=time.process_time() - began,
+            reduce_seconds=seconds,
             shuffled_bytes=self.bytes_sent - sent,
             matched=as_text(reduced.matched),
             rows=as_text(rows),
@@ -187,9 +193,25 @@ class Partition:
         )
         faults.reach_task("task.reduce")
         joins, ways = tuple(add_join_counts(self._joins)), add_ways(self._ways)
+        loads = {str(g): float(self._loads[g]) for g in np.flatnonzero(self._loads).tolist()}
         return Report(
-            tuple(self._segments), results, self._failures, spent, self._operators, joins=joins, ways=ways
+            tuple(self._segments),
+            results,
+            self._failures,
+            spent,
+            self._operators,
+            joins=joins,
+            ways=ways,
+            loads=loads,
         )
+
+    def _weigh(self, spread: Ints | None, seconds: float) -> None:
+        """Divide what an operator took among key groups. Where nothing is known of that, all of them had as much."""
+        if self._task.partitioning.partitions == 1:
+            return
+        if spread is None or not spread.any():
+            spread = np.array(self._task.partitioning.table) == self._control.partition
+        self._loads += seconds * spread / spread.sum()
 
     def _step(self, id_: str) -> int:
         """Which of an operator's own stages this is, counted from 0."""

@@ -16,6 +16,7 @@ class EventKind(Enum):
     SPLIT = "split"
     TASKS = "tasks"
     RESIZED = "resized"
+    BALANCED = "balanced"
     VIOLATION = "violation"
     ERROR = "error"
 

@@ -18,6 +18,7 @@ from headrace.model.statistics import JoinCount, KeyStatistics
 from headrace.model.ways import FamilyWay
 from headrace.operators.common.bundle import Blob, Item
 from headrace.operators.common.calls import Caller
+from headrace.operators.common.encode import Ints
 from headrace.operators.common.placing import Portion
 
 Columns = Mapping[Operand, pa.ChunkedArray]
@@ -116,7 +117,8 @@ class Reduced:
     accepted, and the queries that failed with the reason.
 
     A join says how many rows it `joined` for each query, whether they are results or go on. `joins` is what was counted
-    for queries whose strategy is decided by it. `ways` says how tuples found their queries.
+    for queries whose strategy is decided by it. `ways` says how tuples found their queries. `spread` weighs key
+    groups by their part of the work (None: nothing is known of that).
     """
 
     state: Saved | None = None
@@ -126,6 +128,7 @@ class Reduced:
     joined: dict[int, int] = field(default_factory=dict)
     joins: Sequence[JoinCount] = ()
     ways: Sequence[FamilyWay] = ()
+    spread: Ints | None = None
 
 
 class OperatorLogic(Protocol):

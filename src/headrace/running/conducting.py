@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Sequence
 
 from headrace.catalog.events import EventBook
@@ -76,6 +77,15 @@ class Conducting:
                 self._conductor.look(early=True)
         except Exception as error:  # the epoch counts whatever is known of it
             self._failed(error)
+
+    def balance(self, group: Group) -> None:
+        """Spread a group's keys anew if one of its tasks has much more to do than the others; an event says so."""
+        try:
+            why = self.stage.balance(group)
+            if why is not None:
+                self._events.add(time.time(), EventKind.BALANCED, group.name, why)
+        except Exception as error:  # the epoch counts, and the next ones run as this one did
+            _LOGGER.warning("the keys of group %s stay where they are: %s", group.name, error)
 
     def place(self, wanted: Sequence[tuple[QueryPlan, Needs]]) -> list[str | None]:
         """Where new queries start. Trouble puts them where they start by default, and is told."""

@@ -83,6 +83,7 @@ class Running:
         self.costs.add(group.costs(commit))
         self._sizes.ran(group.name, epoch.rows, commit.metrics.seconds)
         self.conducting.committed(group, commit)
+        self.conducting.balance(group)
         with self._adding:
             self.totals.add(epoch, commit, home)
             self._show(commit)

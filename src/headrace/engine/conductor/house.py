@@ -107,6 +107,10 @@ class HouseStage:
     def resize(self, group: str, tasks: int) -> None:
         self._groups.resize(group, tasks)
 
+    def balance(self, group: Group) -> str | None:
+        """Spread a group's keys anew if that is worth it; why it was."""
+        return self._groups.balance(group)
+
     def measured(self, group: Group, commit: Commit) -> Measured:
         """An epoch of a group that was just committed."""
         members = self._house.catalog.active_entries(commit.epoch, group.name)

@@ -57,6 +57,15 @@ def route_keys(
         yield int(partition), slice(None) if mine.all() else np.flatnonzero(target == partition), mine
 
 
+def spread_of(keys: Keys, operator: str) -> Ints:
+    """How much of each key group there is: its tuples, and its keys once more. Nothing is looked at tuple by tuple but
+    the key of each.
+    """
+    groups = key_groups_of(keys.table, operator)
+    times = 1 + np.bincount(keys.ids, minlength=keys.count)
+    return np.bincount(groups, times, KEY_GROUPS).astype(np.int64)
+
+
 def hash_keys(keys: pa.Table) -> Ints:
     """A 64-bit hash per row of a key table, as int64. Values that Spark groups together have one hash.
 

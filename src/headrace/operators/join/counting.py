@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import combinations
 
 import numpy as np
 
 from headrace.model.blocks import EVERY_BLOCK
+from headrace.model.partitioning import KEY_GROUPS
 from headrace.model.plan import InputRole
 from headrace.model.statistics import JoinCount, SideCount
 from headrace.model.tables import WORD
 from headrace.operators.common.bitrows import count_bits
 from headrace.operators.common.encode import Ints
+from headrace.operators.join.keys import key_groups_of_rows
 from headrace.operators.join.logic import JoinLogic, place_of
-from headrace.operators.join.rows import KeyedRows
+from headrace.operators.join.rows import JoinTuples, KeyedRows
 
 New = Sequence[KeyedRows | None]
 """An epoch's new tuples of each input, in the order of the plan."""
@@ -32,6 +35,25 @@ def accepted_tuples(logic: JoinLogic, new: New) -> dict[int, int]:
             for slot, query in queries.items():
                 found[query] = found.get(query, 0) + int(counts[place_of(slot, logic.words)])
     return {query: count for query, count in found.items() if count}
+
+
+def spread_of_joins(logic: JoinLogic, new: Sequence[JoinTuples | None]) -> Ints:
+    """How much work each key group is: its new tuples, and how many pairs these make. Costs a hash per new tuple.
+
+    Pairs are those of the new tuples alone. Older ones are as many times more in each key group, about.
+    """
+    counts = [
+        np.bincount(key_groups_of_rows(tuples.keys, logic.operator.id), minlength=KEY_GROUPS)
+        for tuples in new
+        if tuples is not None
+    ]
+    spread = np.zeros(KEY_GROUPS, np.int64)
+    for count in counts:
+        spread += count
+    pairs = combinations(counts, 2) if len(logic.inputs) > 1 else zip(counts, counts, strict=True)
+    for left, right in pairs:
+        spread += left * right
+    return spread
 
 
 def count_sides(logic: JoinLogic, new: New, chains: Collection[int]) -> list[JoinCount]:

@@ -14,6 +14,7 @@ from headrace.model.ways import FamilyWay
 from headrace.operators.common.placing import Portion
 from headrace.operators.common.sampling import sample_keys
 from headrace.operators.join.block import JoinedBlock, stored_rows
+from headrace.operators.join.counting import spread_of_joins
 from headrace.operators.join.feed import GATHER_ROWS, Feed, Gathering
 from headrace.operators.join.logic import JoinLogic
 from headrace.operators.join.reduce import Outlet, reduce_join, resume_join
@@ -68,14 +69,16 @@ class Joins:
         windowed: Counter[int] = Counter()
         failures: dict[int, str] = {}
         joined = self._outlet(received, outlet, gathered, windowed, failures)
-        state, matched, sides = None, {}, []
+        state, matched, sides, spread = None, {}, [], None
         if received.step > 0:
             held = received.absorbed, received.kept
             rows = resume_join(self._logic, received.blobs, *held, received.closed_us, joined)
         else:
+            tuples = receive_join(self._logic, received.blobs)
+            spread = spread_of_joins(self._logic, tuples) if outlet.partitioning.partitions > 1 else None
             reduced = reduce_join(
                 self._logic,
-                receive_join(self._logic, received.blobs),
+                tuples,
                 received.absorbed,
                 received.kept,
                 received.closed_us,
@@ -88,7 +91,7 @@ class Joins:
             waiting.flush()
         joins = [*sides, *(JoinCount(QueryId(query), rows=count) for query, count in windowed.items())]
         stored = {query: count for query, count in rows.items() if query in self._counted}
-        return Reduced(state, stored, failures, matched=matched, joined=rows, joins=joins)
+        return Reduced(state, stored, failures, matched=matched, joined=rows, joins=joins, spread=spread)
 
     def _outlet(
         self,

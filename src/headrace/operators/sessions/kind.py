@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.model.plan import SessionOperator, SharedPlan
-from headrace.operators.common.placing import Portion
+from headrace.operators.common.placing import Portion, spread_of
 from headrace.operators.protocol import (
     Batch,
     Items,
@@ -41,9 +41,13 @@ class Sessions:
         return Mapped(ship_micros(self._operator, micros, outlet.partitioning))
 
     def reduce(self, received: Received, outlet: ReduceOutlet) -> Reduced:
+        micros = receive_micros(self._operator, received.blobs)
+        spread = None
+        if micros is not None and outlet.partitioning.partitions > 1:
+            spread = spread_of(micros.keys, self._operator.id)
         reduced = reduce_sessions(
             self._logic,
-            receive_micros(self._operator, received.blobs),
+            micros,
             [*received.kept, *received.absorbed],
             received.closed_us,
             received.watermark_us,
@@ -55,7 +59,9 @@ class Sessions:
             if segment is None
             else Saved(session_segment_items(segment, self._operator.id), segment.last_end_us)
         )
-        return Reduced(state, reduced.rows, reduced.failures, reduced.matched, ways=reduced.ways)
+        return Reduced(
+            state, reduced.rows, reduced.failures, reduced.matched, ways=reduced.ways, spread=spread
+        )
 
 
 def load_sessions(items: Items, operator: str, portion: Portion) -> SessionSegment | None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from headrace.model.plan import AggregationOperator, SharedPlan
 from headrace.model.plan.names import input_id
-from headrace.operators.common.placing import Portion
+from headrace.operators.common.placing import Portion, spread_of
 from headrace.operators.common.sampling import sample_keys
 from headrace.operators.protocol import (
     Batch,
@@ -44,9 +44,13 @@ class Windows:
         return Mapped(ship_lifted(self._operator, combined, outlet.partitioning), keys=keys)
 
     def reduce(self, received: Received, outlet: ReduceOutlet) -> Reduced:
+        lifted = receive_lifted(self._operator, received.blobs)
+        spread = None
+        if lifted is not None and outlet.partitioning.partitions > 1:
+            spread = spread_of(lifted.keys, self._operator.id)
         reduced = reduce_aggregation(
             self._logic,
-            receive_lifted(self._operator, received.blobs),
+            lifted,
             received.absorbed,
             received.kept,
             received.closed_us,
@@ -55,7 +59,9 @@ class Windows:
         )
         segment = reduced.segment
         state = None if segment is None else Saved(segment_items(segment), segment.last_end_us)
-        return Reduced(state, reduced.rows, reduced.failures, reduced.matched, ways=reduced.ways)
+        return Reduced(
+            state, reduced.rows, reduced.failures, reduced.matched, ways=reduced.ways, spread=spread
+        )
 
 
 def load_windows(items: Items, operator: str, portion: Portion) -> Segment | None:
