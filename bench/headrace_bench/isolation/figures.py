@@ -173,7 +173,7 @@ def stretch_of(phase: Phase, moments: Sequence[Moment], every: Sequence[Moment])
     """What the moments of a phase's last half say; latencies need those before it, too."""
     first, last = moments[0], moments[-1]
     elapsed = max(1e-6, last.at - first.at)
-    rate = max(1, last.arrived - first.arrived) / elapsed
+    rate = max(1.0, arriving(moments))
     growth = {query: growth_of(query, moments) for query in last.processed}
     return Stretch(
         phase.name,
@@ -184,6 +184,22 @@ def stretch_of(phase: Phase, moments: Sequence[Moment], every: Sequence[Moment])
         {query: latency(query, moments, every) for query in last.processed},
         growth,
     )
+
+
+def arriving(moments: Sequence[Moment]) -> float:
+    """Tuples per second, from one arrival to another: input comes in steps, and a short phase has few of them.
+
+    >>> steps = [Moment(t / 4, (t + 2) // 4 * 100, {}, {}, 0.0) for t in range(13)]
+    >>> arriving(steps), (steps[-1].arrived - steps[0].arrived) / (steps[-1].at - steps[0].at)
+    (100.0, 100.0)
+    >>> arriving(steps[3:13]), round((steps[12].arrived - steps[3].arrived) / (steps[12].at - steps[3].at), 1)
+    (100.0, 88.9)
+    """
+    changed = [after for before, after in pairwise(moments) if after.arrived > before.arrived]
+    if len(changed) < 2:
+        changed = [moments[0], moments[-1]]
+    first, last = changed[0], changed[-1]
+    return (last.arrived - first.arrived) / max(1e-6, last.at - first.at)
 
 
 TROUGH_S = 1.6
