@@ -3,17 +3,18 @@
 When all groups are behind, whatever has arrived meanwhile could become one epoch. Each would take longer than the one
 before, and nobody can leave a group in the middle of one. All groups run the same epochs, so the slowest group counts:
 
-    heavy group, 5,000 tuples/s     ▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇ ▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇ ▇▇▇▇    LONGEST_S each
+    heavy group, 5,000 tuples/s     ▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇ ▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇ ▇▇▇▇    2 to 4 seconds each
     light group, 150,000 tuples/s   ▒  ▒  ▒  ▒  ▒  ▒  ▒  ▒  ▒  ▒  ▒  ▒        each as soon as it is sealed
 
-Every epoch costs the driver something, too. So it has about a second of input at least, if so much waits.
+Every epoch costs something by itself, too. So it has about a second of input at least, if so much waits. And it is the
+longer the more that is, so that a group which is busy all of the time is busy with tuples.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
@@ -21,6 +22,12 @@ from headrace.optimizer.place import CROWDED_TUPLES
 
 LONGEST_S = 4.0
 """No group should be busy with an epoch in the background for longer than this."""
+
+LONG_S = 2.0
+"""And for no longer than this, where epochs cost little by themselves: nothing new comes of a group meanwhile."""
+
+BY_ITSELF = 0.06
+"""That is little if it is less than this part of an epoch."""
 
 SHORTEST_S = 0.25
 """The fastest group may be busy with an epoch for so long, however slow others are."""
@@ -42,14 +49,18 @@ MARKS = 8
 
 
 def epoch_bound(
-    paces: Mapping[str, float | None], most: int, rate: float = 0.0, last: int | None = None
+    paces: Mapping[str, float | None],
+    most: int,
+    rate: float = 0.0,
+    last: int | None = None,
+    longest_s: float = LONGEST_S,
 ) -> int:
     """The tuples that the next epoch may have; `most` at most, and as many if no group has run an epoch yet.
 
     `paces` are the tuples of the log per second that sharing groups have run last, None for a group that has not run
     one yet. Input comes at a `rate`, and `last` is how large epochs have been. While a group is unknown, they do not
-    grow. A pace that comes of small epochs is too low, because they cost something by themselves. The next is faster
-    then, and so the bound rises.
+    grow. No group should be busy with an epoch for more than `longest_s`. A pace that comes of small epochs is too low,
+    because they cost something by themselves. The next is faster then, and so the bound rises.
 
     >>> epoch_bound({"main": 10_000.0}, 1_000_000), epoch_bound({"main": 10.0}, 1_000_000)
     (40000, 1000)
@@ -64,14 +75,23 @@ def epoch_bound(
     if not known:
         return most
     least = max(INPUT_S * rate, SHORTEST_S * max(known))
-    wanted = max(LONGEST_S * min(known), least)
+    wanted = max(longest_s * min(known), least)
     if last is not None:
         grown = last * (GROWS if len(known) == len(paces) else 1)
         wanted = min(wanted, max(grown, least))
-    wanted = min(wanted, LONGEST_S * max(known))
+    wanted = min(wanted, longest_s * max(known))
     if len(paces) > 1:  # the light ones run in the own worker while a heavy one keeps the cores busy
         wanted = min(wanted, CROWDED_TUPLES)
     return min(most, max(LEAST_ROWS, round(wanted)))
+
+
+def longest_epoch(by_itself_s: Iterable[float]) -> float:
+    """How long an epoch may take, when sharing groups were seen to spend so many seconds of one besides their tasks.
+
+    >>> longest_epoch([0.1]), longest_epoch([0.15, 0.1]), longest_epoch([0.4]), longest_epoch([])
+    (2.0, 2.5, 4.0, 4.0)
+    """
+    return min(LONGEST_S, max(LONG_S, max(by_itself_s, default=LONGEST_S) / BY_ITSELF))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +126,22 @@ class EpochSizes:
         self._lock = threading.Lock()
         self._paces: dict[str, float] = {}
         self._took: dict[str, float] = {}
+        self._by_itself: dict[str, deque[float]] = {}
         self._input = InputRate()
         self._last: deque[int] = deque(maxlen=2)
         self._sealed_at = float("-inf")
 
-    def ran(self, group: str, tuples: int, seconds: float) -> None:
-        """A group has run an epoch, in which the log got so many tuples."""
+    def ran(self, group: str, tuples: int, seconds: float, tasks_s: float | None = None) -> None:
+        """A group has run an epoch, in which the log got so many tuples. Its tasks, side by side, took `tasks_s` of it.
+
+        Sometimes tasks wait for those of other groups. So what an epoch costs by itself is the least that was seen.
+        """
         if tuples and seconds > 0:
             with self._lock:
                 self._paces[group], self._took[group] = tuples / seconds, seconds
+                if tasks_s is not None:
+                    mine = self._by_itself.setdefault(group, deque(maxlen=MARKS))
+                    mine.append(max(0.0, seconds - tasks_s))
 
     def came(self, now: float, tuples: int) -> None:
         """So many tuples have come in since the beginning."""
@@ -143,5 +170,7 @@ class EpochSizes:
         with self._lock:
             self._paces = {name: pace for name, pace in self._paces.items() if name in groups}
             self._took = {name: seconds for name, seconds in self._took.items() if name in groups}
+            self._by_itself = {name: found for name, found in self._by_itself.items() if name in groups}
             paces = {name: self._paces.get(name) for name in groups}
-            return epoch_bound(paces, most, self._input.usual, max(self._last, default=None))
+            longest_s = longest_epoch(min(found) for found in self._by_itself.values())
+            return epoch_bound(paces, most, self._input.usual, max(self._last, default=None), longest_s)

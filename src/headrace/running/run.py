@@ -81,7 +81,9 @@ class Running:
             return self._catalog.entry_of(QueryId(query)).group_at(commit.epoch)
 
         self.costs.add(group.costs(commit))
-        self._sizes.ran(group.name, epoch.rows, commit.metrics.seconds)
+        spent = commit.metrics
+        tasks_s = spent.cpu_seconds / max(1, group.spec(commit.epoch).tasks)
+        self._sizes.ran(group.name, epoch.rows, spent.seconds, tasks_s)
         self.conducting.committed(group, commit)
         self.conducting.balance(group)
         with self._adding:
