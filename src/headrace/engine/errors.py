@@ -24,6 +24,9 @@ def spark_reason(error: Exception) -> str:
 
     >>> spark_reason(RuntimeError("An error occurred while calling o1.save.\\n: java.io.IOException: broken\\n\\tat x"))
     'java.io.IOException: broken'
+    >>> waited = "\\n: x.SparkException: Exception thrown in awaitResult: \\n\\tat x\\nCaused by: java.lang.Oops: y"
+    >>> spark_reason(RuntimeError("An error occurred while calling o1.getResult." + waited))
+    'java.lang.Oops: y'
     """
     condition = getattr(error, "getCondition", lambda: None)()
     text = str(error).strip()
@@ -35,6 +38,9 @@ def spark_reason(error: Exception) -> str:
         lines = [
             lines[1].lstrip(": ").split(" executor driver): ")[-1]
         ]  # py4j's own line; the exception follows
+        causes = re.findall(r"^Caused by: (.*)", text, re.MULTILINE)
+        if lines[0].rstrip().endswith("awaitResult:") and causes:  # it only says that somebody waited
+            lines = [causes[-1]]
     return lines[0][:500] if lines else type(error).__name__
 
 

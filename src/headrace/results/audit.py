@@ -20,9 +20,10 @@ from headrace.health import SourceHealth
 from headrace.log.seal import Sealer
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.errors import EngineError, HeadraceError
-from headrace.model.query import Fallback, Join, Stream
+from headrace.model.query import Fallback, Join, Query, Stream
 from headrace.model.tables import numbered_columns
 from headrace.model.window import SessionWindow, Window
+from headrace.results.buckets import LARGE_ROWS, Difference, can_be_hashed, compare_large
 from headrace.results.compare import compare_rows
 from headrace.results.rounding import input_scale, rounding_noise
 from headrace.results.view import Excerpt, query_frame, readable
@@ -114,10 +115,10 @@ def audit_query(log: LogReader, sealer: Sealer, entry: QueryEntry, view: QueryVi
         return AuditReport(query.name, entry.error is None, 0, 0, (), (), 0, 0, note, entry.error)
     span = span.after(view.after_us)
     try:
-        expected = list(_rows(run_log_sql(log, query, span.log)))
         check_results(log.root, view.files)
-        actual = list(_rows(_delivered_rows(log, entry, view, span)))
-        missing, unexpected = compare_rows(expected, actual)
+        expected, actual = run_log_sql(log, query, span.log), _delivered_rows(log, entry, view, span)
+        found = _compare(expected, actual, view.stored_rows * _windows_of_a_row(query))
+        missing, unexpected = found.missing, found.unexpected
         if missing and unexpected:  # perhaps only what is left of terms that cancel
             noise = rounding_noise(query.plan.log_sql, input_scale(log.spark, streams, query.plan.log_sql))
             missing, unexpected = compare_rows(missing, unexpected, noise)
@@ -131,16 +132,40 @@ def audit_query(log: LogReader, sealer: Sealer, entry: QueryEntry, view: QueryVi
     return AuditReport(
         query=query.name,
         ok=not missing and not unexpected and entry.error is None,
-        expected_rows=len(expected),
-        actual_rows=len(actual),
+        expected_rows=found.expected_rows,
+        actual_rows=found.actual_rows,
         missing=tuple(dict(zip(names, row, strict=True)) for row in missing[:SHOWN]),
         unexpected=tuple(dict(zip(names, row, strict=True)) for row in unexpected[:SHOWN]),
         missing_rows=len(missing),
         unexpected_rows=len(unexpected),
-        note=span.note,
+        note=_note(span, found),
         error=entry.error,
         verbatim=query.plan.verbatim,
     )
+
+
+def _windows_of_a_row(query: Query) -> int:
+    """In how many windows a stored row shows: joined rows are stored once."""
+    window = query.plan.window
+    if not isinstance(query.plan.body, Join) or not isinstance(window, Window):
+        return 1
+    return max(1, window.range_us // window.slide_us)
+
+
+def _compare(expected: DataFrame, actual: DataFrame, rows: int) -> Difference:
+    """Both sides as multisets: in the driver, unless about so many rows would be too much for it."""
+    if rows >= LARGE_ROWS and can_be_hashed(expected):
+        return compare_large(expected, actual, lambda frame: list(_rows(frame)))
+    wanted, found = list(_rows(expected)), list(_rows(actual))
+    return Difference(len(wanted), len(found), *compare_rows(wanted, found))
+
+
+def _note(span: Span, found: Difference) -> str | None:
+    """What was not compared."""
+    if found.complete:
+        return span.note
+    counted = "so many rows differ that not all of them were counted"
+    return counted if span.note is None else f"{span.note}; {counted}"
 
 
 def _delivered_rows(log: LogReader, entry: QueryEntry, view: QueryView, span: Span) -> DataFrame:
