@@ -12,7 +12,7 @@ import pstats
 import resource
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -111,22 +111,40 @@ class Seen:
     plain: float
     writing: float
     rows: int
+    stored: int
 
 
 class Tables(Protocol):
+    """Streams that go on: the tuples of each epoch, by the stream's name."""
+
+    def tables(self, epoch: int) -> dict[StreamName, pa.Table]: ...
+
+
+class OneTable(Protocol):
     """A stream that goes on: the tuples of each epoch."""
 
     def table(self, epoch: int) -> pa.Table: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OneStream:
+    """A stream that is the only one."""
+
+    feed: OneTable
+
+    def tables(self, epoch: int) -> dict[StreamName, pa.Table]:
+        return {STREAM.name: self.feed.table(epoch)}
 
 
 class Bench:
     """A group in a folder of its own, fed epoch by epoch."""
 
     def __init__(
-        self, root: Path, members: list[Member], stream: Stream, feed: Tables, partitions: int
+        self, root: Path, members: list[Member], streams: Sequence[Stream], feed: Tables, partitions: int
     ) -> None:
         self.root, self.feed, self.partitions = root, feed, partitions
-        self.plan: SharedPlan = plan_group(members, {stream.name: stream})
+        self.streams = {stream.name: stream for stream in streams}
+        self.plan: SharedPlan = plan_group(members, self.streams)
         self.path = plan_path(GROUP, self.plan.version)
         (root / self.path).parent.mkdir(parents=True, exist_ok=True)
         (root / self.path).write_bytes(plan_file(self.plan))
@@ -134,13 +152,13 @@ class Bench:
         self.closed = NEVER_US
 
     def prepare(self, number: int) -> Epoch:
-        """Write the chunk of an epoch."""
-        table = self.feed.table(number)
-        chunk = write_chunk(self.root, "log/s", table, "ts", number)
-        return Epoch(
-            EpochId(number),
-            (StreamEpoch(STREAM.name, (chunk,), self.closed, table["ts"][-1].value),),
-        )
+        """Write the chunks of an epoch."""
+        tables, inflows = self.feed.tables(number), []
+        latest = min(table[self.streams[name].event_time][-1].value for name, table in tables.items())
+        for name, table in tables.items():
+            chunk = write_chunk(self.root, f"log/{name}", table, self.streams[name].event_time, number)
+            inflows.append(StreamEpoch(name, (chunk,), self.closed, latest))
+        return Epoch(EpochId(number), tuple(inflows))
 
     def run(self, epoch: Epoch, profile: Callable[[Callable[[], JobResult]], JobResult]) -> Seen:
         context = JobContext(None, self.root, GROUP, even_partitioning(self.partitions), 2)  # type: ignore[arg-type]
@@ -160,6 +178,7 @@ class Bench:
             sum(plain for plain, _ in again),
             sum(writing for _, writing in again),
             sum(result.rows.values()),
+            sum(file.rows for file in result.results),
         )
 
 
@@ -249,11 +268,11 @@ def tasks(
         with folder() as root:
             if conjuncts is None:
                 members = make_members(count, window_max_s=window_max)
-                bench = Bench(root, members, STREAM, Feed(rows, keys, rate), partitions)
+                bench = Bench(root, members, [STREAM], OneStream(Feed(rows, keys, rate)), partitions)
             else:
                 members = predicate_tasks.make_members(count, conjuncts, window_max)
                 fed = predicate_tasks.PredicateFeed(rows, keys, rate, count if conjuncts == 0 else None)
-                bench = Bench(root, members, predicate_tasks.STREAM, fed, partitions)
+                bench = Bench(root, members, [predicate_tasks.STREAM], OneStream(fed), partitions)
             for number in range(warm_up + epochs):
                 epoch = bench.prepare(number)
                 measured = number >= warm_up

@@ -21,6 +21,7 @@ from headrace.operators.join import partners
 from headrace.operators.join.block import JoinedBlock
 from headrace.operators.join.keys import KeyTable, encode_row_keys, match_keys, sort_keys
 from headrace.operators.join.logic import JoinLogic
+from headrace.operators.join.probing import Candidates
 from headrace.operators.join.reduce import JoinReduced, Outlet, reduce_join, resume_join
 from headrace.operators.join.state import JoinSegment, join_items
 from headrace.operators.join.tuples import prepare_join, receive_join, ship_join
@@ -161,20 +162,18 @@ def test_a_hot_key_costs_no_memory_on_the_way_to_another_key(monkeypatch: pytest
 def test_partners_out_of_reach_are_not_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     logic = JoinLogic(plan_join(SCHEMA, [ask(1, (0, 1), 10)]))
     rows = 4000
-    candidates = 0
-    blocks = partners.candidates
+    tried, probe = 0, partners.probe
 
-    def counted(*args: Any) -> Any:
-        nonlocal candidates
-        for left, right in blocks(*args):
-            candidates += len(left)
-            yield left, right
+    def counted(candidates: Candidates, *others: Any) -> Any:
+        nonlocal tried
+        tried += candidates.pairs
+        return probe(candidates, *others)
 
-    monkeypatch.setattr(partners, "candidates", counted)
+    monkeypatch.setattr(partners, "probe", counted)
     hot = batch(np.zeros(rows, np.int64), np.arange(rows))
     reduced = run(logic, [hot, hot], [])
     assert reduced.rows[1] == rows * 10
-    assert candidates < rows * 20
+    assert 0 < tried < rows * 20
 
 
 def test_nothing_is_left_when_all_windows_have_ended() -> None:

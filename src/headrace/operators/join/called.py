@@ -19,8 +19,8 @@ from headrace.operators.common.calls import Caller, FunctionFault, spread
 from headrace.operators.common.encode import Array, Ints
 from headrace.operators.common.query_sets import QuerySets
 from headrace.operators.common.regions import regions_of
-from headrace.operators.join.partners import has_bits
 from headrace.operators.join.prefix import Prefix
+from headrace.operators.join.probing import has_bits
 
 
 class CalledConditions:

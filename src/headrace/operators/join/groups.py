@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.encode import Array, Ints
 
 SAMPLE_ROWS = 1 << 12
@@ -34,7 +35,8 @@ class Groups:
 def group_rows(keys: Ints, moments: Sequence[Ints], sets: Array) -> Groups:
     """The rows by key, moments and query-set."""
     codes = _codes(keys, moments, sets)
-    order = np.argsort(codes, kind="stable")
+    bins = int(codes.max(initial=0)) + 1
+    order = ordered_by_row(codes, bins)[0] if bins <= 4 * len(codes) else np.argsort(codes, kind="stable")
     ordered = codes[order]
     first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
     return Groups(order, np.append(first, len(order)), keys[order[first]])

@@ -14,6 +14,16 @@ import numpy as np
 
 from headrace.operators.common.encode import Array, Bools, Ints
 from headrace.operators.join.groups import Groups, average_group, group_rows, sampled
+from headrace.operators.join.probing import (
+    Candidates,
+    Pairs,
+    Rows,
+    Tuples,
+    drop_empty,
+    pairs_of_groups,
+    probe,
+    search,
+)
 from headrace.operators.join.side import Stock
 from headrace.operators.join.windows import Containment
 from headrace.optimizer.layout import Layout, Partners, decide_layout
@@ -24,7 +34,7 @@ BLOCK_ROWS = 1 << 18
 SCAN_ROWS = 16
 """A row with at most this many partners of its key tries them all; with more it first searches those near in time."""
 
-LIST_PAIRS = 1 << 16
+LIST_PAIRS = 1 << 18
 """So few pairs are tried one by one, whatever they look like."""
 
 SCORED_ROWS, SCORED_TUPLES = 1 << 9, 1 << 12
@@ -32,9 +42,6 @@ SCORED_ROWS, SCORED_TUPLES = 1 << 9, 1 << 12
 
 MayScore = Callable[[Ints, slice], Bools]
 """Which pairs [row, tuple] may score high enough, of some rows and a range of the stock's tuples."""
-
-Pairs = tuple[Ints, Ints, Array]
-"""(row, tuple, query-set) of pairs that some query wants."""
 
 
 @dataclass(slots=True)
@@ -59,25 +66,19 @@ class Meeting:
         row = np.flatnonzero(self.keys >= 0)
         if len(row) == 0:
             return
-        first, last = self._ranges(row)
+        candidates = self._candidates(row)
         if self.may_score is not None:
-            yield from self._by_score(row, first, last, self.may_score)
-            return
-        counts = last - first
-        if self._layout(row, int(counts.sum())) is Layout.GROUPS:
-            yield from self._by_groups(row, first, last)
-            return
-        mine = self.stock.content.sets[self.role]
-        for at, right in candidates(first, counts):
-            found = self._wanted(self.sets, self.moments, mine, self.stock.moment, row[at], right)
-            if len(found[0]):
-                yield found
+            yield from self._by_score(candidates, self.may_score)
+        elif self._layout(candidates) is Layout.GROUPS:
+            yield from self._by_groups(candidates)
+        else:
+            tuples = Tuples(self.stock.content.sets[self.role], self.stock.row_moments)
+            yield from probe(candidates, Rows(self.sets, self.moments), tuples, self.contains, BLOCK_ROWS)
 
-    def _by_score(self, row: Ints, first: Ints, last: Ints, may_score: MayScore) -> Iterator[Pairs]:
+    def _by_score(self, candidates: Candidates, may_score: MayScore) -> Iterator[Pairs]:
         """All pairs whose score may be high enough; blocks of rows and tuples are looked at as a whole."""
-        order = np.lexsort((first, self.keys[row]))
-        row, first, last = row[order], first[order], last[order]
-        mine = self.stock.content.sets[self.role]
+        order = np.lexsort((candidates.first, self.keys[candidates.row]))
+        row, first, last = candidates.row[order], candidates.first[order], candidates.last[order]
         edges = np.flatnonzero(np.diff(self.keys[row], prepend=-1)).tolist()
         for begin, end in pairwise([*edges, len(row)]):
             for low in range(begin, end, SCORED_ROWS):
@@ -88,53 +89,63 @@ class Meeting:
                     at, other = np.nonzero(may_score(row[some], slice(left, left + len(right))) & near)
                     at, other = row[some][at], right[other]
                     for cut in range(0, len(at), BLOCK_ROWS):
-                        block = slice(cut, cut + BLOCK_ROWS)
-                        found = self._wanted(
-                            self.sets, self.moments, mine, self.stock.moment, at[block], other[block]
-                        )
+                        found = self._wanted(at[cut : cut + BLOCK_ROWS], other[cut : cut + BLOCK_ROWS])
                         if len(found[0]):
                             yield found
 
-    def _ranges(self, row: Ints) -> tuple[Ints, Ints]:
-        """First and last tuple of the stock for each row: of equal key, and near enough in time."""
+    def _wanted(self, left: Ints, right: Ints) -> Pairs:
+        """The pairs of these that some query wants and has a window for."""
+        both = np.take(self.sets, left, axis=1)
+        both &= np.take(self.stock.content.sets[self.role], right, axis=1)
+        left, right, both = drop_empty(left, right, both)
+        theirs = self.stock.moment(right)
+        for contains, ours in zip(self.contains, self.moments, strict=True):
+            contains.restrict(both, ours[left], theirs)
+        return drop_empty(left, right, both)
+
+    def _candidates(self, row: Ints) -> Candidates:
+        """For each row the tuples of the stock that are of equal key, and near enough in time."""
         keys, offsets, content = self.keys[row], self.stock.keys.offsets, self.stock.content
         first, last = offsets[keys], offsets[keys + 1]
         many = np.flatnonzero(last - first > SCAN_ROWS)
         if len(many):
-            low, high = self.near(row[many])
-            first[many] = _bisect(content.time, first[many], last[many], low - content.base)
-            last[many] = _bisect(content.time, first[many], last[many], high - content.base)
-        return first, last
+            early, late = self.near(row[many])
+            low, high = first[many], last[many]
+            search(content.time, early - content.base, late - content.base, low, high)
+            first[many], last[many] = low, high
+        return Candidates(row, first, last)
 
-    def _layout(self, row: Ints, pairs: int) -> Layout:
-        rows = len(row) + self.stock.content.rows
+    def _layout(self, candidates: Candidates) -> Layout:
+        rows, pairs = len(candidates.row) + self.stock.content.rows, candidates.pairs
         if pairs < max(LIST_PAIRS, rows):
             return Layout.LIST
-        some = row[sampled(len(row))]
+        some = candidates.row[sampled(len(candidates.row))]
         left = average_group(self.keys[some], [m[some] for m in self.moments], self.sets[:, some])
         return decide_layout(Partners(rows, pairs, left, self.stock.sampled_group_rows(self.role)))
 
-    def _by_groups(self, row: Ints, first: Ints, last: Ints) -> Iterator[Pairs]:
+    def _by_groups(self, candidates: Candidates) -> Iterator[Pairs]:
+        """All pairs by way of pairs of groups that some query wants."""
+        row = candidates.row
         left = group_rows(self.keys[row], [m[row] for m in self.moments], np.take(self.sets, row, axis=1))
-        right = self.stock.groups(self.role)
-        heads, theirs = row[left.heads], right.heads
-        sets, moments = np.take(self.sets, heads, axis=1), [m[heads] for m in self.moments]
-        mine, moment = np.take(self.stock.content.sets[self.role], theirs, axis=1), self.stock.moment(theirs)
-        begin, end = self._group_ranges(left, right, moment, first, last)
-        for at, group in candidates(begin, end - begin):
-            a, b, both = self._wanted(sets, moments, mine, moment.__getitem__, at, group)
-            for i, j, pair in _rows_of(left, right, a, b):
-                yield row[i], j, np.take(both, pair, axis=1)
+        right, stock = self.stock.groups(self.role), self.stock
+        heads, moment = row[left.heads], stock.moment(right.heads)
+        begin, end = self._group_ranges(left, right, moment, candidates)
+        groups = Candidates(np.arange(len(heads)), begin, end)
+        ours = Rows(np.take(self.sets, heads, axis=1), [m[heads] for m in self.moments])
+        theirs = Tuples(np.take(stock.content.sets[self.role], right.heads, axis=1), moment)
+        left = Groups(row[left.order], left.offsets, left.keys)
+        for a, b, both in probe(groups, ours, theirs, self.contains, BLOCK_ROWS):
+            yield from pairs_of_groups(left, right, a, b, both, BLOCK_ROWS)
 
     def _group_ranges(
-        self, left: Groups, right: Groups, moment: Ints, first: Ints, last: Ints
+        self, left: Groups, right: Groups, moment: Ints, candidates: Candidates
     ) -> tuple[Ints, Ints]:
         """First and last group of the stock for each group of rows: those with a tuple in the rows' ranges of time.
 
         A stock that plans with other window edges have sliced is not in order of slices; there, all groups of the key.
         """
-        low = np.minimum.reduceat(first[left.order], left.offsets[:-1])
-        high = np.maximum.reduceat(last[left.order], left.offsets[:-1])
+        low = np.minimum.reduceat(candidates.first[left.order], left.offsets[:-1])
+        high = np.maximum.reduceat(candidates.last[left.order], left.offsets[:-1])
         if not self.stock.in_order:
             begin = np.searchsorted(right.keys, left.keys, "left")
             return begin, np.where(low < high, np.searchsorted(right.keys, left.keys, "right"), begin)
@@ -147,45 +158,6 @@ class Meeting:
         begin[some] = np.searchsorted(places, keys + np.searchsorted(starts, early, "left"), "left")
         end[some] = np.searchsorted(places, keys + np.searchsorted(starts, late, "right"), "left")
         return begin, end
-
-    def _wanted(
-        self,
-        sets: Array,
-        moments: Sequence[Ints],
-        mine: Array,
-        moment: Callable[[Ints], Ints],
-        left: Ints,
-        right: Ints,
-    ) -> Pairs:
-        """The pairs that some query wants and has a window for."""
-        both = np.take(sets, left, axis=1)
-        both &= np.take(mine, right, axis=1)
-        left, right, both = _drop_empty(left, right, both)
-        theirs = moment(right)
-        for contains, ours in zip(self.contains, moments, strict=True):
-            contains.restrict(both, ours[left], theirs)
-        return _drop_empty(left, right, both)
-
-
-def _rows_of(left: Groups, right: Groups, a: Ints, b: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """(row, tuple, pair of groups) of all that the pairs of groups `a[i]` and `b[i]` hold."""
-    sizes, others = left.sizes, right.sizes
-    for pair, row in candidates(left.offsets[a], sizes[a]):
-        group = b[pair]
-        for at, other in candidates(right.offsets[group], others[group]):
-            yield left.order[row[at]], right.order[other], pair[at]
-
-
-def _drop_empty(left: Ints, right: Ints, sets: Array) -> Pairs:
-    some = np.flatnonzero(has_bits(sets))
-    if len(some) == len(left):
-        return left, right, sets
-    return left[some], right[some], np.take(sets, some, axis=1)
-
-
-def has_bits(sets: Array) -> Array:
-    """Which columns of [word, row] have a bit."""
-    return np.not_equal(sets[0], 0) if len(sets) == 1 else np.logical_or.reduce(sets, axis=0)
 
 
 def candidates(first: Ints, counts: Ints) -> Iterator[tuple[Ints, Ints]]:
@@ -204,16 +176,3 @@ def candidates(first: Ints, counts: Ints) -> Iterator[tuple[Ints, Ints]]:
         taken = np.minimum(ends[inside], stop) - np.maximum(ends[inside] - counts[inside], begin)
         at = np.repeat(np.arange(low, high + 1), taken)
         yield at, np.arange(begin, stop) + shift[at]
-
-
-def _bisect(times: Ints, first: Ints, last: Ints, bound: Ints) -> Ints:
-    """In each range [first, last) of ascending times, the first row that is not before `bound`."""
-    low, high = first.copy(), last.copy()
-    open_ = np.flatnonzero(low < high)
-    while len(open_):
-        middle = (low[open_] + high[open_]) >> 1
-        before = times[middle] < bound[open_]
-        low[open_[before]] = middle[before] + 1
-        high[open_[~before]] = middle[~before]
-        open_ = open_[low[open_] < high[open_]]
-    return low

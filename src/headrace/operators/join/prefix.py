@@ -10,7 +10,7 @@ import pyarrow as pa
 from headrace.model.predicate import Operand
 from headrace.operators.common.encode import Array, Ints
 from headrace.operators.join.keys import KeyTable, key_values
-from headrace.operators.join.partners import has_bits
+from headrace.operators.join.probing import has_bits
 from headrace.operators.join.side import Held, Probe
 
 Chosen = tuple[Held, Ints]

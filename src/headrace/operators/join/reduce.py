@@ -26,8 +26,9 @@ from headrace.operators.join.called import CalledConditions
 from headrace.operators.join.counting import accepted_tuples, count_sides
 from headrace.operators.join.hops import Arrivals, Outbox, Send
 from headrace.operators.join.logic import JoinLogic, Step, place_of, slot_mask
-from headrace.operators.join.partners import MayScore, Meeting, has_bits
+from headrace.operators.join.partners import MayScore, Meeting
 from headrace.operators.join.prefix import Prefix, take_chosen
+from headrace.operators.join.probing import has_bits
 from headrace.operators.join.rows import JoinTuples, KeyedRows, keyed
 from headrace.operators.join.side import Side, Stock
 from headrace.operators.join.similar import Looks, score_bounds

@@ -55,6 +55,7 @@ class Stock(Held):
     _groups: dict[int, Groups] = field(default_factory=dict)
     _sampled: dict[int, float] = field(default_factory=dict)
     _in_order: bool | None = None
+    _row_moments: Ints | None = None
 
     @property
     def starts(self) -> Ints:
@@ -65,16 +66,23 @@ class Stock(Held):
     def in_order(self) -> bool:
         """Whether slices begin in the order of their tuples, key by key; not after plans with other windows."""
         if self._in_order is None:
-            began = self.starts[self.of_code[self.content.code]]
+            began = self.starts[self.row_moments]
             falls = np.flatnonzero(began[1:] < began[:-1]) + 1
             self._in_order = bool(np.isin(falls, self.keys.offsets).all())
         return self._in_order
 
+    @property
+    def row_moments(self) -> Ints:
+        """The moment of each row; worked out once."""
+        if self._row_moments is None:
+            self._row_moments = self.of_code[self.content.code]
+        return self._row_moments
+
     def groups(self, role: int) -> Groups:
         """All rows by key, moment and query-set of a role; worked out once."""
         if role not in self._groups:
-            moments = self.of_code[self.content.code]
-            self._groups[role] = group_rows(self.keys.of_rows(), [moments], self.content.sets[role])
+            sets = self.content.sets[role]
+            self._groups[role] = group_rows(self.keys.of_rows(), [self.row_moments], sets)
         return self._groups[role]
 
     def sampled_group_rows(self, role: int) -> float:

@@ -56,17 +56,20 @@ class Moments:
 
 
 class Containment:
-    """Keeps, of candidate pairs, the queries that have a window with both. Made for one pair of sides and epoch."""
+    """Keeps, of candidate pairs, the queries that have a window with both. Made for one pair of sides and epoch.
+
+    `table[word, left * width + right]` has the queries that have a window for two moments, where it is small enough.
+    """
 
     def __init__(self, pairs: Sequence[PairWindows], words: int, left: Moments, right: Moments) -> None:
         self._ends = [
             (p.mask, *left.ends(p.left, p.phase_us), *right.ends(p.right, p.phase_us)) for p in pairs
         ]
-        self._width = len(right.start)
-        self._table: Array | None = None
-        size = len(left.start) * self._width
+        self.width = len(right.start)
+        self.table: Array | None = None
+        size = len(left.start) * self.width
         if size * words <= TABLE_ELEMENTS and size * len(pairs) <= TABLE_WORK:
-            self._table = self._fill(words, size)
+            self.table = self._fill(words, size)
 
     def _fill(self, words: int, size: int) -> Array:
         table = np.zeros((words, size), np.uint64)
@@ -79,9 +82,9 @@ class Containment:
 
     def restrict(self, sets: Array, left: Ints, right: Ints) -> None:
         """Clear the bits of queries without a window for the moments `left[i]` and `right[i]`, in place."""
-        if self._table is not None:
-            at = left * self._width + right
-            for words, table in zip(sets, self._table, strict=True):
+        if self.table is not None:
+            at = left * self.width + right
+            for words, table in zip(sets, self.table, strict=True):
                 words &= table[at]
             return
         allowed = np.zeros_like(sets)
