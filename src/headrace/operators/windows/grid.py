@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from headrace.operators.windows.sums import SliceSums
 
 DENSE_SLICES = 512
 """Up to so many fine slices are added to own slices one by one; beyond that, runs of rows are reduced."""
+
+TURN_ELEMENTS = 1 << 19
+"""Windows close together as long as a lane of them has no more partials than this: they stay near to the processor."""
 
 
 @dataclass(slots=True)
@@ -87,21 +90,52 @@ class Grid:
     lanes: list[Partials | None]
 
 
-def window_step(
+@dataclass(slots=True)
+class _Step:
+    """One window of a block of keys: what is new, what was stored of windows that close, and when these begin."""
+
+    w: int
+    window: Window
+    fresh: _Fresh | None
+    old: _Old | None
+    closing: Ints
+
+
+def grid_step(
     logic: AggregationLogic,
-    w: int,
     block: KeyBlock,
     folded: Folded | None,
     before: Sequence[HeldSegment],
     bags: Sequence[Bag],
     closed_us: int,
     watermark_us: int,
-) -> tuple[Grid | None, Iterator[Closed]]:
-    """(new and absorbed partials that later epochs need, the windows that closed) for one window and block of keys.
+) -> tuple[list[tuple[int, WindowBlock]], Iterator[Closed]]:
+    """(what later epochs need and nobody stores yet, by window; the windows that closed) for one block of keys.
 
-    `bags` are those of the block's keys.
-    Windows that closed come a few at a time: a tuple may be in 100,000 of them, and their partials fit the budget.
+    `bags` are those of the block's keys. Windows that closed come some at a time: many short ones at once, because
+    each time costs something, but a tuple may be in 100,000 windows, and their partials fit the budget.
     """
+    rests, steps = [], []
+    for w in range(len(logic.operator.windows)):
+        rest, step = _window_step(logic, w, block, folded, before, closed_us, watermark_us)
+        if rest is not None:
+            found = live_rows(logic, w, rest, block)
+            rests += [] if found is None else [(w, found)]
+        if len(step.closing):
+            steps.append(step)
+    return rests, (_close(logic, turn, bags, block.count) for turn in _turns(logic, steps, block.count))
+
+
+def _window_step(
+    logic: AggregationLogic,
+    w: int,
+    block: KeyBlock,
+    folded: Folded | None,
+    before: Sequence[HeldSegment],
+    closed_us: int,
+    watermark_us: int,
+) -> tuple[Grid | None, _Step]:
+    """(new and absorbed partials that later epochs need, the windows that close) for one window and block of keys."""
     window = logic.operator.windows[w]
     mine = [stored for held in before if (stored := _Stored.of(held, window, block)) is not None]
     fresh = None if folded is None else _Fresh(logic, w, window, folded, closed_us, block.count)
@@ -123,20 +157,33 @@ def window_step(
         for placed in _placed(absorbed, live, block):
             for i in every:
                 rest.lanes[i] = placed.added(logic, w, i, rest.lanes[i])
-    if len(closing) == 0:
-        return rest, iter(())
     old = None
-    needed = np.unique(np.concatenate([np.empty(0, np.int64), *(stored.slices for stored in mine)]))
-    needed = needed[(needed >= closing[0]) & (needed < closing[-1] + window.range_us)]
-    if len(needed):
-        old = _Old(logic, w, window, needed, _placed(mine, needed, block))
-    widest = max(
-        columns.stop - columns.start
-        for columns in (logic.window_entries(i, w) for i in range(len(logic.lanes)))
-    )
-    few = max(1, BLOCK_ELEMENTS // max(1, widest * block.count))
-    turns = (closing[i : i + few] for i in range(0, len(closing), few))
-    return rest, (_close(logic, w, window, turn, fresh, old, bags, block.count) for turn in turns)
+    if len(closing):
+        needed = np.unique(np.concatenate([np.empty(0, np.int64), *(stored.slices for stored in mine)]))
+        needed = needed[(needed >= closing[0]) & (needed < closing[-1] + window.range_us)]
+        if len(needed):
+            old = _Old(logic, w, window, needed, _placed(mine, needed, block))
+    return rest, _Step(w, window, fresh, old, closing)
+
+
+def _turns(logic: AggregationLogic, steps: Sequence[_Step], keys: int) -> Iterator[list[_Step]]:
+    """Windows that close together: as many as fit the budget, or a single one that does not."""
+    turn: list[_Step] = []
+    taken = 0
+    for step in steps:
+        every = (logic.window_entries(i, step.w) for i in range(len(logic.lanes)))
+        widest = max(columns.stop - columns.start for columns in every) * max(keys, 1)
+        few = max(1, BLOCK_ELEMENTS // max(widest, 1))
+        for low in range(0, len(step.closing), few):
+            some = replace(step, closing=step.closing[low : low + few])
+            wanted = widest * len(some.closing)
+            if turn and (turn[-1].w == step.w or taken + wanted > TURN_ELEMENTS):
+                yield turn
+                turn, taken = [], 0
+            turn.append(some)
+            taken += wanted
+    if turn:
+        yield turn
 
 
 class _Fresh:
@@ -386,41 +433,53 @@ def put_stored(
     return True
 
 
-def _close(
-    logic: AggregationLogic,
-    w: int,
-    window: Window,
-    closing: Ints,
-    fresh: _Fresh | None,
-    old: _Old | None,
-    bags: Sequence[Bag],
-    keys: int,
-) -> Closed:
+def _close(logic: AggregationLogic, turn: Sequence[_Step], bags: Sequence[Bag], keys: int) -> Closed:
     """Combine each closed window's slices, from new and old partials, into [entry, window, key]."""
+    first, last = turn[0].w, turn[-1].w + 1
+    counts = np.zeros(last - first, np.int64)
+    counts[[step.w - first for step in turn]] = [len(step.closing) for step in turn]
+    ends = np.concatenate([step.closing + step.window.range_us for step in turn])
+    places = Places.every(first, np.append(0, np.cumsum(counts)), ends, keys)
     lanes: dict[int, Partials] = {}
     for i in range(len(logic.lanes)):
-        sums = None if fresh is None else fresh.windows(i, closing, wide=old is not None)
-        if old is not None:
-            sums = old.added(i, closing, sums, keys)
-        if sums is not None:
-            lanes[i] = sums
-    if 0 not in lanes:
-        entries = logic.window_entries(0, w)
-        lanes[0] = logic.lanes[0].zeros((entries.stop - entries.start, len(closing), keys))
+        found = _close_lane(logic, i, turn, keys)
+        if found is not None:
+            lanes[i] = found
     values = {
-        number: ClosedBag(one, w, bag, closing, window.range_us, keys)
+        (number, step.w): ClosedBag(one, step.w, bag, step.closing, step.window.range_us, keys)
+        for step in turn
         for number, (one, bag) in enumerate(zip(logic.bags, bags, strict=True))
     }
-    flat = {i: {n: p.reshape(len(p), -1) for n, p in partials.items()} for i, partials in lanes.items()}
-    return Closed(closing, window.range_us, flat, Places.every(len(closing), keys), values)
+    offsets = {i: places.offsets(logic.entry_bounds(i, first, last)) for i in lanes}
+    return Closed(places, lanes, offsets, values)
 
 
-def live_rows(
-    logic: AggregationLogic, w: int, window: Window, grid: Grid | None, block: KeyBlock
-) -> WindowBlock | None:
-    """What later epochs still need, by key, without the rows that hold no tuple."""
-    if grid is None:
+def _close_lane(logic: AggregationLogic, lane: int, turn: Sequence[_Step], keys: int) -> Partials | None:
+    """A lane's partials of windows that close, one window after the other (None: all zero; only ROWS never is)."""
+    wide = any(step.old is not None for step in turn)
+    pieces: list[Partials | None] = []
+    for step in turn:
+        sums = None if step.fresh is None else step.fresh.windows(lane, step.closing, wide=wide)
+        pieces.append(sums if step.old is None else step.old.added(lane, step.closing, sums, keys))
+    if lane and all(piece is None for piece in pieces):
         return None
+    one = logic.lanes[lane]
+    full = [
+        piece or one.zeros(_shape(logic, lane, step, keys)) for step, piece in zip(turn, pieces, strict=True)
+    ]
+    if len({len(piece) for piece in full}) > 1:  # some have a float shadow
+        most = max(full, key=len)
+        full = [shadow(piece, most) for piece in full]
+    return {name: np.concatenate([piece[name].ravel() for piece in full]) for name in full[0]}
+
+
+def _shape(logic: AggregationLogic, lane: int, step: _Step, keys: int) -> tuple[int, int, int]:
+    columns = logic.window_entries(lane, step.w)
+    return columns.stop - columns.start, len(step.closing), keys
+
+
+def live_rows(logic: AggregationLogic, w: int, grid: Grid, block: KeyBlock) -> WindowBlock | None:
+    """What later epochs still need, by key, without the rows that hold no tuple."""
     counts = grid.lanes[0]
     if counts is None:
         return None
@@ -435,4 +494,4 @@ def live_rows(
         partials = grid.lanes[i]
         if len(ids) and partials is not None:
             lanes[text] = LaneBlock(ids, store_rows(logic.lanes[i], partials, slots, keys))
-    return WindowBlock(window, keys + block.first, grid.starts[slots], lanes)
+    return WindowBlock(logic.operator.windows[w], keys + block.first, grid.starts[slots], lanes)
