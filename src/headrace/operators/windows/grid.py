@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 
 import numpy as np
 
@@ -99,6 +100,14 @@ class _Step:
     fresh: _Fresh | None
     old: _Old | None
     closing: Ints
+
+    def has(self, lane: int) -> bool:
+        """Whether a lane is anything but zero."""
+        return any(part is not None and part.has(lane) for part in (self.fresh, self.old))
+
+    def is_plain(self, lane: int) -> bool:
+        """Whether kernels know all partials of a lane: one number each, that is added or compared."""
+        return all(part is None or part.is_plain(lane) for part in (self.fresh, self.old))
 
 
 def grid_step(
@@ -217,18 +226,51 @@ class _Fresh:
             zeros.setdefault(name, np.zeros(zeros["v"].shape))[:, at] = array[:, here]
         return zeros
 
-    def windows(self, lane: int, closing: Ints, *, wide: bool) -> Partials | None:
-        """[entry, window, key] of some windows, as far as this epoch's tuples go, to be changed.
+    def has(self, lane: int) -> bool:
+        """Whether there are partials of a lane."""
+        columns = self._logic.window_entries(lane, self._w)
+        return columns.start < columns.stop and self._folded.lanes[lane] is not None
 
-        Sums may be 32 bits wide, unless they have to be `wide`.
+    def is_plain(self, lane: int) -> bool:
+        """Whether a lane's partials are one number each, that is added or compared."""
+        found, one = self._folded.lanes[lane], self._logic.lanes[lane]
+        return found is None or isinstance(found, SliceSums) or has_kernel(one, found)
+
+    def is_narrow(self, lane: int) -> bool:
+        """Whether the sums of any window fit 32 bits."""
+        found = self._folded.lanes[lane]
+        return isinstance(found, SliceSums) and found.narrow
+
+    def put_windows(self, lane: int, closing: Ints, into: Array) -> bool:
+        """Make `into` the plain partials [entry, window, key] of some windows, as far as this epoch's tuples go.
+
+        False, changing nothing, when there are none.
         """
+        columns, found = self._logic.window_entries(lane, self._w), self._folded.lanes[lane]
+        if not self.has(lane):
+            return False
+        ends = closing + self._window.range_us
+        if isinstance(found, SliceSums):
+            found.put_ranges(columns, *np.searchsorted(self._folded.starts, [closing, ends]), into)
+            return True
+        assert found is not None
+        one, grid = self._logic.lanes[lane], self._grid(lane, found)
+        lows, highs = np.searchsorted(self.starts, [closing, ends])
+        if isinstance(one, ExtremeLogic):
+            one.put_ranges(grid["v"], lows, highs, into)
+        else:
+            into[...] = one.ranges(grid, lows, highs)["v"]
+        return True
+
+    def windows(self, lane: int, closing: Ints) -> Partials | None:
+        """[entry, window, key] of some windows, as far as this epoch's tuples go, to be changed."""
         columns, found = self._logic.window_entries(lane, self._w), self._folded.lanes[lane]
         if columns.start == columns.stop or found is None:
             return None
         ends = closing + self._window.range_us
         if isinstance(found, SliceSums):
             lows, highs = np.searchsorted(self._folded.starts, [closing, ends])
-            return {"v": found.ranges(columns, lows, highs, wide=wide)}
+            return {"v": found.ranges(columns, lows, highs, wide=True)}
         lows, highs = np.searchsorted(self.starts, [closing, ends])
         return self._logic.lanes[lane].ranges(self._grid(lane, found), lows, highs)
 
@@ -357,38 +399,58 @@ class _Old:
         self, logic: AggregationLogic, w: int, window: Window, starts: Ints, placed: Sequence[_Placed]
     ) -> None:
         self._logic, self._w, self._window, self._starts, self._placed = logic, w, window, starts, placed
-        self._grids: dict[int, Partials | None] = {}
+        self._grids: dict[int, Partials] = {}
+        self._lanes: dict[int, list[tuple[_Placed, tuple[LaneBlock, Ints, Ints]]]] = {}
 
-    def added(self, lane: int, closing: Ints, into: Partials | None, keys: int) -> Partials | None:
-        """The partials [entry, window, key] of windows that close (None: all zero), with what is stored added."""
-        logic, w, one = self._logic, self._w, self._logic.lanes[lane]
-        mine = [
-            (placed, held) for placed in self._placed if (held := placed.lane(logic, w, lane)) is not None
-        ]
-        if not mine:
-            return into
-        ends = closing + self._window.range_us
+    def has(self, lane: int) -> bool:
+        """Whether something of a lane is stored."""
+        return bool(self._of(lane))
+
+    def is_plain(self, lane: int) -> bool:
+        """Whether a lane's partials are one number each, that is added or compared."""
+        stored = [found.partials for _, (found, _, _) in self._of(lane)]
+        return not stored or has_kernel(self._logic.lanes[lane], *stored)
+
+    def put(self, lane: int, closing: Ints, into: Array) -> None:
+        """Combine what is stored of a lane into plain partials [entry, window, key] of windows that close."""
+        found = self._of(lane)
+        if not found:
+            return
+        one, ends = self._logic.lanes[lane], closing + self._window.range_us
         lows, highs = np.searchsorted(self._starts, [closing, ends])
-        stored = [found.partials for _, (found, _, _) in mine]
-        overlapping = int((highs - lows).sum()) > 4 * (len(self._starts) + len(closing))
-        if overlapping or not has_kernel(one, *stored, *([] if into is None else [into])):
-            if lane not in self._grids:
-                grid: Partials | None = None
-                for placed in self._placed:
-                    grid = placed.added(logic, w, lane, grid)
-                self._grids[lane] = grid
-            grid = self._grids[lane]
-            assert grid is not None
-            before = one.ranges(grid, lows, highs)
-            return before if into is None else one.combine(shadow(before, into), shadow(into, before))
-        if into is None:
-            columns = logic.window_entries(lane, w)
-            into = one.zeros((columns.stop - columns.start, len(closing), keys))
+        if int((highs - lows).sum()) > 4 * (len(self._starts) + len(closing)):  # they overlap a lot
+            into[...] = one.combine({"v": into}, one.ranges(self._grid(lane), lows, highs))["v"]
+            return
         first, last = (np.searchsorted(edges, self._starts, "right") for edges in (ends, closing))
-        for placed, (found, asked, at) in mine:
+        for placed, (stored, asked, at) in found:
             places = (at, placed.keys, placed.bounds, first, last)
-            put_stored(one, into, found.partials, (asked, placed.rows), places)
-        return into
+            put_stored(one, {"v": into}, stored.partials, (asked, placed.rows), places)
+
+    def added(self, lane: int, closing: Ints, into: Partials | None) -> Partials | None:
+        """Partials [entry, window, key] of windows that close (None: all zero), with what is stored added."""
+        if not self._of(lane):
+            return into
+        lows, highs = np.searchsorted(self._starts, [closing, closing + self._window.range_us])
+        one = self._logic.lanes[lane]
+        before = one.ranges(self._grid(lane), lows, highs)
+        return before if into is None else one.combine(shadow(before, into), shadow(into, before))
+
+    def _of(self, lane: int) -> list[tuple[_Placed, tuple[LaneBlock, Ints, Ints]]]:
+        """What is stored of a lane: each time where its rows belong, and what `_Placed.lane` says."""
+        if lane not in self._lanes:
+            every = ((placed, placed.lane(self._logic, self._w, lane)) for placed in self._placed)
+            self._lanes[lane] = [(placed, found) for placed, found in every if found is not None]
+        return self._lanes[lane]
+
+    def _grid(self, lane: int) -> Partials:
+        """All that is stored of a lane, [entry, own slice, key]."""
+        if lane not in self._grids:
+            grid: Partials | None = None
+            for placed in self._placed:
+                grid = placed.added(self._logic, self._w, lane, grid)
+            assert grid is not None
+            self._grids[lane] = grid
+        return self._grids[lane]
 
 
 def asked_entries(ids: Ints, stored: Ints) -> tuple[Ints, Ints]:
@@ -456,21 +518,41 @@ def _close(logic: AggregationLogic, turn: Sequence[_Step], bags: Sequence[Bag], 
 
 def _close_lane(logic: AggregationLogic, lane: int, turn: Sequence[_Step], keys: int) -> Partials | None:
     """A lane's partials of windows that close, one window after the other (None: all zero; only ROWS never is)."""
-    wide = any(step.old is not None for step in turn)
-    pieces: list[Partials | None] = []
-    for step in turn:
-        sums = None if step.fresh is None else step.fresh.windows(lane, step.closing, wide=wide)
-        pieces.append(sums if step.old is None else step.old.added(lane, step.closing, sums, keys))
-    if lane and all(piece is None for piece in pieces):
+    if lane and not any(step.has(lane) for step in turn):
         return None
-    one = logic.lanes[lane]
+    shapes = [_shape(logic, lane, step, keys) for step in turn]
+    if all(step.is_plain(lane) for step in turn):
+        return {"v": _close_plain(logic.lanes[lane], lane, turn, shapes)}
     full = [
-        piece or one.zeros(_shape(logic, lane, step, keys)) for step, piece in zip(turn, pieces, strict=True)
+        _close_any(logic.lanes[lane], lane, step, shape) for step, shape in zip(turn, shapes, strict=True)
     ]
     if len({len(piece) for piece in full}) > 1:  # some have a float shadow
         most = max(full, key=len)
         full = [shadow(piece, most) for piece in full]
     return {name: np.concatenate([piece[name].ravel() for piece in full]) for name in full[0]}
+
+
+def _close_plain(
+    one: LaneLogic, lane: int, turn: Sequence[_Step], shapes: Sequence[tuple[int, ...]]
+) -> Array:
+    """The same for partials that kernels know: they are put where they belong at once."""
+    ends = np.cumsum([prod(shape) for shape in shapes]).tolist()
+    narrow = all(step.old is None and step.fresh is not None and step.fresh.is_narrow(lane) for step in turn)
+    every = np.empty(ends[-1], np.int32) if narrow else np.empty(ends[-1], one.zeros(())["v"].dtype)
+    for step, shape, end in zip(turn, shapes, ends, strict=True):
+        into = every[end - prod(shape) : end].reshape(shape)
+        if step.fresh is None or not step.fresh.put_windows(lane, step.closing, into):
+            into[...] = one.zeros(())["v"]
+        if step.old is not None and prod(shape):
+            step.old.put(lane, step.closing, into)
+    return every
+
+
+def _close_any(one: LaneLogic, lane: int, step: _Step, shape: tuple[int, int, int]) -> Partials:
+    sums = None if step.fresh is None else step.fresh.windows(lane, step.closing)
+    if step.old is not None:
+        sums = step.old.added(lane, step.closing, sums)
+    return sums or one.zeros(shape)
 
 
 def _shape(logic: AggregationLogic, lane: int, step: _Step, keys: int) -> tuple[int, int, int]:
