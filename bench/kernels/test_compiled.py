@@ -203,16 +203,17 @@ def closed(request: pytest.FixtureRequest) -> tuple[Array, Array]:
 
 
 def test_picking(benchmark: Benchmark, closed: tuple[Array, Array]) -> None:
-    counts, values = (part.reshape(ENTRIES, -1) for part in closed)
-    base, per_window = np.arange(ENTRIES), np.empty((ENTRIES, WINDOWS), np.int64)
+    counts, values = (part.ravel() for part in closed)
+    start, runs = np.arange(ENTRIES) * WINDOWS * WIDE_KEYS, np.empty(ENTRIES * WINDOWS, np.int64)
+    first, last = np.zeros(ENTRIES, np.int64), np.full(ENTRIES, WINDOWS)
     bounds = np.arange(WINDOWS + 1) * WIDE_KEYS
 
     def pick() -> Array:
         picked = np.empty(counts.size + 1, np.int32)
-        pick_rows(counts, base, bounds, per_window, picked)
-        ends = np.append(0, np.cumsum(per_window.sum(axis=1)))
+        pick_rows(counts, start, first, last, bounds, runs, picked)
+        ends = np.append(0, np.cumsum(runs.reshape(ENTRIES, -1).sum(axis=1)))
         found = np.empty(ends[-1], np.int64)
-        pick_values(values, base, ends, picked[: ends[-1]], found)
+        pick_values(values, start, ends, picked[: ends[-1]], found)
         return found
 
     benchmark(pick)

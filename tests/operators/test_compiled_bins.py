@@ -7,7 +7,12 @@ import pytest
 from test_compiled_windows import rng_of
 
 from headrace.model.types import BIGINT
-from headrace.operators.compiled.bins import place_in_cells, run_totals
+from headrace.operators.compiled.bins import (
+    add_to_cells,
+    keep_in_cells,
+    place_in_cells,
+    run_totals,
+)
 from headrace.operators.windows.lanes.base import group_ints
 from headrace.operators.windows.lanes.extremes import GREATEST, LEAST, ExtremeLogic
 
@@ -40,12 +45,32 @@ def test_tuples_are_placed_in_the_bins_of_their_cells(tuples: int) -> None:
     assert bins.tolist() == [first[cell + 1] + at for cell, at in zip(cells, row, strict=True)]
 
 
+@pytest.mark.parametrize("tuples", [0, 1, 200])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_tuples_are_added_and_compared_in_their_cells(tuples: int, dtype: type) -> None:
+    rng = rng_of()
+    cells, row, first = rng.integers(-1, 5, tuples), rng.integers(0, 9, tuples), rng.permutation(6) * 9
+    values = rng.integers(-1_000, 1_000, tuples)
+    sums, least, greatest = np.full(54, 3, dtype), np.full(54, LEAST), np.full(54, GREATEST)
+    add_to_cells(cells, first, row, values, sums)
+    keep_in_cells(cells, first, row, values, True, least)
+    keep_in_cells(cells, first, row, values, False, greatest)
+    at = first[cells + 1] + row
+    for place in range(54):
+        mine = values[at == place].tolist()
+        assert sums[place] == 3 + sum(mine)
+        assert least[place] == min([LEAST, *mine])
+        assert greatest[place] == max([GREATEST, *mine])
+
+
 @pytest.mark.parametrize("shape", [(0, 1, 1), (1, 1, 1), (4, 3, 5)])
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_totals_run_over_cells(shape: tuple[int, int, int], dtype: type) -> None:
+def test_totals_run_over_cells_and_slices(shape: tuple[int, int, int], dtype: type) -> None:
     rng = rng_of()
     parts = rng.integers(-1_000, 1_000, shape)
-    running = np.full((shape[0] + 2, shape[1] + 1, shape[2]), 7, dtype)
-    run_totals(parts, running, 2)
-    assert (running[2:, 1:] == np.cumsum(parts, axis=0)).all()
-    assert (running[:2] == 7).all() and (running[:, 0] == 7).all(), "nothing else is touched"
+    running = np.full((shape[0] + 3, shape[1] + 1, shape[2]), 7, dtype)
+    running[2:-1, 1:] = parts
+    run_totals(running, 2, shape[0] + 2)
+    assert (running[2:-1, 1:] == parts.cumsum(axis=0).cumsum(axis=1)).all()
+    rest = (running[:2], running[-1], running[:, 0])
+    assert all((untouched == 7).all() for untouched in rest), "nothing else is touched"

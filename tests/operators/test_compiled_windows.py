@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -45,31 +44,35 @@ def same(left: Array, right: Array) -> bool:
     return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
 
 
-@pytest.mark.parametrize(("entries", "sizes"), [(1, [1]), (3, [5, 0, 2]), (2, []), (4, [17, 3])])
+@pytest.mark.parametrize("sizes", [[1], [5, 0, 2], [], [17, 3, 1, 4]])
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_places_that_have_a_tuple_are_picked(entries: int, sizes: list[int], dtype: Any) -> None:
+def test_places_that_have_a_tuple_are_picked(sizes: list[int], dtype: Any) -> None:
     rng = rng_of()
     bounds = np.append(0, np.cumsum(np.array(sizes, np.int64)))
-    counts = rng.integers(0, 3, (entries, bounds[-1])).astype(dtype)
-    base = rng.integers(0, entries, 6)
-    per_window = np.empty((len(base), len(sizes)), np.int64)
-    picked = np.empty(len(base) * bounds[-1] + 1, np.int32)
-    pick_rows(counts, base, bounds, per_window, picked)
-    windows = [range(low, high) for low, high in pairwise(bounds.tolist())]
-    where = [[[p for p in window if counts[b, p] > 0] for window in windows] for b in base]
-    assert per_window.tolist() == [[len(places) for places in of_query] for of_query in where]
-    places = [(q, p) for q, of_query in enumerate(where) for found in of_query for p in found]
+    counts = rng.integers(0, 3, 100).astype(dtype)
+    first = rng.integers(0, len(sizes) + 1, 6)
+    last = rng.integers(first, len(sizes) + 1)
+    start = rng.integers(0, 100 - bounds[-1], 6)  # as if what lies before the first place were there
+    runs = np.empty((last - first).sum(), np.int64)
+    picked = np.empty((bounds[last] - bounds[first]).sum() + 1, np.int32)
+    pick_rows(counts, start, first, last, bounds, runs, picked)
+    found = [
+        [[p for p in range(bounds[w], bounds[w + 1]) if counts[s + p] > 0] for w in range(low, high)]
+        for s, low, high in zip(start, first, last, strict=True)
+    ]
+    assert runs.tolist() == [len(places) for of_query in found for places in of_query]
+    places = [(q, p) for q, of_query in enumerate(found) for window in of_query for p in window]
     assert picked[: len(places)].tolist() == [p for _, p in places]
     floats = rng.choice([0.0, -0.0, np.nan, np.inf, 1.5], counts.shape)
-    ends = np.append(0, np.cumsum(per_window.sum(axis=1)))
+    ends = np.append(0, np.cumsum([sum(map(len, of_query)) for of_query in found]))
     for part, into in ((counts, np.int64), (floats, np.float64)):
-        entry, found = rng.integers(0, entries, len(base)), np.empty(len(places), into)
-        pick_values(part, entry, ends, picked[: len(places)], found)
-        assert same(found, np.array([part[entry[q], p] for q, p in places], into))
+        values = np.empty(len(places), into)
+        pick_values(part, start, ends, picked[: len(places)], values)
+        assert same(values, np.array([part[start[q] + p] for q, p in places], into))
         some = ends[2:5]
         few = np.empty(some[-1] - some[0], into)
-        pick_values(part, entry[2:4], some, picked[some[0] : some[-1]], few)
-        assert same(few, found[some[0] : some[-1]])
+        pick_values(part, start[2:4], some, picked[some[0] : some[-1]], few)
+        assert same(few, values[some[0] : some[-1]])
 
 
 @pytest.mark.parametrize(

@@ -36,11 +36,31 @@ def keep_in_bins(bins: Ints, values: Ints, least: bool, kept: Ints) -> None:
             kept[at] = max(kept[at], values[i])
 
 
-@compiled(*((given(int64, 3), made(dtype, 3), int64) for dtype in (int32, int64)))
-def run_totals(parts: Ints, running: Ints, first: int) -> None:
-    """running[first + c, s + 1]: the sum of parts[0, s] to parts[c, s], for every c and s."""
-    for c in range(parts.shape[0]):
-        for s in range(parts.shape[1]):
-            for k in range(parts.shape[2]):
-                before = running[first + c - 1, s + 1, k] if c else 0
-                running[first + c, s + 1, k] = before + parts[c, s, k]
+@compiled(
+    *((given(int64), given(int64), given(int64), given(int64), made(dtype)) for dtype in (int32, int64))
+)
+def add_to_cells(cells: Ints, first: Ints, row: Ints, values: Ints, sums: Ints) -> None:
+    """The sums of values by cell and row: those of a cell begin at first[cells[i] + 1]. Cell -1 is nobody's."""
+    for i in range(len(cells)):
+        sums[np.uint64(first[np.uint64(cells[i] + 1)] + row[i])] += values[i]
+
+
+@compiled((given(int64), given(int64), given(int64), given(int64), boolean, made(int64)))
+def keep_in_cells(cells: Ints, first: Ints, row: Ints, values: Ints, least: bool, kept: Ints) -> None:
+    """The same with the least, or the greatest, in place of the sum."""
+    for i in range(len(cells)):
+        at = np.uint64(first[np.uint64(cells[i] + 1)] + row[i])
+        kept[at] = min(kept[at], values[i]) if least else max(kept[at], values[i])
+
+
+@compiled(*((made(dtype, 3), int64, int64) for dtype in (int32, int64)))
+def run_totals(running: Ints, low: int, high: int) -> None:
+    """running[c, s] becomes the sum of running[low, 1] to running[c, s], for every c in [low, high) and s from 1 on."""
+    for c in range(low, high):
+        for s in range(2, running.shape[1]):
+            for k in range(running.shape[2]):
+                running[c, s, k] += running[c, s - 1, k]
+        if c > low:
+            for s in range(1, running.shape[1]):
+                for k in range(running.shape[2]):
+                    running[c, s, k] += running[c - 1, s, k]

@@ -22,37 +22,41 @@ def _any_order(dtype: Any) -> Any:
 
 
 @compiled(
-    *((given(dtype, 2), given(int64), given(int64), made(int64, 2), made(int32)) for dtype in (int32, int64))
+    *(
+        (given(dtype), given(int64), given(int64), given(int64), given(int64), made(int64), made(int32))
+        for dtype in (int32, int64)
+    )
 )
-def pick_rows(counts: Ints, base: Ints, bounds: Ints, per_window: Ints, picked: Ints) -> None:
-    """The places [bounds[w], bounds[w + 1]) of window w at which the query whose entry is base[q] has a tuple.
+def pick_rows(
+    counts: Ints, start: Ints, first: Ints, last: Ints, bounds: Ints, runs: Ints, picked: Ints
+) -> None:
+    """The places at which queries have a tuple, by query and window, and how many each query has in each window.
 
-    They are picked by query and window, per_window[q, w] of them. `picked` has room for every place of every query, and
-    for one more.
+    Query q has the windows [first[q], last[q]), and the places of window w are [bounds[w], bounds[w + 1]). There are
+    counts[start[q] + place] of its tuples at a place. `picked` has room for every place of every query, and one more.
     """
-    at = 0
-    for q in range(len(base)):
-        entry = base[q]
-        for w in range(len(bounds) - 1):
+    at = run = 0
+    for q in range(len(start)):
+        for w in range(first[q], last[q]):
             before = at
             for place in range(bounds[w], bounds[w + 1]):
                 picked[at] = place  # written in any case: a jump that nobody can foresee costs more
-                at += counts[entry, place] > 0
-            per_window[q, w] = at - before
+                at += counts[np.uint64(start[q] + place)] > 0
+            runs[run] = at - before
+            run += 1
 
 
 @compiled(
     *(
-        (given(dtype, 2), given(int64), given(int64), given(int32), made(into))
+        (given(dtype), given(int64), given(int64), given(int32), made(into))
         for dtype, into in ((int32, int64), (int64, int64), (float64, float64))
     )
 )
-def pick_values(partials: Array, entries: Ints, bounds: Ints, picked: Ints, values: Array) -> None:
-    """The partials of picked places; query q's are [bounds[q], bounds[q + 1]), in entry entries[q]."""
-    for q in range(len(entries)):
-        entry = entries[q]
-        for i in range(bounds[q], bounds[q + 1]):
-            values[i - bounds[0]] = partials[entry, picked[i - bounds[0]]]
+def pick_values(partials: Array, start: Ints, bounds: Ints, picked: Ints, values: Array) -> None:
+    """The partials of picked places: query q's are [bounds[q], bounds[q + 1]), at partials[start[q] + place]."""
+    for q in range(len(start)):
+        for i in range(bounds[q] - bounds[0], bounds[q + 1] - bounds[0]):
+            values[i] = partials[np.uint64(start[q] + picked[i])]
 
 
 @compiled(

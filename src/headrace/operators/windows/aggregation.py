@@ -25,9 +25,9 @@ from headrace.operators.protocol import Emit
 from headrace.operators.windows.bags import Bag, StoredBag, compact, still_needed
 from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock, fold_bags, fold_block
 from headrace.operators.windows.framing import LaneBlock
-from headrace.operators.windows.grid import HeldSegment, live_rows, window_step
+from headrace.operators.windows.grid import HeldSegment, grid_step
 from headrace.operators.windows.lifted import Lifted
-from headrace.operators.windows.lower import Lowered, lower_table
+from headrace.operators.windows.lower import Closed, Lowered, lower_table
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, WindowBlock
 from headrace.operators.windows.sparse import MOST_OVERLAPPING, sparse_step
@@ -83,19 +83,15 @@ def reduce_aggregation(
             matched += _accepted(folded, len(matched))
         key_rows = keys.slice(block.first, block.count)
         values = [bag.of_keys(block.first, block.count) for bag in bags.every]
-        for w, window in enumerate(logic.operator.windows):
-            if block.sparse:
-                rest, closing = sparse_step(logic, w, block, folded, before, closed_us, watermark_us)
-            else:
-                fresh, closing = window_step(logic, w, block, folded, before, values, closed_us, watermark_us)
-                rest = live_rows(logic, w, window, fresh, block)
+        steps = _sparse_steps if block.sparse else _grid_steps
+        for rests, closing in steps(logic, block, folded, before, values, closed_us, watermark_us):
             for closed in closing:
-                for ready in logic.tables[w]:
+                for ready in logic.tables:
                     lowered = lower_table(logic.operator, ready, closed, key_rows, vocabularies)
                     reduced.note(lowered)
                     if lowered.table is not None and lowered.table.num_rows:
                         emit(ready.signature, lowered.table, list(lowered.rows), lowered.latest_us)
-            if rest is not None:
+            for w, rest in rests:
                 gathered.setdefault(w, []).append(rest)
     if gathered:
         reduced.segment = _segment(
@@ -105,6 +101,38 @@ def reduce_aggregation(
         counts = matched[np.array(output.base, np.int64)].tolist()
         reduced.matched |= {int(q): count for q, count in zip(output.queries, counts, strict=True) if count}
     return reduced
+
+
+_Rests = list[tuple[int, WindowBlock]]
+"""What later epochs still need of a block of keys, by the numbers of windows."""
+
+
+def _grid_steps(
+    logic: AggregationLogic,
+    block: KeyBlock,
+    folded: Folded | None,
+    before: Sequence[HeldSegment],
+    values: Sequence[Bag],
+    closed_us: int,
+    watermark_us: int,
+) -> Iterator[tuple[_Rests, Iterator[Closed]]]:
+    """All windows at once."""
+    yield grid_step(logic, block, folded, before, values, closed_us, watermark_us)
+
+
+def _sparse_steps(
+    logic: AggregationLogic,
+    block: KeyBlock,
+    folded: Folded | None,
+    before: Sequence[HeldSegment],
+    values: Sequence[Bag],
+    closed_us: int,
+    watermark_us: int,
+) -> Iterator[tuple[_Rests, Iterator[Closed]]]:
+    """One window after the other, because the rows of each take memory."""
+    for w in range(len(logic.operator.windows)):
+        rest, closing = sparse_step(logic, w, block, folded, before, closed_us, watermark_us)
+        yield ([] if rest is None else [(w, rest)]), closing
 
 
 def _accepted(folded: Folded, entries: int) -> Ints:

@@ -319,21 +319,18 @@ def _from_words(words: Array, columns: int) -> Bools:
 
 @dataclass(frozen=True, slots=True)
 class PickedBags:
-    """The values behind some rows (entry `positions[i]`, window, key) of closed windows; `flat` is where these rows are
-    (None: everywhere), `rows` how many there are.
-    """
+    """The values behind some rows (entry `positions[i]`, window, key) of closed windows: `rows` of them, at `flat`."""
 
     closed: ClosedBag | None
     positions: Ints
     shape: tuple[int, int]
-    flat: Ints | None
+    flat: Ints
     rows: int
 
     def distinct(self) -> Ints:
         if self.closed is None:
             return np.zeros(self.rows, np.int64)
-        found = self.closed.distinct()[self.positions].ravel()
-        return found if self.flat is None else found[self.flat]
+        return self.closed.distinct()[self.positions].ravel()[self.flat]
 
     def blocks(self) -> Iterator[Values]:
         """The values of all rows in their order, one query's at a time."""
@@ -341,9 +338,6 @@ class PickedBags:
         stride = windows * keys
         for i, entry in enumerate(self.positions.tolist()):
             places, values, counts = self._of_query(entry)
-            if self.flat is None:
-                yield Values(stride, places, values, counts)
-                continue
             low, high = np.searchsorted(self.flat, [i * stride, (i + 1) * stride])
             rows = np.searchsorted(self.flat[low:high], places + i * stride)
             yield Values(int(high - low), rows, values, counts)

@@ -13,7 +13,7 @@ from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.cells import Cells
 from headrace.operators.common.encode import Ints
 from headrace.operators.windows.bags import Bag, BagBuilder
-from headrace.operators.windows.lanes import CountLogic, IntSumLogic, LaneLogic, Partials
+from headrace.operators.windows.lanes import CountLogic, ExtremeLogic, IntSumLogic, LaneLogic, Partials
 from headrace.operators.windows.lifted import Lifted
 from headrace.operators.windows.matches import Brought, choose_matching, update_matches
 from headrace.operators.windows.partials import accumulate_at, assign
@@ -120,9 +120,6 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
             _fold_family(
                 logic, f, cells, _Piece(row[piece], len(present), some, lanes, first=piece.start == 0)
             )
-    for lane in lanes:
-        if isinstance(lane, SliceSums):
-            lane.finish()
     if block.sparse:
         row_keys, row_slices = np.divmod(present, len(starts))
         return Folded(row_slices, row_keys, np.empty(0, np.int64), starts, lanes, dense=False)
@@ -221,16 +218,23 @@ def _fold_family(logic: AggregationLogic, family: int, cells: Cells, piece: _Pie
         if is_sparse(found.count, piece.rows, len(cells.ids)):
             _fold_sparse(logic, measure, found, cells.ids, piece)
             continue
-        bins = found.bins(cells.ids, piece.row, piece.rows)
-        grouped = logic.measures[measure].group(partials, bins, (found.count + 1) * piece.rows)
+        totals = [(piece.lanes[lane], entries, fold) for lane, entries, fold in found.folds]
+        for into, entries, fold in totals:
+            if isinstance(into, SliceSums):
+                into.add_tuples(partials["v"], cells.ids, found.lookup, piece.row, fold, entries)
+        if all(isinstance(into, SliceSums) for into, _, _ in totals):
+            continue
+        one, size = logic.measures[measure], (found.count + 1) * piece.rows
+        if isinstance(one, ExtremeLogic):
+            grouped = one.group_cells(partials, cells.ids, found.lookup * piece.rows, piece.row, size)
+        else:
+            grouped = one.group(partials, found.bins(cells.ids, piece.row, piece.rows), size)
         wanted = {n: p.reshape(-1, piece.rows)[: found.count] for n, p in grouped.items()}
         for lane, entries, fold in found.folds:
             into = piece.lanes[lane]
             assert into is not None
-            if isinstance(into, SliceSums):
-                into.add_cells(wanted["v"], fold, entries)
-                continue
-            _put(logic.lanes[lane], into, entries, logic.measures[measure].fold(wanted, fold), piece.first)
+            if not isinstance(into, SliceSums):
+                _put(logic.lanes[lane], into, entries, one.fold(wanted, fold), piece.first)
 
 
 def _fold_sparse(

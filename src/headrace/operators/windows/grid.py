@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import prod
 
 import numpy as np
 
@@ -31,6 +32,9 @@ from headrace.operators.windows.sums import SliceSums
 
 DENSE_SLICES = 512
 """Up to so many fine slices are added to own slices one by one; beyond that, runs of rows are reduced."""
+
+TURN_ELEMENTS = 1 << 19
+"""Windows close together as long as a lane of them has no more partials than this: they stay near to the processor."""
 
 
 @dataclass(slots=True)
@@ -87,21 +91,60 @@ class Grid:
     lanes: list[Partials | None]
 
 
-def window_step(
+@dataclass(slots=True)
+class _Step:
+    """One window of a block of keys: what is new, what was stored of windows that close, and when these begin."""
+
+    w: int
+    window: Window
+    fresh: _Fresh | None
+    old: _Old | None
+    closing: Ints
+
+    def has(self, lane: int) -> bool:
+        """Whether a lane is anything but zero."""
+        return any(part is not None and part.has(lane) for part in (self.fresh, self.old))
+
+    def is_plain(self, lane: int) -> bool:
+        """Whether kernels know all partials of a lane: one number each, that is added or compared."""
+        return all(part is None or part.is_plain(lane) for part in (self.fresh, self.old))
+
+
+def grid_step(
     logic: AggregationLogic,
-    w: int,
     block: KeyBlock,
     folded: Folded | None,
     before: Sequence[HeldSegment],
     bags: Sequence[Bag],
     closed_us: int,
     watermark_us: int,
-) -> tuple[Grid | None, Iterator[Closed]]:
-    """(new and absorbed partials that later epochs need, the windows that closed) for one window and block of keys.
+) -> tuple[list[tuple[int, WindowBlock]], Iterator[Closed]]:
+    """(what later epochs need and nobody stores yet, by window; the windows that closed) for one block of keys.
 
-    `bags` are those of the block's keys.
-    Windows that closed come a few at a time: a tuple may be in 100,000 of them, and their partials fit the budget.
+    `bags` are those of the block's keys. Windows that closed come some at a time: many short ones at once, because
+    each time costs something, but a tuple may be in 100,000 windows, and their partials fit the budget.
     """
+    rests, steps = [], []
+    for w in range(len(logic.operator.windows)):
+        rest, step = _window_step(logic, w, block, folded, before, closed_us, watermark_us)
+        if rest is not None:
+            found = live_rows(logic, w, rest, block)
+            rests += [] if found is None else [(w, found)]
+        if len(step.closing):
+            steps.append(step)
+    return rests, (_close(logic, turn, bags, block.count) for turn in _turns(logic, steps, block.count))
+
+
+def _window_step(
+    logic: AggregationLogic,
+    w: int,
+    block: KeyBlock,
+    folded: Folded | None,
+    before: Sequence[HeldSegment],
+    closed_us: int,
+    watermark_us: int,
+) -> tuple[Grid | None, _Step]:
+    """(new and absorbed partials that later epochs need, the windows that close) for one window and block of keys."""
     window = logic.operator.windows[w]
     mine = [stored for held in before if (stored := _Stored.of(held, window, block)) is not None]
     fresh = None if folded is None else _Fresh(logic, w, window, folded, closed_us, block.count)
@@ -123,20 +166,33 @@ def window_step(
         for placed in _placed(absorbed, live, block):
             for i in every:
                 rest.lanes[i] = placed.added(logic, w, i, rest.lanes[i])
-    if len(closing) == 0:
-        return rest, iter(())
     old = None
-    needed = np.unique(np.concatenate([np.empty(0, np.int64), *(stored.slices for stored in mine)]))
-    needed = needed[(needed >= closing[0]) & (needed < closing[-1] + window.range_us)]
-    if len(needed):
-        old = _Old(logic, w, window, needed, _placed(mine, needed, block))
-    widest = max(
-        columns.stop - columns.start
-        for columns in (logic.window_entries(i, w) for i in range(len(logic.lanes)))
-    )
-    few = max(1, BLOCK_ELEMENTS // max(1, widest * block.count))
-    turns = (closing[i : i + few] for i in range(0, len(closing), few))
-    return rest, (_close(logic, w, window, turn, fresh, old, bags, block.count) for turn in turns)
+    if len(closing):
+        needed = np.unique(np.concatenate([np.empty(0, np.int64), *(stored.slices for stored in mine)]))
+        needed = needed[(needed >= closing[0]) & (needed < closing[-1] + window.range_us)]
+        if len(needed):
+            old = _Old(logic, w, window, needed, _placed(mine, needed, block))
+    return rest, _Step(w, window, fresh, old, closing)
+
+
+def _turns(logic: AggregationLogic, steps: Sequence[_Step], keys: int) -> Iterator[list[_Step]]:
+    """Windows that close together: as many as fit the budget, or a single one that does not."""
+    turn: list[_Step] = []
+    taken = 0
+    for step in steps:
+        every = (logic.window_entries(i, step.w) for i in range(len(logic.lanes)))
+        widest = max(columns.stop - columns.start for columns in every) * max(keys, 1)
+        few = max(1, BLOCK_ELEMENTS // max(widest, 1))
+        for low in range(0, len(step.closing), few):
+            some = replace(step, closing=step.closing[low : low + few])
+            wanted = widest * len(some.closing)
+            if turn and (turn[-1].w == step.w or taken + wanted > TURN_ELEMENTS):
+                yield turn
+                turn, taken = [], 0
+            turn.append(some)
+            taken += wanted
+    if turn:
+        yield turn
 
 
 class _Fresh:
@@ -170,18 +226,51 @@ class _Fresh:
             zeros.setdefault(name, np.zeros(zeros["v"].shape))[:, at] = array[:, here]
         return zeros
 
-    def windows(self, lane: int, closing: Ints, *, wide: bool) -> Partials | None:
-        """[entry, window, key] of some windows, as far as this epoch's tuples go, to be changed.
+    def has(self, lane: int) -> bool:
+        """Whether there are partials of a lane."""
+        columns = self._logic.window_entries(lane, self._w)
+        return columns.start < columns.stop and self._folded.lanes[lane] is not None
 
-        Sums may be 32 bits wide, unless they have to be `wide`.
+    def is_plain(self, lane: int) -> bool:
+        """Whether a lane's partials are one number each, that is added or compared."""
+        found, one = self._folded.lanes[lane], self._logic.lanes[lane]
+        return found is None or isinstance(found, SliceSums) or has_kernel(one, found)
+
+    def is_narrow(self, lane: int) -> bool:
+        """Whether the sums of any window fit 32 bits."""
+        found = self._folded.lanes[lane]
+        return isinstance(found, SliceSums) and found.narrow
+
+    def put_windows(self, lane: int, closing: Ints, into: Array) -> bool:
+        """Make `into` the plain partials [entry, window, key] of some windows, as far as this epoch's tuples go.
+
+        False, changing nothing, when there are none.
         """
+        columns, found = self._logic.window_entries(lane, self._w), self._folded.lanes[lane]
+        if not self.has(lane):
+            return False
+        ends = closing + self._window.range_us
+        if isinstance(found, SliceSums):
+            found.put_ranges(columns, *np.searchsorted(self._folded.starts, [closing, ends]), into)
+            return True
+        assert found is not None
+        one, grid = self._logic.lanes[lane], self._grid(lane, found)
+        lows, highs = np.searchsorted(self.starts, [closing, ends])
+        if isinstance(one, ExtremeLogic):
+            one.put_ranges(grid["v"], lows, highs, into)
+        else:
+            into[...] = one.ranges(grid, lows, highs)["v"]
+        return True
+
+    def windows(self, lane: int, closing: Ints) -> Partials | None:
+        """[entry, window, key] of some windows, as far as this epoch's tuples go, to be changed."""
         columns, found = self._logic.window_entries(lane, self._w), self._folded.lanes[lane]
         if columns.start == columns.stop or found is None:
             return None
         ends = closing + self._window.range_us
         if isinstance(found, SliceSums):
             lows, highs = np.searchsorted(self._folded.starts, [closing, ends])
-            return {"v": found.ranges(columns, lows, highs, wide=wide)}
+            return {"v": found.ranges(columns, lows, highs, wide=True)}
         lows, highs = np.searchsorted(self.starts, [closing, ends])
         return self._logic.lanes[lane].ranges(self._grid(lane, found), lows, highs)
 
@@ -310,38 +399,58 @@ class _Old:
         self, logic: AggregationLogic, w: int, window: Window, starts: Ints, placed: Sequence[_Placed]
     ) -> None:
         self._logic, self._w, self._window, self._starts, self._placed = logic, w, window, starts, placed
-        self._grids: dict[int, Partials | None] = {}
+        self._grids: dict[int, Partials] = {}
+        self._lanes: dict[int, list[tuple[_Placed, tuple[LaneBlock, Ints, Ints]]]] = {}
 
-    def added(self, lane: int, closing: Ints, into: Partials | None, keys: int) -> Partials | None:
-        """The partials [entry, window, key] of windows that close (None: all zero), with what is stored added."""
-        logic, w, one = self._logic, self._w, self._logic.lanes[lane]
-        mine = [
-            (placed, held) for placed in self._placed if (held := placed.lane(logic, w, lane)) is not None
-        ]
-        if not mine:
-            return into
-        ends = closing + self._window.range_us
+    def has(self, lane: int) -> bool:
+        """Whether something of a lane is stored."""
+        return bool(self._of(lane))
+
+    def is_plain(self, lane: int) -> bool:
+        """Whether a lane's partials are one number each, that is added or compared."""
+        stored = [found.partials for _, (found, _, _) in self._of(lane)]
+        return not stored or has_kernel(self._logic.lanes[lane], *stored)
+
+    def put(self, lane: int, closing: Ints, into: Array) -> None:
+        """Combine what is stored of a lane into plain partials [entry, window, key] of windows that close."""
+        found = self._of(lane)
+        if not found:
+            return
+        one, ends = self._logic.lanes[lane], closing + self._window.range_us
         lows, highs = np.searchsorted(self._starts, [closing, ends])
-        stored = [found.partials for _, (found, _, _) in mine]
-        overlapping = int((highs - lows).sum()) > 4 * (len(self._starts) + len(closing))
-        if overlapping or not has_kernel(one, *stored, *([] if into is None else [into])):
-            if lane not in self._grids:
-                grid: Partials | None = None
-                for placed in self._placed:
-                    grid = placed.added(logic, w, lane, grid)
-                self._grids[lane] = grid
-            grid = self._grids[lane]
-            assert grid is not None
-            before = one.ranges(grid, lows, highs)
-            return before if into is None else one.combine(shadow(before, into), shadow(into, before))
-        if into is None:
-            columns = logic.window_entries(lane, w)
-            into = one.zeros((columns.stop - columns.start, len(closing), keys))
+        if int((highs - lows).sum()) > 4 * (len(self._starts) + len(closing)):  # they overlap a lot
+            into[...] = one.combine({"v": into}, one.ranges(self._grid(lane), lows, highs))["v"]
+            return
         first, last = (np.searchsorted(edges, self._starts, "right") for edges in (ends, closing))
-        for placed, (found, asked, at) in mine:
+        for placed, (stored, asked, at) in found:
             places = (at, placed.keys, placed.bounds, first, last)
-            put_stored(one, into, found.partials, (asked, placed.rows), places)
-        return into
+            put_stored(one, {"v": into}, stored.partials, (asked, placed.rows), places)
+
+    def added(self, lane: int, closing: Ints, into: Partials | None) -> Partials | None:
+        """Partials [entry, window, key] of windows that close (None: all zero), with what is stored added."""
+        if not self._of(lane):
+            return into
+        lows, highs = np.searchsorted(self._starts, [closing, closing + self._window.range_us])
+        one = self._logic.lanes[lane]
+        before = one.ranges(self._grid(lane), lows, highs)
+        return before if into is None else one.combine(shadow(before, into), shadow(into, before))
+
+    def _of(self, lane: int) -> list[tuple[_Placed, tuple[LaneBlock, Ints, Ints]]]:
+        """What is stored of a lane: each time where its rows belong, and what `_Placed.lane` says."""
+        if lane not in self._lanes:
+            every = ((placed, placed.lane(self._logic, self._w, lane)) for placed in self._placed)
+            self._lanes[lane] = [(placed, found) for placed, found in every if found is not None]
+        return self._lanes[lane]
+
+    def _grid(self, lane: int) -> Partials:
+        """All that is stored of a lane, [entry, own slice, key]."""
+        if lane not in self._grids:
+            grid: Partials | None = None
+            for placed in self._placed:
+                grid = placed.added(self._logic, self._w, lane, grid)
+            assert grid is not None
+            self._grids[lane] = grid
+        return self._grids[lane]
 
 
 def asked_entries(ids: Ints, stored: Ints) -> tuple[Ints, Ints]:
@@ -386,41 +495,73 @@ def put_stored(
     return True
 
 
-def _close(
-    logic: AggregationLogic,
-    w: int,
-    window: Window,
-    closing: Ints,
-    fresh: _Fresh | None,
-    old: _Old | None,
-    bags: Sequence[Bag],
-    keys: int,
-) -> Closed:
+def _close(logic: AggregationLogic, turn: Sequence[_Step], bags: Sequence[Bag], keys: int) -> Closed:
     """Combine each closed window's slices, from new and old partials, into [entry, window, key]."""
+    first, last = turn[0].w, turn[-1].w + 1
+    counts = np.zeros(last - first, np.int64)
+    counts[[step.w - first for step in turn]] = [len(step.closing) for step in turn]
+    ends = np.concatenate([step.closing + step.window.range_us for step in turn])
+    places = Places.every(first, np.append(0, np.cumsum(counts)), ends, keys)
     lanes: dict[int, Partials] = {}
     for i in range(len(logic.lanes)):
-        sums = None if fresh is None else fresh.windows(i, closing, wide=old is not None)
-        if old is not None:
-            sums = old.added(i, closing, sums, keys)
-        if sums is not None:
-            lanes[i] = sums
-    if 0 not in lanes:
-        entries = logic.window_entries(0, w)
-        lanes[0] = logic.lanes[0].zeros((entries.stop - entries.start, len(closing), keys))
+        found = _close_lane(logic, i, turn, keys)
+        if found is not None:
+            lanes[i] = found
     values = {
-        number: ClosedBag(one, w, bag, closing, window.range_us, keys)
+        (number, step.w): ClosedBag(one, step.w, bag, step.closing, step.window.range_us, keys)
+        for step in turn
         for number, (one, bag) in enumerate(zip(logic.bags, bags, strict=True))
     }
-    flat = {i: {n: p.reshape(len(p), -1) for n, p in partials.items()} for i, partials in lanes.items()}
-    return Closed(closing, window.range_us, flat, Places.every(len(closing), keys), values)
+    offsets = {i: places.offsets(logic.entry_bounds(i, first, last)) for i in lanes}
+    return Closed(places, lanes, offsets, values)
 
 
-def live_rows(
-    logic: AggregationLogic, w: int, window: Window, grid: Grid | None, block: KeyBlock
-) -> WindowBlock | None:
-    """What later epochs still need, by key, without the rows that hold no tuple."""
-    if grid is None:
+def _close_lane(logic: AggregationLogic, lane: int, turn: Sequence[_Step], keys: int) -> Partials | None:
+    """A lane's partials of windows that close, one window after the other (None: all zero; only ROWS never is)."""
+    if lane and not any(step.has(lane) for step in turn):
         return None
+    shapes = [_shape(logic, lane, step, keys) for step in turn]
+    if all(step.is_plain(lane) for step in turn):
+        return {"v": _close_plain(logic.lanes[lane], lane, turn, shapes)}
+    full = [
+        _close_any(logic.lanes[lane], lane, step, shape) for step, shape in zip(turn, shapes, strict=True)
+    ]
+    if len({len(piece) for piece in full}) > 1:  # some have a float shadow
+        most = max(full, key=len)
+        full = [shadow(piece, most) for piece in full]
+    return {name: np.concatenate([piece[name].ravel() for piece in full]) for name in full[0]}
+
+
+def _close_plain(
+    one: LaneLogic, lane: int, turn: Sequence[_Step], shapes: Sequence[tuple[int, ...]]
+) -> Array:
+    """The same for partials that kernels know: they are put where they belong at once."""
+    ends = np.cumsum([prod(shape) for shape in shapes]).tolist()
+    narrow = all(step.old is None and step.fresh is not None and step.fresh.is_narrow(lane) for step in turn)
+    every = np.empty(ends[-1], np.int32) if narrow else np.empty(ends[-1], one.zeros(())["v"].dtype)
+    for step, shape, end in zip(turn, shapes, ends, strict=True):
+        into = every[end - prod(shape) : end].reshape(shape)
+        if step.fresh is None or not step.fresh.put_windows(lane, step.closing, into):
+            into[...] = one.zeros(())["v"]
+        if step.old is not None and prod(shape):
+            step.old.put(lane, step.closing, into)
+    return every
+
+
+def _close_any(one: LaneLogic, lane: int, step: _Step, shape: tuple[int, int, int]) -> Partials:
+    sums = None if step.fresh is None else step.fresh.windows(lane, step.closing)
+    if step.old is not None:
+        sums = step.old.added(lane, step.closing, sums)
+    return sums or one.zeros(shape)
+
+
+def _shape(logic: AggregationLogic, lane: int, step: _Step, keys: int) -> tuple[int, int, int]:
+    columns = logic.window_entries(lane, step.w)
+    return columns.stop - columns.start, len(step.closing), keys
+
+
+def live_rows(logic: AggregationLogic, w: int, grid: Grid, block: KeyBlock) -> WindowBlock | None:
+    """What later epochs still need, by key, without the rows that hold no tuple."""
     counts = grid.lanes[0]
     if counts is None:
         return None
@@ -435,4 +576,4 @@ def live_rows(
         partials = grid.lanes[i]
         if len(ids) and partials is not None:
             lanes[text] = LaneBlock(ids, store_rows(logic.lanes[i], partials, slots, keys))
-    return WindowBlock(window, keys + block.first, grid.starts[slots], lanes)
+    return WindowBlock(logic.operator.windows[w], keys + block.first, grid.starts[slots], lanes)

@@ -45,31 +45,32 @@ class AggregationLogic:
         self._measures: dict[int, tuple[int, ...]] = {}
         self._number = {(measure.kind, measure.input): i for i, measure in enumerate(operator.measures)}
         self._places: dict[tuple[int, int], dict[tuple[int, int], int]] = {}
-        ready: list[list[ReadyOutput]] = [[] for _ in operator.windows]
-        for output in operator.outputs:
-            ready[output.window].append(self._ready(output))
-        self.tables = [ready_tables(outputs) for outputs in ready]
+        outputs = sorted(operator.outputs, key=lambda output: output.window)
+        self.tables = ready_tables(map(self._ready, outputs))
 
     def window_entries(self, lane: int, window: int) -> slice:
         """The entries of one window inside a lane."""
         return slice(int(self._slices[lane][window]), int(self._slices[lane][window + 1]))
 
+    def entry_bounds(self, lane: int, first: int, last: int) -> Ints:
+        """Where the entries of the windows [first, last) begin inside a lane, and where those of the last one end."""
+        return self._slices[lane][first : last + 1]
+
     def _place(self, lane: int, window: int) -> dict[tuple[int, int], int]:
-        """Where each (state column, measure) is among a lane's entries of a window."""
+        """Where each (state column, measure) of a window is among a lane's entries."""
         if (lane, window) not in self._places:
             entries = self.window_entries(lane, window)
             found = zip(
                 self._columns[lane][entries].tolist(), self._of_measure[lane][entries].tolist(), strict=True
             )
-            self._places[lane, window] = {pair: i for i, pair in enumerate(found)}
+            self._places[lane, window] = {pair: i for i, pair in enumerate(found, entries.start)}
         return self._places[lane, window]
 
     def _ready(self, output: Output) -> ReadyOutput:
-        """Where in each lane's entries of the window an output's partials are found."""
-        base = np.array(output.base) - self.window_entries(0, output.window).start
+        """Where in each lane's entries an output's partials are found."""
         rows, lanes = [], []
         for aggregate, columns, inputs in zip(output.aggregates, output.columns, output.inputs, strict=True):
-            rows.append(np.array(columns) - self.window_entries(0, output.window).start)
+            rows.append(np.array(columns, np.int64))
             at = {}
             for lane in aggregate.lanes:
                 kind = self.operator.lanes[lane].kind
@@ -77,7 +78,9 @@ class AggregationLogic:
                 wanted = [place[c, self._number[kind, i]] for c, i in zip(columns, inputs, strict=True)]
                 at[kind] = (lane, np.array(wanted, np.int64))
             lanes.append(at)
-        return ReadyOutput(output, base, rows, lanes, self._ready_bags(output))
+        windows = np.full(len(output.queries), output.window)
+        queries, base = np.array(output.queries, np.int64), np.array(output.base, np.int64)
+        return ReadyOutput(output, windows, queries, base, rows, lanes, self._ready_bags(output))
 
     def _ready_bags(self, output: Output) -> dict[int, tuple[int, Ints]]:
         """The bags of the aggregates that have one, with each query's entry among those of the window."""

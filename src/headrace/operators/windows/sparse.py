@@ -249,7 +249,11 @@ def _close(logic: AggregationLogic, w: int, rows: _Rows, closing: Ints) -> Itera
             for i, partials in enumerate(rows.lanes)
             if partials is not None
         }
-        yield Closed(closing[low:high], window.range_us, lanes, Places(bounds, keys))
+        of = np.array([0, high - low])
+        places = Places(w, of, closing[low:high] + window.range_us, bounds, keys)
+        offsets = {i: places.offsets(logic.entry_bounds(i, w, w + 1)) for i in lanes}
+        flat = {i: {name: array.ravel() for name, array in partials.items()} for i, partials in lanes.items()}
+        yield Closed(places, flat, offsets)
 
 
 def _window_runs(counts: Ints, budget: int) -> Iterator[tuple[int, int]]:

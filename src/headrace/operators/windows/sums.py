@@ -6,7 +6,7 @@ import numpy as np
 
 from headrace.operators.common.bitrows import given_ints
 from headrace.operators.common.encode import Ints
-from headrace.operators.compiled.bins import run_totals
+from headrace.operators.compiled.bins import add_to_cells, run_totals
 from headrace.operators.compiled.windows import subtract_totals
 from headrace.operators.windows.folds import Fold, fold_scattered
 
@@ -20,37 +20,46 @@ class SliceSums:
     """
 
     def __init__(self, entries: int, rows: int, slices: int, keys: int, most: int) -> None:
-        self._running = np.zeros((rows + 1, slices + 1, keys), np.int32 if most < 2**31 else np.int64)
+        # the last row takes what nobody wants
+        self._running = np.zeros((rows + 2, slices + 1, keys), np.int32 if most < 2**31 else np.int64)
         self._low, self._high = np.zeros(entries, np.int64), np.zeros(entries, np.int64)
         self._used = 1
 
     @staticmethod
     def rows_for(fold: Fold) -> int:
-        """How many rows `add_cells` takes for a fold."""
+        """How many rows `add_tuples` takes for a fold."""
         return fold.cells + len(fold.scattered)
 
-    def add_cells(self, partials: Ints, fold: Fold, entries: Ints) -> None:
-        """Take in the partials [cell, slice and key] that a fold sums into some entries."""
+    def add_tuples(
+        self, values: Ints, cells: Ints, lookup: Ints, row: Ints, fold: Fold, entries: Ints
+    ) -> None:
+        """Take in tuples, of which a fold sums the cells into some entries.
+
+        Tuple i is in the fold's cell lookup[cells[i] + 1] (the one behind its last: nobody's), and at row[i] of the
+        grid of slices and keys.
+        """
         first = self._take(fold.cells)
-        shape = (len(partials), *self._running[0, 1:].shape)
-        run_totals(given_ints(partials.reshape(shape)), self._running, first)
+        wanted = np.append(np.arange(first, first + fold.cells), len(self._running) - 1)
+        keys = self._running.shape[2]
+        begin = wanted[lookup] * self._running[0].size + keys
+        add_to_cells(given_ints(cells), begin, given_ints(row), given_ints(values), self._running.reshape(-1))
+        if len(fold.scattered):
+            partials = self._running[first : first + fold.cells, 1:].astype(np.int64)
+            apart = fold_scattered(partials.reshape(fold.cells, -1), fold)
+            after = self._take(len(apart))
+            self._running[after : after + len(apart), 1:] = apart.reshape(len(apart), *partials.shape[1:])
+            for one in range(after, after + len(apart)):
+                run_totals(self._running, one, one + 1)
+        run_totals(self._running, first, first + fold.cells)
         self._low[entries] = np.where(fold.low > 0, first + fold.low - 1, 0)
         self._high[entries] = np.where(fold.high > 0, first + fold.high - 1, 0)
         if len(fold.scattered):
-            apart = fold_scattered(partials, fold)
-            first = self._take(len(apart))
-            self._running[first : first + len(apart), 1:] = apart.reshape(len(apart), *shape[1:])
             self._low[entries[fold.scattered]] = 0
-            self._high[entries[fold.scattered]] = first + np.arange(len(apart))
+            self._high[entries[fold.scattered]] = after + np.arange(len(apart))
 
     def _take(self, rows: int) -> int:
         first, self._used = self._used, self._used + rows
         return first
-
-    def finish(self) -> None:
-        """Run the totals over the slices, once everything is taken in."""
-        for s in range(2, self._running.shape[1]):
-            self._running[:, s] += self._running[:, s - 1]
 
     def totals(self) -> Ints:
         """[entry]: the sums over all slices and keys."""
@@ -59,9 +68,16 @@ class SliceSums:
 
     def ranges(self, entries: slice, lows: Ints, highs: Ints, *, wide: bool = False) -> Ints:
         """[entry, range, key]: the sums over slices [low, high) of each range, of 64 bits if they are to be `wide`."""
-        low, high = self._low[entries], self._high[entries]
-        sums = np.empty(
-            (len(low), len(lows), self._running.shape[2]), np.int64 if wide else self._running.dtype
-        )
-        subtract_totals(self._running, low, high, lows, highs, sums)
+        shape = (entries.stop - entries.start, len(lows), self._running.shape[2])
+        sums = np.empty(shape, np.int64 if wide else self._running.dtype)
+        self.put_ranges(entries, lows, highs, sums)
         return sums
+
+    def put_ranges(self, entries: slice, lows: Ints, highs: Ints, sums: Ints) -> None:
+        """Make `sums` [entry, range, key] those over slices [low, high) of each range."""
+        subtract_totals(self._running, self._low[entries], self._high[entries], lows, highs, sums)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether all sums fit 32 bits."""
+        return self._running.dtype == np.int32

@@ -10,7 +10,7 @@ from headrace.model.types import Kind, SqlType
 from headrace.operators.common.bitrows import given_ints
 from headrace.operators.common.encode import Ints, Physical, from_ordered, to_arrow, to_ordered
 from headrace.operators.common.matching import Matches
-from headrace.operators.compiled.bins import keep_in_bins
+from headrace.operators.compiled.bins import keep_in_bins, keep_in_cells
 from headrace.operators.compiled.windows import extreme_ranges
 from headrace.operators.windows.folds import Fold, fold_extremes
 from headrace.operators.windows.lanes.base import Lowered, Partials, RowPartials, each_range, somewhere
@@ -49,6 +49,13 @@ class ExtremeLogic:
         keep_in_bins(given_ints(bins), given_ints(partials["v"]), self.least, grouped)
         return {"v": grouped}
 
+    def group_cells(self, partials: Partials, cells: Ints, first: Ints, row: Ints, size: int) -> Partials:
+        """The same for bins by cell and row: those of a tuple's cell begin at first[cells[i] + 1]."""
+        grouped = np.full(size, self.nothing, np.int64)
+        of_tuples = (given_ints(cells), first, given_ints(row), given_ints(partials["v"]))
+        keep_in_cells(*of_tuples, self.least, grouped)
+        return {"v": grouped}
+
     def fold(self, partials: Partials, fold: Fold) -> Partials:
         return {"v": fold_extremes(partials["v"], fold, self._ufunc, self.nothing)}
 
@@ -66,11 +73,17 @@ class ExtremeLogic:
 
     def ranges(self, partials: Partials, lows: Ints, highs: Ints) -> Partials:
         array = partials["v"]
+        found = np.empty((array.shape[0], len(lows), array.shape[2]), np.int64)
+        self.put_ranges(array, lows, highs, found)
+        return {"v": found}
+
+    def put_ranges(self, array: Ints, lows: Ints, highs: Ints, into: Ints) -> None:
+        """Make `into` [column, range, key] the extremes over ranges of the middle axis."""
         if int((highs - lows).sum()) > 4 * (array.shape[1] + len(lows)):  # they overlap a lot
-            return each_range(self, partials, lows, highs)
-        found = self.zeros((array.shape[0], len(lows), array.shape[2]))
-        extreme_ranges(array, lows, highs, self.least, found["v"])
-        return found
+            into[...] = each_range(self, {"v": array}, lows, highs)["v"]
+            return
+        into.fill(self.nothing)
+        extreme_ranges(array, lows, highs, self.least, into)
 
 
 def lower_extreme(rows: RowPartials, index: int, kind: LaneKind, vocabulary: pa.Array | None) -> Lowered:
