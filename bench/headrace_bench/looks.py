@@ -25,7 +25,7 @@ from headrace.engine.conductor.sampling import StreamSample
 from headrace.engine.conductor.watching import Measured
 from headrace.engine.records import Metrics
 from headrace.model.grouping import MAIN
-from headrace.model.metrics import OperatorMetrics
+from headrace.model.metrics import OperatorMetrics, QueryCounts
 from headrace.model.predicate import And, Compare, Op, Operand
 from headrace.model.query import NO_NEEDS, Projection, QueryId, QueryPlan, StreamName
 from headrace.model.types import BIGINT
@@ -77,7 +77,7 @@ class PlayedStage:
     def step(self) -> Measured:
         """An epoch of a second."""
         self.epoch, self.now = self.epoch + 1, self.now + 1
-        matched = {str(query.id): RATE // 10 for query in self.live}
+        matched = QueryCounts.of_mapping({query.id: RATE // 10 for query in self.live})
         return Measured(
             MAIN,
             self.epoch,

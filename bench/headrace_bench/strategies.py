@@ -191,7 +191,7 @@ def run_joined(plan: SharedPlan, data: Data) -> Done:
         emit = lambda signature, table, queries, latest_us, into=tables: into.append(table)  # noqa: E731
         reduce_aggregation(ready, batch, [], [], NEVER_US, WINDOW.range_us, emit)
         rows += sum(table.num_rows for table in tables)
-    return rows, sum(reduced.rows.values())
+    return rows, reduced.rows.total
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ from headrace.model.query import (
 )
 from headrace.model.state import SegmentFile
 from headrace.model.types import BIGINT, DOUBLE, Column, SqlType
-from headrace.model.window import Window
+from headrace.model.window import AnyWindow, SessionWindow, Window
 from headrace.planner.group import Member, plan_group
 from headrace_bench import astream, predicate_tasks
 from headrace_bench.epochs import Feed, folder
@@ -66,8 +66,8 @@ STREAM = Stream(
 GROUP = "main"
 
 
-def as_query(found: astream.AggregationQuery, number: int) -> Query:
-    """What the parser makes of the query's text, without Spark."""
+def as_query(found: astream.AggregationQuery, number: int, gap_ms: int = 0) -> Query:
+    """What the parser makes of the query's text, without Spark; with a gap it is over sessions in place of windows."""
     function = AggregateFunction(found.aggregate.lower())
     aggregate = Aggregate(
         function, Operand(f"field{found.field}", BIGINT), TRUE, DOUBLE if found.aggregate == "AVG" else BIGINT
@@ -75,16 +75,23 @@ def as_query(found: astream.AggregationQuery, number: int) -> Query:
     where = conjunction(
         *(Compare(Operand(f"field{field}", BIGINT), Op(op), value) for field, op, value in found.predicates)
     )
-    window = Window(found.range_s * 1_000_000, found.slide_s * 1_000_000)
+    window: AnyWindow = Window(found.range_s * 1_000_000, found.slide_s * 1_000_000)
+    if gap_ms:
+        window = SessionWindow(gap_ms * 1_000)
     body = Aggregation(window, where, (Operand("key", BIGINT),), (aggregate,), (), None)
     return Query(QueryId(number), f"q{number}", QueryPlan("", (STREAM.name,), body, (), "", ""))
 
 
-def make_members(queries: int, seed: int = 1, window_max_s: int = 10, columns: int = 1) -> list[Member]:
-    """Members of a group with random aggregation queries."""
+def make_members(
+    queries: int, seed: int = 1, window_max_s: int = 10, columns: int = 1, gap_max_ms: int = 0
+) -> list[Member]:
+    """Members of a group with random aggregation queries: of windows, or of sessions with gaps of up to so much."""
     rng = Random(seed)
     found = [astream.aggregation(rng, window_max_s, mixed=True, columns=columns) for _ in range(queries)]
-    return [Member(as_query(query, n + 1), n) for n, query in enumerate(found)]
+    gaps = [rng.randint(1, gap_max_ms) if gap_max_ms else 0 for _ in found]
+    return [
+        Member(as_query(query, n + 1, gap), n) for n, (query, gap) in enumerate(zip(found, gaps, strict=True))
+    ]
 
 
 @contextmanager
@@ -177,7 +184,7 @@ class Bench:
             sum(one.reduce_seconds for one in spent),
             sum(plain for plain, _ in again),
             sum(writing for _, writing in again),
-            sum(result.rows.values()),
+            result.rows.total,
             sum(file.rows for file in result.results),
         )
 
@@ -240,6 +247,13 @@ def figures(queries: int, seen: list[Seen]) -> list[str]:
     "--rate", type=COUNT, default=50_000, show_default=True, help="Events per second of event time."
 )
 @click.option("--window-max", type=COUNT, default=10, show_default=True, help="Longest window in seconds.")
+@click.option(
+    "--gap-max",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Sessions in place of windows, with gaps of up to so many milliseconds.",
+)
 @click.option("--partitions", type=COUNT, default=2, show_default=True, help="Reduce tasks.")
 @click.option(
     "--conjuncts",
@@ -255,6 +269,7 @@ def tasks(
     keys: int,
     rate: int,
     window_max: int,
+    gap_max: int,
     partitions: int,
     conjuncts: int | None,
     profile: bool,
@@ -267,7 +282,7 @@ def tasks(
         profiler = cProfile.Profile(time.process_time)
         with folder() as root:
             if conjuncts is None:
-                members = make_members(count, window_max_s=window_max)
+                members = make_members(count, window_max_s=window_max, gap_max_ms=gap_max)
                 bench = Bench(root, members, [STREAM], OneStream(Feed(rows, keys, rate)), partitions)
             else:
                 members = predicate_tasks.make_members(count, conjuncts, window_max)

@@ -20,7 +20,7 @@ from headrace.engine.conductor.watching import Books, Measured, group_epochs, wh
 from headrace.engine.records import Metrics
 from headrace.model.events import EventKind
 from headrace.model.grouping import MAIN, auto_group, auto_number
-from headrace.model.metrics import FunctionMetrics, OperatorMetrics
+from headrace.model.metrics import FunctionMetrics, OperatorMetrics, QueryCounts
 from headrace.model.predicate import TRUE, Compare, Op, Operand, Predicate
 from headrace.model.query import NO_NEEDS, Fallback, Needs, Projection, QueryId, QueryPlan, StreamName
 from headrace.model.types import BIGINT
@@ -161,12 +161,14 @@ class Engine:
                 map_seconds=scan * done,
                 reduce_seconds=work * done,
                 tuples=round(done),
-                matched={str(i): round(self.played[i].share * done) for i in by_operator[operator]},
+                matched=QueryCounts.of_mapping(
+                    {i: round(self.played[i].share * done) for i in by_operator[operator]}
+                ),
                 functions=self._calls(by_operator[operator], done),
             )
             for operator, (scan, work) in cost.items()
         }
-        rows = sum(sum(one.matched.values()) for one in spent.values())
+        rows = sum(one.matched.total for one in spent.values())
         conductor.measured(
             Measured(
                 name,
@@ -192,7 +194,9 @@ class Engine:
         for i in members:
             if self.played[i].called:
                 name = self.played[i].function or f"similar{i}"
-                spent = FunctionMetrics(seconds=self.played[i].called * done, wanted={str(i): 1})
+                spent = FunctionMetrics(
+                    seconds=self.played[i].called * done, wanted=QueryCounts.of((i,), (1,))
+                )
                 found[name] = found.get(name, FunctionMetrics()) + spent
         return found
 
@@ -586,8 +590,8 @@ def test_the_work_of_all_functions_is_counted_once() -> None:
 
     def epoch(number: int) -> Measured:
         called = {
-            "embed": FunctionMetrics(seconds=0.3, wanted={"1": 5}),
-            "score": FunctionMetrics(seconds=0.1, wanted={"1": 5}),
+            "embed": FunctionMetrics(seconds=0.3, wanted=QueryCounts.of((1,), (5,))),
+            "score": FunctionMetrics(seconds=0.1, wanted=QueryCounts.of((1,), (5,))),
         }
         spent = {"a": OperatorMetrics(map_seconds=0.2, reduce_seconds=0.6, functions=called)}
         metrics = Metrics(seconds=0.5, map_cpu=0.2, reduce_cpu=0.6)
@@ -620,9 +624,10 @@ def test_costs_are_learnt_from_what_an_epoch_matched_and_not_from_what_is_usual(
     )
 
     def epoch(number: int, times: int) -> Measured:
-        called = {"embed": FunctionMetrics(seconds=0.3, wanted={"2": 60 * times})}
-        matched = {"1": 40 * times, "2": 30 * times}
-        joined = {"1": 80 * times}  # nothing is left of the other's rows when its function has been asked
+        called = {"embed": FunctionMetrics(seconds=0.3, wanted=QueryCounts.of((2,), (60 * times,)))}
+        matched = QueryCounts.of((1, 2), (40 * times, 30 * times))
+        # nothing is left of the other's rows when its function has been asked
+        joined = QueryCounts.of((1,), (80 * times,))
         spent = {"a": OperatorMetrics(reduce_seconds=0.6, matched=matched, joined=joined, functions=called)}
         users, tuples = {"a": (QueryId(1), QueryId(2))}, {"s": 100 * number}
         members = frozenset({QueryId(1), QueryId(2)})

@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.engine.crowding import JobsUnderWay
 from headrace.engine.group import Group
+from headrace.model.metrics import NOBODY
 from headrace.optimizer.place import EpochWork, Place
 
 
@@ -14,7 +15,7 @@ def group(name: str, jobs: JobsUnderWay, seconds: float) -> Any:
     """What a group knows of its last epoch, which had 25,000 tuples."""
     metrics = SimpleNamespace(input_rows=25_000, map_seconds=seconds, reduce_seconds=0.0)
     spent = SimpleNamespace(
-        map_seconds=seconds, reduce_seconds=0.0, functions={}, matched={}, joined={}, rows={}
+        map_seconds=seconds, reduce_seconds=0.0, functions={}, matched=NOBODY, joined=NOBODY, rows=NOBODY
     )
     catalog = SimpleNamespace(active_entries=lambda epoch, group: ())
     return SimpleNamespace(

@@ -163,7 +163,7 @@ def test_a_shared_call_selects_what_loops_select_and_sees_each_input_once(tmp_pa
     (spent,) = [spent.functions["scored"] for spent in result.operators.values()]
     lowest = min(level for _, _, level in asked)
     assert spent.rows == sum(row["level"] > lowest for row in rows) > spent.inputs > 0
-    assert spent.wanted[str(1)] == sum(row["level"] > asked[0][2] for row in rows)
+    assert spent.wanted.get(1) == sum(row["level"] > asked[0][2] for row in rows)
 
 
 def test_only_queries_whose_own_rows_make_a_function_fail_are_blamed(tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_functions_of_joined_tuples_select_what_loops_select(tmp_path: Path, see
         ]
         found = Counter(tuple(row[name] for name in names) for row in rows_of(world, result, n))
         assert found == wanted, n
-    assert sum(result.rows.values()) > 0
+    assert result.rows.total > 0
     assert all(rows == distinct for rows, distinct in world.calls())
 
 

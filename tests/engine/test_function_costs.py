@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from headrace.engine.costs import divide_costs, function_epochs
-from headrace.model.metrics import FunctionMetrics, OperatorMetrics
+from headrace.model.metrics import FunctionMetrics, OperatorMetrics, QueryCounts
 
 SPENT = OperatorMetrics(
     map_seconds=2.0,
     tuples=100,
-    functions={"similar": FunctionMetrics(rows=40, inputs=10, seconds=1.5, wanted={"1": 30, "2": 10})},
+    functions={
+        "similar": FunctionMetrics(rows=40, inputs=10, seconds=1.5, wanted=QueryCounts.of((1, 2), (30, 10)))
+    },
 )
 
 
@@ -40,7 +42,7 @@ def test_the_costs_of_all_queries_add_up_to_what_was_spent(seed: int) -> None:
     for number in range(rng.randint(1, 4)):
         queries = tuple(rng.sample(range(8), rng.randint(1, 8)))
         operators.append(SimpleNamespace(id=f"o{number}", queries=queries))
-        matched = {str(q): rng.randint(0, 50) for q in queries if rng.random() < 0.5}
+        matched = QueryCounts.of_mapping({q: rng.randint(0, 50) for q in queries if rng.random() < 0.5})
         spent[f"o{number}"] = OperatorMetrics(
             rng.random(), rng.random(), 10, rng.randint(0, 9), rng.randint(0, 9), matched, rows=matched
         )
@@ -52,5 +54,5 @@ def test_the_costs_of_all_queries_add_up_to_what_was_spent(seed: int) -> None:
     )
     assert sum(c.shuffled_bytes for c in costs) == pytest.approx(sum(s.shuffled_bytes for s in every))
     assert sum(c.state_bytes for c in costs) == pytest.approx(sum(s.state_bytes for s in every))
-    assert sum(c.matched for c in costs) == sum(sum(s.matched.values()) for s in every)
-    assert sum(c.rows for c in costs) == sum(sum(s.rows.values()) for s in every)
+    assert sum(c.matched for c in costs) == sum(s.matched.total for s in every)
+    assert sum(c.rows for c in costs) == sum(s.rows.total for s in every)

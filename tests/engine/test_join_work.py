@@ -124,7 +124,7 @@ def test_what_is_counted_equals_loops(tmp_path: Path, seed: int) -> None:
             (len(side), len({row["k"] for row in side})) for side in sides
         )
         (join,) = [o.id for o in plan.operators if o.id in joined.operators and o.reads]
-        matched = joined.operators[join].matched.get(str(query.id), 0)
+        matched = joined.operators[join].matched.get(query.id)
         assert matched == sum(map(len, sides))
     spent = sum(o.map_seconds + o.reduce_seconds for o in joined.operators.values())
     assert sum(cost.cpu_seconds for cost in costs.values()) == pytest.approx(spent)

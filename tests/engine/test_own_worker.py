@@ -22,7 +22,7 @@ from headrace.engine.messages import Check, decode_report, encode_work
 from headrace.engine.own_worker import OwnWorker
 from headrace.engine.records import Metrics, no_commit
 from headrace.model.epoch import Chunk
-from headrace.model.metrics import FunctionMetrics, OperatorMetrics
+from headrace.model.metrics import FunctionMetrics, OperatorMetrics, QueryCounts
 from headrace.optimizer.place import EpochWork, Place, decide_place
 from waiting import until
 
@@ -208,9 +208,9 @@ def test_epochs_that_wait_for_others_are_jobs() -> None:
 
 
 def test_a_function_that_left_is_no_longer_expected() -> None:
-    called = FunctionMetrics(rows=9, seconds=3.0, wanted={"4": 9})
+    called = FunctionMetrics(rows=9, seconds=3.0, wanted=QueryCounts.of((4,), (9,)))
     operator = OperatorMetrics(map_seconds=0.1, reduce_seconds=3.2, functions={"dear": called})
-    spent = {"o": replace(operator, matched={"3": 100, "4": 200})}
+    spent = {"o": replace(operator, matched=QueryCounts.of((3, 4), (100, 200)))}
     metrics = Metrics(input_rows=20_000, map_seconds=0.2, reduce_seconds=6.0)
     before = replace(no_commit("g"), metrics=metrics, operators=spent)
     work = EpochWork(20_000, 0, catalyst=False, crowded=True)

@@ -84,7 +84,7 @@ def test_stored_rows_have_the_columns_and_types_of_their_table(tmp_path: Path, s
                     columns = {name: stored.column(name).to_numpy() for name in table.names[-2:]}
                     found += int(mine.among(columns).sum())
             kinds.add(type(table))
-        assert found == result.rows.get(entry.query.id, 0), entry.query
+        assert found == result.rows.get(entry.query.id), entry.query
     assert kinds == {WindowTable, SessionTable, TupleTable}
 
 

@@ -37,10 +37,12 @@ from headrace.engine.messages import (
 )
 from headrace.engine.paths import handover_dir, plan_path, segments_dir
 from headrace.engine.plans import plan_file
+from headrace.engine.records import no_commit
 from headrace.engine.tasks import prepared_plan
 from headrace.log.chunks import write_chunk
+from headrace.model import codec
 from headrace.model.epoch import FOREVER_US, NEVER_US, Epoch, StreamEpoch
-from headrace.model.metrics import OperatorMetrics
+from headrace.model.metrics import OperatorMetrics, QueryCounts
 from headrace.model.partitioning import Partitioning, even_partitioning
 from headrace.model.plan import SharedPlan
 from headrace.model.predicate import TRUE
@@ -206,7 +208,7 @@ def test_a_repartitioned_file_is_named_by_both_until_it_is_absorbed(tmp_path: Pa
     assert four.operators[id_].state_bytes == sum({s.path: s.bytes for s in four.segments}.values())
     last = Epoch(EpochId(2), (StreamEpoch(STREAM.name, (), 0, FOREVER_US),))
     done = run_epoch(tmp_path, "main", random_partitioning(rng), plan, last, four.segments)
-    assert done.rows == {1: 500} and not done.segments
+    assert done.rows == QueryCounts.of([1], [500]) and not done.segments
 
 
 @pytest.mark.parametrize("window", [Window(90, 90), SessionWindow(5)])
@@ -246,14 +248,12 @@ def test_metrics_tell_what_operators_and_queries_cost(tmp_path: Path) -> None:
         spent = result.operators[operator.id]
         assert spent.tuples == 200 and spent.map_seconds > 0
         assert (spent.shuffled_bytes > 0) == (operator_kind(operator).stages(operator, False) > 0)
-        assert {int(q): n for q, n in spent.rows.items()} == {
-            int(q): result.rows[q] for q in operator.queries if result.rows.get(q)
-        }
+        assert spent.rows == result.rows.only(operator.queries)
     for member in members:
         body = member.query.plan.body
         assert isinstance(body, Aggregation | Projection)
         accepted = sum(truth(body.where, row) is True for row in rows)
-        found = [spent.matched.get(str(member.query.id), 0) for spent in result.operators.values()]
+        found = [spent.matched.get(member.query.id) for spent in result.operators.values()]
         assert sum(found) == accepted, member.query
     assert result.metrics["bytes_shuffled"] == sum(o.shuffled_bytes for o in result.operators.values())
 
@@ -298,12 +298,26 @@ def test_messages_come_back() -> None:
     report = Report(
         (segment,),
         metrics=TaskMetrics(1.5, bytes_read=3),
-        operators={"o": OperatorMetrics(tuples=3, matched={"1": 2}, rows={"1": 5})},
+        operators={
+            "o": OperatorMetrics(
+                tuples=3, matched=QueryCounts.of((1,), (2,)), rows=QueryCounts.of((1,), (5,))
+            )
+        },
         error=TaskError("engine", "CODE", "message", None, "hint"),
     )
     assert decode_report(encode_report(report)) == report
     with pytest.raises(TypeError, match="a Control"):
         decode_report(encode_control(control))
+
+
+def test_counts_of_older_versions_are_read() -> None:
+    """They were JSON objects by query."""
+    counts = QueryCounts.of([7, 300], [2**40, 1])
+    now = replace(no_commit("g"), rows=counts, operators={"o": OperatorMetrics(matched=counts)})
+    assert codec.loads(codec.dumps(now)) == now
+    before = codec.to_json(now)
+    before["rows"] = before["operators"]["o"]["matched"] = {"300": 1, "7": 2**40}
+    assert codec.from_json(before) == now
 
 
 def test_selections_alone_have_one_stage_with_nothing_in_it() -> None:

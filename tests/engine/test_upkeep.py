@@ -23,6 +23,7 @@ from headrace.engine.recovery import last_commits
 from headrace.engine.result_files import write_results
 from headrace.engine.upkeep import Upkeep
 from headrace.model.grouping import MAIN, GroupKind, Regrouping, Relocation, kind_of
+from headrace.model.metrics import QueryCounts
 from headrace.model.query import QueryId
 from headrace.model.state import SegmentFile
 from headrace.planner.shared import query_signature
@@ -218,7 +219,7 @@ def arrived(house: House, heir: str = MAIN) -> str:
     for epoch in range(3):
         file = house.result(group, epoch, int(entry.query.id))
         rows = (*rows, replace(file, signature=query_signature(entry.query)))
-        house.commit(group, epoch, results=rows, rows={str(entry.query.id): epoch + 1})
+        house.commit(group, epoch, results=rows, rows=QueryCounts.of((entry.query.id,), (epoch + 1,)))
     moved(house, int(entry.query.id), group, heir, 3, house.file(group, "brought.arrow"))
     return group
 

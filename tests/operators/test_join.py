@@ -144,7 +144,7 @@ class Case:
             received = receive_join(logic, blobs[partition])
             old, stay = shelf.load(absorbed, read_state), shelf.load(kept, read_state)
             reduced = reduce_join(logic, received, old, stay, self.closed, watermark, outlet)
-            counts.update(reduced.rows)
+            counts.update(dict(reduced.rows.items()))
             left += kept
             if reduced.segment is not None:
                 assert reduced.segment.last_end_us > watermark
@@ -156,7 +156,8 @@ class Case:
             for partition, (absorbed, kept) in enumerate(before):
                 both = [*arrived[partition], *blobs[partition]]
                 old, stay = shelf.load(absorbed, read_state), shelf.load(kept, read_state)
-                counts.update(resume_join(logic, both, old, stay, self.closed, outlet))
+                found = resume_join(logic, both, old, stay, self.closed, outlet)
+                counts.update(dict(found.items()))
         assert not any(sent.values())
         shelf.settle(id_, left)
         return stored, counts

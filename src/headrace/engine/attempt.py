@@ -31,6 +31,7 @@ from headrace.engine.stored import ResultReader
 from headrace.model.epoch import Chunk, Epoch
 from headrace.model.errors import HeadraceError, LogError
 from headrace.model.grouping import GroupSpec, pool_of
+from headrace.model.metrics import QueryCounts
 from headrace.model.plan import ScanPath, SharedPlan
 from headrace.model.predicate import Operand, operands_of
 from headrace.model.query import Aggregation, Fallback, Join, Projection, Query, StreamName
@@ -180,8 +181,7 @@ class EpochRunner:
             faults.reach("fallback.after")
             result.results += files
             rows = sum(file.rows for file in files)
-            if rows:
-                result.rows[fallback.query] = result.rows.get(fallback.query, 0) + rows
+            result.rows += QueryCounts.of([fallback.query], [rows])
         if plan.fallbacks:
             result.metrics["fallback_seconds"] = time.perf_counter() - started
         return broken

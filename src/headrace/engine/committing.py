@@ -27,9 +27,6 @@ def make_commit(catalog: Catalog, before: Commit, ran: Ran, now: float) -> Commi
     """The commit of a group after an epoch. Strategies, statistics and inheritances are left as they were."""
     group, epoch, result = before.group, ran.epoch, ran.result
     entries = {int(entry.query.id): entry for entry in catalog.homes.living_in(group)}
-    rows = {q: n for q, n in before.rows.items() if int(q) in entries}
-    for query, count in result.rows.items():
-        rows[str(query)] = rows.get(str(query), 0) + count
     taken = catalog.homes.regroupings(group, before.regrouping, int(epoch.id))
     return replace(
         before,
@@ -38,7 +35,7 @@ def make_commit(catalog: Catalog, before: Commit, ran: Ran, now: float) -> Commi
         segments=tuple(result.segments),
         results=(*before.results, *(replace(file, written_at=now) for file in result.results)),
         quarantined=_quarantined(group, entries),
-        rows=rows,
+        rows=before.rows.only(entries) + result.rows,
         metrics=_metrics(group, catalog.active_entries(epoch.id, group), ran),
         committed_at=now,
         regrouping=taken[-1].number if taken else before.regrouping,
@@ -65,7 +62,7 @@ def _metrics(group: str, members: tuple[QueryEntry, ...], ran: Ran) -> Metrics:
     return Metrics(
         input_rows=sum(inflow.rows for inflow in epoch.streams if inflow.stream in read),
         late_rows=sum(inflow.late_rows for inflow in epoch.streams if inflow.stream in read),
-        result_rows=sum(result.rows.values()),
+        result_rows=result.rows.total,
         active_queries=len(members),
         seconds=ran.seconds,
         plan_seconds=ran.plan_seconds,

@@ -72,7 +72,7 @@ def _called_by(spent: OperatorMetrics, query: int) -> dict[str, FunctionCost]:
     """A query's part of what functions cost: in proportion to the rows for which it needed them."""
     found = {}
     for name, calls in spent.functions.items():
-        rows, every = calls.wanted.get(str(query), 0), sum(calls.wanted.values())
+        rows, every = calls.wanted.get(query), calls.wanted.total
         if rows:
             found[name] = FunctionCost(rows, calls.seconds * rows / every)
     return found
@@ -92,9 +92,7 @@ def divide_costs(operators: Mapping[str, OperatorMetrics], plan: SharedPlan) -> 
     for product in plan.products:
         spent = operators.get(product.id)
         if spent is not None:
-            weights = {
-                int(q): 1 + spent.rows.get(str(q), 0) for output in product.outputs for q in output.queries
-            }
+            weights = {int(q): 1 + spent.rows.get(q) for output in product.outputs for q in output.queries}
             _add(found, _divide(spent, weights))
     return found
 
@@ -111,22 +109,20 @@ def _add(found: dict[int, QueryCost], costs: Iterable[tuple[int, QueryCost]]) ->
 
 def _weights(spent: OperatorMetrics, queries: Iterable[int]) -> dict[int, int]:
     """How much of an operator's work was for each query."""
-    return {
-        query: 1 + spent.matched.get(str(query), 0) + spent.joined.get(str(query), 0) for query in queries
-    }
+    return {query: 1 + spent.matched.get(query) + spent.joined.get(query) for query in queries}
 
 
 def _divide(spent: OperatorMetrics, weights: Mapping[int, int]) -> Iterable[tuple[int, QueryCost]]:
     total, seconds = sum(weights.values()), spent.map_seconds + spent.reduce_seconds
     for query, weight in weights.items():
-        share, name = weight / total, str(query)
+        share = weight / total
         yield (
             query,
             QueryCost(
                 seconds * share,
                 spent.tuples,
-                spent.matched.get(name, 0),
-                spent.rows.get(name, 0),
+                spent.matched.get(query),
+                spent.rows.get(query),
                 spent.shuffled_bytes * share,
                 spent.state_bytes * share,
                 _called_by(spent, query) if spent.functions else {},

@@ -212,8 +212,7 @@ class Delivered:
         archived = self._catalog.archived_rows(entry.query.id)
         if archived is not None:
             return archived
-        id_ = str(entry.query.id)
-        return sum(commit.rows.get(id_, 0) for commit in self._commits_of(entry))
+        return sum(commit.rows.get(entry.query.id) for commit in self._commits_of(entry))
 
     def results(self, entry: QueryEntry) -> list[ResultFile]:
         """The files that may hold rows of a query."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 
 from headrace.engine.records import Commit
-from headrace.model.metrics import OperatorMetrics, add_counts
+from headrace.model.metrics import OperatorMetrics, QueryCounts
 from headrace.optimizer.place import EpochWork
 
 
@@ -15,7 +15,7 @@ def cpu_seconds(commit: Commit) -> float:
     return sum(spent.map_seconds + spent.reduce_seconds for spent in commit.operators.values())
 
 
-def after_epoch(work: EpochWork, before: Commit | None, members: Container[int]) -> EpochWork:
+def after_epoch(work: EpochWork, before: Commit | None, members: Collection[int]) -> EpochWork:
     """The work of an epoch, with what is known by the last one that had tuples.
 
     What was done for queries that are no `members` any more is not done now. It may be why they left.
@@ -32,21 +32,20 @@ def after_epoch(work: EpochWork, before: Commit | None, members: Container[int])
     )
 
 
-def _for_members(spent: OperatorMetrics, members: Container[int]) -> float:
+def _for_members(spent: OperatorMetrics, members: Collection[int]) -> float:
     """The CPU seconds of an operator for these queries: of functions by who called them, and of the rest by rows."""
     called = sum(one.seconds for one in spent.functions.values())
-    rows = add_counts(spent.matched, spent.joined) or spent.rows
+    rows = spent.matched + spent.joined or spent.rows
     rest = max(0.0, spent.map_seconds + spent.reduce_seconds - called)
     return rest * _share(rows, members) + sum(
         one.seconds * _share(one.wanted, members) for one in spent.functions.values()
     )
 
 
-def _share(counts: Mapping[str, int], members: Container[int]) -> float:
+def _share(counts: QueryCounts, members: Collection[int]) -> float:
     """The part of what was counted by query that is these queries'; all of it where nothing was counted.
 
-    >>> _share({"1": 30, "2": 10}, {1}), _share({}, {1})
+    >>> _share(QueryCounts.of([1, 2], [30, 10]), {1}), _share(QueryCounts.of([], []), {1})
     (0.75, 1.0)
     """
-    total = sum(counts.values())
-    return sum(count for query, count in counts.items() if int(query) in members) / total if total else 1.0
+    return counts.only(members).total / counts.total if counts else 1.0

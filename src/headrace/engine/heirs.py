@@ -75,10 +75,9 @@ def still_inherited(before: Commit, commits: Mapping[str, Commit]) -> dict[str, 
 
 def inherit(commit: Commit, left: Iterable[Commit]) -> Commit:
     """The commit with all that ended groups have delivered."""
-    results, rows, inherited = commit.results, dict(commit.rows), dict(commit.inherited)
+    results, rows, inherited = commit.results, commit.rows, dict(commit.inherited)
     for other in left:
         results = (*other.results, *results)
-        for query, count in other.rows.items():
-            rows[query] = rows.get(query, 0) + count
+        rows += other.rows
         inherited[other.group] = commit.epoch
     return replace(commit, results=results, rows=rows, inherited=inherited)

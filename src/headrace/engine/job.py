@@ -40,7 +40,7 @@ from headrace.engine.references import ordered_references, owned_references
 from headrace.engine.tasks import scan_task
 from headrace.model.epoch import Chunk, Epoch
 from headrace.model.functions import FunctionFile
-from headrace.model.metrics import OperatorMetrics
+from headrace.model.metrics import NOBODY, OperatorMetrics, QueryCounts
 from headrace.model.partitioning import Partitioning, even_partitioning
 from headrace.model.plan import Operator, Read, ScanPath, SharedPlan
 from headrace.model.query import Stream
@@ -92,14 +92,14 @@ class Job:
 
 @dataclass(slots=True)
 class JobResult:
-    """What the tasks reported. `operators` says what each operator cost, by its id, and `loads` the CPU seconds of key
-    groups, unless all of them were one task's.
+    """What the tasks reported. `operators` says what each operator cost, by its id, and `rows` how many rows each query
+    got. `loads` are the CPU seconds of key groups, unless all of them were one task's.
     """
 
     segments: list[SegmentFile] = field(default_factory=list)
     results: list[ResultFile] = field(default_factory=list)
     failures: dict[int, str] = field(default_factory=dict)
-    rows: dict[int, int] = field(default_factory=dict)
+    rows: QueryCounts = NOBODY
     metrics: dict[str, float] = field(default_factory=dict)
     operators: dict[str, OperatorMetrics] = field(default_factory=dict)
     keys: list[KeyStatistics] = field(default_factory=list)
@@ -122,11 +122,12 @@ class JobResult:
             self.metrics[name] = self.metrics.get(name, 0) + value
         for id_, spent in report.operators.items():
             self.operators[id_] = self.operators.get(id_, OperatorMetrics()) + spent
-            for query, count in spent.rows.items():
-                self.rows[int(query)] = self.rows.get(int(query), 0) + count
 
-    def count_state(self) -> None:
-        """Add the size of each operator's live segments to what is known of it; a file counts once."""
+    def count(self) -> None:
+        """Add up the rows of all operators, and add the size of each one's live segments to what is known of it. A file
+        counts once.
+        """
+        self.rows = sum((spent.rows for spent in self.operators.values()), NOBODY)
         for operator, _, size in {(s.operator, s.path, s.bytes) for s in self.segments}:
             spent = self.operators.get(operator, OperatorMetrics())
             self.operators[operator] = spent + OperatorMetrics(state_bytes=size)
@@ -139,7 +140,7 @@ def run_job(context: JobContext, job: Job) -> JobResult:
     carried = {o.id for o in job.plan.operators} - {o.id for o in busy}
     result.segments += [s for s in job.segments if s.operator in carried]
     if not busy:
-        result.count_state()
+        result.count()
         return result
     reports = None
     if job.place is Place.OWN_WORKER:
@@ -147,7 +148,7 @@ def run_job(context: JobContext, job: Job) -> JobResult:
         result.metrics["own_worker"] = float(reports is not None)
     for report in _run_on_spark(context, job, busy) if reports is None else reports:
         result.add(decode_report(report))
-    result.count_state()
+    result.count()
     return result
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from headrace.model import codec
-from headrace.model.metrics import OperatorMetrics
+from headrace.model.metrics import NOBODY, OperatorMetrics, QueryCounts, read_counts
 from headrace.model.state import SegmentFile
 from headrace.model.statistics import NOTHING_KNOWN, Statistics
 from headrace.model.strategy import DEFAULTS, Strategies
@@ -80,10 +80,10 @@ class Commit:
     """The whole state of a sharing group after an epoch: reading its last commit is recovery.
 
     Nothing in it is about other groups: what holds for all of them is in the sealed epochs and in the catalog, or is
-    added up over the commits of all groups. `rows` counts the result rows that each query got in this group (keys are
-    query ids as text), and `quarantined` are the queries that failed here. `regrouping` is the number of the last
-    regrouping that the group has taken in. Results of epochs up to `expired` may be gone. `lost` holds, for tables of
-    joined rows, (epoch, end): windows that end by then may have lost rows of that epoch or before. `operators` says
+    added up over the commits of all groups. `rows` counts the result rows that each query got in this group,
+    and `quarantined` are the queries that failed here (keys are query ids as text). `regrouping` is the number of the
+    last regrouping that the group has taken in. Results of epochs up to `expired` may be gone. `lost` holds, for tables
+    of joined rows, (epoch, end): windows that end by then may have lost rows of that epoch or before. `operators` says
     what each operator cost in this epoch, by its id. `strategies` are those that the segments were made with: the next
     epoch goes on with them. `statistics` are what was measured so far, for those who decide later. `inherited` are the
     transit groups whose results and rows are among its own, each with the epoch from which on: their own commits no
@@ -96,7 +96,7 @@ class Commit:
     segments: tuple[SegmentFile, ...]
     results: tuple[ResultFile, ...]
     quarantined: dict[str, Quarantine] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)
+    rows: QueryCounts = NOBODY
     metrics: Metrics = Metrics()
     committed_at: float = 0.0
     regrouping: int = -1
@@ -106,6 +106,9 @@ class Commit:
     strategies: Strategies = DEFAULTS
     statistics: Statistics = NOTHING_KNOWN
     inherited: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        read_counts(self, "rows")
 
     def files(self) -> Iterator[str]:
         """Every file that this commit makes count."""

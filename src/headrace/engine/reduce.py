@@ -28,9 +28,9 @@ from headrace.engine.messages import (
 from headrace.engine.paths import segments_dir
 from headrace.engine.references import absorb, portion_of
 from headrace.engine.result_files import ResultWriter
-from headrace.engine.tasks import arriving, as_text, attempt_name, prepared_plan, report_of
+from headrace.engine.tasks import arriving, attempt_name, prepared_plan, report_of
 from headrace.model.errors import HeadraceError
-from headrace.model.metrics import OperatorMetrics
+from headrace.model.metrics import NOBODY, OperatorMetrics, QueryCounts
 from headrace.model.partitioning import KEY_GROUPS
 from headrace.model.plan import Operator, ProductOperator
 from headrace.model.query import QueryId
@@ -140,7 +140,7 @@ class Partition:
             self._segments += kept
             if reduced.state is not None:
                 self._segments.append(self._write(operator, reduced.state, level))
-        rows = {} if factor else reduced.rows
+        rows = NOBODY if factor else reduced.rows
         self._joins += reduced.joins
         self._ways += [replace(way, operator=operator.id) for way in reduced.ways]
         seconds = time.process_time() - began
@@ -148,9 +148,9 @@ class Partition:
         spent = OperatorMetrics(
             reduce_seconds=seconds,
             shuffled_bytes=self.bytes_sent - sent,
-            matched=as_text(reduced.matched),
-            rows=as_text(rows),
-            joined=as_text(reduced.joined),
+            matched=reduced.matched,
+            rows=rows,
+            joined=reduced.joined,
             functions=self._caller.take_spent(),
         )
         self._note(operator.id, reduced.failures, spent)
@@ -168,7 +168,8 @@ class Partition:
                 if found.rows:
                     self._writer.add(output.signature, found.table, list(found.rows), found.latest_us)
                 self._joins += [JoinCount(QueryId(query), rows=n) for query, n in found.joined.items()]
-                spent = OperatorMetrics(reduce_seconds=time.process_time() - began, rows=as_text(found.rows))
+                rows = QueryCounts.of_mapping(found.rows)
+                spent = OperatorMetrics(reduce_seconds=time.process_time() - began, rows=rows)
                 self._note(product.id, found.failures, spent)
 
     def send(self, sender: str, to: str, shipments: Sequence[Shipment]) -> None:

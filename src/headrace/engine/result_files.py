@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.engine.records import ResultFile
 from headrace.log.chunks import CODEC
+from headrace.model.metrics import Numbers
 from headrace.model.tables import QUERY, Holding, holdings, with_required
 from headrace.storage.checksums import written
 from headrace.storage.private import create_file
@@ -79,13 +80,14 @@ class ResultWriter:
         self,
         signature: str,
         table: pa.Table,
-        queries: Sequence[int],
+        queries: Numbers,
         latest_us: int | None = None,
     ) -> None:
         """Add rows of these queries. `latest_us` is the end of the last window among them."""
         began = time.process_time()
         file = self._open.get(signature) or self._start(signature, table.schema)
-        file.queries = (min(file.queries[0], *queries), max(file.queries[1], *queries))
+        least, greatest = file.queries
+        file.queries = min(least, int(np.min(queries))), max(greatest, int(np.max(queries)))
         file.latest_us = (
             latest_us if file.latest_us is None or latest_us is None else max(file.latest_us, latest_us)
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -193,8 +193,8 @@ class MapTask:
                 map_seconds=time.process_time() - began,
                 tuples=batch.rows,
                 shuffled_bytes=sum(len(shipment.blob) for shipment in mapped.shipments),
-                matched=as_text(mapped.matched),
-                rows=as_text(mapped.rows),
+                matched=mapped.matched,
+                rows=mapped.rows,
                 functions=self._caller.take_spent(),
             )
             self._operators[operator.id] = self._operators.get(operator.id, OperatorMetrics()) + spent
@@ -219,11 +219,6 @@ class MapTask:
                 ways=add_ways(self._ways),
             )
         )
-
-
-def as_text(counts: Mapping[int, int]) -> dict[str, int]:
-    """Counts by query, as messages have them."""
-    return {str(query): count for query, count in counts.items()}
 
 
 def arriving(id_: str, stage: int) -> str:

@@ -2,29 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from headrace.model import codec
+
+Numbers = Sequence[int] | npt.NDArray[Any]
+"""Whole numbers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryCounts:
+    """How many of something each query has: query `queries[i]` has `counts[i]`. Queries ascend, and one that is absent
+    has none.
+
+    Both are arrays, so nothing is done for one query after the other.
+
+    >>> some = QueryCounts.of([7, 3, 7, 5], [1, 2, 3, 0])
+    >>> dict(some.items()), some.get(7), some.get(5), some.total
+    ({3: 2, 7: 4}, 4, 0, 6)
+    >>> dict((some + QueryCounts.of([5], [9])).items()), some.only({7}) == QueryCounts.of([7], [4])
+    ({3: 2, 5: 9, 7: 4}, True)
+    """
+
+    queries: npt.NDArray[Any]
+    counts: npt.NDArray[Any]
+
+    @staticmethod
+    def of(queries: Numbers, counts: Numbers) -> QueryCounts:
+        """The counts of queries in any order; those of a query that is there several times are added up."""
+        known, place = np.unique(np.asarray(queries, np.int64), return_inverse=True)
+        sums = np.zeros(len(known), np.int64)
+        np.add.at(sums, place, np.asarray(counts, np.int64))
+        return QueryCounts(known[sums > 0], sums[sums > 0])
+
+    @staticmethod
+    def of_mapping(counts: Mapping[Any, int]) -> QueryCounts:
+        """The counts by query, whose id may be a text."""
+        return QueryCounts.of([int(query) for query in counts], list(counts.values()))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, QueryCounts):
+            return NotImplemented
+        return np.array_equal(self.queries, other.queries) and np.array_equal(self.counts, other.counts)
+
+    def __hash__(self) -> int:
+        return hash((self.queries.tobytes(), self.counts.tobytes()))
+
+    def __bool__(self) -> bool:
+        return len(self.queries) > 0
+
+    def __add__(self, other: QueryCounts) -> QueryCounts:
+        if not self or not other:
+            return self or other
+        if np.array_equal(self.queries, other.queries):  # as they mostly are
+            return QueryCounts(self.queries, self.counts + other.counts)
+        both = (self, other)
+        return QueryCounts.of(
+            np.concatenate([one.queries for one in both]), np.concatenate([one.counts for one in both])
+        )
+
+    @property
+    def total(self) -> int:
+        return int(self.counts.sum())
+
+    def get(self, query: int) -> int:
+        """How many a query has."""
+        at = int(np.searchsorted(self.queries, query))
+        return int(self.counts[at]) if at < len(self.queries) and self.queries[at] == query else 0
+
+    def items(self) -> Iterator[tuple[int, int]]:
+        """(query, how many it has) of those that have some."""
+        return zip(self.queries.tolist(), self.counts.tolist(), strict=True)
+
+    def only(self, queries: Collection[int]) -> QueryCounts:
+        """The counts of these queries alone."""
+        kept = np.isin(self.queries, np.fromiter(queries, np.int64))
+        return QueryCounts(self.queries[kept], self.counts[kept])
+
+
+NOBODY = QueryCounts(np.empty(0, np.int64), np.empty(0, np.int64))
+"""No query has any."""
+
+
+def read_counts(holder: Any, *names: str) -> None:
+    """Let fields of a record that was read be counts: older versions wrote them as JSON objects, by query as text."""
+    for name in names:
+        found = getattr(holder, name)
+        if isinstance(found, dict):
+            object.__setattr__(holder, name, QueryCounts.of_mapping(found))
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionMetrics:
     """Calls of one registered function: for how many rows its value was needed, with how many inputs it was called, and
-    the CPU seconds of that. `wanted` says for how many rows each query needed it; keys are query ids as text.
+    the CPU seconds of that. `wanted` says for how many rows each query needed it.
     """
 
     rows: int = 0
     inputs: int = 0
     seconds: float = 0.0
-    wanted: dict[str, int] = field(default_factory=dict)
+    wanted: QueryCounts = NOBODY
+
+    def __post_init__(self) -> None:
+        read_counts(self, "wanted")
 
     def __add__(self, other: FunctionMetrics) -> FunctionMetrics:
         return FunctionMetrics(
             self.rows + other.rows,
             self.inputs + other.inputs,
             self.seconds + other.seconds,
-            add_counts(self.wanted, other.wanted),
+            self.wanted + other.wanted,
         )
 
 
@@ -34,8 +126,7 @@ class OperatorMetrics:
     functions are among them, and `functions` says once more what was spent on each.
 
     `tuples` counts what map tasks were given, once per stream that is read. `matched` says how many of them each
-    query accepted, `joined` how many rows a join made for it, and `rows` how many rows it got; keys are query ids as
-    text. A query that is absent has none.
+    query accepted, `joined` how many rows a join made for it, and `rows` how many rows it got.
     """
 
     map_seconds: float = 0.0
@@ -43,10 +134,13 @@ class OperatorMetrics:
     tuples: int = 0
     shuffled_bytes: int = 0
     state_bytes: int = 0
-    matched: dict[str, int] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)
-    joined: dict[str, int] = field(default_factory=dict)
+    matched: QueryCounts = NOBODY
+    rows: QueryCounts = NOBODY
+    joined: QueryCounts = NOBODY
     functions: dict[str, FunctionMetrics] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        read_counts(self, "matched", "rows", "joined")
 
     def __add__(self, other: OperatorMetrics) -> OperatorMetrics:
         return OperatorMetrics(
@@ -55,9 +149,9 @@ class OperatorMetrics:
             self.tuples + other.tuples,
             self.shuffled_bytes + other.shuffled_bytes,
             self.state_bytes + other.state_bytes,
-            add_counts(self.matched, other.matched),
-            add_counts(self.rows, other.rows),
-            add_counts(self.joined, other.joined),
+            self.matched + other.matched,
+            self.rows + other.rows,
+            self.joined + other.joined,
             add_functions(self.functions, other.functions),
         )
 
@@ -71,15 +165,4 @@ def add_functions(
     return found
 
 
-def add_counts(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
-    """
-    >>> add_counts({"1": 2}, {"1": 3, "2": 4})
-    {'1': 5, '2': 4}
-    """
-    found = dict(left)
-    for key, count in right.items():
-        found[key] = found.get(key, 0) + count
-    return found
-
-
-codec.register(OperatorMetrics, FunctionMetrics)
+codec.register(QueryCounts, OperatorMetrics, FunctionMetrics)

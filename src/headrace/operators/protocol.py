@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from headrace.model.metrics import NOBODY, Numbers, QueryCounts
 from headrace.model.partitioning import Partitioning
 from headrace.model.plan import SharedPlan
 from headrace.model.predicate import Operand
@@ -26,7 +27,7 @@ Items = dict[str, Item]
 State = Any
 """What a kind keeps from epoch to epoch, decoded. Only the kind itself looks inside."""
 
-Emit = Callable[[str, pa.Table, Sequence[int], int | None], None]
+Emit = Callable[[str, pa.Table, Numbers, int | None], None]
 """Takes result rows for a signature, with the queries they are of and the end of their last window (None: none)."""
 
 
@@ -66,8 +67,8 @@ class Mapped:
     """
 
     shipments: Sequence[Shipment] = ()
-    rows: dict[int, int] = field(default_factory=dict)
-    matched: dict[int, int] = field(default_factory=dict)
+    rows: QueryCounts = NOBODY
+    matched: QueryCounts = NOBODY
     keys: KeyStatistics | None = None
     ways: Sequence[FamilyWay] = ()
 
@@ -122,10 +123,10 @@ class Reduced:
     """
 
     state: Saved | None = None
-    rows: dict[int, int] = field(default_factory=dict)
+    rows: QueryCounts = NOBODY
     failures: dict[int, str] = field(default_factory=dict)
-    matched: dict[int, int] = field(default_factory=dict)
-    joined: dict[int, int] = field(default_factory=dict)
+    matched: QueryCounts = NOBODY
+    joined: QueryCounts = NOBODY
     joins: Sequence[JoinCount] = ()
     ways: Sequence[FamilyWay] = ()
     spread: Ints | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from headrace.model.metrics import QueryCounts
 from headrace.model.plan import SelectionOperator, SharedPlan
 from headrace.model.tables import WORD, TupleTable, output_column
 from headrace.model.ways import FamilyWay
@@ -67,7 +68,7 @@ class Selections:
         if table.num_rows == 0:
             return Mapped(ways=ways)
         outlet.emit(operator.signature, table, operator.queries, batch.watermark_us)
-        found = {int(q): int(count) for q, count in zip(operator.queries, counts, strict=True) if count}
+        found = QueryCounts.of(operator.queries, counts)
         return Mapped(rows=found, matched=found, ways=ways)
 
     def reduce(self, received: Received, outlet: ReduceOutlet) -> Reduced:

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from headrace.engine.records import Metrics
-from headrace.model.metrics import OperatorMetrics
+from headrace.model.metrics import NOBODY, OperatorMetrics, QueryCounts
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.statistics import (
     Floats,
@@ -81,12 +81,8 @@ class Measured:
         return found
 
 
-def _by_query(counts: Iterable[Mapping[str, int]]) -> dict[QueryId, int]:
-    found: dict[QueryId, int] = {}
-    for one in counts:
-        for query, count in one.items():
-            found[QueryId(int(query))] = found.get(QueryId(int(query)), 0) + count
-    return found
+def _by_query(counts: Iterable[QueryCounts]) -> dict[QueryId, int]:
+    return {QueryId(query): count for query, count in sum(counts, NOBODY).items()}
 
 
 @dataclass(slots=True)
@@ -114,7 +110,9 @@ class Books:
                 self._fade(self.joined, query, count)
         for spent in measured.operators.values():
             for name, called in sorted(spent.functions.items(), key=lambda item: item[1].seconds):
-                self.functions |= {QueryId(int(query)): FunctionName(name) for query in called.wanted}
+                self.functions |= {
+                    QueryId(query): FunctionName(name) for query in called.wanted.queries.tolist()
+                }
 
     def forget(self, groups: Iterable[str], queries: Iterable[QueryId]) -> None:
         """Keep only these groups and queries."""
@@ -362,7 +360,7 @@ def _functions(
     for one in measured.operators.values():
         for name, called in ((name, called) for name, called in one.functions.items() if name in counted):
             spent[name] = spent.get(name, 0.0) + called.seconds
-            users.setdefault(name, set()).update(QueryId(int(query)) for query in called.wanted)
+            users.setdefault(name, set()).update(QueryId(query) for query in called.wanted.queries.tolist())
     found = []
     for name, seconds in sorted(spent.items()):
         rows = 0.0

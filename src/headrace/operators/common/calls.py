@@ -14,7 +14,7 @@ from typing import Any, assert_never
 import numpy as np
 import pyarrow as pa
 
-from headrace.model.metrics import FunctionMetrics
+from headrace.model.metrics import FunctionMetrics, QueryCounts
 from headrace.model.plan.predicates import group_families, index_operands
 from headrace.model.predicate import TRUE, And, Compare, Const, IsNull, Not, Operand, Or, Predicate
 from headrace.model.types import Kind, SqlType
@@ -76,7 +76,7 @@ class Caller:
 
     def note(self, call: Operand, wanted: Mapping[int, int]) -> None:
         """Remember for how many rows each query wanted a call."""
-        counts = {str(query): count for query, count in wanted.items() if count}
+        counts = QueryCounts.of_mapping(wanted)
         for one in call.calls:
             assert one.function is not None
             before = self.spent.get(one.function, FunctionMetrics())

@@ -8,6 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from headrace.model.blocks import EVERY_BLOCK
+from headrace.model.metrics import QueryCounts
 from headrace.model.partitioning import KEY_GROUPS
 from headrace.model.plan import InputRole
 from headrace.model.statistics import JoinCount, SideCount
@@ -22,7 +23,7 @@ New = Sequence[KeyedRows | None]
 """An epoch's new tuples of each input, in the order of the plan."""
 
 
-def accepted_tuples(logic: JoinLogic, new: New) -> dict[int, int]:
+def accepted_tuples(logic: JoinLogic, new: New) -> QueryCounts:
     """How many new tuples each query accepts, added up over the inputs and roles in which it reads them."""
     found: dict[int, int] = {}
     for spec, rows in zip(logic.inputs, new, strict=True):
@@ -34,7 +35,7 @@ def accepted_tuples(logic: JoinLogic, new: New) -> dict[int, int]:
             counts = count_bits(sets if once is None else sets[:, rows.keys.hashes[once] == 0])
             for slot, query in queries.items():
                 found[query] = found.get(query, 0) + int(counts[place_of(slot, logic.words)])
-    return {query: count for query, count in found.items() if count}
+    return QueryCounts.of_mapping(found)
 
 
 def spread_of_joins(logic: JoinLogic, new: Sequence[JoinTuples | None]) -> Ints:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from headrace.model.metrics import NOBODY
 from headrace.model.plan import GroupingOperator, JoinOperator, SharedPlan
 from headrace.model.query import QueryId
 from headrace.model.statistics import JoinCount
@@ -69,7 +70,7 @@ class Joins:
         windowed: Counter[int] = Counter()
         failures: dict[int, str] = {}
         joined = self._outlet(received, outlet, gathered, windowed, failures)
-        state, matched, sides, spread = None, {}, [], None
+        state, matched, sides, spread = None, NOBODY, list[JoinCount](), None
         if received.step > 0:
             held = received.absorbed, received.kept
             rows = resume_join(self._logic, received.blobs, *held, received.closed_us, joined)
@@ -90,7 +91,7 @@ class Joins:
         for waiting in gathered.values():
             waiting.flush()
         joins = [*sides, *(JoinCount(QueryId(query), rows=count) for query, count in windowed.items())]
-        stored = {query: count for query, count in rows.items() if query in self._counted}
+        stored = rows.only(self._counted)
         return Reduced(state, stored, failures, matched=matched, joined=rows, joins=joins, spread=spread)
 
     def _outlet(

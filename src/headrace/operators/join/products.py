@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.model.metrics import Numbers
 from headrace.model.plan import Factor, ProductOutput
 from headrace.model.query import AggregateFunction
 from headrace.model.tables import QUERY, WINDOW_END, aggregate_column, key_column
@@ -41,7 +42,7 @@ class Factors:
     def taking(self, operator: str) -> Emit:
         """What takes the rows of an operator: those of a query follow each other."""
 
-        def take(signature: str, table: pa.Table, queries: Sequence[int], latest_us: int | None) -> None:
+        def take(signature: str, table: pa.Table, queries: Numbers, latest_us: int | None) -> None:
             found = self._tables.setdefault((operator, signature), {})
             ids = table.column(QUERY).to_numpy()
             bounds = np.append(np.flatnonzero(np.diff(ids, prepend=-1)), len(ids))

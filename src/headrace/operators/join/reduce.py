@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from headrace.model.metrics import NOBODY, QueryCounts
 from headrace.model.partitioning import Partitioning
 from headrace.model.plan import InputRole
 from headrace.model.statistics import JoinCount
@@ -65,8 +66,8 @@ class JoinReduced:
     """
 
     segment: JoinSegment | None = None
-    rows: dict[int, int] = field(default_factory=dict)
-    matched: dict[int, int] = field(default_factory=dict)
+    rows: QueryCounts = NOBODY
+    matched: QueryCounts = NOBODY
     sides: list[JoinCount] = field(default_factory=list)
 
 
@@ -111,7 +112,7 @@ def resume_join(
     kept: Sequence[JoinSegment],
     closed_us: int,
     outlet: Outlet,
-) -> dict[int, int]:
+) -> QueryCounts:
     """Go on with the rows that were sent to this partition; how many joined rows each query has of them.
 
     `blobs` are those rows and, once more, the epoch's new tuples that `reduce_join` received here; the segments are
@@ -186,14 +187,12 @@ class _Join:
         for extended in self._extended(step, prefix):
             self._go_on(step, extended)
 
-    def finish(self) -> dict[int, int]:
+    def finish(self) -> QueryCounts:
         """Send what is left; how many rows each query has."""
         self._outbox.flush()
-        logic = self._logic
-        found = (
-            (query, int(self._counts[place_of(slot, logic.words)])) for slot, query in logic.queries.items()
-        )
-        return {query: count for query, count in found if count}
+        slots, words = self._logic.queries, self._logic.words
+        places = [place_of(slot, words) for slot in slots]
+        return QueryCounts.of(list(slots.values()), self._counts[places])
 
     def _go_on(self, step: Step, prefix: Prefix) -> None:
         """Emit what is complete, and extend or send the rest by each step that follows."""

@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from headrace.model.metrics import QueryCounts
 from headrace.model.ways import FamilyWay
 from headrace.operators.common.encode import Bools, Ints, positions, ranges
 from headrace.operators.common.keys import empty_key, unify_keys
@@ -76,13 +77,11 @@ def reduce_sessions(
             lowered = lower_output(logic, found, ready, keys, vocabularies, watermark_us, kept)
             reduced.note(lowered)
             if lowered.table is not None and lowered.table.num_rows:
-                emit(ready.output.signature, lowered.table, list(lowered.rows), lowered.latest_us)
+                emit(ready.output.signature, lowered.table, lowered.queries, lowered.latest_us)
         if (found.ends > watermark_us).any():
             blocks.append(open_block(logic, found, found.ends > watermark_us))
             later.add(values, watermark_us)
-    base = logic.base[accepted[logic.base] > 0]
-    queries = logic.queries[logic.query_of[base]].tolist()
-    reduced.matched = dict(zip(queries, accepted[base].tolist(), strict=True))
+    reduced.matched = QueryCounts.of(logic.queries[logic.query_of[logic.base]], accepted[logic.base])
     if blocks:
         reduced.segment = make_segment(logic.operator, keys, blocks, vocabularies, later.bags())
     return reduced

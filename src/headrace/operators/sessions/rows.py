@@ -16,7 +16,7 @@ from headrace.operators.sessions.logic import ReadySessions, SessionLogic
 from headrace.operators.sessions.segment import SessionBlock
 from headrace.operators.windows.framing import LaneBlock
 from headrace.operators.windows.lanes import Partials, RowBags, lower_aggregate
-from headrace.operators.windows.lower import Lowered, without_failed
+from headrace.operators.windows.lower import NOTHING_LOWERED, Lowered, without_failed
 
 Kept = Callable[[int, Ints], RowBags]
 """The values behind some rows of an output, for one of its aggregates that keeps all values."""
@@ -96,7 +96,7 @@ def lower_output(
     mine[ready.queries] = True
     rows = np.flatnonzero(mine[found.queries] & (found.ends <= watermark_us))
     if len(rows) == 0:
-        return Lowered(None, {}, 0, {})
+        return NOTHING_LOWERED
     columns: dict[str, pa.Array] = {
         QUERY: pa.array(logic.queries[found.queries[rows]]),
         WINDOW_START: to_arrow(found.starts[rows], None, TIMESTAMP),
@@ -111,8 +111,8 @@ def lower_output(
         columns[aggregate_column(i)], broken = lower_aggregate(answered, i, types, vocabularies)
         failed |= False if broken is None else broken
     of_query = np.bincount(found.queries[rows], minlength=len(logic.queries))
-    counts = {int(logic.queries[q]): int(of_query[q]) for q in np.flatnonzero(of_query)}
-    return without_failed(pa.table(columns), failed, counts, int(found.ends[rows].max()))
+    some, latest_us = np.flatnonzero(of_query), int(found.ends[rows].max())
+    return without_failed(pa.table(columns), failed, logic.queries[some], of_query[some], latest_us)
 
 
 def open_block(logic: SessionLogic, found: Found, live: Bools) -> SessionBlock:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.lanes import is_least, is_ranked
+from headrace.model.metrics import NOBODY, QueryCounts
 from headrace.model.ways import FamilyWay
 from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.encode import Ints
@@ -41,20 +42,28 @@ State = TypeVar("State")
 
 @dataclass(slots=True)
 class Reduced(Generic[State]):
-    """What a partition of an operator produced besides rows: its new segment (None: no state), rows per query, the
-    queries that failed with the reason, how many tuples queries accepted, and how tuples found their queries.
+    """What a partition of an operator produced besides rows: its new segment (None: no state), the queries that failed
+    with the reason, how many tuples queries accepted, how tuples found their queries, and what was `lowered`.
     """
 
     segment: State | None = None
     failures: dict[int, str] = field(default_factory=dict)
-    rows: dict[int, int] = field(default_factory=dict)
-    matched: dict[int, int] = field(default_factory=dict)
+    matched: QueryCounts = NOBODY
     ways: list[FamilyWay] = field(default_factory=list)
+    lowered: list[tuple[Ints, Ints]] = field(default_factory=list)
+    """(queries, how many rows each got) of each table of rows."""
 
     def note(self, lowered: Lowered) -> None:
         self.failures.update(lowered.failures)
-        for query, count in lowered.rows.items():
-            self.rows[query] = self.rows.get(query, 0) + count
+        self.lowered.append((lowered.queries, lowered.counts))
+
+    @property
+    def rows(self) -> QueryCounts:
+        """How many rows each query got."""
+        if not self.lowered:
+            return NOBODY
+        queries, counts = zip(*self.lowered, strict=True)
+        return QueryCounts.of(np.concatenate(queries), np.concatenate(counts))
 
 
 @np.errstate(invalid="ignore", over="ignore")
@@ -90,16 +99,14 @@ def reduce_aggregation(
                     lowered = lower_table(logic.operator, ready, closed, key_rows, vocabularies)
                     reduced.note(lowered)
                     if lowered.table is not None and lowered.table.num_rows:
-                        emit(ready.signature, lowered.table, list(lowered.rows), lowered.latest_us)
+                        emit(ready.signature, lowered.table, lowered.queries, lowered.latest_us)
             for w, rest in rests:
                 gathered.setdefault(w, []).append(rest)
     if gathered:
         reduced.segment = _segment(
             logic, (keys, order), gathered, vocabularies, bags.later(logic, watermark_us)
         )
-    for output in logic.operator.outputs:
-        counts = matched[np.array(output.base, np.int64)].tolist()
-        reduced.matched |= {int(q): count for q, count in zip(output.queries, counts, strict=True) if count}
+    reduced.matched = QueryCounts.of(logic.queries, matched[logic.base])
     return reduced
 
 

@@ -157,12 +157,19 @@ def ready_tables(outputs: Iterable[ReadyOutput]) -> list[ReadyTable]:
 
 @dataclass(slots=True)
 class Lowered:
-    """Result rows of one table, how many each query got, when the last window ended, and the queries that failed."""
+    """Result rows of one table, when the last window ended, and the queries that failed.
+
+    Of `queries` each has `counts` rows, and some may have none.
+    """
 
     table: pa.Table | None
-    rows: dict[int, int]
+    queries: Ints
+    counts: Ints
     latest_us: int
     failures: dict[int, str]
+
+
+NOTHING_LOWERED = Lowered(None, np.empty(0, np.int64), np.empty(0, np.int64), 0, {})
 
 
 def lower_table(
@@ -176,10 +183,10 @@ def lower_table(
     places = closed.places
     ready = table.of_windows(places.first, places.first + len(places.of) - 1)
     if not ready.outputs:
-        return Lowered(None, {}, 0, {})
+        return NOTHING_LOWERED
     picker = _Picker(ready.outputs, closed)
     if picker.rows == 0:
-        return Lowered(None, {}, 0, {})
+        return NOTHING_LOWERED
     queries = np.concatenate([output.queries for output in ready.outputs])
     columns: dict[str, pa.Array] = {
         QUERY: pa.array(np.repeat(queries, picker.per_query)),
@@ -199,19 +206,19 @@ def lower_table(
             flags = [np.zeros(len(p), bool) if broken is None else broken for p, broken in pieces]
             broken_rows = np.concatenate(flags)
             failed = failed | broken_rows if len(failed) else broken_rows
-    rows: dict[int, int] = dict(zip(queries.tolist(), picker.per_query.tolist(), strict=True))
-    return without_failed(pa.table(columns), failed, rows, picker.latest_us)
+    return without_failed(pa.table(columns), failed, queries, picker.per_query, picker.latest_us)
 
 
-def without_failed(table: pa.Table, failed: Bools, rows: dict[int, int], latest_us: int) -> Lowered:
+def without_failed(table: pa.Table, failed: Bools, queries: Ints, counts: Ints, latest_us: int) -> Lowered:
     """Result rows without those of queries of which a row `failed` (none at all: nobody's did)."""
     if not failed.any():
-        return Lowered(table, rows, latest_us, {})
-    bad = set(np.unique(table.column(QUERY).to_numpy()[failed]).tolist())
-    kept = ~np.isin(table.column(QUERY).to_numpy(), list(bad))
+        return Lowered(table, queries, counts, latest_us, {})
+    of_row = table.column(QUERY).to_numpy()
+    bad = np.unique(of_row[failed])
+    kept, good = ~np.isin(of_row, bad), ~np.isin(queries, bad)
     reason = "[ARITHMETIC_OVERFLOW] a SUM does not fit its result's type"
-    rows = {query: count for query, count in rows.items() if query not in bad}
-    return Lowered(table.filter(pa.array(kept)), rows, latest_us, dict.fromkeys(bad, reason))
+    failures = dict.fromkeys(bad.tolist(), reason)
+    return Lowered(table.filter(pa.array(kept)), queries[good], counts[good], latest_us, failures)
 
 
 class _Picker:

@@ -22,7 +22,10 @@ from headrace.operators.windows.lower import ReadyOutput, ready_tables
 
 
 class AggregationLogic:
-    """A plan's operator made ready to run: indexes and fold plans are worked out once and reused every epoch."""
+    """A plan's operator made ready to run: indexes and fold plans are worked out once and reused every epoch.
+
+    `base` are the state columns that say which tuples each of `queries` accepts.
+    """
 
     def __init__(self, operator: AggregationOperator) -> None:
         self.operator = operator
@@ -45,6 +48,8 @@ class AggregationLogic:
         self._measures: dict[int, tuple[int, ...]] = {}
         self._number = {(measure.kind, measure.input): i for i, measure in enumerate(operator.measures)}
         self._places: dict[tuple[int, int], dict[tuple[int, int], int]] = {}
+        self.queries = np.array([query for output in operator.outputs for query in output.queries], np.int64)
+        self.base = np.array([column for output in operator.outputs for column in output.base], np.int64)
         outputs = sorted(operator.outputs, key=lambda output: output.window)
         self.tables = ready_tables(map(self._ready, outputs))
 
