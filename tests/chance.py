@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.balancing import Loads
+from headrace.engine.balancing import Balance
 from headrace.model.partitioning import Partitioning
 from headrace.model.query import QueryId
 from headrace.optimizer.balance import Balanced
@@ -71,11 +71,11 @@ def let_decide(hr: Any, grouper: Grouper) -> None:
 def let_balance(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
     """After some epochs, let a group's key groups be owned by tasks as chance has it, as wide as before."""
 
-    def decide(self: Loads, now: Partitioning) -> Balanced | None:
+    def decide(self: Balance, now: Partitioning) -> Balanced | None:
         if rng.random() < 0.7:
             return None
         owners = list(now.table)
         rng.shuffle(owners)
         return Balanced(Partitioning(tuple(owners)), 1.0, 0.5, 1.0)
 
-    monkeypatch.setattr(Loads, "decide", decide)
+    monkeypatch.setattr(Balance, "decide", decide)

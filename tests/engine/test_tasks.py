@@ -226,11 +226,11 @@ def test_tasks_tell_which_key_groups_their_work_was_for(
     epoch = Epoch(EpochId(0), (StreamEpoch(STREAM.name, (chunk,), NEVER_US, 0),))
     result = run_epoch(tmp_path, "main", even_partitioning(3), plan, epoch, [])
     busy = key_groups_of_integers(np.array(keys))
-    assert set(result.loads) == set(busy.tolist())
+    assert set(result.key_seconds) == set(busy.tolist())
     (spent,) = result.operators.values()
-    assert sum(result.loads.values()) == pytest.approx(spent.reduce_seconds)
+    assert sum(result.key_seconds.values()) == pytest.approx(spent.reduce_seconds)
     alone = run_epoch(tmp_path, "main", even_partitioning(1), plan, epoch, [])
-    assert not alone.loads, "one task has everything in any case"
+    assert not alone.key_seconds, "one task has everything in any case"
 
 
 def test_metrics_tell_what_operators_and_queries_cost(tmp_path: Path) -> None:

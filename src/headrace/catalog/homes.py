@@ -9,6 +9,7 @@ from collections.abc import Callable
 from headrace.catalog.groups import GroupTable
 from headrace.catalog.queries import QueryEntry, QueryState, QueryTable
 from headrace.model.grouping import MAIN, GroupKind, GroupSpec, Regrouping, kind_of
+from headrace.model.partitioning import even_partitioning
 from headrace.storage.interrupts import uninterrupted
 
 
@@ -77,12 +78,16 @@ class Homes:
             return self._queries.next_epoch(group, after)
 
     def spec(self, group: str, epoch: int) -> GroupSpec | None:
-        """With what a group runs an epoch. A group of which nothing was said runs with what the main group has."""
+        """With what a group runs an epoch. A group of which nothing was said is as wide as the main group.
+
+        Which keys are busy is a matter of its own queries, so its keys are spread evenly.
+        """
         with self._lock:
             found, main = self._groups.spec(group, epoch), self._groups.spec(MAIN, epoch)
             if found is not None or main is None:
                 return found
-            return dataclasses.replace(main, name=group, by_hand=False)
+            even = even_partitioning(main.partitioning.partitions)
+            return dataclasses.replace(main, name=group, partitioning=even, by_hand=False)
 
     def sized(self) -> set[str]:
         """The groups of which something was said about what they run with."""

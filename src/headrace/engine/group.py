@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.engine.attempt import EpochRunner
-from headrace.engine.balancing import Loads
+from headrace.engine.balancing import Balance
 from headrace.engine.catching_up import CatchingUp
 from headrace.engine.choosing import Chooser
 from headrace.engine.committing import Ran, make_commit
@@ -60,7 +60,7 @@ class Group:
         self._before: Commit | None = None
         self._catching_up = CatchingUp(name, house.warehouse)
         self._chooser = Chooser(self.commit.statistics)
-        self.loads = Loads()
+        self.balance = Balance()
         self._runner = EpochRunner(
             self,
             house.warehouse,
@@ -239,7 +239,7 @@ class Group:
                 self._choose(int(epoch.id))
                 result, version, plan_seconds = self._deliver(epoch, attempt)
                 self._chooser.measured(epoch, result.keys, result.joins)
-                self.loads.ran(result.loads)
+                self.balance.ran(result.key_seconds, self.spec(int(epoch.id)).partitioning)
                 self._chooser.found(
                     result.ways, (operator.id for operator in self.plan_for(int(epoch.id)).operators)
                 )

@@ -274,7 +274,7 @@ class Groups:
         now = house.catalog.homes.spec(group.name, house.delivered.sealed + 1)
         if now is None or kind_of(group.name) is not GroupKind.SHARED:
             return None
-        better = group.loads.decide(now.partitioning)
+        better = group.balance.decide(now.partitioning)
         if better is None:
             return None
         with house.sealer.holding(), self._lock:

@@ -93,7 +93,7 @@ class Job:
 @dataclass(slots=True)
 class JobResult:
     """What the tasks reported. `operators` says what each operator cost, by its id, and `rows` how many rows each query
-    got. `loads` are the CPU seconds of key groups, unless all of them were one task's.
+    got. `key_seconds` are the CPU seconds of key groups, as far as they are known and not one task's.
     """
 
     segments: list[SegmentFile] = field(default_factory=list)
@@ -105,7 +105,7 @@ class JobResult:
     keys: list[KeyStatistics] = field(default_factory=list)
     joins: list[JoinCount] = field(default_factory=list)
     ways: list[FamilyWay] = field(default_factory=list)
-    loads: dict[int, float] = field(default_factory=dict)
+    key_seconds: dict[int, float] = field(default_factory=dict)
 
     def add(self, report: Report) -> None:
         if report.error is not None:
@@ -115,8 +115,8 @@ class JobResult:
         self.keys += report.keys
         self.joins += report.joins
         self.ways += report.ways
-        for key_group, seconds in report.loads.items():
-            self.loads[int(key_group)] = self.loads.get(int(key_group), 0.0) + seconds
+        for key_group, seconds in report.key_seconds.items():
+            self.key_seconds[int(key_group)] = self.key_seconds.get(int(key_group), 0.0) + seconds
         self.failures.update({int(query): reason for query, reason in report.failures.items()})
         for name, value in asdict(report.metrics).items():
             self.metrics[name] = self.metrics.get(name, 0) + value

@@ -147,7 +147,7 @@ class Report:
     counted of joins, how tuples found their queries, and the CPU seconds of key groups.
 
     The keys of `failures` are query ids as text, those of `operators` ids of operators and products, and those of
-    `loads` are key groups as text.
+    `key_seconds` are key groups as text.
     """
 
     segments: tuple[SegmentFile, ...] = ()
@@ -158,7 +158,7 @@ class Report:
     keys: tuple[KeyStatistics, ...] = ()
     joins: tuple[JoinCount, ...] = ()
     ways: tuple[FamilyWay, ...] = ()
-    loads: dict[str, float] = field(default_factory=dict)
+    key_seconds: dict[str, float] = field(default_factory=dict)
     error: TaskError | None = None
 
 

@@ -111,7 +111,7 @@ class Partition:
         self._operators: dict[str, OperatorMetrics] = {}
         self._joins: list[JoinCount] = []
         self._ways: list[FamilyWay] = []
-        self._loads = np.zeros(KEY_GROUPS)
+        self._key_seconds = np.zeros(KEY_GROUPS)
         self._caller = caller_of(control.task.root, control.task.functions)
         self.sent: list[Shipped] = []
         self.bytes_sent = 0
@@ -194,7 +194,7 @@ class Partition:
         )
         faults.reach_task("task.reduce")
         joins, ways = tuple(add_join_counts(self._joins)), add_ways(self._ways)
-        loads = {str(g): float(self._loads[g]) for g in np.flatnonzero(self._loads).tolist()}
+        busy = np.flatnonzero(self._key_seconds).tolist()
         return Report(
             tuple(self._segments),
             results,
@@ -203,16 +203,13 @@ class Partition:
             self._operators,
             joins=joins,
             ways=ways,
-            loads=loads,
+            key_seconds={str(g): float(self._key_seconds[g]) for g in busy},
         )
 
     def _weigh(self, spread: Ints | None, seconds: float) -> None:
-        """Divide what an operator took among key groups. Where nothing is known of that, all of them had as much."""
-        if self._task.partitioning.partitions == 1:
-            return
-        if spread is None or not spread.any():
-            spread = np.array(self._task.partitioning.table) == self._control.partition
-        self._loads += seconds * spread / spread.sum()
+        """Divide what an operator took among key groups. Where nothing is known of that, nobody could move it."""
+        if self._task.partitioning.partitions > 1 and spread is not None and spread.any():
+            self._key_seconds += seconds * spread / spread.sum()
 
     def _step(self, id_: str) -> int:
         """Which of an operator's own stages this is, counted from 0."""

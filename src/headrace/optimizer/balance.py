@@ -46,66 +46,70 @@ class Balanced:
         )
 
 
-def decide_balance(loads: Sequence[float], now: Partitioning) -> Balanced | None:
+def decide_balance(seconds: Sequence[float], now: Partitioning) -> Balanced | None:
     """A partitioning with which the busiest task has clearly less to do, as wide as the one in force; None to leave it.
 
-    `loads[g]` are the CPU seconds that key group g takes in an epoch.
+    Key group g takes `seconds[g]` of CPU in an epoch.
 
     >>> from headrace.model.partitioning import even_partitioning
-    >>> loads = [0.0] * 256
+    >>> seconds = [0.0] * 256
     >>> for busy in (158, 190, 206, 224, 249):
-    ...     loads[busy] = 0.4
-    >>> decide_balance(loads, even_partitioning(2)).partitioning.owned(1)
+    ...     seconds[busy] = 0.4
+    >>> decide_balance(seconds, even_partitioning(2)).partitioning.owned(1)
     ((224, 256),)
     >>> decide_balance([0.01] * 256, even_partitioning(2)) is None
     True
     """
-    work = [0.0] * now.partitions
-    for load, owner in zip(loads, now.table, strict=True):
-        work[owner] += load
+    work = work_of(seconds, now)
     before, total = max(work), sum(work)
-    least = max(total / now.partitions, max(loads))
+    least = max(total / now.partitions, max(seconds))
     if not _is_worth_it(before, least):
         return None
-    found = _cut(loads, now.partitions, least, before)
-    after = max(
-        sum(loads[g] for g, owner in enumerate(found.table) if owner == p) for p in range(found.partitions)
-    )
+    found = _cut(seconds, now.partitions, least, before)
+    after = max(work_of(seconds, found))
     return Balanced(found, before, after, total) if _is_worth_it(before, after) else None
+
+
+def work_of(seconds: Sequence[float], partitioning: Partitioning) -> list[float]:
+    """What each partition has to do, when key group g takes `seconds[g]`."""
+    work = [0.0] * partitioning.partitions
+    for some, owner in zip(seconds, partitioning.table, strict=True):
+        work[owner] += some
+    return work
 
 
 def _is_worth_it(before: float, after: float) -> bool:
     return before - after >= max(LEAST_S, LEAST_SHARE * before)
 
 
-def _cut(loads: Sequence[float], partitions: int, least: float, most: float) -> Partitioning:
+def _cut(seconds: Sequence[float], partitions: int, least: float, most: float) -> Partitioning:
     """Runs of neighbours of which the heaviest is as light as can be: its weight is between `least` and `most`."""
     for _ in range(30):
         middle = (least + most) / 2
-        if _runs_within(loads, middle) <= partitions:
+        if _runs_within(seconds, middle) <= partitions:
             most = middle
         else:
             least = middle
     owner, weight, table = 0, 0.0, list[int]()
-    for g, load in enumerate(loads):
+    for g, some in enumerate(seconds):
         # the partitions that are left must have a key group each
-        last_chance = len(loads) - g <= partitions - 1 - owner
-        if table and owner + 1 < partitions and (weight + load > most or last_chance):
+        last_chance = len(seconds) - g <= partitions - 1 - owner
+        if table and owner + 1 < partitions and (weight + some > most or last_chance):
             owner, weight = owner + 1, 0.0
-        weight += load
+        weight += some
         table.append(owner)
     return Partitioning(tuple(table))
 
 
-def _runs_within(loads: Sequence[float], most: float) -> int:
-    """How many runs it takes when each is filled up to so much. No single load is more than that.
+def _runs_within(seconds: Sequence[float], most: float) -> int:
+    """How many runs it takes when each is filled up to so much. None is more by itself.
 
     >>> _runs_within([1.0, 1.0, 2.0, 1.0], 2.0)
     3
     """
     runs, weight = 1, 0.0
-    for load in loads:
-        if weight + load > most:
+    for some in seconds:
+        if weight + some > most:
             runs, weight = runs + 1, 0.0
-        weight += load
+        weight += some
     return runs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Sequence
 
 from headrace.catalog.events import EventBook
@@ -83,7 +82,7 @@ class Conducting:
         try:
             why = self.stage.balance(group)
             if why is not None:
-                self._events.add(time.time(), EventKind.BALANCED, group.name, why)
+                self._events.add(self.stage.now(), EventKind.BALANCED, group.name, why)
         except Exception as error:  # the epoch counts, and the next ones run as this one did
             _LOGGER.warning("the keys of group %s stay where they are: %s", group.name, error)
 

@@ -107,6 +107,10 @@ class HouseStage:
     def resize(self, group: str, tasks: int) -> None:
         self._groups.resize(group, tasks)
 
+    def now(self) -> float:
+        """The time that decisions are dated with."""
+        return self._house.clock()
+
     def balance(self, group: Group) -> str | None:
         """Spread a group's keys anew if that is worth it; why it was."""
         return self._groups.balance(group)

@@ -58,8 +58,12 @@ def route_keys(
 
 
 def spread_of(keys: Keys, operator: str) -> Ints:
-    """How much of each key group there is: its tuples, and its keys once more. Nothing is looked at tuple by tuple but
-    the key of each.
+    """How much work each key group is, about: one for each of its tuples, and one for each of its keys.
+
+    >>> from headrace.operators.common.keys import encode_keys
+    >>> spread = spread_of(encode_keys([pa.array([7, 7, 7, 8])], 4), "operator")
+    >>> spread[key_groups_of_integers(np.array([7, 8]))].tolist(), int(spread.sum())
+    ([4, 2], 6)
     """
     groups = key_groups_of(keys.table, operator)
     times = 1 + np.bincount(keys.ids, minlength=keys.count)

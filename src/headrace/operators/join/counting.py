@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from itertools import combinations
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
@@ -15,9 +14,10 @@ from headrace.model.statistics import JoinCount, SideCount
 from headrace.model.tables import WORD
 from headrace.operators.common.bitrows import count_bits
 from headrace.operators.common.encode import Ints
-from headrace.operators.join.keys import key_groups_of_rows
+from headrace.operators.join.keys import key_groups
 from headrace.operators.join.logic import JoinLogic, place_of
-from headrace.operators.join.rows import JoinTuples, KeyedRows
+from headrace.operators.join.rows import KeyedRows
+from headrace.operators.join.side import Side, Stock
 
 New = Sequence[KeyedRows | None]
 """An epoch's new tuples of each input, in the order of the plan."""
@@ -38,23 +38,33 @@ def accepted_tuples(logic: JoinLogic, new: New) -> QueryCounts:
     return QueryCounts.of_mapping(found)
 
 
-def spread_of_joins(logic: JoinLogic, new: Sequence[JoinTuples | None]) -> Ints:
-    """How much work each key group is: its new tuples, and how many pairs these make. Costs a hash per new tuple.
+def spread_of_join(logic: JoinLogic, sides: Sequence[Side | None]) -> Ints:
+    """How much work each key group is: its new tuples, and the pairs of equal keys that these make, with old ones too.
 
-    Pairs are those of the new tuples alone. Older ones are as many times more in each key group, about.
+    Costs time for each key and stock, not for each tuple: the join finds equal keys for itself anyway.
     """
-    counts = [
-        np.bincount(key_groups_of_rows(tuples.keys, logic.operator.id), minlength=KEY_GROUPS)
-        for tuples in new
-        if tuples is not None
-    ]
     spread = np.zeros(KEY_GROUPS, np.int64)
-    for count in counts:
-        spread += count
-    pairs = combinations(counts, 2) if len(logic.inputs) > 1 else zip(counts, counts, strict=True)
-    for left, right in pairs:
-        spread += left * right
+    for number, side in enumerate(sides):
+        if side is None or side.fresh is None or side.probe is None:
+            continue
+        tuples = np.diff(side.fresh.keys.offsets)
+        work = tuples.copy()
+        for stock in _partners(sides, number):
+            theirs = np.append(np.diff(stock.keys.offsets), 0)  # for keys that are nowhere
+            work += tuples * theirs[side.probe.places(stock)]
+        groups = key_groups(side.fresh.keys, logic.operator.id)
+        spread += np.bincount(groups, work, KEY_GROUPS).astype(np.int64)
     return spread
+
+
+def _partners(sides: Sequence[Side | None], number: int) -> Iterator[Stock]:
+    """The stocks that new tuples of an input meet. New tuples of two inputs are counted for the first of these.
+
+    A stream that is joined with itself alone meets its own.
+    """
+    for other, side in enumerate(sides):
+        if side is not None and (other != number or len(sides) == 1):
+            yield from side.old if other < number else side.stocks
 
 
 def count_sides(logic: JoinLogic, new: New, chains: Collection[int]) -> list[JoinCount]:

@@ -93,14 +93,9 @@ def key_values(table: KeyTable, keys: Sequence[Operand], operand: Operand, index
 
 def partition_rows(keys: RowKeys, partitioning: Partitioning, operator: str) -> Ints:
     """The partition of each row: the same for equal keys of all inputs."""
-    return partitions_of(key_groups_of_rows(keys, operator), partitioning)
-
-
-def key_groups_of_rows(keys: RowKeys, operator: str) -> Ints:
-    """The key group of each row."""
     if keys.table is None:
-        return key_groups_of_integers(keys.values)
-    return key_groups_of(keys.table, operator)[keys.values]
+        return partitions_of(key_groups_of_integers(keys.values), partitioning)
+    return partitions_of(key_groups_of(keys.table, operator), partitioning)[keys.values]
 
 
 def key_groups(keys: KeyTable, operator: str) -> Ints:

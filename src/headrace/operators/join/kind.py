@@ -15,7 +15,6 @@ from headrace.model.ways import FamilyWay
 from headrace.operators.common.placing import Portion
 from headrace.operators.common.sampling import sample_keys
 from headrace.operators.join.block import JoinedBlock, stored_rows
-from headrace.operators.join.counting import spread_of_joins
 from headrace.operators.join.feed import GATHER_ROWS, Feed, Gathering
 from headrace.operators.join.logic import JoinLogic
 from headrace.operators.join.reduce import Outlet, reduce_join, resume_join
@@ -75,11 +74,9 @@ class Joins:
             held = received.absorbed, received.kept
             rows = resume_join(self._logic, received.blobs, *held, received.closed_us, joined)
         else:
-            tuples = receive_join(self._logic, received.blobs)
-            spread = spread_of_joins(self._logic, tuples) if outlet.partitioning.partitions > 1 else None
             reduced = reduce_join(
                 self._logic,
-                tuples,
+                receive_join(self._logic, received.blobs),
                 received.absorbed,
                 received.kept,
                 received.closed_us,
@@ -87,6 +84,7 @@ class Joins:
                 joined if self._feeds or not received.rebuilds else None,
             )
             rows, segment, matched, sides = reduced.rows, reduced.segment, reduced.matched, reduced.sides
+            spread = reduced.spread
             state = None if segment is None else Saved(join_items(segment), segment.last_end_us)
         for waiting in gathered.values():
             waiting.flush()

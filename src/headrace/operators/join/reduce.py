@@ -24,7 +24,7 @@ from headrace.operators.common.calls import Caller
 from headrace.operators.common.encode import Ints
 from headrace.operators.join.block import JoinedBlock, holds_across
 from headrace.operators.join.called import CalledConditions
-from headrace.operators.join.counting import accepted_tuples, count_sides
+from headrace.operators.join.counting import accepted_tuples, count_sides, spread_of_join
 from headrace.operators.join.hops import Arrivals, Outbox, Send
 from headrace.operators.join.logic import JoinLogic, Step, place_of, slot_mask
 from headrace.operators.join.partners import MayScore, Meeting
@@ -62,13 +62,14 @@ class Outlet:
 @dataclass(slots=True)
 class JoinReduced:
     """What a partition produced: its new segment (None: no state), how many joined rows each query has, how many tuples
-    it accepted, and what the sides of the queries that are counted let in.
+    it accepted, and what the sides of the queries that are counted let in. `spread` weighs key groups by their work.
     """
 
     segment: JoinSegment | None = None
     rows: QueryCounts = NOBODY
     matched: QueryCounts = NOBODY
     sides: list[JoinCount] = field(default_factory=list)
+    spread: Ints | None = None
 
 
 def reduce_join(
@@ -100,6 +101,8 @@ def reduce_join(
         reduced.rows = join.finish()
         reduced.matched = accepted_tuples(logic, fresh)
         reduced.sides = count_sides(logic, fresh, outlet.counted_chains)
+        if outlet.partitioning.partitions > 1:
+            reduced.spread = spread_of_join(logic, sides)
     parts_of = [[*old, *([] if new is None else [new])] for old, new in zip(taken, fresh, strict=True)]
     reduced.segment = build_segment(logic, parts_of, watermark_us)
     return reduced

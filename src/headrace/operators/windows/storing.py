@@ -45,11 +45,13 @@ def _width(array: Ints, one: LaneLogic) -> type:
 
 
 def narrow_extremes(values: Ints, least: bool) -> Ints:
-    """Extremes [entry, row] of 64 bits as they are stored.
+    """Extremes [entry, row] as they are stored; those that are narrow already stay as they are.
 
     >>> narrow_extremes(np.array([[3, 2**63 - 1]]), least=True)
     array([[  3, 127]], dtype=int8)
     """
+    if values.dtype != np.int64:
+        return values
     one = ExtremeLogic(None, np.minimum if least else np.maximum, LEAST if least else GREATEST)
     rows = np.arange(values.shape[1])
     return store_rows(one, {"v": values[:, None]}, np.zeros(len(rows), np.int64), rows)["v"]

@@ -75,7 +75,10 @@ def prune_vocabularies(
 
 
 def _prune_vocabulary(blocks: Sequence[HasLanes], bags: Bags, sql: str, vocabulary: pa.Array) -> pa.Array:
-    ranks = [lane.partials["v"].ravel() for _, lane in _ranked_lanes(blocks, sql)]
+    ranks = [
+        widen_extremes(lane.partials["v"], is_least(name)).ravel()
+        for name, lane in _ranked_lanes(blocks, sql)
+    ]
     ranks += [bags[name].bag.values for name in _ranked_bags(bags, sql)]
     live = np.unique(np.concatenate(ranks)) if ranks else np.empty(0, np.int64)
     live = live[(live >= 0) & (live < len(vocabulary))]
