@@ -41,7 +41,8 @@ def accepted_tuples(logic: JoinLogic, new: New) -> QueryCounts:
 def spread_of_join(logic: JoinLogic, sides: Sequence[Side | None]) -> Ints:
     """How much work each key group is: its new tuples, and the pairs of equal keys that these make, with old ones too.
 
-    Costs time for each key and stock, not for each tuple: the join finds equal keys for itself anyway.
+    Pairs are those of the first two tuples of a row. Costs time for each key and stock, not for each tuple: the join
+    finds equal keys for itself anyway.
     """
     spread = np.zeros(KEY_GROUPS, np.int64)
     for number, side in enumerate(sides):
@@ -49,7 +50,7 @@ def spread_of_join(logic: JoinLogic, sides: Sequence[Side | None]) -> Ints:
             continue
         tuples = np.diff(side.fresh.keys.offsets)
         work = tuples.copy()
-        for stock in _partners(sides, number):
+        for stock in _partners(logic, sides, number):
             theirs = np.append(np.diff(stock.keys.offsets), 0)  # for keys that are nowhere
             work += tuples * theirs[side.probe.places(stock)]
         groups = key_groups(side.fresh.keys, logic.operator.id)
@@ -57,14 +58,14 @@ def spread_of_join(logic: JoinLogic, sides: Sequence[Side | None]) -> Ints:
     return spread
 
 
-def _partners(sides: Sequence[Side | None], number: int) -> Iterator[Stock]:
-    """The stocks that new tuples of an input meet. New tuples of two inputs are counted for the first of these.
-
-    A stream that is joined with itself alone meets its own.
-    """
-    for other, side in enumerate(sides):
-        if side is not None and (other != number or len(sides) == 1):
-            yield from side.old if other < number else side.stocks
+def _partners(logic: JoinLogic, sides: Sequence[Side | None], number: int) -> Iterator[Stock]:
+    """The stocks that new tuples of an input meet by its own key, each once, however many queries and roles do so."""
+    steps = (step for start in logic.starts if start.met.input == number for step in start.children)
+    met = {(step.met.input, step.old_only) for step in steps if step.of.hop is None}
+    for other, old_only in sorted(met):
+        side = sides[other]
+        if side is not None and not (old_only and (other, False) in met):
+            yield from side.old if old_only else side.stocks
 
 
 def count_sides(logic: JoinLogic, new: New, chains: Collection[int]) -> list[JoinCount]:
