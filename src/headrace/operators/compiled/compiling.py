@@ -7,7 +7,12 @@ oracle and no second product. `docs/decisions/0024-compiled-kernels.md` says wha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import fcntl
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import njit, types
@@ -31,17 +36,32 @@ def compiled(*signatures: tuple[Any, ...]) -> Callable[[F], F]:
 
     The machine code is kept beside the source (or in the user's cache), so only the first import after an installation
     compiles, and no epoch ever waits for a compiler. Where neither place can be written, each process compiles anew.
+    One process compiles at a time: two would write to the same files. The others wait, and read what is there.
     """
 
     wanted = [types.void(*arguments) for arguments in signatures]
 
     def compile_(function: F) -> F:
         try:
-            return cast(F, njit(wanted, cache=True, nogil=True)(function))
+            with _alone():
+                return cast(F, njit(wanted, cache=True, nogil=True)(function))
         except RuntimeError:  # numba found no directory that it may write to
             return cast(F, njit(wanted, nogil=True)(function))
 
     return compile_
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """No other process of this user compiles meanwhile; where there is no place for a lock, nobody is kept from it."""
+    try:
+        lock = open(Path(tempfile.gettempdir(), f"headrace-kernels-{os.getuid()}.lock"), "a")  # noqa: SIM115
+    except OSError:
+        yield
+        return
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def inlined(function: F) -> F:
