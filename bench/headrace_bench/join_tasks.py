@@ -1,8 +1,8 @@
-"""The tasks of an epoch of joins without a JVM: FunShare's W1 and W2 at a rate, shared, or each query by itself.
+"""The tasks of an epoch of joins without a JVM: FunShare's W1 and W2, or AStream's joins, shared or each query alone.
 
 W1 joins few keys with many, and every query wants a range of both sides. Of W2 there are the two queries that average
-prices; the third calls a function, whose time is no join's. A one-second epoch goes through the same functions that
-Spark's workers run, in this process.
+prices; the third calls a function, whose time is no join's. AStream's queries are those of `joins`, over 50,000 keys. A
+one-second epoch goes through the same functions that Spark's workers run, in this process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
+from random import Random
 
 import click
 import pyarrow as pa
@@ -23,88 +25,116 @@ from headrace.model.query import Query, QueryId, Stream, StreamName
 from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, Column, SqlType
 from headrace.planner.group import Member
 from headrace.sql import parse_query
-from headrace.workloads.isolation import STREAMS, Kind, RangeQuery, Traffic, draw_queries
+from headrace.workloads.isolation import STREAMS, Traffic, draw_queries
+from headrace.workloads.isolation import Kind as Asked
 from headrace.workloads.nexmark import EVENT_TIME, Nexmark
-from headrace_bench.epochs import START, folder
+from headrace_bench import astream
+from headrace_bench.epochs import START, Feed, folder
 from headrace_bench.isolation.cases import PROPORTIONS, RANGE_S
+from headrace_bench.joins import Kind, text_of
 from headrace_bench.spine import COUNT, numbers, screen
 from headrace_bench.tasks import Bench, Seen, plainly, profiled
 
+KEYS = 50_000
+"""Keys of AStream's streams."""
 
-def stream_of(name: str) -> Stream:
-    """A stream of the workloads as the catalog has it; its watermark is its latest event."""
-    columns = (definition.split() for definition in STREAMS[name].split(", "))
-    return Stream(
-        StreamName(name),
-        tuple(Column(column, SqlType(type_.lower())) for column, type_ in columns),
-        EVENT_TIME,
-        0,
-    )
+
+class Workload(StrEnum):
+    """What is asked."""
+
+    PREFERRED = "W1"
+    AVERAGES = "W2"
+    ASTREAM = "AStream"
+    GROUPED = "AStream-grouped"
+
+    @property
+    def is_astream(self) -> bool:
+        return self in (Workload.ASTREAM, Workload.GROUPED)
+
+    @property
+    def streams(self) -> dict[StreamName, Stream]:
+        """The streams that are joined, as the catalog has them; each one's watermark is its latest event."""
+        if self.is_astream:
+            definitions, time = dict.fromkeys("ab", astream.DDL), astream.EVENT_TIME
+        else:
+            names = ("person", "auction") if self is Workload.PREFERRED else ("auction", "bid")
+            definitions, time = {name: STREAMS[name] for name in names}, EVENT_TIME
+        return {StreamName(n): Stream(StreamName(n), columns_of(d), time, 0) for n, d in definitions.items()}
+
+    def texts(self, queries: int, seed: int) -> list[str]:
+        """So many queries. Ranges of the filter attribute are 10 % of it."""
+        if self.is_astream:
+            rng, kind = Random(seed), Kind.JOIN if self is Workload.ASTREAM else Kind.GROUPED
+            return [text_of(kind, rng, 1) for _ in range(queries)]
+        found = draw_queries(self.value, 2 * queries, (0.1, 0.1), seed, RANGE_S)
+        plain = [query for query in found if query.kind is not Asked.PRICE_ANOMALY]
+        return [query.cql() for query in plain[:queries]]
+
+    def tables(self, rate: int, epoch: int) -> dict[StreamName, pa.Table]:
+        """An epoch of one second, `rate` events of all streams."""
+        if self.is_astream:
+            half = rate // 2
+            feeds = (Feed(half, KEYS, half, seed) for seed in range(2))
+            return {name: feed.table(epoch) for name, feed in zip(self.streams, feeds, strict=True)}
+        traffic = Traffic(Nexmark(START, rate, 1, PROPORTIONS[self.value]))
+        made = traffic.events(epoch * rate, rate)
+        return {name: made[name] for name in self.streams}
+
+
+def columns_of(definition: str) -> tuple[Column, ...]:
+    named = (column.split() for column in definition.split(", "))
+    return tuple(Column(name, SqlType(type_.lower())) for name, type_ in named)
 
 
 class Analyzer:
-    """What Spark says of the queries: a window, and an average of a group or two numbers."""
+    """What Spark says of the queries: a window, and then numbers or an average."""
 
     def schema(self, sql: str, *streams: Stream) -> tuple[Column, ...]:
-        window = (Column("window_start", TIMESTAMP), Column("window_end", TIMESTAMP))
-        if "AVG(" in sql.upper():
-            return (*window, Column("group", BIGINT), Column("price", DOUBLE))
-        return (*window, Column("id", BIGINT), Column("auction", BIGINT))
+        found = [Column("window_start", TIMESTAMP), Column("window_end", TIMESTAMP), Column("first", BIGINT)]
+        found.append(Column("second", DOUBLE if "AVG(" in sql else BIGINT))
+        if any(stream.event_time == astream.EVENT_TIME for stream in streams):
+            found.append(Column("third", BIGINT))
+        return tuple(found)
 
     def difference(self, original: str, rendered: str) -> str | None:
         return None
 
 
-def drawn(workload: str, queries: int, seed: int) -> list[RangeQuery]:
-    """So many queries of 10 % each, without those that call a function."""
-    found = draw_queries(workload, 2 * queries, (0.1, 0.1), seed, RANGE_S)
-    return [query for query in found if query.kind is not Kind.PRICE_ANOMALY][:queries]
-
-
-def members_of(queries: Sequence[RangeQuery]) -> list[Member]:
+def members_of(texts: Sequence[str], streams: dict[StreamName, Stream]) -> list[Member]:
     """Members of a group with these queries."""
-    found = []
-    for number, query in enumerate(queries):
-        streams = {name: stream_of(name) for name in query.streams}
-        plan = parse_query(query.cql(), streams, Analyzer())
-        found.append(Member(Query(QueryId(number + 1), f"q{number}", plan), number))
-    return found
+    by_name = {str(name): stream for name, stream in streams.items()}
+    plans = (parse_query(text, by_name, Analyzer()) for text in texts)
+    return [Member(Query(QueryId(n + 1), f"q{n}", plan), n) for n, plan in enumerate(plans)]
 
 
 @dataclass(frozen=True, slots=True)
 class RateFeed:
     """One-second epochs of a workload's streams at a rate."""
 
-    workload: str
+    workload: Workload
     rate: int
-    names: tuple[str, ...]
 
     def tables(self, epoch: int) -> dict[StreamName, pa.Table]:
-        traffic = Traffic(Nexmark(START, self.rate, 1, PROPORTIONS[self.workload]))
-        made = traffic.events(epoch * self.rate, self.rate)
-        return {StreamName(name): made[name] for name in self.names}
+        return self.workload.tables(self.rate, epoch)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """What is run: `warm_up` epochs that fill the windows, then those that count."""
 
-    workload: str
+    workload: Workload
     rate: int
     warm_up: int
     epochs: int
     partitions: int
     profiler: cProfile.Profile | None = None
 
-    def seen(self, queries: Sequence[RangeQuery]) -> list[Seen]:
+    def seen(self, texts: Sequence[str]) -> list[Seen]:
         """The measured epochs of these queries in one group."""
-        names = queries[0].streams
-        feed = RateFeed(self.workload, self.rate, names)
+        streams, feed = self.workload.streams, RateFeed(self.workload, self.rate)
         found = []
         with folder() as root:
-            bench = Bench(
-                root, members_of(queries), [stream_of(name) for name in names], feed, self.partitions
-            )
+            bench = Bench(root, members_of(texts, streams), list(streams.values()), feed, self.partitions)
             for number in range(self.warm_up + self.epochs):
                 epoch = bench.prepare(number)
                 measured = number >= self.warm_up
@@ -136,7 +166,9 @@ class Line:
 
 
 @click.command()
-@click.option("--workload", type=click.Choice(["W1", "W2"]), default="W1", show_default=True)
+@click.option(
+    "--workload", type=click.Choice([one.value for one in Workload]), default="W1", show_default=True
+)
 @click.option("--queries", default="1,12,128", show_default=True, callback=numbers, metavar="NUMBERS")
 @click.option("--rate", type=COUNT, default=20_000, show_default=True, help="Events per second.")
 @click.option("--epochs", type=COUNT, default=3, show_default=True, help="Measured epochs.")
@@ -174,8 +206,8 @@ def join_tasks(
     table = Table(*names)
     for count in queries:
         profiler = cProfile.Profile(time.process_time) if profile else None
-        run = Run(workload, rate, warm_up, epochs, partitions, profiler)
-        asked = drawn(workload, count, seed)
+        run = Run(Workload(workload), rate, warm_up, epochs, partitions, profiler)
+        asked = Workload(workload).texts(count, seed)
         line = Line(count, "shared")
         line.add(run.seen(asked))
         table.add_row(*line.cells())

@@ -31,7 +31,7 @@ from headrace.engine.chain import run_chain
 from headrace.engine.job import Job, JobContext, JobResult, run_job
 from headrace.engine.paths import plan_path
 from headrace.engine.plans import plan_file
-from headrace.engine.result_files import parquet_options
+from headrace.engine.result_files import bare_that_repeat, parquet_options
 from headrace.log.chunks import write_chunk
 from headrace.model.epoch import NEVER_US, Epoch, StreamEpoch
 from headrace.model.partitioning import even_partitioning
@@ -195,7 +195,8 @@ def write_again(path: Path) -> tuple[float, float]:
     """
     again, seconds = path.with_suffix(".again"), [0.0, 0.0]
     with pq.ParquetFile(path) as file:
-        settings: list[dict[str, Any]] = [{}, parquet_options(file.schema_arrow)]
+        first = pa.Table.from_batches([next(file.iter_batches(1 << 17))])
+        settings: list[dict[str, Any]] = [{}, parquet_options(first.schema, bare_that_repeat(first))]
         for i, options in enumerate(settings):
             with pq.ParquetWriter(again, file.schema_arrow, **options) as writer:
                 for batch in file.iter_batches(1 << 17):

@@ -46,6 +46,16 @@ from headrace.operators.compiled.windows import (
     pick_values,
     subtract_totals,
 )
+from headrace.operators.join.groups import group_rows
+from headrace.operators.join.probing import (
+    Candidates,
+    Rows,
+    Tuples,
+    drop_empty,
+    pairs_of_groups,
+    probe,
+)
+from headrace.operators.join.windows import Containment, Moments
 from headrace.operators.sessions.micro import merge_runs
 from headrace.operators.windows.segment import few_distinct
 
@@ -380,3 +390,49 @@ def test_looking_over_a_grid(benchmark: Benchmark, closed: tuple[Array, Array], 
         "span": lambda: find_span(closed[1], 0, span),
     }
     benchmark(ways[kernel])
+
+
+PROBING, PROBED = 1_000, 12_000
+
+
+@pytest.mark.parametrize("way", ["list", "groups", "numpy"])
+def test_probing(benchmark: Benchmark, way: str) -> None:
+    """1,000 rows and 12,000 tuples of one key; 12 queries want a tenth of each side, and windows allow all pairs."""
+    rng = np.random.default_rng(1)
+    low = rng.integers(0, 90, 12)
+    accepts = (np.arange(100)[:, None] >= low) & (np.arange(100)[:, None] < low + 10)
+    table = (accepts.astype(np.uint64) << np.arange(12, dtype=np.uint64)).sum(axis=1)
+    sets, theirs = (table[None, rng.integers(0, 100, count)] for count in (PROBING, PROBED))
+    none = np.zeros(1, np.int64)
+    anything = Containment([], 1, Moments(none, none, none), Moments(none, none, none))
+    anything.table = np.full((1, 1), ~np.uint64(0))
+    zeros, others = np.zeros(PROBING, np.int64), np.zeros(PROBED, np.int64)
+
+    def by_list() -> int:
+        candidates = Candidates(np.arange(PROBING), zeros, np.full(PROBING, PROBED))
+        found = probe(candidates, Rows(sets, [zeros]), Tuples(theirs, others), [anything], 1 << 18)
+        return sum(len(left) for left, _, _ in found)
+
+    def by_groups() -> int:
+        left, right = group_rows(zeros, [zeros], sets), group_rows(others, [others], theirs)
+        every = Candidates(
+            np.arange(len(left.keys)), np.zeros_like(left.keys), np.full_like(left.keys, len(right.keys))
+        )
+        rows, tuples = (
+            Rows(sets[:, left.heads], [zeros[left.heads]]),
+            Tuples(theirs[:, right.heads], others[right.heads]),
+        )
+        pairs = probe(every, rows, tuples, [anything], 1 << 18)
+        parts = (part for a, b, both in pairs for part in pairs_of_groups(left, right, a, b, both, 1 << 18))
+        return sum(len(i) for i, _, _ in parts)
+
+    def by_numpy() -> int:
+        found = 0
+        for row in range(0, PROBING, 20):
+            left, right = np.repeat(np.arange(row, row + 20), PROBED), np.tile(np.arange(PROBED), 20)
+            found += len(drop_empty(left, right, np.take(sets, left, axis=1) & theirs[:, right])[0])
+        return found
+
+    ways = {"list": by_list, "groups": by_groups, "numpy": by_numpy}
+    assert ways[way]() == by_list() > 0
+    benchmark(ways[way])

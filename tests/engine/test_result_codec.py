@@ -15,7 +15,7 @@ from headrace.engine.records import ResultFile
 from headrace.engine.result_files import ResultWriter, parquet_options, write_results
 from headrace.log.chunks import write_chunk
 from headrace.log.convert import to_table
-from headrace.model.tables import WindowTable
+from headrace.model.tables import JoinedTable, WindowTable
 from headrace.model.types import BIGINT, DOUBLE, STRING, SqlType
 from headrace.storage.warehouse import Warehouse
 from log_samples import PURCHASES, rows_at
@@ -56,6 +56,28 @@ def test_nothing_that_spark_reads_is_written_with_lz4(tmp_path: Path) -> None:
     write_results(stored(10), tmp_path / "merged.parquet")
     paths = [tmp_path / chunk.path, tmp_path / file.path, tmp_path / "merged.parquet"]
     assert set.union(*map(codecs, paths)) <= {"SNAPPY", "UNCOMPRESSED"}
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_query_sets_of_joined_rows_are_in_a_dictionary_where_they_repeat(
+    tmp_path: Path, merged: bool
+) -> None:
+    rows, table = 50_000, JoinedTable((), (0, 1, 2))
+    sets = [np.arange(rows) // 100, np.arange(rows) % 200, np.arange(rows) * 7919]
+    numbers = pa.array(np.zeros(rows, np.int64))
+    found = table.rows([numbers, numbers, *map(pa.array, sets)])
+    path = tmp_path / "merged.parquet"
+    if merged:
+        write_results(found, path)
+    else:
+        writer = ResultWriter(str(tmp_path), "one", 0)
+        writer.add("sig", found, [1])
+        path = tmp_path / writer.finish()[0].path
+    group = pq.read_metadata(path).row_group(0)
+    encodings = {group.column(i).path_in_schema: group.column(i).encodings for i in range(group.num_columns)}
+    repeats = {name: "RLE_DICTIONARY" in encodings[name] for name in ("qs0", "qs1", "qs2")}
+    assert repeats == {"qs0": True, "qs1": True, "qs2": False}
+    assert pq.read_table(path).cast(table.schema).equals(found.cast(table.schema))
 
 
 @pytest.mark.spark

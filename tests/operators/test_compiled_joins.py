@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from test_compiled_windows import rng_of
 
+from headrace.operators.compiled.joins import repeat_rows
 from headrace.operators.join.groups import group_rows
 from headrace.operators.join.probing import Candidates, Rows, Tuples, pairs_of_groups, probe, search
 from headrace.operators.join.windows import Containment
@@ -115,3 +116,37 @@ def test_ranges_shrink_to_times(times: int, dtype: type) -> None:
     ]
     search(ascending, early, late, first, last)
     assert np.stack([first, last], axis=1).tolist() == expected
+
+
+@pytest.mark.parametrize("rows", [0, 1, 20])
+@pytest.mark.parametrize("room", [1, 5, 10_000])
+def test_rows_are_repeated_for_their_queries_and_windows(rows: int, room: int) -> None:
+    """Queries at places 0 and 66 have windows of 6 and 9 for the two tuples, 2 apart; that at 127 has 3 and 3, 3 apart.
+
+    Place 2 is that of a query which is not fed.
+    """
+    rng = rng_of()
+    sets = random_sets(rng, 2, rows)  # bits 0, 2 and 63 of two words
+    sets[1] |= np.uint64(4)
+    places, slides, phases = {0: 0, 66: 0, 127: 1}, np.array([2, 3]), np.array([1, -2])
+    windows = np.full(128, -1)
+    windows[list(places)] = list(places.values())
+    ranges = np.array([[6, 9], [3, 3]])
+    times, bound = rng.integers(-9, 9, (2, rows)), rng.integers(-20, 10, rows)
+    low = np.maximum(times.max(axis=0), bound)
+    expected = [
+        (row, end, place)
+        for row in range(rows)
+        for place in sorted(places)
+        if int(sets[place // 64, row]) >> place % 64 & 1
+        for end in range(-30, 30)
+        if (end - phases[places[place]]) % slides[places[place]] == 0
+        and all(low[row] < end <= times[p, row] + ranges[places[place], p] for p in range(2))
+    ]
+    cursor, counts, found = np.zeros(3, np.int64), np.zeros(128, np.int64), []
+    while cursor[0] < rows:
+        row, ends, place = (np.empty(room, np.int64) for _ in range(3))
+        repeat_rows(sets, times, low, windows, slides, phases, ranges, cursor, row, ends, place, counts)
+        found += list(zip(*(column[: cursor[2]].tolist() for column in (row, ends, place)), strict=True))
+    assert found == expected
+    assert counts.tolist() == [sum(place == one for _, _, one in expected) for place in range(128)]

@@ -210,9 +210,11 @@ def test_keys_and_times_of_any_spread_are_sorted_and_matched(spread: int) -> Non
 
 
 @pytest.mark.parametrize("rows", [0, 1, 191, 192, 193, 1000, 12345])
-def test_bits_are_counted(rows: int) -> None:
+@pytest.mark.parametrize("run", [1, 100])
+def test_bits_are_counted(rows: int, run: int) -> None:
     rng = np.random.default_rng(rows)
     sets = rng.integers(0, 2**63, (2, rows)).astype(np.uint64) * np.uint64(2) + np.uint64(1)
+    sets = np.repeat(sets[:, : -(-rows // run)], run, axis=1)[:, :rows]
     bits = np.unpackbits(sets.view(np.uint8).reshape(2, rows, 8), axis=2, bitorder="little")
     assert count_bits(sets).tolist() == bits.sum(axis=1).ravel().tolist()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,31 @@ MERGED_GROUP_ROWS = 1 << 15
 def write_results(table: pa.Table, path: Path) -> None:
     """Write result rows as one Parquet file."""
     create_file(path)
-    pq.write_table(table, path, row_group_size=MERGED_GROUP_ROWS, **parquet_options(table.schema))
+    options = parquet_options(table.schema, bare_that_repeat(table))
+    pq.write_table(table, path, row_group_size=MERGED_GROUP_ROWS, **options)
 
 
-def parquet_options(schema: pa.Schema) -> dict[str, Any]:
-    """How result rows are written, column by column. Statistics are kept only for the column that readers skip by."""
-    held = holdings(schema)
+LOOKED_ROWS, FEW_ROWS = 1 << 12, 1 << 4
+"""A column's first rows are looked at. Values repeat where each is on so many of them, on average, or on more."""
+
+
+def bare_that_repeat(table: pa.Table) -> frozenset[str]:
+    """The columns that files of such tables hold bare, but whose values repeat in this one, as far as one sees.
+
+    Query-sets of joined rows are so where queries differ in few predicates. In a dictionary they take a byte or less,
+    and no longer to write.
+    """
+    some = table.slice(0, LOOKED_ROWS)
+    bare = (name for name, holding in holdings(table.schema).items() if holding is Holding.BARE)
+    return frozenset(name for name in bare if FEW_ROWS * len(some.column(name).unique()) <= some.num_rows)
+
+
+def parquet_options(schema: pa.Schema, repeating: Collection[str] = ()) -> dict[str, Any]:
+    """How result rows are written, column by column. Statistics are kept only for the column that readers skip by.
+
+    The columns that are `repeating` are in a dictionary, whatever their names say.
+    """
+    held = holdings(schema) | dict.fromkeys(repeating, Holding.REPEATS)
     bare = {name for name, holding in held.items() if holding in (Holding.PACKED, Holding.BARE)}
     packed = [name for name, holding in held.items() if holding is Holding.PACKED]
     return {
@@ -85,7 +105,7 @@ class ResultWriter:
     ) -> None:
         """Add rows of these queries. `latest_us` is the end of the last window among them."""
         began = time.process_time()
-        file = self._open.get(signature) or self._start(signature, table.schema)
+        file = self._open.get(signature) or self._start(signature, table)
         least, greatest = file.queries
         file.queries = min(least, int(np.min(queries))), max(greatest, int(np.max(queries)))
         file.latest_us = (
@@ -98,12 +118,12 @@ class ResultWriter:
             file.flush()
         self.cpu_seconds += time.process_time() - began
 
-    def _start(self, signature: str, schema: pa.Schema) -> _Open:
+    def _start(self, signature: str, table: pa.Table) -> _Open:
         rel = f"results/{signature}/{self._name}.parquet"
         path = Path(self._root, rel)
         create_file(path)
-        schema = with_required(schema)
-        writer = pq.ParquetWriter(path, schema, **parquet_options(schema))
+        schema = with_required(table.schema)
+        writer = pq.ParquetWriter(path, schema, **parquet_options(schema, bare_that_repeat(table)))
         self._open[signature] = _Open(rel, writer, schema)
         return self._open[signature]
 

@@ -378,7 +378,7 @@ def _carried(type_: pa.DataType, joined: bool) -> Holding:
 
 
 def _set(type_: pa.DataType, joined: bool) -> Holding:
-    """Query-sets of tuples repeat, those of joined rows do not."""
+    """Query-sets of tuples repeat. Of those of joined rows this cannot be said before they are there."""
     return Holding.BARE if joined else Holding.REPEATS
 
 

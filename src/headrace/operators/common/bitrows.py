@@ -6,6 +6,7 @@ import numpy as np
 
 from headrace.model.tables import WORD
 from headrace.operators.common.encode import Array, Bools, Ints
+from headrace.operators.compiled.joins import add_runs_of_bits
 from headrace.operators.compiled.matches import order_by_row
 
 
@@ -38,8 +39,15 @@ def ordered_by_row(row: Ints, rows: int) -> tuple[Ints, Ints]:
     return order, bounds
 
 
+LONG_RUN = 8
+"""Runs of equal words that are longer than this on average are counted as runs."""
+
+
 def count_bits(sets: Array) -> Ints:
-    """How often each bit of the words [word, row] is set: full adders over whole arrays, so a few passes for all bits.
+    """How often each bit of the words [word, row] is set.
+
+    Where most rows have the set of the row before, runs are counted. Else full adders go over whole arrays, a few
+    passes for all bits.
 
     >>> count_bits(np.array([[5, 4]], np.uint64))[:4].tolist()
     [1, 0, 2, 0]
@@ -49,6 +57,9 @@ def count_bits(sets: Array) -> Ints:
 
 def _count_word(words: Array) -> Ints:
     counts = np.zeros(WORD, np.int64)
+    if np.count_nonzero(words[1:] != words[:-1]) < len(words) // LONG_RUN:
+        add_runs_of_bits(as_given(words), counts)
+        return counts
     weight = 1
     while len(words):
         carries = [words[:0]]

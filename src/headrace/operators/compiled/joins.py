@@ -10,7 +10,7 @@ import numpy as np
 from numba import int32, int64, uint64
 
 from headrace.operators.common.encode import Array, Ints
-from headrace.operators.compiled.compiling import called, compiled, given, made
+from headrace.operators.compiled.compiling import called, compiled, given, made, trailing_zeros
 
 
 @called
@@ -152,3 +152,67 @@ def pair_groups(
                 return
         cursor[1] = 0
     cursor[0], cursor[3] = len(left), count
+
+
+@compiled((given(uint64), made(int64)))
+def add_runs_of_bits(words: Array, counts: Ints) -> None:
+    """counts[b] grows by the number of words that have bit b. Equal words that follow each other are added at once."""
+    at = 0
+    while at < len(words):
+        word, begin = words[at], at
+        while at < len(words) and words[at] == word:
+            at += 1
+        while word:
+            counts[trailing_zeros(word)] += at - begin
+            word &= word - np.uint64(1)
+
+
+@compiled((given(uint64, 2), given(int64, 2), *(given(int64),) * 4, given(int64, 2), *(made(int64),) * 5))
+def repeat_rows(
+    sets: Array,
+    times: Ints,
+    low: Ints,
+    windows: Ints,
+    slides: Ints,
+    phases: Ints,
+    ranges: Ints,
+    cursor: Ints,
+    rows: Ints,
+    ends: Ints,
+    places: Ints,
+    counts: Ints,
+) -> None:
+    """Each row once for every bit of its set and every window of that bit's query that holds the row.
+
+    The windows of bit b have number w = windows[b], or -1 for no query. They end after low[row], at phases[w] plus a
+    multiple of slides[w], and hold a tuple at times[p, row] until ranges[w, p] after it. `counts[b]` grows by each.
+    Before the first call, `cursor` is (0, 0, 0). After each call it holds the next row, how many of its repetitions are
+    behind it, and how many were written; all is done when the row is the number of rows.
+    """
+    count = 0
+    for row in range(cursor[0], sets.shape[1]):
+        seen = 0
+        for word in range(sets.shape[0]):
+            bits = sets[word, row]
+            while bits:
+                place = (word << 6) + np.int64(trailing_zeros(bits))
+                bits &= bits - np.uint64(1)
+                w = windows[place]
+                if w < 0:
+                    continue
+                slide = slides[w]
+                first, last = low[row] - (low[row] - phases[w]) % slide + slide, times[0, row] + ranges[w, 0]
+                for p in range(1, times.shape[0]):
+                    last = min(last, times[p, row] + ranges[w, p])
+                number = max((last - first) // slide + 1, 0)
+                done = max(cursor[1] - seen, 0)
+                for k in range(done, number):
+                    if count == len(rows):
+                        cursor[0], cursor[1], cursor[2] = row, seen + k, count
+                        return
+                    rows[count], ends[count], places[count] = row, first + k * slide, place
+                    counts[place] += 1
+                    count += 1
+                seen += number
+        cursor[1] = 0
+    cursor[0], cursor[2] = sets.shape[1], count

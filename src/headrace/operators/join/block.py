@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.model.epoch import NEVER_US
 from headrace.model.plan import AcrossPositions
 from headrace.model.predicate import Op, Operand
 from headrace.model.tables import JoinedTable, joined_column
@@ -18,6 +19,7 @@ from headrace.operators.common.encode import (
     Ints,
     Physical,
     canonical_floats,
+    to_arrow,
     to_ordered,
     to_physical,
 )
@@ -36,6 +38,7 @@ class JoinedBlock:
         self._keys = keys
         self._sets = sets
         self._words = words
+        self._times: dict[int, Ints] = {}
 
     @property
     def rows(self) -> int:
@@ -51,20 +54,44 @@ class JoinedBlock:
         return full
 
     @property
+    def words_at_hand(self) -> Array:
+        """The words of the query-sets that are at hand: the words that the join works with."""
+        return self._sets
+
+    @property
+    def positions(self) -> int:
+        """How many streams are joined."""
+        return len(self._tuples)
+
+    @property
     def bound(self) -> Ints:
         """Only windows that end later than this hold the row; NEVER_US for most."""
-        return np.maximum.reduce([p.content.codes.bound[p.content.code[rows]] for p, rows in self._tuples])
+        found = np.full(self.rows, NEVER_US)
+        for held, rows in self._tuples:
+            bounds = held.content.codes.bound
+            if (bounds != NEVER_US).any():
+                np.maximum(found, bounds[held.content.code[rows]], out=found)
+        return found
 
     def event_time(self, position: int) -> Operand:
         return self._tuples[position][0].spec.input.event_time
 
     def times(self, position: int) -> Ints:
-        """Event times of the tuples at one position, in microseconds."""
-        held, rows = self._tuples[position]
-        return held.content.times_of(rows)
+        """Event times of the tuples at one position, in microseconds; worked out once."""
+        if position not in self._times:
+            held, rows = self._tuples[position]
+            self._times[position] = held.content.times_of(rows)
+        return self._times[position]
+
+    @property
+    def latest_us(self) -> int:
+        """No row's tuples are all later than this."""
+        return min(int(self.times(position).max()) for position in range(self.positions))
 
     def column(self, position: int, operand: Operand) -> pa.Array:
         """What the tuples at one position hold: a carried operand, a key, or the event time."""
+        if operand == self.event_time(position):
+            return to_arrow(self.times(position), None, operand.type)
         return column_of(self._tuples[position], self._keys, operand)
 
 

@@ -7,23 +7,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.model.plan import GroupingOperator
+from headrace.model.plan import GroupingOperator, JoinedQuery
 from headrace.model.plan.names import QUERY
 from headrace.model.predicate import Operand
 from headrace.model.tables import WORD, joined_column
-from headrace.model.window import Window
+from headrace.operators.common.bitrows import as_given
 from headrace.operators.common.encode import Array, Ints
 from headrace.operators.common.keys import Keys, encode_keys
 from headrace.operators.common.regions import Regions, regions_of
+from headrace.operators.compiled.joins import repeat_rows
 from headrace.operators.join import partners
 from headrace.operators.join.block import JoinedBlock
-from headrace.operators.join.logic import JoinLogic
-from headrace.operators.join.partners import candidates
+from headrace.operators.join.logic import JoinLogic, Words, place_of
 from headrace.operators.windows.lanes import Partials
 from headrace.operators.windows.lifted import Lifted, combine_lifted, lift_measures, merge_lifted
 from headrace.operators.windows.slices import fine_slices
@@ -32,21 +31,40 @@ GATHER_ROWS = 1 << 20
 """So many partials of a task wait for others of their group before they are sent."""
 
 
-@dataclass(frozen=True, slots=True)
 class _Asking:
-    """Queries of a chain that have the same windows: (slot, region of the query's id, the id itself) of
-    each.
+    """What a kernel has to know of the queries that are fed, by the places of their bits.
+
+    `queries[place]` is a query, `regions[place]` the region of its id, and `windows[place]` the number of its windows.
     """
 
-    windows: tuple[Window, ...]
-    queries: list[tuple[int, int, int]]
+    def __init__(self, words: Words, queries: Sequence[JoinedQuery], regions: Regions) -> None:
+        places = [place_of(query.slot, words) for query in queries]
+        self.queries = {place: int(query.query) for place, query in zip(places, queries, strict=True)}
+        self.regions = np.zeros(len(words) * WORD, regions.dtype)
+        self.regions[places] = regions
+        distinct = list(dict.fromkeys(query.windows for query in queries))
+        self.windows = np.full(len(words) * WORD, -1)
+        self.windows[places] = [distinct.index(query.windows) for query in queries]
+        self.slides = np.array([windows[0].slide_us for windows in distinct])
+        self.phases = np.array([windows[0].offset_us + windows[0].range_us for windows in distinct])
+        self.ranges = np.array([[window.range_us for window in windows] for windows in distinct])
 
-    def ends(self, low: Ints, times: Sequence[Ints]) -> tuple[Ints, Ints]:
-        """(end of the first window that holds each row and ends after `low`, how many do)."""
-        slide, range_us = self.windows[0].slide_us, self.windows[0].range_us
-        first = low - (low - self.windows[0].offset_us - range_us) % slide + slide
-        reach = [moments + window.range_us for moments, window in zip(times, self.windows, strict=True)]
-        return first, np.maximum((np.minimum.reduce(reach) - first) // slide + 1, 0)
+    def repeated(self, block: JoinedBlock, windowed: Counter[int]) -> Iterator[tuple[Ints, Ints, Regions]]:
+        """(row, end of a window, region of a query) for all of a row's queries and their windows."""
+        sets, times = (
+            as_given(block.words_at_hand),
+            np.stack([block.times(p) for p in range(block.positions)]),
+        )
+        low = np.maximum(times.max(axis=0), block.bound)
+        windows = self.windows, self.slides, self.phases, self.ranges
+        counts, cursor = np.zeros(len(self.windows), np.int64), np.zeros(3, np.int64)
+        while cursor[0] < block.rows:
+            rows, ends, places = (np.empty(partners.BLOCK_ROWS, np.int64) for _ in range(3))
+            repeat_rows(sets, times, low, *windows, cursor, rows, ends, places, counts)
+            count = int(cursor[2])
+            if count:
+                yield rows[:count], ends[:count], self.regions[places[:count]]
+        windowed.update({query: int(counts[place]) for place, query in self.queries.items()})
 
 
 class Feed:
@@ -62,15 +80,9 @@ class Feed:
             name = joined_column(leaf.name, leaf.role, operand)
             if (named := Operand(name, operand.type)) in wanted:
                 self._columns[named] = (position, operand)
-        self._positions = range(len(spec.leaves))
         (index,) = [index for index in operator.operands if index.operand == QUERY]
         ids = pa.array([int(query.query) for query in spec.queries], pa.int64())
-        found: dict[tuple[Window, ...], list[tuple[int, int, int]]] = {}
-        regions = regions_of(ids, index)
-        self._region_type = regions.dtype
-        for query, region in zip(spec.queries, regions.tolist(), strict=True):
-            found.setdefault(query.windows, []).append((query.slot, region, int(query.query)))
-        self._asking = [_Asking(windows, queries) for windows, queries in found.items()]
+        self._asking = _Asking(join.words, spec.queries, regions_of(ids, index))
 
     def lifted(self, block: JoinedBlock, windowed: Counter[int]) -> Iterator[Lifted]:
         """The block's rows, some at a time. `windowed` counts them for each query, once for each window."""
@@ -85,7 +97,7 @@ class Feed:
         same = {
             id(array): bool((array == array[0]).all()) for partials in measures for array in partials.values()
         }
-        for rows, ends, query in self._repeated(block, windowed):
+        for rows, ends, query in self._asking.repeated(block, windowed):
             index, starts = fine_slices(ends - 1, operator.windows)
             yield Lifted(
                 Keys(keys.ids[rows], keys.table),
@@ -95,33 +107,6 @@ class Feed:
                 _take(measures, rows, same),
                 vocabularies,
             )
-
-    def _repeated(self, block: JoinedBlock, windowed: Counter[int]) -> Iterator[tuple[Ints, Ints, Regions]]:
-        """(row, end of a window, region of a query) for all of a row's queries and their windows."""
-        sets, times = block.sets, [block.times(position) for position in self._positions]
-        low = np.maximum.reduce([*times, block.bound])
-        ready: list[tuple[Ints, Ints, Regions]] = []
-        size = 0
-        for asking in self._asking:
-            slide = asking.windows[0].slide_us
-            for slot, region, query in asking.queries:
-                mine = np.flatnonzero((sets[slot // WORD] & np.uint64(1 << slot % WORD)) != 0)
-                first, counts = asking.ends(low[mine], [moments[mine] for moments in times])
-                windowed[query] += int(counts.sum())
-                for at, number in candidates(np.zeros(len(mine), np.int64), counts):
-                    ends = first[at] + number * slide
-                    ready.append((mine[at], ends, np.full(len(at), region, self._region_type)))
-                    size += len(at)
-                    if size >= partners.BLOCK_ROWS:
-                        yield _concat(ready)
-                        ready, size = [], 0
-        if ready:
-            yield _concat(ready)
-
-
-def _concat(pieces: list[tuple[Ints, Ints, Regions]]) -> tuple[Ints, Ints, Regions]:
-    rows, ends, regions = zip(*pieces, strict=True)
-    return np.concatenate(rows), np.concatenate(ends), np.concatenate(regions)
 
 
 def _take(measures: list[Partials], rows: Ints, same: dict[int, bool]) -> list[Partials]:

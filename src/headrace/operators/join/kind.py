@@ -123,10 +123,8 @@ class Joins:
     def _store(self, chain: int, block: JoinedBlock, epoch: int, emit: Emit) -> None:
         spec = self._operator.chains[chain]
         reach = max(window.range_us for query in spec.queries for window in query.windows)
-        times = [block.times(position) for position in range(len(spec.leaves))]
-        latest_us = int(np.minimum.reduce(times).max()) + reach
         rows = stored_rows(self._logic, chain, block, epoch)
-        emit(spec.signature, rows, [query.query for query in spec.queries], latest_us)
+        emit(spec.signature, rows, [query.query for query in spec.queries], block.latest_us + reach)
 
     def _gatherings(self, outlet: ReduceOutlet) -> dict[str, Gathering]:
         """One for each aggregation that is fed; together they hold back no more than one would."""

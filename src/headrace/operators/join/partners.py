@@ -31,7 +31,7 @@ from headrace.optimizer.layout import Layout, Partners, decide_layout
 BLOCK_ROWS = 1 << 18
 """Pairs that are in memory at a time."""
 
-SCAN_ROWS = 16
+SCAN_ROWS = 32
 """A row with at most this many partners of its key tries them all; with more it first searches those near in time."""
 
 LIST_PAIRS = 1 << 18

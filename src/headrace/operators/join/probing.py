@@ -82,15 +82,10 @@ def _probed(
     room = min(block, candidates.pairs)
     cursor = np.array([0, -1, 0])
     while room and cursor[0] < len(candidates.row):
-        left, right, both = (
-            np.empty(room, np.int64),
-            np.empty(room, np.int64),
-            np.empty((len(sets), room), np.uint64),
-        )
-        probe_ranges(*where, sets, theirs, moment, table, cursor, left, right, both)
-        count = int(cursor[2])
-        if count:
-            yield left[:count], right[:count], both[:, :count]
+        found = _empty(len(sets), room)
+        probe_ranges(*where, sets, theirs, moment, table, cursor, *found)
+        if cursor[2]:
+            yield _filled(found, int(cursor[2]))
 
 
 def pairs_of_groups(
@@ -101,14 +96,21 @@ def pairs_of_groups(
     cursor = np.zeros(4, np.int64)
     groups = as_given(sets), left.order, left.offsets, right.order, right.offsets
     while cursor[0] < len(a):
-        rows, tuples, words = (
-            np.empty(room, np.int64),
-            np.empty(room, np.int64),
-            np.empty((len(sets), room), np.uint64),
-        )
-        pair_groups(a, b, *groups, cursor, rows, tuples, words)
-        count = int(cursor[3])
-        yield rows[:count], tuples[:count], words[:, :count]
+        found = _empty(len(sets), room)
+        pair_groups(a, b, *groups, cursor, *found)
+        yield _filled(found, int(cursor[3]))
+
+
+def _empty(words: int, room: int) -> Pairs:
+    return np.empty(room, np.int64), np.empty(room, np.int64), np.empty((words, room), np.uint64)
+
+
+def _filled(found: Pairs, count: int) -> Pairs:
+    """The first pairs of a block. Few of them leave it, for query-sets may wait until a row group is full."""
+    left, right, sets = found[0][:count], found[1][:count], found[2][:, :count]
+    if 2 * count < len(found[0]):
+        return left.copy(), right.copy(), sets.copy()
+    return left, right, sets
 
 
 def search(times: Ints, early: Ints, late: Ints, first: Ints, last: Ints) -> None:

@@ -198,11 +198,14 @@ class _Join:
         return QueryCounts.of(list(slots.values()), self._counts[places])
 
     def _go_on(self, step: Step, prefix: Prefix) -> None:
-        """Emit what is complete, and extend or send the rest by each step that follows."""
+        """Emit what is complete, and extend or send the rest by each step that follows.
+
+        Every row is wanted by some query of the step, and has no others in its set.
+        """
         if prefix.rows == 0:
             return
         for number, mask in step.chains:
-            ready = prefix.wanted_by(mask)
+            ready = prefix if np.array_equal(mask, step.mask) else prefix.wanted_by(mask)
             if ready.rows:
                 self._counts += count_bits(ready.sets)
                 tuples = [ready.tuples[p] for p in range(len(ready.tuples))]
