@@ -25,8 +25,14 @@ from headrace.operators.windows.lanes.extremes import nothing_in
 from headrace.operators.windows.lower import Closed, Places
 from headrace.operators.windows.partials import accumulate_at, shadow
 from headrace.operators.windows.prepared import AggregationLogic
-from headrace.operators.windows.segment import Segment, WindowBlock
-from headrace.operators.windows.slices import closing_windows, last_ends, slice_starts
+from headrace.operators.windows.segment import Segment, WindowBlock, few_distinct
+from headrace.operators.windows.slices import (
+    closing_windows,
+    distinct_of,
+    last_ends,
+    slice_starts,
+    union_of,
+)
 from headrace.operators.windows.storing import store_rows
 from headrace.operators.windows.sums import SliceSums
 
@@ -80,7 +86,7 @@ class _Stored:
         if keys.whole:
             return cls(held, block, None, block.distinct_slices)
         rows = held.rows_of(block, keys)
-        return cls(held, block, rows, np.unique(block.slices[rows])) if len(rows) else None
+        return cls(held, block, rows, few_distinct(block.slices[rows])) if len(rows) else None
 
 
 @dataclass(slots=True)
@@ -149,14 +155,10 @@ def _window_step(
     mine = [stored for held in before if (stored := _Stored.of(held, window, block)) is not None]
     fresh = None if folded is None else _Fresh(logic, w, window, folded, closed_us, block.count)
     own = np.empty(0, np.int64) if fresh is None else fresh.starts
-    closing = closing_windows(
-        window,
-        np.unique(np.concatenate([own, *(stored.slices for stored in mine)])),
-        closed_us,
-        watermark_us,
-    )
+    known = union_of([stored.slices for stored in mine])
+    closing = closing_windows(window, union_of([own, known]), closed_us, watermark_us)
     absorbed = [stored for stored in mine if stored.held.absorbed]
-    live = np.unique(np.concatenate([own, *(stored.slices for stored in absorbed)]))
+    live = union_of([own, *(stored.slices for stored in absorbed)])
     live = live[last_ends(window, live) > watermark_us]
     rest = None
     if len(live):
@@ -168,8 +170,7 @@ def _window_step(
                 rest.lanes[i] = placed.added(logic, w, i, rest.lanes[i])
     old = None
     if len(closing):
-        needed = np.unique(np.concatenate([np.empty(0, np.int64), *(stored.slices for stored in mine)]))
-        needed = needed[(needed >= closing[0]) & (needed < closing[-1] + window.range_us)]
+        needed = known[(known >= closing[0]) & (known < closing[-1] + window.range_us)]
         if len(needed):
             old = _Old(logic, w, window, needed, _placed(mine, needed, block))
     return rest, _Step(w, window, fresh, old, closing)
@@ -204,7 +205,7 @@ class _Fresh:
         self._logic, self._w, self._window, self._folded, self._keys = logic, w, window, folded, keys
         self._own = slice_starts(window, folded.starts)
         self._alive = last_ends(window, self._own) > closed_us
-        self.starts = np.unique(self._own[self._alive])
+        self.starts = distinct_of(self._own[self._alive])
         self._grids: dict[int, Partials] = {}
 
     def at(self, lane: int, starts: Ints, *, copy: bool) -> Partials | None:
