@@ -19,7 +19,14 @@ from headrace.model.types import BIGINT
 from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.boxes import BoxMaker, BoxTable
 from headrace.operators.common.matching import Matcher, Matches, codes_of, homes_for
-from headrace.operators.compiled.bins import add_to_bins, keep_in_bins, place_in_cells, run_totals
+from headrace.operators.compiled.bins import (
+    add_to_bins,
+    add_to_cells,
+    keep_in_bins,
+    keep_in_cells,
+    place_in_cells,
+    run_totals,
+)
 from headrace.operators.compiled.matches import (
     add_values,
     merge_moments_of,
@@ -348,17 +355,19 @@ def test_find_sessions(benchmark: Benchmark, in_time: bool) -> None:
     benchmark(lambda: merge_runs(keys, starts, starts, 100_000))
 
 
-@pytest.mark.parametrize("kernel", ["place", "add", "keep", "bincount"])
+@pytest.mark.parametrize("kernel", ["place", "add", "keep", "add to cells", "keep in cells", "bincount"])
 def test_bins(benchmark: Benchmark, kernel: str) -> None:
     """Tuples into the bins of 40 cells and as many rows as there are slices and keys."""
     rng, size = np.random.default_rng(1), 40 * 5_000
     bins, values = rng.integers(0, size, TUPLES), rng.integers(0, 1_000, TUPLES)
     found, placed = np.zeros(size, np.int64), np.empty(TUPLES, np.int64)
-    cells, row, first = bins // 5_000, bins % 5_000, np.arange(41) * 5_000
+    cells, row, first = bins // 5_000, bins % 5_000, np.arange(-1, 40) * 5_000
     run = {
         "place": lambda: place_in_cells(cells, first, row, placed),
         "add": lambda: add_to_bins(bins, values, found),
         "keep": lambda: keep_in_bins(bins, values, True, found),
+        "add to cells": lambda: add_to_cells(cells, first, row, values, found),
+        "keep in cells": lambda: keep_in_cells(cells, first, row, values, True, found),
         "bincount": lambda: np.bincount(bins, weights=values, minlength=size).astype(np.int64),
     }
     benchmark(run[kernel])
@@ -366,13 +375,15 @@ def test_bins(benchmark: Benchmark, kernel: str) -> None:
 
 @pytest.mark.parametrize("kernel", ["run_totals", "numpy"])
 def test_running_totals(benchmark: Benchmark, kernel: str) -> None:
-    """Totals of cells, 32 bits wide."""
-    partials = np.random.default_rng(1).integers(0, 9, (40, 10, 500))
-    running = np.zeros((41, 11, 500), np.int32)
-    run = {
-        "run_totals": lambda: run_totals(partials, running, 1),
-        "numpy": lambda: np.add.accumulate(partials, axis=0, out=running[1:, 1:], dtype=np.int32),
-    }
+    """Totals of cells and slices, 32 bits wide; every round takes the totals of the one before."""
+    running = np.zeros((40, 11, 500), np.int32)
+    running[:, 1:] = np.random.default_rng(1).integers(0, 9, (40, 10, 500))
+
+    def by_numpy() -> None:
+        np.add.accumulate(running[:, 1:], axis=1, out=running[:, 1:])
+        np.add.accumulate(running, axis=0, out=running)
+
+    run = {"run_totals": lambda: run_totals(running, 0, 40), "numpy": by_numpy}
     benchmark(run[kernel])
 
 

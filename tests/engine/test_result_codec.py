@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from headrace.engine import result_files
 from headrace.engine.records import ResultFile
 from headrace.engine.result_files import ResultWriter, parquet_options, write_results
 from headrace.log.chunks import write_chunk
@@ -78,6 +79,31 @@ def test_query_sets_of_joined_rows_are_in_a_dictionary_where_they_repeat(
     repeats = {name: "RLE_DICTIONARY" in encodings[name] for name in ("qs0", "qs1", "qs2")}
     assert repeats == {"qs0": True, "qs1": True, "qs2": False}
     assert pq.read_table(path).cast(table.schema).equals(found.cast(table.schema))
+
+
+def test_columns_without_a_null_say_so_and_a_late_null_begins_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(result_files, "FLUSH_ROWS", 4)
+    writer = ResultWriter(str(tmp_path), "one", 7)
+
+    def add(query: int, keys: list[int | None], latest_us: int) -> None:
+        ends = pa.array([latest_us] * len(keys), pa.timestamp("us", "UTC"))
+        columns = {"query": [query] * len(keys), "window_end": ends, "k0": pa.array(keys, pa.int64())}
+        writer.add("sig", pa.table(columns), [query], latest_us)
+
+    add(5, [1, 2, 3], 10)
+    add(3, [4], 20)
+    add(9, [5, 6, None, 8], 30)
+    add(4, [9], 40)
+    first, second = writer.finish()
+    assert (first.rows, first.min_query, first.max_query, first.max_us) == (4, 3, 5, 20)
+    assert (second.rows, second.min_query, second.max_query, second.max_us) == (5, 4, 9, 40)
+    tables = [pq.read_table(tmp_path / file.path) for file in (first, second)]
+    assert [table.schema.field("k0").nullable for table in tables] == [False, True]
+    assert not tables[1].schema.field("query").nullable
+    merged = pa.concat_tables(tables, promote_options="default")
+    assert merged.column("k0").to_pylist() == [1, 2, 3, 4, 5, 6, None, 8, 9]
 
 
 @pytest.mark.spark

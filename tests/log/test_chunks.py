@@ -67,6 +67,24 @@ def test_a_dictionary_only_where_text_repeats(tmp_path: Path) -> None:
     assert used == [True, False, False]
 
 
+def test_whole_numbers_and_moments_are_packed_and_come_back(tmp_path: Path) -> None:
+    ends = [-(2**63), 2**63 - 1, None, 0, 2**63 - 1, -(2**63)]
+    columns = {
+        "id": pa.array(ends, pa.int64()),
+        "level": pa.array([None, -(2**31), 2**31 - 1, 0, -1, 7], pa.int32()),
+        "a.b": pa.array([1, 2, 3, 4, 5, 6], pa.int64()),
+        "ts": pa.array([-1, None, 2**53, 0, 1, -(10**15)], pa.timestamp("us", "UTC")),
+        "price": pa.array([0.5, None, -0.0, 1.0, 2.0, 3.0]),
+    }
+    table = pa.table(columns)
+    chunk = write_chunk(tmp_path, "log/s", table, "ts", 0)
+    with pq.ParquetFile(tmp_path / chunk.path) as file:
+        assert file.read().equals(table)
+        group = file.metadata.row_group(0)
+        packed = ["DELTA_BINARY_PACKED" in group.column(i).encodings for i in range(5)]
+    assert packed == [True, True, True, True, False]
+
+
 @pytest.mark.parametrize("options", [{"write_statistics": False}, {"write_statistics": ["price"]}, {}])
 def test_bounds_without_statistics_come_from_the_column(tmp_path: Path, options: dict[str, Any]) -> None:
     pq.write_table(rows_at(4, 9, None), tmp_path / "a.parquet", **options)

@@ -59,6 +59,7 @@ def write_chunk(
                 compression=CODEC,
                 row_group_size=ROW_GROUP_ROWS,
                 use_dictionary=_dictionary_columns(table),
+                column_encoding=_packed_columns(table.schema) or None,
                 write_statistics=True,
             )
             file.flush()
@@ -228,6 +229,19 @@ def repeats(distinct: int, sampled: int, rows: int) -> bool:
     """
     alike = sampled - distinct
     return 2 * distinct <= sampled or sampled * sampled <= alike * rows
+
+
+def _packed_columns(schema: pa.Schema) -> dict[str, str]:
+    """How whole numbers and moments are written: as packed differences, which are small before the codec sees them.
+
+    Then it has next to nothing to do, and nothing to undo for each task that reads the chunk.
+
+    >>> _packed_columns(pa.schema([("key", pa.int64()), ("price", pa.float64())]))
+    {'key': 'DELTA_BINARY_PACKED'}
+    """
+    whole = (pa.int32(), pa.int64())
+    packed = [field.name for field in schema if field.type in whole or pa.types.is_timestamp(field.type)]
+    return dict.fromkeys(packed, "DELTA_BINARY_PACKED")
 
 
 Bounds = tuple[int | None, int | None, int]

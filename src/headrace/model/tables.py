@@ -325,13 +325,14 @@ class Holding(Enum):
 
     Values that repeat are in a dictionary, in which runs cost almost nothing. Integers that vary are packed
     differences, which no codec makes smaller. Bare values stay as they are, because nothing makes them smaller. A codec
-    compresses what is left.
+    compresses what is left: at once, or when files are merged, where it takes longer than all the rest of a file.
     """
 
     REPEATS = "repeats"
     PACKED = "packed"
     BARE = "bare"
     COMPRESSED = "compressed"
+    LATER = "compressed when merged"
 
 
 def with_required(schema: pa.Schema) -> pa.Schema:
@@ -369,6 +370,8 @@ def _key(type_: pa.DataType, joined: bool) -> Holding:
 
 
 def _aggregate(type_: pa.DataType, joined: bool) -> Holding:
+    if pa.types.is_floating(type_):
+        return Holding.LATER
     return Holding.PACKED if type_ == pa.int64() else Holding.COMPRESSED
 
 

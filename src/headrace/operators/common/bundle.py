@@ -22,12 +22,21 @@ Item = Any
 _MAGIC = b"HEADRACE-BUNDLE2"
 _TABLE = "arrow"
 _ALIGN = 64
+_SMALL, _TOGETHER = 1 << 18, 64
+"""Items of fewer bytes than this are written up to so many at a time."""
 
 
 def write_bundle(items: Mapping[str, Item], sink: pa.NativeFile) -> None:
-    """Write the items to an open Arrow output file."""
+    """Write the items to an open Arrow output file: small ones together, since asking the system takes time."""
+    small = list[Any]()
     for piece in _pieces(items):
+        if len(piece) < _SMALL and len(small) < _TOGETHER:
+            small.append(piece)
+            continue
+        sink.write(b"".join(small))
         sink.write(piece)
+        small = []
+    sink.write(b"".join(small))
 
 
 def pack_bundle(items: Mapping[str, Item]) -> bytes:

@@ -26,7 +26,8 @@ from headrace.operators.protocol import Emit
 from headrace.operators.windows.bags import Bag, StoredBag, compact, still_needed
 from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock, fold_bags, fold_block
 from headrace.operators.windows.framing import LaneBlock
-from headrace.operators.windows.grid import HeldSegment, grid_step
+from headrace.operators.windows.grid import grid_step
+from headrace.operators.windows.held import HeldSegment
 from headrace.operators.windows.lifted import Lifted
 from headrace.operators.windows.lower import Closed, Lowered, lower_table
 from headrace.operators.windows.prepared import AggregationLogic

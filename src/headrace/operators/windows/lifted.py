@@ -6,7 +6,7 @@ Both are rows of (key, slice, region per operand) with the lanes' partials; a ra
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -211,10 +211,18 @@ def _bins(codes: Ints, capacity: int, rows: int) -> tuple[Ints, Ints]:
 
 def ship_lifted(operator: AggregationOperator, lifted: Lifted, partitioning: Partitioning) -> list[Shipment]:
     """Route rows to partitions by key, one blob each."""
+    lifted = replace(lifted, measures=_narrowed(lifted.measures), slice=narrow(lifted.slice))
     return [
         Shipment(partition, pack_bundle(_items(operator, lifted, rows, home)))
         for partition, rows, home in route_keys(lifted.keys, partitioning, operator.id)
     ]
+
+
+def _narrowed(measures: Sequence[Partials]) -> list[Partials]:
+    """Partials in few bytes, so that fewer are moved; arrays that are the same stay the same."""
+    every = {id(array): array for partials in measures for array in partials.values()}
+    small = {number: narrow(array) for number, array in every.items()}
+    return [{name: small[id(array)] for name, array in partials.items()} for partials in measures]
 
 
 def _items(operator: AggregationOperator, lifted: Lifted, rows: slice | Ints, home: Array) -> dict[str, Item]:

@@ -188,7 +188,7 @@ def lower_table(
     if picker.rows == 0:
         return NOTHING_LOWERED
     queries = np.concatenate([output.queries for output in ready.outputs])
-    columns: dict[str, pa.Array] = {
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {
         QUERY: pa.array(np.repeat(queries, picker.per_query)),
         WINDOW_END: to_arrow(picker.window_ends, None, TIMESTAMP),
     }
@@ -201,7 +201,7 @@ def lower_table(
     for i in range(len(ready.outputs[0].output.aggregates)):
         pieces = [lower_aggregate(rows, i, types, vocabularies) for rows in chosen if rows.size]
         values = [piece for piece, _ in pieces]
-        columns[aggregate_column(i)] = values[0] if len(values) == 1 else pa.concat_arrays(values)
+        columns[aggregate_column(i)] = pa.chunked_array(values)
         if any(broken is not None for _, broken in pieces):
             flags = [np.zeros(len(p), bool) if broken is None else broken for p, broken in pieces]
             broken_rows = np.concatenate(flags)

@@ -35,6 +35,23 @@ def first_starts(window: Window, slice_start: Ints) -> Ints:
     return last - back * window.slide_us
 
 
+def distinct_of(times: Ints) -> Ints:
+    """The times that occur, which ascend already. A few of them take a quarter of the time of `np.unique`."""
+    return times[np.append(True, times[1:] != times[:-1])] if len(times) else times
+
+
+def union_of(some: Sequence[Ints]) -> Ints:
+    """The times that occur in any of some lists, each of which is ascending and distinct.
+
+    >>> union_of([np.array([1, 5]), np.array([], np.int64), np.array([3, 5])]).tolist()
+    [1, 3, 5]
+    """
+    present = [times for times in some if len(times)]
+    if len(present) < 2:
+        return present[0] if present else np.empty(0, np.int64)
+    return distinct_of(np.sort(np.concatenate(present)))
+
+
 def fine_slices(times: Ints, windows: Sequence[Window]) -> tuple[Ints, Ints]:
     """(slice index per tuple, start of the slice: the last edge of any window before it), slices ascending.
 

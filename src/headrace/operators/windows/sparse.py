@@ -24,7 +24,7 @@ from headrace.operators.compiled.sparse import (
 )
 from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock
 from headrace.operators.windows.framing import LaneBlock
-from headrace.operators.windows.grid import HeldSegment, asked_entries, put_stored
+from headrace.operators.windows.held import HeldSegment, asked_entries, put_stored
 from headrace.operators.windows.lanes import (
     AddedLogic,
     ExtremeLogic,

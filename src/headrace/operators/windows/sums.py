@@ -21,7 +21,8 @@ class SliceSums:
 
     def __init__(self, entries: int, rows: int, slices: int, keys: int, most: int) -> None:
         # the last row takes what nobody wants
-        self._running = np.zeros((rows + 2, slices + 1, keys), np.int32 if most < 2**31 else np.int64)
+        self._running = np.empty((rows + 2, slices + 1, keys), np.int32 if most < 2**31 else np.int64)
+        self._running[0] = self._running[-1] = 0
         self._low, self._high = np.zeros(entries, np.int64), np.zeros(entries, np.int64)
         self._used = 1
 
@@ -41,12 +42,14 @@ class SliceSums:
         first = self._take(fold.cells)
         wanted = np.append(np.arange(first, first + fold.cells), len(self._running) - 1)
         keys = self._running.shape[2]
+        self._running[first : first + fold.cells] = 0  # now, so that it is near to the processor
         begin = wanted[lookup] * self._running[0].size + keys
         add_to_cells(given_ints(cells), begin, given_ints(row), given_ints(values), self._running.reshape(-1))
         if len(fold.scattered):
             partials = self._running[first : first + fold.cells, 1:].astype(np.int64)
             apart = fold_scattered(partials.reshape(fold.cells, -1), fold)
             after = self._take(len(apart))
+            self._running[after : after + len(apart), 0] = 0
             self._running[after : after + len(apart), 1:] = apart.reshape(len(apart), *partials.shape[1:])
             for one in range(after, after + len(apart)):
                 run_totals(self._running, one, one + 1)
