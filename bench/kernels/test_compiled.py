@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from headrace.model.plan.predicates import index_operands
@@ -19,6 +20,7 @@ from headrace.model.types import BIGINT
 from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.boxes import BoxMaker, BoxTable
 from headrace.operators.common.encode import ranges
+from headrace.operators.common.keys import encode_keys
 from headrace.operators.common.matching import Matcher, Matches, codes_of, homes_for
 from headrace.operators.compiled.bins import add_to_bins, keep_in_bins, place_in_cells, run_totals
 from headrace.operators.compiled.matches import (
@@ -343,6 +345,18 @@ def test_find_sessions(benchmark: Benchmark, in_time: bool) -> None:
     keys, starts = rng.integers(0, 1_000, TUPLES), rng.integers(0, 60_000_000, TUPLES)
     starts = np.sort(starts) if in_time else starts
     benchmark(lambda: merge_runs(keys, starts, starts, 100_000))
+
+
+@pytest.mark.parametrize("keys", [1_000, 100_000, 1_000_000])
+@pytest.mark.parametrize("way", ["near", "far", "arrow"])
+def test_numbering_keys(benchmark: Benchmark, keys: int, way: str) -> None:
+    """500,000 tuples of so many keys, drawn evenly: whole numbers side by side, or far apart."""
+    values = np.random.default_rng(3).integers(0, keys, 500_000) * (1_000_003_777 if way == "far" else 1)
+    column = pa.array(values)
+    if way == "arrow":
+        benchmark(lambda: column.dictionary_encode(null_encoding="encode"))
+    else:
+        benchmark(lambda: encode_keys([column], len(values)))
 
 
 @pytest.mark.parametrize("kernel", ["list", "find", "place", "add", "sort"])
