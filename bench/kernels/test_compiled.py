@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from headrace.model.plan.predicates import index_operands
@@ -18,6 +19,8 @@ from headrace.model.predicate import And, Compare, Op, Operand
 from headrace.model.types import BIGINT
 from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.boxes import BoxMaker, BoxTable
+from headrace.operators.common.encode import ranges
+from headrace.operators.common.keys import encode_keys
 from headrace.operators.common.matching import Matcher, Matches, codes_of, homes_for
 from headrace.operators.compiled.bins import (
     add_to_bins,
@@ -32,6 +35,13 @@ from headrace.operators.compiled.matches import (
     merge_moments_of,
     order_by_row,
     update_four,
+)
+from headrace.operators.compiled.sessions import (
+    add_to_sessions,
+    count_wanted,
+    find_sessions,
+    list_wanted,
+    place_rows,
 )
 from headrace.operators.compiled.sparse import (
     add_runs,
@@ -353,6 +363,58 @@ def test_find_sessions(benchmark: Benchmark, in_time: bool) -> None:
     keys, starts = rng.integers(0, 1_000, TUPLES), rng.integers(0, 60_000_000, TUPLES)
     starts = np.sort(starts) if in_time else starts
     benchmark(lambda: merge_runs(keys, starts, starts, 100_000))
+
+
+@pytest.mark.parametrize("keys", [1_000, 100_000, 1_000_000])
+@pytest.mark.parametrize("way", ["near", "far", "arrow"])
+def test_numbering_keys(benchmark: Benchmark, keys: int, way: str) -> None:
+    """500,000 tuples of so many keys, drawn evenly: whole numbers side by side, or far apart."""
+    values = np.random.default_rng(3).integers(0, keys, 500_000) * (1_000_003_777 if way == "far" else 1)
+    column = pa.array(values)
+    if way == "arrow":
+        benchmark(lambda: column.dictionary_encode(null_encoding="encode"))
+    else:
+        benchmark(lambda: encode_keys([column], len(values)))
+
+
+@pytest.mark.parametrize("kernel", ["list", "find", "place", "add", "sort"])
+def test_sessions_of_queries(benchmark: Benchmark, kernel: str) -> None:
+    """1,000 queries want 400 of 1,000 micro-sessions each, of 100 keys. `sort` puts all of these in order at once."""
+    rng, rows = np.random.default_rng(2), 1_000
+    keys, starts = np.sort(rng.integers(0, 100, rows)), rng.integers(0, 10**6, rows)
+    starts = starts[np.lexsort((starts, keys))]
+    wanted, cells = rng.random((QUERIES, 50)) < ACCEPTED, rng.integers(0, 50, rows)
+    limits, counts, none = np.full(QUERIES, -1), np.empty(QUERIES, np.int64), np.empty(0, np.int64)
+    count_wanted(cells, wanted, starts, limits, counts)
+    first, every = np.cumsum(counts) - counts, np.arange(QUERIES)
+    listed = np.empty(counts.sum() + 1, np.int64)
+    list_wanted(cells, wanted, starts, limits, first, listed)
+    found, sizes = np.empty((3, len(listed)), np.int64), np.empty(QUERIES, np.int64)
+    open_ = (none, none, none, np.zeros(QUERIES + 1, np.int64), np.full(QUERIES, 20_000))
+    inputs = (every, every, keys, starts, starts, listed, first, counts, *open_, first, *found, sizes)
+    find_sessions(*inputs)
+    bounds, taken = np.append(0, np.cumsum(sizes)), ranges(first, sizes)
+    session = np.empty(len(listed), np.int64)
+    placed = (keys, starts, listed, first, counts, every, found[0, taken], found[2, taken], bounds, session)
+    place_rows(*placed)
+    groups, moments = np.repeat(every, counts) * 100 + keys[listed[:-1]], starts[listed[:-1]]
+    runs: dict[str, Callable[[], Any]] = {
+        "list": lambda: list_wanted(cells, wanted, starts, limits, first, listed),
+        "find": lambda: find_sessions(*inputs),
+        "place": lambda: place_rows(*placed),
+        "add": lambda: add_to_sessions(
+            starts,
+            listed,
+            first,
+            counts,
+            every,
+            np.zeros(QUERIES, np.int64),
+            session,
+            np.zeros(bounds[-1], np.int64),
+        ),
+        "sort": lambda: merge_runs(groups[::-1], moments[::-1], moments[::-1], 20_000),
+    }
+    benchmark(runs[kernel])
 
 
 @pytest.mark.parametrize("kernel", ["place", "add", "keep", "add to cells", "keep in cells", "bincount"])

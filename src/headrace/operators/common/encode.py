@@ -6,6 +6,7 @@ Strings have no numpy domain: they are ranked per call (`OrderedStrings`) or has
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -210,3 +211,8 @@ def ranges(starts: Ints, counts: Ints) -> Ints:
     [5, 6, 0, 1, 2]
     """
     return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - starts, counts)
+
+
+def joined(pieces: Sequence[Ints]) -> Ints:
+    """Whole numbers one after the other; there may be no piece at all."""
+    return np.concatenate([np.empty(0, np.int64), *pieces])

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.model.tables import key_column
+from headrace.operators.common.bitrows import given_ints
 from headrace.operators.common.encode import Ints, canonical_floats, one_chunk
+from headrace.operators.compiled.keys import number_far, number_near
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ def is_empty_key(table: pa.Table) -> bool:
 
 
 def encode_keys(columns: Sequence[pa.ChunkedArray | pa.Array], rows: int) -> Keys:
-    """Distinct key combinations in order of first occurrence of their codes. Hashing only; no sort of strings.
+    """Distinct key combinations in order of first occurrence of their codes. Hashing only; no sort.
 
     >>> keys = encode_keys([pa.array([1, None, 1]), pa.array(["a", "b", "a"])], 3)
     >>> keys.ids.tolist(), keys.table.num_rows
@@ -51,7 +53,7 @@ def encode_keys(columns: Sequence[pa.ChunkedArray | pa.Array], rows: int) -> Key
         return Keys(codes, pa.table({key_column(0): encoded[0][1]}))
     for part, values in encoded[1:]:
         codes = codes * max(len(values), 1) + part
-        codes, first = _compact(codes)
+        codes, first = _number(codes)
     assert first is not None
     arrays = {key_column(i): values.take(pa.array(part[first])) for i, (part, values) in enumerate(encoded)}
     return Keys(codes, pa.table(arrays))
@@ -70,17 +72,43 @@ def _codes(array: pa.Array) -> tuple[Ints, pa.Array]:
     if pa.types.is_dictionary(array.type):  # not all of its values need occur
         codes, used = _codes(array.indices)
         return codes, array.dictionary.take(used)
+    if pa.types.is_integer(array.type) or pa.types.is_timestamp(array.type) or pa.types.is_date(array.type):
+        codes, first = _number(_numbers(array))
+        if array.null_count:
+            codes, first = _number(2 * codes + np.asarray(array.is_null()))
+        return codes, array.take(pa.array(first))
     encoded = pc.dictionary_encode(array, null_encoding="encode")
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary
 
 
-def _compact(codes: Ints) -> tuple[Ints, Ints]:
-    """Dense ids for sparse codes, and where each id first occurs."""
-    encoded = pa.array(codes).dictionary_encode()
-    ids = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    first = np.empty(len(encoded.dictionary), np.int64)
-    first[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)  # of equal indexes the last one assigned stays
-    return ids, first
+def _numbers(array: pa.Array) -> Ints:
+    """Whole numbers, moments and days as int64; 0 where they are NULL."""
+    if not pa.types.is_integer(array.type):
+        array = array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())
+    return given_ints(array.fill_null(0).to_numpy(zero_copy_only=False))
+
+
+NEAR = 4
+"""Values that span so many times their number are looked up in an array, and others in a hash table."""
+
+
+def _number(values: Ints) -> tuple[Ints, Ints]:
+    """(the number of each value, where the values occur first): distinct values are numbered in this order.
+
+    >>> [found.tolist() for found in _number(np.array([7, -(2**62), 7]))]
+    [[0, 1, 0], [0, 1]]
+    """
+    rows = len(values)
+    if rows == 0:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    ids, first, count = np.empty(rows, np.int64), np.empty(rows, np.int64), np.zeros(1, np.int64)
+    least, greatest = int(values.min()), int(values.max())
+    if greatest - least < NEAR * rows:
+        number_near(values, least, np.full(greatest - least + 1, -1), ids, first, count)
+    else:
+        table = np.full((1 << (2 * rows).bit_length(), 2), -1)
+        number_far(values, table, ids, first, count)
+    return ids, first[: count[0]]
 
 
 def unify_keys(tables: Sequence[pa.Table]) -> tuple[pa.Table, list[Ints]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
-from headrace.model.plan import LaneKind, Measure, Output, SessionOperator
+from headrace.model.plan import LaneKind, Measure, Output, OutputAggregate, SessionOperator
 from headrace.operators.common.cells import family_indexes
 from headrace.operators.common.encode import Ints, positions
 from headrace.operators.windows.bags import BagLogic
@@ -54,7 +56,8 @@ class ReadySessions:
 class SessionLogic:
     """A session operator's indexes, reused every epoch. Queries are in the order of their columns.
 
-    `base` are the columns that say which tuples a query accepts; its others are those of its aggregates' filters.
+    `base` are the columns that say which tuples a query accepts, and `base_of` is that of each query. Its others are
+    those of its aggregates' filters.
     """
 
     def __init__(self, operator: SessionOperator) -> None:
@@ -86,7 +89,9 @@ class SessionLogic:
         self.family_columns = [np.array(family.columns, np.int64) for family, _ in ready]
         self.family_gaps = [int(gap_of[columns].min()) for columns in self.family_columns]
         self.base = np.array([column for output in operator.outputs for column in output.base], np.int64)
-        self.outputs = [self._ready(output) for output in operator.outputs]
+        self.base_of = np.full(len(self.queries), -1, np.int64)
+        self.base_of[self.query_of[self.base]] = self.base
+        self.outputs = [self._ready(output) for output in across_gaps(operator.outputs)]
 
     def family_measures(self, family: int) -> Ints:
         """The measures that some column of a family asks for."""
@@ -123,3 +128,30 @@ class SessionLogic:
         entries = np.full(len(self.queries), -1, np.int64)
         entries[at] = [place[pair] for pair in zip(columns, measures, strict=True)]
         return entries
+
+
+def across_gaps(outputs: Sequence[Output]) -> list[Output]:
+    """Outputs whose queries differ in nothing but the gap as one: their rows are made together, however many gaps there
+    are. The `window` of such an output is that of its first query.
+    """
+    alike: dict[tuple[str, tuple[OutputAggregate, ...]], list[Output]] = {}
+    for output in outputs:
+        alike.setdefault((output.signature, output.aggregates), []).append(output)
+    return [
+        replace(
+            same[0],
+            queries=tuple(query for output in same for query in output.queries),
+            base=tuple(column for output in same for column in output.base),
+            columns=_one_after_the_other([output.columns for output in same]),
+            inputs=_one_after_the_other([output.inputs for output in same]),
+        )
+        for same in alike.values()
+    ]
+
+
+def _one_after_the_other(by_aggregate: Sequence[tuple[tuple[int, ...], ...]]) -> tuple[tuple[int, ...], ...]:
+    """
+    >>> _one_after_the_other([((1, 2), (3, 4)), ((5,), (6,))])
+    ((1, 2, 5), (3, 4, 6))
+    """
+    return tuple(tuple(chain.from_iterable(parts)) for parts in zip(*by_aggregate, strict=True))

@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.model.epoch import NEVER_US
 from headrace.model.partitioning import Partitioning
 from headrace.model.plan import SessionOperator
-from headrace.operators.common.bitrows import as_given, ordered_by_row
+from headrace.operators.common.bitrows import given_ints, ordered_by_row
 from headrace.operators.common.bundle import Blob, Item, pack_bundle, read_bundle
 from headrace.operators.common.encode import Array, Ints, narrow, to_physical
 from headrace.operators.common.keys import Keys, encode_keys, unify_keys
@@ -68,11 +68,10 @@ class Merged:
     lasts: Ints
 
 
-def merge_runs(groups: Ints, starts: Ints, lasts: Ints, gap: int | Ints) -> Merged:
+def merge_runs(groups: Ints, starts: Ints, lasts: Ints, gap: int) -> Merged:
     """Merge the rows of a group of which one starts at most `gap` after an earlier one's last moment.
 
-    `gap` is one number or one per row, the same for all rows of a group. Costs one sort, whatever the groups, and less
-    the more the rows are in order already.
+    Costs one sort, whatever the groups, and less the more the rows are in order already.
 
     >>> found = merge_runs(np.array([0, 0, 1, 0]), np.array([9, 0, 4, 5]), np.array([9, 3, 4, 6]), 2)
     >>> found.order.tolist(), found.first.tolist(), found.lasts.tolist()
@@ -87,14 +86,8 @@ def merge_runs(groups: Ints, starts: Ints, lasts: Ints, gap: int | Ints) -> Merg
         np.empty(len(order), np.int64),
         np.zeros(1, np.int64),
     )
-    gaps = np.array([gap], np.int64) if isinstance(gap, int) else gap
-    rows = (_as_numbers(groups), _as_numbers(starts), _as_numbers(lasts), _as_numbers(gaps))
-    find_runs(order, *rows, first, until, count)
+    find_runs(order, given_ints(groups), given_ints(starts), given_ints(lasts), gap, first, until, count)
     return Merged(order, first[: count[0]], until[: count[0]])
-
-
-def _as_numbers(values: Ints) -> Ints:
-    return as_given(values.astype(np.int64, copy=False))
 
 
 def ordered(groups: Ints, starts: Ints) -> Ints:
