@@ -152,9 +152,7 @@ class ResultWriter:
             opened.append(self._start(signature, schema, bare_that_repeat(rows), len(opened)))
         opened[-1].write(held, rows)
 
-    def _start(
-        self, signature: str, schema: pa.Schema, repeating: Collection[str], number: int
-    ) -> _Open:
+    def _start(self, signature: str, schema: pa.Schema, repeating: Collection[str], number: int) -> _Open:
         name = f"{self._name}-{number}" if number else self._name
         rel = f"results/{signature}/{name}.parquet"
         path = Path(self._root, rel)
