@@ -56,7 +56,7 @@ def held(hr: Any) -> dict[str, int]:
         "logged": sum(map(len, hr._delivered.index._streams.values())),
         "garbage": len(hr._running.groups._house.upkeep._garbage),
         "results": len(hr._delivered.main.results),
-        "counted": len(hr._delivered.main.rows),
+        "counted": len(hr._delivered.main.rows.queries),
         "slots": hr._catalog._directory.queries.slots,
     }
 
@@ -147,7 +147,7 @@ def look_at(hr: Any, root: Path) -> Look:
         resident_mb(hr.spark.sparkContext._gateway.proc.pid),
         (root / record_name(commits_dir("main"), commit.epoch)).stat().st_size // 1024,
         (root / SNAPSHOT).stat().st_size // 1024,
-        len(commit.rows),
+        len(commit.rows.queries),
         hr._catalog._directory.queries.slots,
     )
 
