@@ -228,8 +228,9 @@ SPARSE_KEYS, SPARSE_SHARE = 4_096, 0.5
 """From so many keys on, rows are listed where less than this share of all keys and slices have tuples."""
 
 KEY_ELEMENTS = 1 << 23
-"""Blocks of keys are so large that partials have about so many elements. With twice as many, the lines that tuples update
-are so far apart that finding them takes twice as long."""
+"""Blocks of keys are so large that partials have about so many elements. With twice as many, what tuples update lies so
+far apart that updating takes nearly twice as long.
+"""
 
 LEAST_ROWS = 0.25
 """Where rows are listed, a key counts for so many at least."""
