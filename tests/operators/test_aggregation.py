@@ -211,11 +211,12 @@ def test_matches_slow_evaluator_in_small_blocks(seed: int, monkeypatch: pytest.M
     monkeypatch.setattr(folding, "BLOCK_ELEMENTS", random.Random(seed).choice([8, 200]))
     monkeypatch.setattr(membership, "GRID_ELEMENTS", random.Random(seed).choice([32, 800]))
     monkeypatch.setattr(membership, "GRID_PER_TUPLE", 1)
-    monkeypatch.setattr(aggregation, "BLOCK_ELEMENTS", 100)
+    monkeypatch.setattr(aggregation, "KEY_ELEMENTS", 100)
     monkeypatch.setattr(grid, "DENSE_SLICES", 4)
     monkeypatch.setattr(bags, "SMALL", random.Random(seed).choice([0, 10]))
     monkeypatch.setattr(bags, "REMEMBERED", 20)
     monkeypatch.setattr(grid, "BLOCK_ELEMENTS", random.Random(seed).choice([3, 40]))
+    monkeypatch.setattr(grid, "TURN_ELEMENTS", random.Random(seed).choice([3, 40, 400]))
     check_against_slow_evaluator(seed)
 
 
@@ -225,7 +226,7 @@ def test_matches_slow_evaluator_where_rows_are_listed(seed: int, monkeypatch: py
     rng = random.Random(seed)
     monkeypatch.setattr(aggregation, "SPARSE_KEYS", 0)
     monkeypatch.setattr(aggregation, "SPARSE_SHARE", math.inf)
-    monkeypatch.setattr(aggregation, "SPARSE_ELEMENTS", rng.choice([100, 1_000, 1 << 20]))
+    monkeypatch.setattr(aggregation, "KEY_ELEMENTS", rng.choice([100, 1_000, 1 << 20]))
     monkeypatch.setattr(sparse, "BLOCK_ELEMENTS", rng.choice([3, 40, 1 << 20]))
     monkeypatch.setitem(globals(), "random_aggregate", bagless_aggregate)
     steps: list[int] = []

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from headrace.model.window import Window
 from headrace.operators.common.encode import Ints
-from headrace.operators.windows.grid import put_stored
+from headrace.operators.common.ordered import KeyOrder
+from headrace.operators.windows.framing import LaneBlock
+from headrace.operators.windows.held import put_stored
 from headrace.operators.windows.lanes import CountLogic, ExtremeLogic, IntSumLogic
 from headrace.operators.windows.lanes.extremes import GREATEST, LEAST
+from headrace.operators.windows.segment import Segment, WindowBlock, segment_from, segment_items
 from headrace.operators.windows.storing import (
     join_rows,
     narrow_extremes,
@@ -76,3 +83,15 @@ def test_the_last_number_of_a_width_is_no_value() -> None:
     assert narrow_extremes(np.array([[127, LEAST]]), least=True).dtype == np.int16
     assert narrow_extremes(np.array([[-(2**15) + 1, GREATEST]]), least=False).dtype == np.int16
     assert narrow_extremes(np.array([[-(2**15), GREATEST]]), least=False).dtype == np.int32
+
+
+def test_a_segment_of_another_version_is_refused() -> None:
+    lanes = {"rows:int": LaneBlock(np.array([7]), {"v": np.array([[1]], np.int8)})}
+    block = WindowBlock(Window(10, 10), np.array([0]), np.array([0]), lanes)
+    order = KeyOrder(np.append(0, np.ones(256, np.int64)))
+    items = segment_items(Segment(pa.table({"k0": [1]}), [block], {}, order=order))
+    assert segment_from(items).blocks[0].lanes["rows:int"].partials["v"].tolist() == [[1]]
+    meta = json.loads(items["meta"].tobytes())
+    items["meta"] = np.frombuffer(json.dumps(meta | {"version": 2}).encode(), np.uint8)
+    with pytest.raises(ValueError, match="a segment of version 2"):
+        segment_from(items)

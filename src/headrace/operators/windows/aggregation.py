@@ -24,7 +24,7 @@ from headrace.operators.common.keys import empty_key, unify_keys
 from headrace.operators.common.ordered import KeyOrder, order_keys, ranks_of
 from headrace.operators.protocol import Emit
 from headrace.operators.windows.bags import Bag, StoredBag, compact, still_needed
-from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock, fold_bags, fold_block
+from headrace.operators.windows.folding import Folded, KeyBlock, fold_bags, fold_block
 from headrace.operators.windows.framing import LaneBlock
 from headrace.operators.windows.grid import grid_step
 from headrace.operators.windows.held import HeldSegment
@@ -218,8 +218,7 @@ def _key_blocks(
     per_key = _rows_of_key(logic, lifted, keys, before)
     sparse = _is_sparse(logic, per_key / depth, keys)
     wanted = max(per_key, LEAST_ROWS) if sparse else depth
-    budget = SPARSE_ELEMENTS if sparse else BLOCK_ELEMENTS
-    size = max(1, min(keys, int(budget / (wanted * max(len(logic.operator.columns), 64)))))
+    size = max(1, min(keys, int(KEY_ELEMENTS / (wanted * max(len(logic.operator.columns), 64)))))
     if size >= keys:
         yield KeyBlock(0, keys, lifted, tuple_keys, slice(None), size, sparse)
         return
@@ -235,8 +234,13 @@ def _key_blocks(
 SPARSE_KEYS, SPARSE_SHARE = 4_096, 0.5
 """From so many keys on, rows are listed where less than this share of all keys and slices have tuples."""
 
-SPARSE_ELEMENTS, LEAST_ROWS = 1 << 23, 0.25
-"""Then blocks of keys are so large that partials have about so many elements. A key counts for some rows at least."""
+KEY_ELEMENTS = 1 << 23
+"""Blocks of keys are so large that partials have about so many elements. With twice as many, what tuples update lies so
+far apart that updating takes nearly twice as long.
+"""
+
+LEAST_ROWS = 0.25
+"""Where rows are listed, a key counts for so many at least."""
 
 
 def _rows_of_key(

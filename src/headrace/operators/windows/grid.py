@@ -15,7 +15,7 @@ from headrace.operators.windows.bags import Bag, ClosedBag
 from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock
 from headrace.operators.windows.framing import LaneBlock
 from headrace.operators.windows.held import HeldSegment, Old, Stored, has_kernel, placed_in, put_stored
-from headrace.operators.windows.lanes import ExtremeLogic, LaneLogic, Partials
+from headrace.operators.windows.lanes import CountLogic, ExtremeLogic, IntSumLogic, LaneLogic, Partials
 from headrace.operators.windows.lower import Closed, Places
 from headrace.operators.windows.partials import accumulate_at, shadow
 from headrace.operators.windows.prepared import AggregationLogic
@@ -206,7 +206,7 @@ class _Fresh:
         assert found is not None
         one, grid = self._logic.lanes[lane], self._grid(lane, found)
         lows, highs = np.searchsorted(self.starts, [closing, ends])
-        if isinstance(one, ExtremeLogic):
+        if isinstance(one, CountLogic | IntSumLogic | ExtremeLogic):
             one.put_ranges(grid["v"], lows, highs, into)
         else:
             into[...] = one.ranges(grid, lows, highs)["v"]

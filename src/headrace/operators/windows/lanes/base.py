@@ -173,15 +173,21 @@ def _by_doubling(one: LaneLogic, partials: Partials, found: Partials, lows: Ints
 
 
 def int_ranges(array: Ints, lows: Ints, highs: Ints) -> Ints:
-    """Sums of ranges, exact for integers: slice by slice, or as differences of running sums."""
+    """Sums of ranges of the middle axis, exact for integers."""
+    sums = np.empty((array.shape[0], len(lows), array.shape[2]), np.int64)
+    put_int_ranges(array, lows, highs, sums)
+    return sums
+
+
+def put_int_ranges(array: Ints, lows: Ints, highs: Ints, into: Ints) -> None:
+    """The same put into an array: slice by slice, or as differences of running sums."""
     if int((highs - lows).sum()) <= 4 * (array.shape[1] + len(lows)):  # else ranges overlap a lot
-        sums = np.zeros((array.shape[0], len(lows), array.shape[2]), np.int64)
-        add_ranges(array, lows, highs, sums)
-        return sums
+        into.fill(0)
+        add_ranges(array, lows, highs, into)
+        return
     running = np.zeros((array.shape[1] + 1, array.shape[0], array.shape[2]), np.int64)
     accumulate(np.add, array.swapaxes(0, 1), running[1:])
-    sums = running[highs].swapaxes(0, 1) - running[lows].swapaxes(0, 1)
-    return np.ascontiguousarray(sums)
+    np.subtract(running[highs].swapaxes(0, 1), running[lows].swapaxes(0, 1), out=into)
 
 
 def group_ints(values: Ints, bins: Ints, size: int) -> Ints:

@@ -15,6 +15,7 @@ from headrace.operators.windows.lanes.base import (
     group_ints,
     int_ranges,
     present,
+    put_int_ranges,
 )
 
 
@@ -42,6 +43,10 @@ class CountLogic(AddedLogic):
 
     def ranges(self, partials: Partials, lows: Ints, highs: Ints) -> Partials:
         return {"v": int_ranges(partials["v"], lows, highs)}
+
+    def put_ranges(self, array: Ints, lows: Ints, highs: Ints, into: Ints) -> None:
+        """Make `into` [column, range, key] the sums over ranges of the middle axis."""
+        put_int_ranges(array, lows, highs, into)
 
 
 def lower_count_all(rows: RowPartials, index: int) -> Lowered:

@@ -17,6 +17,7 @@ from headrace.operators.windows.lanes.base import (
     group_ints,
     int_ranges,
     present,
+    put_int_ranges,
     somewhere,
 )
 
@@ -63,6 +64,10 @@ class IntSumLogic(AddedLogic):
             if "f" in partials
             else {"v": int_ranges(partials["v"], lows, highs)}
         )
+
+    def put_ranges(self, array: Ints, lows: Ints, highs: Ints, into: Ints) -> None:
+        """Make `into` [column, range, key] the sums over ranges of the middle axis, where there is no shadow."""
+        put_int_ranges(array, lows, highs, into)
 
 
 class FloatSumLogic(AddedLogic):
