@@ -147,7 +147,7 @@ def look_at(hr: Any, root: Path) -> Look:
         resident_mb(hr.spark.sparkContext._gateway.proc.pid),
         (root / record_name(commits_dir("main"), commit.epoch)).stat().st_size // 1024,
         (root / SNAPSHOT).stat().st_size // 1024,
-        len(commit.rows),
+        len(commit.rows.queries),
         hr._catalog._directory.queries.slots,
     )
 
