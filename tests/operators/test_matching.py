@@ -30,7 +30,7 @@ from headrace.operators.common.bitrows import ordered_by_row, pack_words
 from headrace.operators.common.boxes import BoxMaker, BoxTable
 from headrace.operators.common.matching import Matcher, Matches, codes_of, homes_for
 from headrace.operators.common.regions import Truth, region_count
-from headrace.operators.compiled.matches import add_values, merge_moments_of, update_four
+from headrace.operators.compiled.matches import NOTED, add_values, merge_moments_of, update_four
 from headrace.operators.selection import SelectionLogic
 from headrace.operators.windows import folding, folds, matches
 from headrace.operators.windows.folds import Fold, fold_extremes
@@ -163,6 +163,26 @@ def test_kernels_equal_loops(seed: int) -> None:
             exact = sum(float(floats[t]) for t in mine)
             assert np.isclose(totals[entry, r], exact, rtol=1e-12, atol=1e286, equal_nan=True)
     check_moments(matches, held, numbers, tuples, (len(kept), rows))
+
+
+def test_many_matches_change_the_same_partials_in_place_as_in_tiles() -> None:
+    """More of them than are noted at once."""
+    numbers = np.random.default_rng(5)
+    where: list[Predicate] = [Compare(OPERANDS["i"], Op.GT, n) for n in range(-3, 4)]
+    indexes = list(index_operands(where))
+    regions = random_tuples(numbers, indexes, 4_000)
+    table = box_table(indexes, where)
+    matcher = Matcher(table, random_homes(numbers, table, 0.5))
+    codes, ordered = matcher.codes(regions), ordered_by_row(numbers.integers(0, 9, 4_000), 9)
+    assert matcher.matching(codes).sum() > 2 * NOTED
+    values, found = numbers.integers(-(2**63), 2**63 - 1, (4_000, 4)), []
+    for sparse in (False, True):
+        matches = Matches(matcher, codes, *matcher.entries(np.arange(len(where))), *ordered, sparse)
+        places = np.stack([matches.entries] * 4, axis=1)
+        into = [np.full((len(where), 9), start) for start in (0, 0, 2**63 - 1, -(2**63))]
+        update_four(*matches.arguments, values, places, *into)
+        found.append(np.stack(into).tolist())
+    assert found[0] == found[1]
 
 
 def check_moments(

@@ -69,7 +69,7 @@ GRID_ELEMENTS = 1 << 26
 GRID_PER_TUPLE = 8
 """Or this many for each tuple."""
 
-GROUP_NS, RUN_NS, CELL_NS, SCATTERED_NS = 6.0, 1.3, 800.0, 0.06
+GROUP_NS, RUN_NS, CELL_NS, SCATTERED_NS = 3.5, 1.3, 800.0, 0.06
 """To group a tuple; to total a cell's row; to take up a cell, where rows are many; to add a cell's row to a query whose
 cells are no neighbours.
 """
@@ -78,19 +78,18 @@ ALONE_NS, ALONE_CELL_NS, DOUBLED_NS = 20_000.0, 1.6, 1.0
 """To fold a column by itself; a cell's row of it; a cell's row in each step of doubling."""
 
 VISIT_NS, WORD_NS, HIT_NS = 8.0, 0.75, 8.0
-"""To visit a tuple; to AND one word of one operand; to look at a word in which a query matches, about which a processor
-guesses wrongly.
-"""
+"""To visit a tuple; to AND one word of one operand; to look at a word in which a query matches."""
 
 LISTS_NS, LIST_NS, CANDIDATE_NS, COMPARE_NS, GUESS_NS = 2.0, 0.8, 1.7, 3.0, 10.0
-"""To look at lists at all; at one operand's; to meet one candidate; to compare it with other operands. Processors guess
-wrongly where a list ends and whether a candidate matches, so the first two cost more.
+"""To look at lists at all; at one operand's; to meet one candidate; to compare it with other operands; a wrong guess of
+the processor. It guesses wrongly where a list ends, which the first two candidates stand for. It also does in which
+words queries match: most often where a word has a match as often as not.
 """
 
 ORDER_NS, KNOWN_NS = 6.0, 8.0
 """To bring a tuple into the order of rows; to keep what it found for all measures."""
 
-UPDATE_NS, FAR_UPDATE_NS, FLUSH_NS, PLACE_NS, FAR_PLACE_NS = 1.6, 3.5, 2.3, 4.5, 12.0
+UPDATE_NS, FAR_UPDATE_NS, FLUSH_NS, PLACE_NS, FAR_PLACE_NS = 1.6, 3.5, 1.5, 4.5, 14.0
 """To update a query's partials in a tile; in a tile that no near cache holds; to add one partial of a tile to others;
 to update a query's where they are; where they are on a page that the processor has to look up.
 """
@@ -141,7 +140,11 @@ def decide_homes(hits: Ints, lengths: Ints, regions: Ints, sampled: int, most: i
     order = np.argsort(shares[every, home], kind="stable")
     met = np.append(0.0, np.cumsum(shares[order, home[order]]))
     entries = np.append(0, np.cumsum(lengths[order, home[order]]))
-    cost = _finding_ns(operands, -(-(boxes - np.arange(boxes + 1)) // WORD), met, np.arange(boxes + 1) > 0)
+    matched = np.append(0.0, np.cumsum(shares.prod(axis=1)[order]))
+    words = -(-(boxes - np.arange(boxes + 1)) // WORD)
+    cost = _finding_ns(operands, words, met, np.arange(boxes + 1) > 0) + _hits_ns(
+        words, matched[-1] - matched
+    )
     cost[-1] = _once_ns(cost[-1], met[-1], operands, passes)
     best = int(np.where(entries <= most, cost, np.inf).argmin())
     listed = np.zeros(boxes, bool)
@@ -156,7 +159,8 @@ def is_worth_rehoming(now: Homes, other: Homes, passes: int = 1) -> bool:
     boxes, operands = other.shares.shape
     met = float(other.shares[np.arange(boxes), now.home][now.listed].sum())
     words = -(-int((~now.listed).sum()) // WORD)
-    cost = _finding_ns(operands, words, met, now.listed.any())
+    matched = float(other.shares.prod(axis=1)[~now.listed].sum())
+    cost = _finding_ns(operands, words, met, now.listed.any()) + _hits_ns(words, matched)
     cost = cost if words else _once_ns(cost, met, operands, passes)
     return bool(cost > REHOMING_GAIN * other.cost_ns + VISIT_NS)
 
@@ -173,11 +177,17 @@ def _once_ns(finding_ns: float, candidates: float, operands: int, passes: int) -
 
 
 def _finding_ns(operands: int, words: Any, candidates: Any, listed: Any) -> Any:
-    """To find the boxes of one tuple once."""
-    lists = LISTS_NS + operands * LIST_NS + CANDIDATE_NS * candidates
+    """To find the boxes of one tuple once, but for the words that have a match."""
+    lists = LISTS_NS + operands * LIST_NS + CANDIDATE_NS * candidates + GUESS_NS * np.minimum(candidates, 2.0)
     if operands > 1:
-        lists = lists + COMPARE_NS * candidates + GUESS_NS * np.minimum(candidates, 2.0)
+        lists = lists + COMPARE_NS * candidates
     return operands * WORD_NS * words + listed * lists
+
+
+def _hits_ns(words: Any, matches: Any) -> Any:
+    """What so many matches of a tuple take, as they fall into words."""
+    hit = 1.0 - np.exp(-matches / np.maximum(words, 1))
+    return words * (HIT_NS * hit + 2.0 * GUESS_NS * hit * (1.0 - hit))
 
 
 def is_best(work: CellWork, rows: int, tuples: int) -> bool:
@@ -229,8 +239,10 @@ def estimate_cells_ns(work: CellWork, rows: int, tuples: int) -> float:
 
 
 def estimate_matches_ns(batch: FamilyBatch) -> float:
-    hits = min(float(batch.words), batch.updates / max(batch.passes, 1))
-    finding: float = VISIT_NS + HIT_NS * hits
+    matches = batch.updates / max(batch.passes, 1)
+    if batch.operands == 1:  # all candidates match
+        matches = max(0.0, matches - batch.candidates)
+    finding: float = VISIT_NS + float(_hits_ns(batch.words, matches))
     finding += _finding_ns(batch.operands, batch.words, batch.candidates, batch.listed)
     updating = ORDER_NS * batch.tuples + min(estimate_tile_ns(batch), estimate_places_ns(batch))
     if batch.listed and not batch.words and batch.passes > 1:  # candidates are compared once for all

@@ -20,7 +20,7 @@ from headrace.operators.common.regions import Regions
 from headrace.operators.compiled.matches import count_matches, list_matches, put_pairs, put_words
 from headrace.optimizer.membership import Homes, decide_homes
 
-LISTED_REGIONS = 16
+LISTED_REGIONS = 64
 """All lists together may have this many entries for each box and each region."""
 
 MOST_LISTED = 1 << 24
