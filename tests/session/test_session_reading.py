@@ -110,7 +110,7 @@ def test_rows_without_a_job_are_those_of_spark(open_session: Open, tmp_path: Pat
         hr.run_available()
     assert [entry.query.name for entry in hr._catalog.current()] == ["other"]
     assert "computed" not in (tmp_path / "warehouse" / SNAPSHOT).read_text()
-    assert set(hr._delivered.main.rows.queries.tolist()) <= {int(hr._catalog.entry("other").query.id)}
+    assert set(hr._delivered.main.rows.queries.tolist()) <= {hr._catalog.entry("other").query.id}
     hr.close()
     again = open_session()
     assert {info.name: info.state for info in again.queries()}["sums"] is QueryState.DROPPED
