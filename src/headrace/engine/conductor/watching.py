@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from headrace.engine.conductor.levels import Level
 from headrace.engine.records import Metrics
 from headrace.model.metrics import NOBODY, OperatorMetrics, QueryCounts
 from headrace.model.query import QueryId
@@ -94,20 +95,28 @@ class Books:
     joined: dict[QueryId, float] = field(default_factory=dict)
     functions: dict[QueryId, FunctionName] = field(default_factory=dict)
     """The function that each query calls; the dearest one, if it calls several."""
+    levels: dict[str, Level] = field(default_factory=dict)
+    """What the joins of each group find now, beside what is usual."""
 
     def add(self, measured: Measured) -> None:
         """Note an epoch. What a group did with quite other members or tasks says nothing about it any more."""
         kept = self.epochs.setdefault(measured.group, deque(maxlen=KEPT))
         if kept and (kept[-1].tasks != measured.tasks or _are_others(kept[-1].members, measured.members)):
             kept.clear()
+            self.levels.pop(measured.group, None)
         kept.append(measured)
         while len(kept) > 4 and measured.at - kept[1].at > WATCHED_S:
             kept.popleft()
+        usual = self._usual_of(measured)
         for query, count in measured.accepted.items():
             self._fade(self.accepted, query, count)
         for query, count in measured.made.items():
             if query in measured.joins:
                 self._fade(self.joined, query, count)
+        found = sum(measured.made.get(query, 0) for query in usual)
+        level = self.levels.get(measured.group, Level())
+        now = self._usual_of(measured, usual)
+        self.levels[measured.group] = level.after(found, sum(usual.values()), sum(now.values()))
         for spent in measured.operators.values():
             for name, called in sorted(spent.functions.items(), key=lambda item: item[1].seconds):
                 self.functions |= {
@@ -118,17 +127,34 @@ class Books:
         """Keep only these groups and queries."""
         listed, live = set(groups), set(queries)
         self.epochs = {name: kept for name, kept in self.epochs.items() if name in listed}
+        self.levels = {name: level for name, level in self.levels.items() if name in listed}
         self.accepted = {query: count for query, count in self.accepted.items() if query in live}
         self.joined = {query: count for query, count in self.joined.items() if query in live}
         self.functions = {query: name for query, name in self.functions.items() if query in live}
 
     def matches(self, joins: Iterable[QueryId]) -> dict[QueryId, float]:
         """Rows that each of these joins makes of a tuple it accepts. A query that is no join has one for each."""
-        return {
-            query: self.joined.get(query, 0.0) / self.accepted[query]
-            for query in joins
-            if self.accepted.get(query, 0.0) > 0
+        factors = {
+            query: level.factor
+            for group, level in self.levels.items()
+            if level.factor != 1.0
+            for query in self.epochs[group][-1].members
         }
+        return {
+            query: found * factors.get(query, 1.0)
+            for query in joins
+            if (found := self._usual(query)) is not None
+        }
+
+    def _usual(self, query: QueryId) -> float | None:
+        """Rows that a join has made of a tuple it accepts, on average; None if it has accepted none."""
+        accepted = self.accepted.get(query, 0.0)
+        return self.joined.get(query, 0.0) / accepted if accepted > 0 else None
+
+    def _usual_of(self, measured: Measured, some: Collection[QueryId] | None = None) -> dict[QueryId, float]:
+        """The rows that are usual for the tuples of an epoch, by the joins of which something is known; or by some."""
+        every = ((query, self._usual(query)) for query in (measured.joins if some is None else some))
+        return {query: each * measured.accepted.get(query, 0) for query, each in every if each is not None}
 
     def epoch_s(self, groups: Collection[str]) -> float | None:
         """How far the epochs of one of these groups are apart (median); None before there were any."""
