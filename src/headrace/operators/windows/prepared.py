@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
+from headrace.model.lanes import is_ranked
 from headrace.model.plan import AggregationOperator, Output
-from headrace.operators.common.bitrows import given_ints
+from headrace.model.tables import WORD
+from headrace.operators.common.bitrows import given_ints, pack_words
 from headrace.operators.common.cells import Cells, family_indexes, merge_cells
-from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.encode import Array, Bools, Ints
 from headrace.operators.common.matching import Matcher
+from headrace.operators.common.query_sets import QuerySets
 from headrace.operators.compiled.bins import place_in_cells
 from headrace.operators.windows.bags import BagLogic
 from headrace.operators.windows.folds import Fold
 from headrace.operators.windows.lanes import LaneLogic
 from headrace.operators.windows.lifted import lane_logics
 from headrace.operators.windows.lower import ReadyOutput, ready_tables
+from headrace.optimizer.pools import PoolWork
 
 
 class AggregationLogic:
@@ -46,6 +51,12 @@ class AggregationLogic:
         self._folds: dict[tuple[int, int], MeasureFold] = {}
         self._keepers: dict[int, tuple[Matcher, list[Keepers]]] = {}
         self._measures: dict[int, tuple[int, ...]] = {}
+        self.column_ids = np.array([column.id for column in operator.columns], np.int64)
+        self.column_windows = windows
+        self.words = -(-len(operator.columns) // WORD)
+        self.pool_names = pool_names(operator)
+        self.lane_measures = [sorted(set(lane.measures)) for lane in operator.lanes]
+        self._asked: dict[tuple[int, int], list[AskedBits]] = {}
         self._number = {(measure.kind, measure.input): i for i, measure in enumerate(operator.measures)}
         self._places: dict[tuple[int, int], dict[tuple[int, int], int]] = {}
         self.queries = np.array([query for output in operator.outputs for query in output.queries], np.int64)
@@ -60,6 +71,36 @@ class AggregationLogic:
     def entry_bounds(self, lane: int, first: int, last: int) -> Ints:
         """Where the entries of the windows [first, last) begin inside a lane, and where those of the last one end."""
         return self._slices[lane][first : last + 1]
+
+    @cached_property
+    def query_sets(self) -> QuerySets:
+        """Finds the state columns that accept a tuple, as bits."""
+        operator = self.operator
+        predicates = [column.predicate for column in operator.columns]
+        bits = np.arange(len(predicates))
+        return QuerySets(operator.families, operator.operands, predicates, bits, self.words)
+
+    @cached_property
+    def pool_work(self) -> PoolWork:
+        """What is known of the queries when it is decided whether tuples are kept."""
+        windows = self.operator.windows
+        entries = np.array([self.entry_bounds(lane, 0, len(windows)) for lane in range(len(self.lanes))])
+        of_window = np.diff(entries.reshape(-1, len(windows) + 1), axis=1).sum(axis=0)
+        overlap = [window.range_us / window.slide_us for window in windows]
+        return PoolWork(int(of_window.sum()), float(sum(overlap)), float(of_window @ overlap))
+
+    def pack(self, membership: Bools) -> Array:
+        """[word, row] of [row, state column]."""
+        return np.ascontiguousarray(pack_words(membership).T)
+
+    def asked_bits(self, lane: int, window: int) -> list[AskedBits]:
+        """The entries of one window inside a lane by their bits, each column's first entry, second entry and so on."""
+        if (lane, window) not in self._asked:
+            some = self.window_entries(lane, window)
+            columns = self._columns[lane][some]
+            measures = np.searchsorted(self.lane_measures[lane], self._of_measure[lane][some])
+            self._asked[lane, window] = ask_bits(columns, measures)
+        return self._asked[lane, window]
 
     def _place(self, lane: int, window: int) -> dict[tuple[int, int], int]:
         """Where each (state column, measure) of a window is among a lane's entries."""
@@ -179,6 +220,51 @@ class Keepers:
     columns: Ints
     mask: Ints
     entries: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class AskedBits:
+    """Entries of a window in a lane, no two of which have the same state column, by the bits of these.
+
+    Bit b of word `first` + w is asked for where mask[w] has it. It is that of entry entries[64 * w + b], counted from
+    the window's first, which keeps the lane's measure number measures[64 * w + b].
+    """
+
+    first: int
+    mask: Array
+    entries: Ints
+    measures: Ints
+
+
+def ask_bits(columns: Ints, measures: Ints) -> list[AskedBits]:
+    """By bits, the entries that have these state columns, which ascend, and measures.
+
+    >>> [(one.mask.tolist(), one.entries[5:7].tolist()) for one in ask_bits(np.array([5, 6, 6]), np.zeros(3, np.int64))]
+    [([96], [0, 1]), ([64], [0, 2])]
+    """
+    found = []
+    number = np.arange(len(columns)) - np.searchsorted(columns, columns)
+    for layer in range(int(number.max(initial=-1)) + 1):
+        mine = np.flatnonzero(number == layer)
+        first, last = int(columns[mine[0]]) // WORD, int(columns[mine[-1]]) // WORD
+        bits = columns[mine] - first * WORD
+        entries, of_measure = (np.zeros((last - first + 1) * WORD, np.int64) for _ in range(2))
+        entries[bits], of_measure[bits] = mine, measures[mine]
+        flags = np.zeros((1, len(entries)), bool)
+        flags[0, bits] = True
+        found.append(AskedBits(first, pack_words(flags)[0], entries, of_measure))
+    return found
+
+
+def pool_names(operator: AggregationOperator) -> list[str]:
+    """What each measure is called in pools, for ever: as its lane is, with its input where lanes have several."""
+    lanes = {measure: lane.name for lane in operator.lanes for measure in lane.measures}
+    found = []
+    for number, measure in enumerate(operator.measures):
+        name = lanes.get(number, "")
+        input_ = None if is_ranked(name) or measure.input is None else operator.inputs[measure.input]
+        found.append(name if input_ is None else f"{name}:{input_.sql}")
+    return found
 
 
 def _of_windows(columns: Sequence[int], bounds: Ints) -> list[slice]:

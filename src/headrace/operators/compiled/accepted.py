@@ -1,0 +1,131 @@
+"""Tuples that are state themselves, each with the state columns that accepted it: partials of runs of them.
+
+A *run* is some tuples side by side, as those of a key in a window. For each run, the set bits of its tuples that are
+asked for are gone through, and each updates one partial of [entry, run]. The partials of neighbouring runs are
+neighbours, so those that are updated stay near to the processor however many entries there are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import boolean, float64, int64, uint64
+
+from headrace.operators.common.encode import Array, Floats, Ints
+from headrace.operators.compiled.compiling import called, compiled, given, inlined, made, trailing_zeros
+
+_ASKED: Any = (given(uint64, 2), given(int64, 2), int64, given(uint64), given(int64), given(int64))
+
+
+@inlined
+def walk_accepted(
+    sets: Array, runs: Ints, first: int, mask: Array, entries: Ints, measures: Ints, act: Any, state: Any
+) -> None:
+    """Call act(entry, measure, tuple, run, state) for all tuples [runs[0, r], runs[1, r]) of every run r, and every bit
+    of theirs that `mask` has. Bit b of mask w is that of sets[first + w], for which entries[64 * w + b] is updated.
+    """
+    for r in range(runs.shape[1]):
+        for tuple_ in range(runs[0, r], runs[1, r]):
+            for w in range(len(mask)):
+                word = sets[first + w, tuple_] & mask[w]
+                while word:
+                    bit = (w << 6) + trailing_zeros(word)
+                    act(entries[bit], measures[bit], tuple_, r, state)
+                    word &= word - np.uint64(1)
+
+
+@called
+def add_one(entry: int, measure: int, tuple_: int, run: int, state: Any) -> None:
+    values, into = state
+    into[entry, run] += values[measure, tuple_]
+
+
+@compiled(*((*_ASKED, given(dtype, 2), made(dtype, 2)) for dtype in (int64, float64)))
+def add_accepted(
+    sets: Array,
+    runs: Ints,
+    first: int,
+    mask: Array,
+    entries: Ints,
+    measures: Ints,
+    values: Array,
+    into: Array,
+) -> None:
+    """into[entry, run] += values[measure, tuple] for every tuple of a run and every bit of it that is asked for."""
+    walk_accepted(sets, runs, first, mask, entries, measures, add_one, (values, into))
+
+
+@called
+def keep_least(entry: int, measure: int, tuple_: int, run: int, state: Any) -> None:
+    values, into = state
+    into[entry, run] = min(into[entry, run], values[measure, tuple_])
+
+
+@called
+def keep_most(entry: int, measure: int, tuple_: int, run: int, state: Any) -> None:
+    values, into = state
+    into[entry, run] = max(into[entry, run], values[measure, tuple_])
+
+
+@compiled((*_ASKED, given(int64, 2), boolean, made(int64, 2)))
+def keep_accepted(
+    sets: Array,
+    runs: Ints,
+    first: int,
+    mask: Array,
+    entries: Ints,
+    measures: Ints,
+    values: Ints,
+    least: bool,
+    into: Ints,
+) -> None:
+    """The same with the least, or the greatest, in place of the sum."""
+    if least:
+        walk_accepted(sets, runs, first, mask, entries, measures, keep_least, (values, into))
+    else:
+        walk_accepted(sets, runs, first, mask, entries, measures, keep_most, (values, into))
+
+
+@called
+def merge_one(entry: int, measure: int, tuple_: int, run: int, state: Any) -> None:
+    counts, means, spreads, into_counts, into_means, into_spreads = state
+    count, mean = counts[measure, tuple_], means[measure, tuple_]
+    if count == 0:
+        return
+    known = into_counts[entry, run]
+    total = known + count
+    apart, share = mean - mean, 1.0
+    if known:
+        apart, share = mean - into_means[entry, run], known * (count / total)
+        into_means[entry, run] += apart * (count / total)
+    else:
+        into_means[entry, run] = mean
+    # infinity minus itself is NaN, and for all else this adds 0
+    into_spreads[entry, run] += spreads[measure, tuple_] + apart * apart * share + (apart - apart)
+    into_counts[entry, run] = total
+
+
+@compiled(
+    (
+        *(*_ASKED, given(int64, 2), given(float64, 2), given(float64, 2)),
+        *(made(int64, 2), made(float64, 2), made(float64, 2)),
+    )
+)
+def merge_accepted(
+    sets: Array,
+    runs: Ints,
+    first: int,
+    mask: Array,
+    entries: Ints,
+    measures: Ints,
+    counts: Ints,
+    means: Floats,
+    spreads: Floats,
+    into_counts: Ints,
+    into_means: Floats,
+    into_spreads: Floats,
+) -> None:
+    """The same with (count, mean, M2), merged by the deviation of the means as `merge_moments_of` does it."""
+    state = (counts, means, spreads, into_counts, into_means, into_spreads)
+    walk_accepted(sets, runs, first, mask, entries, measures, merge_one, state)

@@ -1,0 +1,166 @@
+"""What pools are read for: the partials of windows that close, and those of own slices where stored partials are met."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from headrace.model.plan import LaneKind
+from headrace.model.tables import WORD
+from headrace.model.ways import FamilyWay
+from headrace.operators.common.bitrows import count_bits
+from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.keys import empty_key
+from headrace.operators.compiled.accepted import add_accepted, keep_accepted, merge_accepted
+from headrace.operators.compiled.sparse import count_keys, list_keys
+from headrace.operators.windows.folding import KeyBlock
+from headrace.operators.windows.framing import LaneBlock
+from headrace.operators.windows.held import HeldSegment
+from headrace.operators.windows.lanes import ExtremeLogic, Partials
+from headrace.operators.windows.lanes.moments import MomentsLogic
+from headrace.operators.windows.lifted import Lifted
+from headrace.operators.windows.lower import Closed, Places
+from headrace.operators.windows.pool import Pooled, Source, source_of
+from headrace.operators.windows.prepared import AggregationLogic
+from headrace.operators.windows.segment import Segment, WindowBlock
+from headrace.operators.windows.slices import closing_windows, distinct_of, last_ends, slice_starts
+from headrace.operators.windows.sparse import window_runs
+
+TURN_ELEMENTS = 1 << 20
+"""Windows close together as long as a lane of them has no more partials than this: they stay near to the processor."""
+
+
+def stored_sources(logic: AggregationLogic, before: Sequence[HeldSegment]) -> list[Source]:
+    """The pools of segments under this plan."""
+    found = ((held, held.segment.pool) for held in before)
+    return [source_of(logic, pool, held.ids, held.absorbed) for held, pool in found if pool is not None]
+
+
+def fresh_source(
+    logic: AggregationLogic, lifted: Lifted, keys: Ints, ways: list[FamilyWay]
+) -> tuple[Source, Ints]:
+    """(this epoch's tuples that somebody accepts, how many each state column accepts); `keys` is the key of each
+    tuple. How they found their queries is added to `ways`.
+    """
+    found: list[FamilyWay] = []
+    sets = logic.query_sets.of(lifted.regions, lifted.rows, found)
+    ways += [replace(way, pooled=True) for way in found]
+    (rows,) = logic.operator.lanes[0].measures[:1]
+    counts = _weighted_bits(sets, lifted.measures[rows]["v"])[: len(logic.column_ids)]
+    measures: list[Partials | None] = [
+        partials if number in logic.measures and not _is_null_count(logic, number, partials) else None
+        for number, partials in enumerate(lifted.measures)
+    ]
+    every = Source(keys, lifted.slice_starts, lifted.slice, sets, measures, own=True)
+    accepted = np.bitwise_or.reduce(sets, axis=0) != 0
+    return every if accepted.all() else every.take(np.flatnonzero(accepted)), counts
+
+
+def _is_null_count(logic: AggregationLogic, number: int, partials: Partials) -> bool:
+    """Whether a measure counts NULLs of which there are none: then nobody need keep it."""
+    return logic.operator.measures[number].kind is LaneKind.NULLS and not partials["v"].any()
+
+
+def _weighted_bits(sets: Array, weights: Ints) -> Ints:
+    """How many tuples have each bit, given how many each one stands for."""
+    counts, power = np.zeros(len(sets) * WORD, np.int64), 1
+    while weights.any():
+        some = (weights & 1).astype(bool)
+        counts += power * count_bits(sets if some.all() else sets[:, some])
+        weights, power = weights >> 1, 2 * power
+    return counts
+
+
+def close_pooled(
+    logic: AggregationLogic, pooled: Pooled, block: KeyBlock, closed_us: int, watermark_us: int
+) -> Iterator[Closed]:
+    """The windows that closed, for a block of keys. They come some at a time, so that their partials stay near."""
+    low, high = np.searchsorted(pooled.keys, [block.first, block.first + block.count])
+    keys, slots = pooled.keys[low:high] - np.int32(block.first), pooled.slots[low:high]
+    for w, window in enumerate(logic.operator.windows):
+        own = distinct_of(slice_starts(window, pooled.starts))
+        closing = closing_windows(window, own, closed_us, watermark_us)
+        if len(closing) == 0 or low == high:
+            continue
+        ends = closing + window.range_us
+        first, last = (np.searchsorted(edges, pooled.starts, "right") for edges in (ends, closing))
+        until = np.searchsorted(pooled.starts, ends)
+        counts = np.zeros(len(closing), np.int64)
+        count_keys(keys, slots, first, last, counts)
+        entries = [logic.window_entries(lane, w) for lane in range(len(logic.lanes))]
+        widest = max(some.stop - some.start for some in entries)
+        for begin, end in window_runs(counts, TURN_ELEMENTS // widest):
+            bounds = np.append(0, np.cumsum(counts[begin:end]))
+            listed, runs = np.empty(bounds[-1], np.int32), np.empty((2, bounds[-1]), np.int64)
+            some = (np.clip(first, begin, end) - begin, np.clip(last, begin, end) - begin)
+            list_keys(keys, slots, *some, until[begin:end], bounds[:-1].copy(), listed, runs)
+            runs += low
+            places = Places(w, np.array([0, end - begin]), ends[begin:end], bounds, listed)
+            lanes = partials_of(logic, pooled, w, runs)
+            offsets = {i: places.offsets(logic.entry_bounds(i, w, w + 1)) for i in lanes}
+            flat = {i: {name: array.reshape(-1) for name, array in p.items()} for i, p in lanes.items()}
+            yield Closed(places, flat, offsets)
+
+
+def partials_of(logic: AggregationLogic, pooled: Pooled, w: int, runs: Ints) -> dict[int, Partials]:
+    """By lane, the partials [entry, run] of a window's columns; one that is absent is zero."""
+    found = {}
+    for lane in range(len(logic.lanes)):
+        some = logic.window_entries(lane, w)
+        if some.start == some.stop:
+            continue
+        values = pooled.values(logic, lane)
+        if values is not None:
+            found[lane] = _lane_partials(logic, lane, w, pooled, values, runs)
+    return found
+
+
+def _lane_partials(
+    logic: AggregationLogic, lane: int, w: int, pooled: Pooled, values: Partials, runs: Ints
+) -> Partials:
+    one, some = logic.lanes[lane], logic.window_entries(lane, w)
+    into = one.zeros((some.stop - some.start, runs.shape[1]))
+    for name in values.keys() - into.keys():
+        into[name] = np.zeros(into["v"].shape)
+    for asked in logic.asked_bits(lane, w):
+        arguments = (pooled.sets, runs, asked.first, asked.mask, asked.entries, asked.measures)
+        if isinstance(one, ExtremeLogic):
+            keep_accepted(*arguments, values["v"], one.least, into["v"])
+        elif isinstance(one, MomentsLogic):
+            brought, merged = ((part["n"], part["v"], part["q"]) for part in (values, into))
+            merge_accepted(*arguments, *brought, *merged)
+        else:
+            for name, array in values.items():
+                add_accepted(*arguments, array, into[name])
+    return into
+
+
+def expand_pooled(
+    logic: AggregationLogic, pooled: Pooled, block: KeyBlock, keys: int, closed_us: int
+) -> HeldSegment:
+    """A block of keys of a pool as a segment of partials, for windows that end after a moment. It is only read, for the
+    tuples themselves are what is stored.
+    """
+    low, high = np.searchsorted(pooled.keys, [block.first, block.first + block.count])
+    of_key, slots = pooled.keys[low:high], pooled.slots[low:high]
+    blocks = []
+    for w, window in enumerate(logic.operator.windows):
+        own = slice_starts(window, pooled.starts)[slots]
+        alive = last_ends(window, own) > closed_us
+        begins = np.flatnonzero(
+            np.append(True, (of_key[1:] != of_key[:-1]) | (own[1:] != own[:-1])) if len(own) else alive
+        )
+        runs = np.stack([begins, np.append(begins[1:], len(own))])[:, alive[begins]]
+        if runs.shape[1] == 0:
+            continue
+        found = partials_of(logic, pooled, w, np.ascontiguousarray(runs + low))
+        lanes = {
+            logic.names[i]: LaneBlock(logic.ids[i][logic.window_entries(i, w)], partials)
+            for i, partials in found.items()
+        }
+        if 0 in found:
+            blocks.append(WindowBlock(window, of_key[runs[0]].astype(np.int64), own[runs[0]], lanes))
+    segment = Segment(empty_key(0), blocks, {})
+    return HeldSegment(segment, np.arange(keys), absorbed=False)
