@@ -23,7 +23,8 @@ class FamilyWay:
 
     `sparse` says that partials were updated where they are, not in tiles (None: there were no such updates). `words`
     and `candidates` are what a tuple met of bit rows and lists, and `matches` the filters that accepted it, all added
-    up over `tuples`. `pooled` ones were kept themselves, as a pool, and updated no partials. The choice was made by estimates of time (None: nothing was estimated, or it was not possible).
+    up over `tuples`. `pooled` ones were kept themselves and updated no partials. The choice was made by estimates of
+    time (None: nothing was estimated, or it was not possible).
     """
 
     operator: str

@@ -23,15 +23,22 @@ def walk_accepted(
     sets: Array, runs: Ints, first: int, mask: Array, entries: Ints, measures: Ints, act: Any, state: Any
 ) -> None:
     """Call act(entry, measure, tuple, run, state) for all tuples [runs[0, r], runs[1, r]) of every run r, and every bit
-    of theirs that `mask` has. Bit b of mask w is that of sets[first + w], for which entries[64 * w + b] is updated.
+    of theirs that `mask` has: its bits are those of a tuple from bit `first` on. For bit b, entries[b] is updated.
+
+    Bits are shifted so that those of most windows are one word: a jump for each word costs more than a shift.
     """
+    base, shift = first >> 6, np.uint64(first & 63)
+    most = sets.shape[0] - 1
     for r in range(runs.shape[1]):
         for tuple_ in range(runs[0, r], runs[1, r]):
+            at = np.uint64(tuple_)
             for w in range(len(mask)):
-                word = sets[first + w, tuple_] & mask[w]
+                low = sets[np.uint64(base + w), at] >> shift
+                high = sets[np.uint64(min(base + w + 1, most)), at] << np.uint64(1)
+                word = (low | (high << (np.uint64(63) - shift))) & mask[np.uint64(w)]
                 while word:
-                    bit = (w << 6) + trailing_zeros(word)
-                    act(entries[bit], measures[bit], tuple_, r, state)
+                    bit = np.uint64(w << 6) + trailing_zeros(word)
+                    act(np.uint64(entries[bit]), np.uint64(measures[bit]), at, np.uint64(r), state)
                     word &= word - np.uint64(1)
 
 

@@ -1,4 +1,4 @@
-"""What pools are read for: the partials of windows that close, and those of own slices where stored partials are met."""
+"""What pools are read for: partials of windows that close, and of own slices where stored partials are met."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from headrace.operators.windows.segment import Segment, WindowBlock
 from headrace.operators.windows.slices import closing_windows, distinct_of, last_ends, slice_starts
 from headrace.operators.windows.sparse import window_runs
 
-TURN_ELEMENTS = 1 << 20
+TURN_ELEMENTS = 1 << 19
 """Windows close together as long as a lane of them has no more partials than this: they stay near to the processor."""
 
 

@@ -226,8 +226,8 @@ class Keepers:
 class AskedBits:
     """Entries of a window in a lane, no two of which have the same state column, by the bits of these.
 
-    Bit b of word `first` + w is asked for where mask[w] has it. It is that of entry entries[64 * w + b], counted from
-    the window's first, which keeps the lane's measure number measures[64 * w + b].
+    Bit b of `mask`, which has all that are asked for, is that of column `first` + b. It is that of entry entries[b],
+    counted from the window's first, which keeps the lane's measure number measures[b].
     """
 
     first: int
@@ -239,20 +239,20 @@ class AskedBits:
 def ask_bits(columns: Ints, measures: Ints) -> list[AskedBits]:
     """By bits, the entries that have these state columns, which ascend, and measures.
 
-    >>> [(one.mask.tolist(), one.entries[5:7].tolist()) for one in ask_bits(np.array([5, 6, 6]), np.zeros(3, np.int64))]
-    [([96], [0, 1]), ([64], [0, 2])]
+    >>> found = ask_bits(np.array([70, 71, 71]), np.zeros(3, np.int64))
+    >>> [(one.first, one.mask.tolist(), one.entries[:2].tolist()) for one in found]
+    [(70, [3], [0, 1]), (71, [1], [2, 0])]
     """
     found = []
     number = np.arange(len(columns)) - np.searchsorted(columns, columns)
     for layer in range(int(number.max(initial=-1)) + 1):
         mine = np.flatnonzero(number == layer)
-        first, last = int(columns[mine[0]]) // WORD, int(columns[mine[-1]]) // WORD
-        bits = columns[mine] - first * WORD
-        entries, of_measure = (np.zeros((last - first + 1) * WORD, np.int64) for _ in range(2))
-        entries[bits], of_measure[bits] = mine, measures[mine]
-        flags = np.zeros((1, len(entries)), bool)
-        flags[0, bits] = True
-        found.append(AskedBits(first, pack_words(flags)[0], entries, of_measure))
+        first = int(columns[mine[0]])
+        bits = columns[mine] - first
+        size = (int(bits[-1]) // WORD + 1) * WORD
+        entries, of_measure, flags = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, bool)
+        entries[bits], of_measure[bits], flags[bits] = mine, measures[mine], True
+        found.append(AskedBits(first, pack_words(flags[None])[0], entries, of_measure))
     return found
 
 
