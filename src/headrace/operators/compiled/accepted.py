@@ -20,10 +20,11 @@ _ASKED: Any = (given(uint64, 2), given(int64, 2), int64, given(uint64), given(in
 
 @inlined
 def walk_accepted(
-    sets: Array, runs: Ints, first: int, mask: Array, entries: Ints, measures: Ints, act: Any, state: Any
+    sets: Array, runs: Ints, first: int, mask: Array, entries: Ints, rows: Ints, act: Any, state: Any
 ) -> None:
-    """Call act(entry, measure, tuple, run, state) for all tuples [runs[0, r], runs[1, r]) of every run r, and every bit
-    of theirs that `mask` has: its bits are those of a tuple from bit `first` on. For bit b, entries[b] is updated.
+    """Call act(entry, row, tuple, run, state) for all tuples [runs[0, r], runs[1, r]) of every run r, and every bit
+    of theirs that `mask` has: its bits are those of a tuple from bit `first` on. For bit b, entries[b] is updated
+    by row rows[b] of what tuples bring.
 
     Bits are shifted so that those of most windows are one word: a jump for each word costs more than a shift.
     """
@@ -38,14 +39,14 @@ def walk_accepted(
                 word = (low | (high << (np.uint64(63) - shift))) & mask[np.uint64(w)]
                 while word:
                     bit = np.uint64(w << 6) + trailing_zeros(word)
-                    act(np.uint64(entries[bit]), np.uint64(measures[bit]), at, np.uint64(r), state)
+                    act(np.uint64(entries[bit]), np.uint64(rows[bit]), at, np.uint64(r), state)
                     word &= word - np.uint64(1)
 
 
 @called
-def add_one(entry: int, measure: int, tuple_: int, run: int, state: Any) -> None:
+def add_one(entry: int, row: int, tuple_: int, run: int, state: Any) -> None:
     values, into = state
-    into[entry, run] += values[measure, tuple_]
+    into[entry, run] += values[row, tuple_]
 
 
 @compiled(*((*_ASKED, given(dtype, 2), made(dtype, 2)) for dtype in (int64, float64)))
@@ -55,24 +56,24 @@ def add_accepted(
     first: int,
     mask: Array,
     entries: Ints,
-    measures: Ints,
+    rows: Ints,
     values: Array,
     into: Array,
 ) -> None:
-    """into[entry, run] += values[measure, tuple] for every tuple of a run and every bit of it that is asked for."""
-    walk_accepted(sets, runs, first, mask, entries, measures, add_one, (values, into))
+    """into[entry, run] += values[row, tuple] for every tuple of a run and every bit of it that is asked for."""
+    walk_accepted(sets, runs, first, mask, entries, rows, add_one, (values, into))
 
 
 @called
-def keep_least(entry: int, measure: int, tuple_: int, run: int, state: Any) -> None:
+def keep_least(entry: int, row: int, tuple_: int, run: int, state: Any) -> None:
     values, into = state
-    into[entry, run] = min(into[entry, run], values[measure, tuple_])
+    into[entry, run] = min(into[entry, run], values[row, tuple_])
 
 
 @called
-def keep_most(entry: int, measure: int, tuple_: int, run: int, state: Any) -> None:
+def keep_most(entry: int, row: int, tuple_: int, run: int, state: Any) -> None:
     values, into = state
-    into[entry, run] = max(into[entry, run], values[measure, tuple_])
+    into[entry, run] = max(into[entry, run], values[row, tuple_])
 
 
 @compiled((*_ASKED, given(int64, 2), boolean, made(int64, 2)))
@@ -82,40 +83,40 @@ def keep_accepted(
     first: int,
     mask: Array,
     entries: Ints,
-    measures: Ints,
+    rows: Ints,
     values: Ints,
     least: bool,
     into: Ints,
 ) -> None:
     """The same with the least, or the greatest, in place of the sum."""
     if least:
-        walk_accepted(sets, runs, first, mask, entries, measures, keep_least, (values, into))
+        walk_accepted(sets, runs, first, mask, entries, rows, keep_least, (values, into))
     else:
-        walk_accepted(sets, runs, first, mask, entries, measures, keep_most, (values, into))
+        walk_accepted(sets, runs, first, mask, entries, rows, keep_most, (values, into))
 
 
-@called
-def merge_one(entry: int, measure: int, tuple_: int, run: int, state: Any) -> None:
-    counts, means, spreads, into_counts, into_means, into_spreads = state
-    count, mean = counts[measure, tuple_], means[measure, tuple_]
-    if count == 0:
-        return
-    known = into_counts[entry, run]
-    total = known + count
-    apart, share = mean - mean, 1.0
-    if known:
-        apart, share = mean - into_means[entry, run], known * (count / total)
-        into_means[entry, run] += apart * (count / total)
-    else:
-        into_means[entry, run] = mean
-    # infinity minus itself is NaN, and for all else this adds 0
-    into_spreads[entry, run] += spreads[measure, tuple_] + apart * apart * share + (apart - apart)
-    into_counts[entry, run] = total
+@inlined
+def merge_one(entry: int, bit: int, tuple_: int, run: int, state: Any) -> None:
+    of_counts, of_means, of_spreads, ints, floats, into_counts, into_means, into_spreads = state
+    count, mean = ints[of_counts[bit], tuple_], floats[of_means[bit], tuple_]
+    if count:
+        known = into_counts[entry, run]
+        total = known + count
+        apart, share = mean - mean, 1.0
+        if known:
+            apart, share = mean - into_means[entry, run], known * (count / total)
+            into_means[entry, run] += apart * (count / total)
+        else:
+            into_means[entry, run] = mean
+        # infinity minus itself is NaN, and for all else this adds 0
+        spread = floats[of_spreads[bit], tuple_]
+        into_spreads[entry, run] += spread + apart * apart * share + (apart - apart)
+        into_counts[entry, run] = total
 
 
 @compiled(
     (
-        *(*_ASKED, given(int64, 2), given(float64, 2), given(float64, 2)),
+        *(*_ASKED, given(int64), given(int64), given(int64, 2), given(float64, 2)),
         *(made(int64, 2), made(float64, 2), made(float64, 2)),
     )
 )
@@ -125,14 +126,18 @@ def merge_accepted(
     first: int,
     mask: Array,
     entries: Ints,
-    measures: Ints,
-    counts: Ints,
-    means: Floats,
-    spreads: Floats,
+    of_counts: Ints,
+    of_means: Ints,
+    of_spreads: Ints,
+    ints: Ints,
+    floats: Floats,
     into_counts: Ints,
     into_means: Floats,
     into_spreads: Floats,
 ) -> None:
-    """The same with (count, mean, M2), merged by the deviation of the means as `merge_moments_of` does it."""
-    state = (counts, means, spreads, into_counts, into_means, into_spreads)
-    walk_accepted(sets, runs, first, mask, entries, measures, merge_one, state)
+    """The same with (count, mean, M2), merged by the deviation of the means as `merge_moments_of` does it. Each of the
+    three has rows of its own.
+    """
+    bits = np.arange(len(entries))
+    state = (of_counts, of_means, of_spreads, ints, floats, into_counts, into_means, into_spreads)
+    walk_accepted(sets, runs, first, mask, entries, bits, merge_one, state)

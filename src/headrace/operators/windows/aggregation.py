@@ -15,9 +15,11 @@ from typing import Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.lanes import is_least, is_ranked
 from headrace.model.metrics import NOBODY, QueryCounts
 from headrace.model.ways import FamilyWay
+from headrace.model.window import Window
 from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.encode import Ints
 from headrace.operators.common.keys import empty_key, unify_keys
@@ -39,7 +41,7 @@ from headrace.operators.windows.stored_bags import Bags, rename_keys
 from headrace.operators.windows.storing import join_rows, narrow_extremes, no_rows
 from headrace.operators.windows.sums import SliceSums
 from headrace.operators.windows.vocabularies import common_vocabularies, prune_vocabularies
-from headrace.optimizer.pools import FEW_KEYS, decide_pool
+from headrace.optimizer.pools import FEW_KEYS, PoolBatch, decide_pool
 
 State = TypeVar("State")
 
@@ -90,7 +92,9 @@ def reduce_aggregation(
     reduced: Reduced[Segment] = Reduced()
     gathered: dict[int, list[WindowBlock]] = {}
     matched = np.zeros(len(logic.ids[0]), np.int64)
-    pooled, arrived = _pool(logic, lifted, tuple_keys, before, keys.num_rows, matched, reduced.ways)
+    pooled, arrived = _pool(
+        logic, lifted, tuple_keys, before, keys.num_rows, (closed_us, watermark_us), matched, reduced.ways
+    )
     held = _Held(logic, arrived, tuple_keys, keys.num_rows, before, pooled, bags.every)
     for block, rests, closing in held.steps(closed_us, watermark_us, matched, reduced.ways):
         key_rows = keys.slice(block.first, block.count)
@@ -117,12 +121,14 @@ def _pool(
     tuple_keys: Ints,
     before: Sequence[HeldSegment],
     keys: int,
+    moments: tuple[int, int],
     matched: Ints,
     ways: list[FamilyWay],
 ) -> tuple[Pooled | None, Lifted | None]:
     """(the tuples that are state themselves, with those of this epoch if they are to be; else these apart)."""
     sources = stored_sources(logic, before)
-    if lifted is not None and _is_pooled(logic, lifted, tuple_keys, keys, stays=bool(sources)):
+    span = 1 if lifted is None else _span_us(lifted, logic.operator.windows, *moments)
+    if lifted is not None and _is_pooled(logic, lifted, tuple_keys, keys, span, stays=bool(sources)):
         fresh, counts = fresh_source(logic, lifted, tuple_keys, ways)
         matched += counts
         sources.append(fresh)
@@ -130,15 +136,26 @@ def _pool(
     return merge_sources(logic, sources, keys) if sources else None, lifted
 
 
-def _is_pooled(logic: AggregationLogic, lifted: Lifted, tuple_keys: Ints, keys: int, *, stays: bool) -> bool:
+def _is_pooled(
+    logic: AggregationLogic, lifted: Lifted, tuple_keys: Ints, keys: int, span_us: int, *, stays: bool
+) -> bool:
     """Whether this epoch's tuples are kept themselves; `stays` says that earlier ones are. Bags know grids only."""
     overlap = max(window.per_tuple for window in logic.operator.windows)
     if logic.bags or overlap > MOST_OVERLAPPING or keys < FEW_KEYS:
         return False
     slices = len(lifted.slice_starts)
-    seen = np.zeros(keys * slices, bool)
-    seen[tuple_keys * slices + lifted.slice] = True
-    return decide_pool(logic.pool_work, lifted.rows, int(np.count_nonzero(seen)), stays)
+    seen = np.zeros((keys, slices), bool)
+    seen.reshape(-1)[tuple_keys * slices + lifted.slice] = True
+    used, pairs = (int(np.count_nonzero(some)) for some in (seen.any(axis=1), seen))
+    return decide_pool(logic.window_work, PoolBatch(lifted.rows, used, pairs, span_us), stays)
+
+
+def _span_us(lifted: Lifted, windows: Sequence[Window], closed_us: int, watermark_us: int) -> int:
+    """About how much time an epoch's tuples span: as much as the watermark went on, or as their slices are apart."""
+    starts = lifted.slice_starts
+    if NEVER_US < closed_us < watermark_us < FOREVER_US:
+        return watermark_us - closed_us
+    return int(starts[-1] - starts[0]) + min(window.slide_us for window in windows)
 
 
 _Step = tuple[KeyBlock, "_Rests", Iterator[Closed]]
@@ -289,7 +306,7 @@ def _key_blocks(
     stored = [len(block.distinct_slices) for held in before for block in held.segment.blocks]
     stored += [] if pooled is None else [len(pooled.starts)]
     depth = max([1, *stored, len(lifted.slice_starts) if lifted else 0])
-    per_key = _rows_of_key(logic, lifted, keys, before) + (pooled.rows if pooled else 0) / max(keys, 1)
+    per_key = _rows_of_key(logic, lifted, keys, before) + (pooled.size if pooled else 0) / max(keys, 1)
     sparse = _is_sparse(logic, per_key / depth, keys)
     wanted = max(per_key, LEAST_ROWS) if sparse else depth
     size = max(1, min(keys, int(KEY_ELEMENTS / (wanted * max(len(logic.operator.columns), 64)))))

@@ -9,15 +9,16 @@ older set, as it should be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from headrace.model.tables import WORD
-from headrace.operators.common.encode import Array, Bools, Ints, positions
+from headrace.operators.common.encode import Array, Bools, Floats, Ints, positions
 from headrace.operators.compiled.sparse import sort_rows
-from headrace.operators.windows.lanes import Partials
+from headrace.operators.windows.lanes import LaneLogic, Partials
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.slices import last_ends
 
@@ -99,43 +100,31 @@ def move_bits(sets: Array, before: Ints, after: Ints) -> Array:
     return found
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Pooled:
-    """The tuples of some sources together, by ascending key and slice; `own` says which are stored nowhere else."""
+    """The tuples of some sources together, by ascending key and slice; `own` says which are stored nowhere else.
+
+    What they bring is in a table of whole numbers and one of floats, [row, tuple]. Array `name` of measure m's partials
+    is row `rows[m][name]` of that table which has its type. A measure without rows is zero for all tuples.
+    """
 
     starts: Ints
     keys: Ints
     slots: Ints
     sets: Array
-    measures: list[Partials | None]
     own: Bools
-    _values: dict[int, Partials] = field(default_factory=dict)
+    ints: Ints
+    floats: Floats
+    rows: Mapping[int, Mapping[str, int]]
 
     @property
-    def rows(self) -> int:
+    def size(self) -> int:
         return len(self.keys)
 
-    def values(self, logic: AggregationLogic, lane: int) -> Partials | None:
-        """[measure, tuple]: what tuples bring for the measures of a lane (None: all zero)."""
-        if lane not in self._values:
-            numbers = logic.lane_measures[lane]
-            known = [partials for m in numbers if (partials := self.measures[m]) is not None]
-            if not known:
-                return None
-            one, names = logic.lanes[lane], {name for partials in known for name in partials}
-            nothing = one.zeros((self.rows,))
-            every = [_full(self.measures[m], nothing, names) for m in numbers]
-            self._values[lane] = {
-                name: every[0][name][None] if len(every) == 1 else np.stack([some[name] for some in every])
-                for name in names
-            }
-        return self._values[lane]
-
-
-def _full(partials: Partials | None, nothing: Partials, names: Iterable[str]) -> Partials:
-    """Partials with all of these arrays: a float shadow begins as the sums themselves."""
-    some = nothing if partials is None else partials
-    return {name: some[name] if name in some else some["v"].astype(np.float64) for name in names}
+    def table(self, one: LaneLogic, name: str) -> Array:
+        """The table that has the arrays of this name."""
+        zero = one.zeros(()).get(name)
+        return self.floats if zero is None or zero.dtype == np.float64 else self.ints
 
 
 def merge_sources(logic: AggregationLogic, sources: Sequence[Source], keys: int) -> Pooled:
@@ -150,37 +139,63 @@ def merge_sources(logic: AggregationLogic, sources: Sequence[Source], keys: int)
     own = np.concatenate([np.full(len(source.keys), source.own) for source in sources])
     sets = np.empty((logic.words, len(order)), np.uint64)
     for w, into in enumerate(sets):
-        np.concatenate([source.sets[w] for source in sources]).take(order, out=into)
-    return Pooled(
-        starts, of_key[order], slots[order], sets, _merge_measures(logic, sources, order), own[order]
-    )
+        np.concatenate([source.sets[w] for source in sources]).take(order, out=into, mode="clip")
+    tables = _Tables(sources)
+    for lane in range(len(logic.lanes)):
+        tables.add_lane(logic, lane)
+    ints, floats = (tables.ordered(order, dtype) for dtype in (np.int64, np.float64))
+    return Pooled(starts, of_key[order], slots[order], sets, own[order], ints, floats, tables.rows)
 
 
-def _merge_measures(logic: AggregationLogic, sources: Sequence[Source], order: Ints) -> list[Partials | None]:
-    """Each measure of all sources in order. Arrays that are the same stay the same."""
-    done: dict[tuple[int, ...], Array] = {}
-    found: list[Partials | None] = []
-    for number in range(len(logic.operator.measures)):
-        pieces = [source.measures[number] for source in sources]
-        known = [piece for piece in pieces if piece is not None]
-        if not known:
-            found.append(None)
-            continue
-        names = {name for piece in known for name in piece}
-        one, partials = logic.measures[number], Partials()
-        full = [
-            _full(p, one.zeros((len(s.keys),)) if p is None else p, names)
-            for p, s in zip(pieces, sources, strict=True)
-        ]
-        for name in sorted(names):
-            same = tuple(id(piece[name]) for piece in full)
-            if same not in done:
-                every = np.concatenate([piece[name] for piece in full])
-                wide = every if every.dtype == np.float64 else every.astype(np.int64, copy=False)
-                done[same] = wide.take(order)
-            partials[name] = done[same]
-        found.append(partials)
-    return found
+class _Tables:
+    """Collects what tuples of several sources bring. Arrays that measures have in common are there once."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources = sources
+        self._number: dict[tuple[int, ...], int] = {}
+        self._made: dict[tuple[int, str], Array] = {}
+        self._pieces: dict[Any, list[list[Array]]] = {np.int64: [], np.float64: []}
+        self.rows: dict[int, dict[str, int]] = {}
+
+    def add_lane(self, logic: AggregationLogic, lane: int) -> None:
+        """All measures of a lane, with the same arrays, where some source has any of them."""
+        one, numbers = logic.lanes[lane], logic.lane_measures[lane]
+        names = {name for s in self._sources for m in numbers for name in s.measures[m] or ()}
+        for number in numbers if names else ():
+            self.rows[number] = {
+                name: self._row([self._piece(one, source, number, name) for source in self._sources])
+                for name in sorted(names)
+            }
+
+    def _piece(self, one: LaneLogic, source: Source, number: int, name: str) -> Array:
+        partials = source.measures[number]
+        if partials is not None and name in partials:
+            return partials[name]
+        base = (id(source), f"{type(one).__name__}{getattr(one, 'nothing', 0)}{name}")
+        known = base if partials is None else (id(partials["v"]), name)
+        if known not in self._made:  # nothing, or the float shadow of sums that have none yet
+            zeros = one.zeros((len(source.keys),))
+            if partials is None:
+                self._made[known] = zeros[name] if name in zeros else np.zeros(len(source.keys))
+            else:
+                self._made[known] = partials["v"].astype(np.float64)
+        return self._made[known]
+
+    def _row(self, pieces: list[Array]) -> int:
+        same = tuple(map(id, pieces))
+        if same not in self._number:
+            every = self._pieces[np.float64 if pieces[0].dtype == np.float64 else np.int64]
+            self._number[same] = len(every)
+            every.append(pieces)
+        return self._number[same]
+
+    def ordered(self, order: Ints, dtype: Any) -> Array:
+        """[row, tuple] of one type."""
+        table: Array = np.empty((len(self._pieces[dtype]), len(order)), dtype)
+        for pieces, into in zip(self._pieces[dtype], table, strict=True):
+            every = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+            every.astype(dtype, copy=False).take(order, out=into, mode="clip")
+        return table
 
 
 def asked_bits(logic: AggregationLogic, starts: Ints, after_us: int) -> Array:
@@ -191,7 +206,7 @@ def asked_bits(logic: AggregationLogic, starts: Ints, after_us: int) -> Array:
 
 def still_asked(logic: AggregationLogic, pooled: Pooled, watermark_us: int) -> Bools:
     """The tuples that some window which ends after the watermark asks for."""
-    asked, found = asked_bits(logic, pooled.starts, watermark_us), np.zeros(pooled.rows, bool)
+    asked, found = asked_bits(logic, pooled.starts, watermark_us), np.zeros(pooled.size, bool)
     for mine, wanted in zip(pooled.sets, asked, strict=True):
         found |= (mine & wanted[pooled.slots]) != 0
     return found
@@ -213,15 +228,16 @@ def later_pool(logic: AggregationLogic, pooled: Pooled, watermark_us: int) -> Po
     rows = np.flatnonzero(pooled.own & still_asked(logic, pooled, watermark_us))
     if len(rows) == 0:
         return None
-    taken: dict[int, Array] = {}
     lanes = {}
-    for name, partials in zip(logic.pool_names, pooled.measures, strict=True):
-        if partials is None:
-            continue
-        for array in partials.values():
-            if id(array) not in taken:
-                taken[id(array)] = array[rows]
-        lanes[name] = PoolLane({part: taken[id(array)] for part, array in partials.items()})
+    taken: dict[tuple[bool, int], Array] = {}
+    for number, of_names in pooled.rows.items():
+        partials: Partials = {}
+        for name, row in of_names.items():
+            table = pooled.table(logic.measures[number], name)
+            if (table is pooled.ints, row) not in taken:
+                taken[table is pooled.ints, row] = table[row, rows]
+            partials[name] = taken[table is pooled.ints, row]
+        lanes[logic.pool_names[number]] = PoolLane(partials)
     end = last_end_of(logic, pooled, rows)
     occurs = np.bincount(pooled.slots[rows], minlength=len(pooled.starts)) > 0
     slots = (np.cumsum(occurs) - 1)[pooled.slots[rows]]

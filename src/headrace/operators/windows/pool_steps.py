@@ -111,29 +111,29 @@ def partials_of(logic: AggregationLogic, pooled: Pooled, w: int, runs: Ints) -> 
         some = logic.window_entries(lane, w)
         if some.start == some.stop:
             continue
-        values = pooled.values(logic, lane)
-        if values is not None:
-            found[lane] = _lane_partials(logic, lane, w, pooled, values, runs)
+        if logic.lane_measures[lane][0] in pooled.rows:
+            found[lane] = _lane_partials(logic, lane, w, pooled, runs)
     return found
 
 
-def _lane_partials(
-    logic: AggregationLogic, lane: int, w: int, pooled: Pooled, values: Partials, runs: Ints
-) -> Partials:
+def _lane_partials(logic: AggregationLogic, lane: int, w: int, pooled: Pooled, runs: Ints) -> Partials:
     one, some = logic.lanes[lane], logic.window_entries(lane, w)
+    every = [pooled.rows[measure] for measure in logic.lane_measures[lane]]
+    rows = {name: np.array([of_names[name] for of_names in every]) for name in every[0]}
     into = one.zeros((some.stop - some.start, runs.shape[1]))
-    for name in values.keys() - into.keys():
+    for name in rows.keys() - into.keys():
         into[name] = np.zeros(into["v"].shape)
     for asked in logic.asked_bits(lane, w):
-        arguments = (pooled.sets, runs, asked.first, asked.mask, asked.entries, asked.measures)
-        if isinstance(one, ExtremeLogic):
-            keep_accepted(*arguments, values["v"], one.least, into["v"])
-        elif isinstance(one, MomentsLogic):
-            brought, merged = ((part["n"], part["v"], part["q"]) for part in (values, into))
-            merge_accepted(*arguments, *brought, *merged)
+        bits = (pooled.sets, runs, asked.first, asked.mask, asked.entries)
+        if isinstance(one, MomentsLogic):
+            n, v, q = (rows[name][asked.measures] for name in ("n", "v", "q"))
+            merge_accepted(*bits, n, v, q, pooled.ints, pooled.floats, into["n"], into["v"], into["q"])
+        elif isinstance(one, ExtremeLogic):
+            keep_accepted(*bits, rows["v"][asked.measures], pooled.ints, one.least, into["v"])
         else:
-            for name, array in values.items():
-                add_accepted(*arguments, array, into[name])
+            for name, of_measure in rows.items():
+                table = pooled.table(one, name)
+                add_accepted(*bits, of_measure[asked.measures], table, into[name])
     return into
 
 

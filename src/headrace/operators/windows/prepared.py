@@ -23,7 +23,7 @@ from headrace.operators.windows.folds import Fold
 from headrace.operators.windows.lanes import LaneLogic
 from headrace.operators.windows.lifted import lane_logics
 from headrace.operators.windows.lower import ReadyOutput, ready_tables
-from headrace.optimizer.pools import PoolWork
+from headrace.optimizer.pools import WindowWork
 
 
 class AggregationLogic:
@@ -81,13 +81,11 @@ class AggregationLogic:
         return QuerySets(operator.families, operator.operands, predicates, bits, self.words)
 
     @cached_property
-    def pool_work(self) -> PoolWork:
-        """What is known of the queries when it is decided whether tuples are kept."""
-        windows = self.operator.windows
-        entries = np.array([self.entry_bounds(lane, 0, len(windows)) for lane in range(len(self.lanes))])
-        of_window = np.diff(entries.reshape(-1, len(windows) + 1), axis=1).sum(axis=0)
-        overlap = [window.range_us / window.slide_us for window in windows]
-        return PoolWork(int(of_window.sum()), float(sum(overlap)), float(of_window @ overlap))
+    def window_work(self) -> list[WindowWork]:
+        """What is known of each window when it is decided whether tuples are kept."""
+        entries = np.diff([self._slices[lane] for lane in range(len(self.lanes))], axis=1).sum(axis=0)
+        every = zip(self.operator.windows, entries.tolist(), strict=True)
+        return [WindowWork(window.range_us, window.slide_us, count) for window, count in every]
 
     def pack(self, membership: Bools) -> Array:
         """[word, row] of [row, state column]."""
