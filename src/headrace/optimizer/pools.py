@@ -42,7 +42,7 @@ class WindowWork:
 
 @dataclass(frozen=True, slots=True)
 class PoolBatch:
-    """The tuples of an epoch, the keys that they have, their pairs of a key and a slice, and the time that they span."""
+    """The tuples of an epoch, the keys and the pairs of a key and a slice that they have, and the time they span."""
 
     tuples: int
     keys: int

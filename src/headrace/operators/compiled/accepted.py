@@ -95,7 +95,7 @@ def keep_accepted(
         walk_accepted(sets, runs, first, mask, entries, rows, keep_most, (values, into))
 
 
-@inlined
+@called
 def merge_one(entry: int, bit: int, tuple_: int, run: int, state: Any) -> None:
     of_counts, of_means, of_spreads, ints, floats, into_counts, into_means, into_spreads = state
     count, mean = ints[of_counts[bit], tuple_], floats[of_means[bit], tuple_]

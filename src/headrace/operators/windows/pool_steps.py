@@ -146,13 +146,11 @@ def expand_pooled(
     low, high = np.searchsorted(pooled.keys, [block.first, block.first + block.count])
     of_key, slots = pooled.keys[low:high], pooled.slots[low:high]
     blocks = []
-    for w, window in enumerate(logic.operator.windows):
+    for w, window in enumerate(logic.operator.windows if low < high else ()):
         own = slice_starts(window, pooled.starts)[slots]
-        alive = last_ends(window, own) > closed_us
-        begins = np.flatnonzero(
-            np.append(True, (of_key[1:] != of_key[:-1]) | (own[1:] != own[:-1])) if len(own) else alive
-        )
-        runs = np.stack([begins, np.append(begins[1:], len(own))])[:, alive[begins]]
+        begins = np.flatnonzero(np.append(True, (of_key[1:] != of_key[:-1]) | (own[1:] != own[:-1])))
+        alive = last_ends(window, own[begins]) > closed_us
+        runs = np.stack([begins, np.append(begins[1:], len(own))])[:, alive]
         if runs.shape[1] == 0:
             continue
         found = partials_of(logic, pooled, w, np.ascontiguousarray(runs + low))
