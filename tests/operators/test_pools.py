@@ -23,7 +23,7 @@ from headrace.operators.common import cells
 from headrace.operators.common.bundle import pack_bundle, read_bundle
 from headrace.operators.common.ordered import KeyOrder
 from headrace.operators.common.placing import Portion
-from headrace.operators.windows import aggregation, pool_steps
+from headrace.operators.windows import aggregation, pool_steps, pooling
 from headrace.operators.windows.aggregation import Reduced, reduce_aggregation
 from headrace.operators.windows.lanes import sums
 from headrace.operators.windows.lifted import lift_tuples
@@ -37,8 +37,8 @@ from thorough import seeds
 @pytest.fixture
 def pooled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Lets keys be as few as they are. What was done is noted."""
-    monkeypatch.setattr(aggregation, "FEW_KEYS", 0)
-    monkeypatch.setattr(aggregation, "MOST_OVERLAPPING", 10**9)
+    monkeypatch.setattr(pooling, "FEW_KEYS", 0)
+    monkeypatch.setattr(pooling, "MOST_OVERLAPPING", 10**9)
     monkeypatch.setattr(sums, "WIDE", 3)  # some sums have a float shadow, and some have none
     monkeypatch.setattr(test_aggregation, "random_aggregate", bagless_aggregate)
     done: list[str] = []
@@ -58,7 +58,7 @@ def test_matches_slow_evaluator_where_tuples_are_kept(
     seed: int, monkeypatch: pytest.MonkeyPatch, pooled: list[str]
 ) -> None:
     rng = random.Random(seed)
-    monkeypatch.setattr(aggregation, "decide_pool", lambda *_: True)
+    monkeypatch.setattr(pooling, "decide_pool", lambda *_: True)
     monkeypatch.setattr(pool_steps, "TURN_ELEMENTS", rng.choice([3, 40, 1 << 20]))
     if rng.random() < 0.5:  # words of query-sets by cells, or by matches
         monkeypatch.setattr(cells, "DENSE_CELLS", 2)
@@ -72,7 +72,7 @@ def test_matches_slow_evaluator_where_the_way_changes(
 ) -> None:
     """Stored tuples and stored partials meet, as grids and as listed rows."""
     rng = random.Random(-seed)
-    monkeypatch.setattr(aggregation, "decide_pool", lambda *_, **__: rng.random() < 0.5)
+    monkeypatch.setattr(pooling, "decide_pool", lambda *_, **__: rng.random() < 0.5)
     monkeypatch.setattr(aggregation, "_is_sparse", lambda *_: rng.random() < 0.5)
     monkeypatch.setattr(aggregation, "KEY_ELEMENTS", rng.choice([100, 1_000, 1 << 20]))
     check_against_slow_evaluator(seed, changes=rng.random() < 0.6)
@@ -91,7 +91,7 @@ def aggregated(number: int, function: AggregateFunction, above: int) -> Member:
 
 def reduced(pool: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[Reduced[Any], Counter[Any]]:
     """One epoch of 300 tuples, of which those with the key 0 outgrow BIGINT."""
-    monkeypatch.setattr(aggregation, "decide_pool", lambda *_: pool)
+    monkeypatch.setattr(pooling, "decide_pool", lambda *_: pool)
     members = [
         aggregated(1, AggregateFunction.SUM, 0),
         aggregated(2, AggregateFunction.MAX, 0),
@@ -145,7 +145,7 @@ def test_bits_move_with_their_columns() -> None:
 
 def drawn_pool(rng: np.random.Generator, rows: int) -> Pool:
     values = rng.integers(-128, 128, rows)
-    lanes = {
+    lanes: dict[str, dict[str, Any]] = {
         "rows:int": {"v": np.ones(rows, np.int64)},
         "sum:int:i": {"v": values, "f": values.astype(np.float64)},
         "min:int:i": {"v": values},

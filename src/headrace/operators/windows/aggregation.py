@@ -2,7 +2,8 @@
 
 Partials are grouped per (cell, slice, key), folded into state columns, summed into each window's own slices, joined
 with the segments of earlier epochs, and closed windows are lowered to rows. State is kept per (own slice, key, state
-column) rather than per cell: see `docs/decisions/0003-state-per-query-column.md`.
+column) rather than per cell: see `docs/decisions/0003-state-per-query-column.md`. Where keys are many, tuples are kept
+in place of partials: see `docs/decisions/0049-tuples-in-place-of-partials.md`.
 """
 
 from __future__ import annotations
@@ -15,11 +16,9 @@ from typing import Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.lanes import is_least, is_ranked
 from headrace.model.metrics import NOBODY, QueryCounts
 from headrace.model.ways import FamilyWay
-from headrace.model.window import Window
 from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.encode import Ints
 from headrace.operators.common.keys import empty_key, unify_keys
@@ -32,8 +31,9 @@ from headrace.operators.windows.grid import grid_step
 from headrace.operators.windows.held import HeldSegment
 from headrace.operators.windows.lifted import Lifted
 from headrace.operators.windows.lower import Closed, Lowered, lower_table
-from headrace.operators.windows.pool import Pool, Pooled, later_pool, merge_sources
-from headrace.operators.windows.pool_steps import close_pooled, expand_pooled, fresh_source, stored_sources
+from headrace.operators.windows.pool import Pool, Pooled, later_pool
+from headrace.operators.windows.pool_steps import close_pooled, expand_pooled
+from headrace.operators.windows.pooling import Arrived, gather_pool
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, WindowBlock
 from headrace.operators.windows.sparse import MOST_OVERLAPPING, sparse_step
@@ -41,7 +41,6 @@ from headrace.operators.windows.stored_bags import Bags, rename_keys
 from headrace.operators.windows.storing import join_rows, narrow_extremes, no_rows
 from headrace.operators.windows.sums import SliceSums
 from headrace.operators.windows.vocabularies import common_vocabularies, prune_vocabularies
-from headrace.optimizer.pools import FEW_KEYS, PoolBatch, decide_pool
 
 State = TypeVar("State")
 
@@ -92,10 +91,13 @@ def reduce_aggregation(
     reduced: Reduced[Segment] = Reduced()
     gathered: dict[int, list[WindowBlock]] = {}
     matched = np.zeros(len(logic.ids[0]), np.int64)
-    pooled, arrived = _pool(
-        logic, lifted, tuple_keys, before, keys.num_rows, (closed_us, watermark_us), matched, reduced.ways
-    )
-    held = _Held(logic, arrived, tuple_keys, keys.num_rows, before, pooled, bags.every)
+    arrived = None
+    if lifted is not None:
+        arrived = Arrived(lifted, tuple_keys, keys.num_rows, closed_us, watermark_us)
+    pooled, counts = gather_pool(logic, arrived, before, keys.num_rows, reduced.ways)
+    if counts is not None:
+        matched, lifted = counts, None
+    held = _Held(logic, lifted, tuple_keys, keys.num_rows, before, pooled, bags.every)
     for block, rests, closing in held.steps(closed_us, watermark_us, matched, reduced.ways):
         key_rows = keys.slice(block.first, block.count)
         for closed in closing:
@@ -115,50 +117,10 @@ def reduce_aggregation(
     return reduced
 
 
-def _pool(
-    logic: AggregationLogic,
-    lifted: Lifted | None,
-    tuple_keys: Ints,
-    before: Sequence[HeldSegment],
-    keys: int,
-    moments: tuple[int, int],
-    matched: Ints,
-    ways: list[FamilyWay],
-) -> tuple[Pooled | None, Lifted | None]:
-    """(the tuples that are state themselves, with those of this epoch if they are to be; else these apart)."""
-    sources = stored_sources(logic, before)
-    span = 1 if lifted is None else _span_us(lifted, logic.operator.windows, *moments)
-    if lifted is not None and _is_pooled(logic, lifted, tuple_keys, keys, span, stays=bool(sources)):
-        fresh, counts = fresh_source(logic, lifted, tuple_keys, ways)
-        matched += counts
-        sources.append(fresh)
-        lifted = None
-    return merge_sources(logic, sources, keys) if sources else None, lifted
+_Rests = list[tuple[int, WindowBlock]]
+"""What later epochs still need of a block of keys, by the numbers of windows."""
 
-
-def _is_pooled(
-    logic: AggregationLogic, lifted: Lifted, tuple_keys: Ints, keys: int, span_us: int, *, stays: bool
-) -> bool:
-    """Whether this epoch's tuples are kept themselves; `stays` says that earlier ones are. Bags know grids only."""
-    overlap = max(window.per_tuple for window in logic.operator.windows)
-    if logic.bags or overlap > MOST_OVERLAPPING or keys < FEW_KEYS:
-        return False
-    slices = len(lifted.slice_starts)
-    seen = np.zeros((keys, slices), bool)
-    seen.reshape(-1)[tuple_keys * slices + lifted.slice] = True
-    used, pairs = (int(np.count_nonzero(some)) for some in (seen.any(axis=1), seen))
-    return decide_pool(logic.window_work, PoolBatch(lifted.rows, used, pairs, span_us), stays)
-
-
-def _span_us(lifted: Lifted, windows: Sequence[Window], closed_us: int, watermark_us: int) -> int:
-    """About how much time an epoch's tuples span: as much as the watermark went on, or as their slices are apart."""
-    starts = lifted.slice_starts
-    if NEVER_US < closed_us < watermark_us < FOREVER_US:
-        return watermark_us - closed_us
-    return int(starts[-1] - starts[0]) + min(window.slide_us for window in windows)
-
-
-_Step = tuple[KeyBlock, "_Rests", Iterator[Closed]]
+_Step = tuple[KeyBlock, _Rests, Iterator[Closed]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +156,6 @@ class _Held:
             steps = _sparse_steps if block.sparse else _grid_steps
             for rests, closing in steps(logic, block, folded, before, values, closed_us, watermark_us):
                 yield block, rests, closing
-
-
-_Rests = list[tuple[int, WindowBlock]]
-"""What later epochs still need of a block of keys, by the numbers of windows."""
 
 
 def _grid_steps(

@@ -10,6 +10,7 @@ import numpy as np
 from headrace.model.plan import LaneKind
 from headrace.model.tables import WORD
 from headrace.model.ways import FamilyWay
+from headrace.model.window import Window
 from headrace.operators.common.bitrows import count_bits
 from headrace.operators.common.encode import Array, Ints
 from headrace.operators.common.keys import empty_key
@@ -79,7 +80,7 @@ def close_pooled(
     """The windows that closed, for a block of keys. They come some at a time, so that their partials stay near."""
     low, high = np.searchsorted(pooled.keys, [block.first, block.first + block.count])
     keys, slots = pooled.keys[low:high] - np.int32(block.first), pooled.slots[low:high]
-    for w, window in enumerate(logic.operator.windows):
+    for w, window in _asked_windows(logic, pooled):
         own = distinct_of(slice_starts(window, pooled.starts))
         closing = closing_windows(window, own, closed_us, watermark_us)
         if len(closing) == 0 or low == high:
@@ -102,6 +103,14 @@ def close_pooled(
             offsets = {i: places.offsets(logic.entry_bounds(i, w, w + 1)) for i in lanes}
             flat = {i: {name: array.reshape(-1) for name, array in p.items()} for i, p in lanes.items()}
             yield Closed(places, flat, offsets)
+
+
+def _asked_windows(logic: AggregationLogic, pooled: Pooled) -> list[tuple[int, Window]]:
+    """The windows, with their numbers, whose queries accept any tuple. Others may overlap too much for pools."""
+    every = np.bitwise_or.reduce(pooled.sets, axis=1)[None]
+    bits = np.unpackbits(every.view(np.uint8), bitorder="little")[: len(logic.column_windows)]
+    asked = set(logic.column_windows[bits > 0].tolist())
+    return [(w, window) for w, window in enumerate(logic.operator.windows) if w in asked]
 
 
 def partials_of(logic: AggregationLogic, pooled: Pooled, w: int, runs: Ints) -> dict[int, Partials]:
@@ -146,7 +155,7 @@ def expand_pooled(
     low, high = np.searchsorted(pooled.keys, [block.first, block.first + block.count])
     of_key, slots = pooled.keys[low:high], pooled.slots[low:high]
     blocks = []
-    for w, window in enumerate(logic.operator.windows if low < high else ()):
+    for w, window in _asked_windows(logic, pooled) if low < high else ():
         own = slice_starts(window, pooled.starts)[slots]
         begins = np.flatnonzero(np.append(True, (of_key[1:] != of_key[:-1]) | (own[1:] != own[:-1])))
         alive = last_ends(window, own[begins]) > closed_us
