@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -89,34 +88,39 @@ def aggregated(number: int, function: AggregateFunction, above: int) -> Member:
     )
 
 
-def reduced(pool: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[Reduced[Any], Counter[Any]]:
-    """One epoch of 300 tuples, of which those with the key 0 outgrow BIGINT."""
-    monkeypatch.setattr(pooling, "decide_pool", lambda *_: pool)
-    members = [
-        aggregated(1, AggregateFunction.SUM, 0),
-        aggregated(2, AggregateFunction.MAX, 0),
-        aggregated(3, AggregateFunction.SUM, 2**60),
-        aggregated(4, AggregateFunction.AVG, -9),
-    ]
+WITH_OVERFLOW = [
+    aggregated(1, AggregateFunction.SUM, 0),
+    aggregated(2, AggregateFunction.MAX, 0),
+    aggregated(3, AggregateFunction.SUM, 2**60),
+    aggregated(4, AggregateFunction.AVG, -9),
+]
+
+
+def reduced(members: list[Member], rows: list[dict[str, int]]) -> tuple[Reduced[Any], dict[str, pa.Table]]:
+    """One epoch of some tuples, and its rows in order, by where they land."""
     (operator,) = plan_group(members, {STREAM.name: STREAM}).operators
     assert isinstance(operator, AggregationOperator)
     schema = pa.schema([(c.name, c.type.arrow) for c in STREAM.columns])
-    rows = [{"k": k % 30, "i": 2**62 if k % 30 == 0 else k, "ts": k % 17} for k in range(300)]
     table = pa.Table.from_pylist(rows, schema=schema)
     lifted = lift_tuples(operator, {o: table.column(o.sql) for o in operator.scanned}, NEVER_US)
-    found: Counter[Any] = Counter()
+    found: dict[str, list[pa.Table]] = {}
 
     def keep(signature: str, table: pa.Table, queries: Any, latest: int) -> None:
-        found.update(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        found.setdefault(signature, []).append(table)
 
-    logic = AggregationLogic(operator)
-    return reduce_aggregation(logic, lifted, [], [], NEVER_US, FOREVER_US, keep), found
+    done = reduce_aggregation(AggregationLogic(operator), lifted, [], [], NEVER_US, FOREVER_US, keep)
+    order = [(name, "ascending") for name in ("query", "window_end", "k0")]
+    return done, {name: pa.concat_tables(some).sort_by(order) for name, some in found.items()}
 
 
 def test_all_that_a_task_tells_is_as_with_partials(
     monkeypatch: pytest.MonkeyPatch, pooled: list[str]
 ) -> None:
-    (one, rows), (other, same) = (reduced(pool, monkeypatch) for pool in (True, False))
+    tuples = [{"k": k % 30, "i": 2**62 if k % 30 == 0 else k, "ts": k % 17} for k in range(300)]
+    monkeypatch.setattr(pooling, "decide_pool", lambda *_: True)
+    one, rows = reduced(WITH_OVERFLOW, tuples)
+    monkeypatch.setattr(pooling, "decide_pool", lambda *_: False)
+    other, same = reduced(WITH_OVERFLOW, tuples)
     assert pooled == ["close_pooled", "fold_block"]
     assert rows == same and rows
     assert one.failures == other.failures and set(one.failures) == {1, 3}
@@ -125,6 +129,20 @@ def test_all_that_a_task_tells_is_as_with_partials(
         assert mine.queries.tolist() == theirs.queries.tolist()
         assert mine.counts.tolist() == theirs.counts.tolist()
     assert all(way.pooled for way in one.ways) and not any(way.pooled for way in other.ways)
+
+
+def test_tuples_are_kept_where_keys_are_many_and_queries_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is forced here. With few tuples for each key they are kept, with many partials are."""
+    members = [aggregated(n, AggregateFunction.SUM, n % 7) for n in range(1, 41)]
+    tuples = [{"k": k, "i": k % 10, "ts": k % 13} for k in range(5_000)]
+    one, rows = reduced(members, tuples)
+    assert one.ways and all(way.pooled for way in one.ways)
+    assert "tuples are kept in place of partials" in str(one.ways[0])
+    crowd, _ = reduced(members[:2], tuples * 6)
+    assert not any(way.pooled for way in crowd.ways)
+    monkeypatch.setattr(pooling, "FEW_KEYS", 10**9)
+    other, same = reduced(members, tuples)
+    assert rows == same and not any(way.pooled for way in other.ways)
 
 
 def test_bits_move_with_their_columns() -> None:

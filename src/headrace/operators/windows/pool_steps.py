@@ -19,7 +19,7 @@ from headrace.operators.compiled.sparse import count_keys, list_keys
 from headrace.operators.windows.folding import KeyBlock
 from headrace.operators.windows.framing import LaneBlock
 from headrace.operators.windows.held import HeldSegment
-from headrace.operators.windows.lanes import ExtremeLogic, Partials
+from headrace.operators.windows.lanes import AddedLogic, ExtremeLogic, Partials
 from headrace.operators.windows.lanes.moments import MomentsLogic
 from headrace.operators.windows.lifted import Lifted
 from headrace.operators.windows.lower import Closed, Places
@@ -28,6 +28,9 @@ from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, WindowBlock
 from headrace.operators.windows.slices import closing_windows, distinct_of, last_ends, slice_starts
 from headrace.operators.windows.sparse import window_runs
+
+KNOWN_LANES = (AddedLogic, ExtremeLogic, MomentsLogic)
+"""The kinds of partials that can be made of tuples here. Operators with another kind keep partials."""
 
 TURN_ELEMENTS = 1 << 19
 """Windows close together as long as a lane of them has no more partials than this: they stay near to the processor."""

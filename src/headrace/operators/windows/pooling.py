@@ -14,7 +14,7 @@ from headrace.operators.common.encode import Ints
 from headrace.operators.windows.held import HeldSegment
 from headrace.operators.windows.lifted import Lifted
 from headrace.operators.windows.pool import Pooled, merge_sources
-from headrace.operators.windows.pool_steps import fresh_source, stored_sources
+from headrace.operators.windows.pool_steps import KNOWN_LANES, fresh_source, stored_sources
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.sparse import MOST_OVERLAPPING
 from headrace.optimizer.pools import FEW_KEYS, PoolBatch, decide_pool
@@ -73,6 +73,7 @@ def _is_pooled(logic: AggregationLogic, arrived: Arrived, *, stays: bool) -> boo
     """Whether new tuples are kept themselves; `stays` says that earlier ones are. Bags know grids only."""
     windows = logic.operator.windows
     overlap = max(window.per_tuple for window in windows)
-    if logic.bags or overlap > MOST_OVERLAPPING or arrived.keys < FEW_KEYS:
+    known = not logic.bags and all(isinstance(one, KNOWN_LANES) for one in logic.lanes)
+    if not known or overlap > MOST_OVERLAPPING or arrived.keys < FEW_KEYS:
         return False
     return decide_pool(logic.window_work, arrived.batch(windows), stays)
