@@ -12,6 +12,7 @@ import test_aggregation
 from test_aggregation import OPERANDS, STREAM, bagless_aggregate, check_against_slow_evaluator
 from test_compiled_windows import rng_of
 
+from forced import force_pools
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.plan import AggregationOperator
 from headrace.model.predicate import TRUE, Compare, Op
@@ -35,9 +36,7 @@ from thorough import seeds
 
 @pytest.fixture
 def pooled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Lets keys be as few as they are. What was done is noted."""
-    monkeypatch.setattr(pooling, "FEW_KEYS", 0)
-    monkeypatch.setattr(pooling, "MOST_OVERLAPPING", 10**9)
+    """What was done is noted."""
     monkeypatch.setattr(sums, "WIDE", 3)  # some sums have a float shadow, and some have none
     monkeypatch.setattr(test_aggregation, "random_aggregate", bagless_aggregate)
     done: list[str] = []
@@ -52,12 +51,12 @@ def pooled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-@pytest.mark.parametrize("seed", seeds(3, 200))
+@pytest.mark.parametrize("seed", seeds(2, 200))
 def test_matches_slow_evaluator_where_tuples_are_kept(
     seed: int, monkeypatch: pytest.MonkeyPatch, pooled: list[str]
 ) -> None:
     rng = random.Random(seed)
-    monkeypatch.setattr(pooling, "decide_pool", lambda *_: True)
+    force_pools(monkeypatch, lambda: True)
     monkeypatch.setattr(pool_steps, "TURN_ELEMENTS", rng.choice([3, 40, 1 << 20]))
     if rng.random() < 0.5:  # words of query-sets by cells, or by matches
         monkeypatch.setattr(cells, "DENSE_CELLS", 2)
@@ -65,13 +64,13 @@ def test_matches_slow_evaluator_where_tuples_are_kept(
     assert set(pooled) == {"close_pooled"}
 
 
-@pytest.mark.parametrize("seed", seeds(4, 300))
+@pytest.mark.parametrize("seed", seeds(3, 300))
 def test_matches_slow_evaluator_where_the_way_changes(
     seed: int, monkeypatch: pytest.MonkeyPatch, pooled: list[str]
 ) -> None:
     """Stored tuples and stored partials meet, as grids and as listed rows."""
     rng = random.Random(-seed)
-    monkeypatch.setattr(pooling, "decide_pool", lambda *_, **__: rng.random() < 0.5)
+    force_pools(monkeypatch, lambda: rng.random() < 0.5)
     monkeypatch.setattr(aggregation, "_is_sparse", lambda *_: rng.random() < 0.5)
     monkeypatch.setattr(aggregation, "KEY_ELEMENTS", rng.choice([100, 1_000, 1 << 20]))
     check_against_slow_evaluator(seed, changes=rng.random() < 0.6)
@@ -117,9 +116,9 @@ def test_all_that_a_task_tells_is_as_with_partials(
     monkeypatch: pytest.MonkeyPatch, pooled: list[str]
 ) -> None:
     tuples = [{"k": k % 30, "i": 2**62 if k % 30 == 0 else k, "ts": k % 17} for k in range(300)]
-    monkeypatch.setattr(pooling, "decide_pool", lambda *_: True)
+    force_pools(monkeypatch, lambda: True)
     one, rows = reduced(WITH_OVERFLOW, tuples)
-    monkeypatch.setattr(pooling, "decide_pool", lambda *_: False)
+    force_pools(monkeypatch, lambda: False)
     other, same = reduced(WITH_OVERFLOW, tuples)
     assert pooled == ["close_pooled", "fold_block"]
     assert rows == same and rows
