@@ -143,7 +143,7 @@ class _Held:
         partials = self.lifted is not None or any(held.segment.blocks for held in self.before)
         if pooled is not None and not partials:
             whole = KeyBlock(0, self.keys, None, self.tuple_keys, slice(None), self.keys)
-            yield whole, [], close_pooled(logic, pooled, whole, closed_us, watermark_us)
+            yield whole, [], close_pooled(logic, pooled, closed_us, watermark_us)
             return
         for block in _key_blocks(logic, self.lifted, self.tuple_keys, self.keys, self.before, pooled):
             folded = None if block.lifted is None else fold_block(logic, block, ways)

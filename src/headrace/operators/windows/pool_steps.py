@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from headrace.operators.windows.sparse import window_runs
 KNOWN_LANES = (AddedLogic, ExtremeLogic, MomentsLogic)
 """The kinds of partials that can be made of tuples here. Operators with another kind keep partials."""
 
-TURN_ELEMENTS = 1 << 19
+TURN_ELEMENTS = 1 << 20
 """Windows close together as long as a lane of them has no more partials than this: they stay near to the processor."""
 
 
@@ -78,34 +79,44 @@ def _weighted_bits(sets: Array, weights: Ints) -> Ints:
 
 
 def close_pooled(
-    logic: AggregationLogic, pooled: Pooled, block: KeyBlock, closed_us: int, watermark_us: int
+    logic: AggregationLogic, pooled: Pooled, closed_us: int, watermark_us: int
 ) -> Iterator[Closed]:
-    """The windows that closed, for a block of keys. They come some at a time, so that their partials stay near."""
-    low, high = np.searchsorted(pooled.keys, [block.first, block.first + block.count])
-    keys, slots = pooled.keys[low:high] - np.int32(block.first), pooled.slots[low:high]
+    """The windows that closed. They come some at a time, for as many keys as fit, so that their partials stay near."""
     for w, window in _asked_windows(logic, pooled):
         own = distinct_of(slice_starts(window, pooled.starts))
         closing = closing_windows(window, own, closed_us, watermark_us)
-        if len(closing) == 0 or low == high:
+        if len(closing) == 0:
             continue
-        ends = closing + window.range_us
-        first, last = (np.searchsorted(edges, pooled.starts, "right") for edges in (ends, closing))
-        until = np.searchsorted(pooled.starts, ends)
-        counts = np.zeros(len(closing), np.int64)
-        count_keys(keys, slots, first, last, counts)
-        entries = [logic.window_entries(lane, w) for lane in range(len(logic.lanes))]
-        widest = max(some.stop - some.start for some in entries)
-        for begin, end in window_runs(counts, TURN_ELEMENTS // widest):
-            bounds = np.append(0, np.cumsum(counts[begin:end]))
-            listed, runs = np.empty(bounds[-1], np.int32), np.empty((2, bounds[-1]), np.int64)
-            some = (np.clip(first, begin, end) - begin, np.clip(last, begin, end) - begin)
-            list_keys(keys, slots, *some, until[begin:end], bounds[:-1].copy(), listed, runs)
-            runs += low
-            places = Places(w, np.array([0, end - begin]), ends[begin:end], bounds, listed)
-            lanes = partials_of(logic, pooled, w, runs)
-            offsets = {i: places.offsets(logic.entry_bounds(i, w, w + 1)) for i in lanes}
-            flat = {i: {name: array.reshape(-1) for name, array in p.items()} for i, p in lanes.items()}
-            yield Closed(places, flat, offsets)
+        entries = (logic.window_entries(lane, w) for lane in range(len(logic.lanes)))
+        fit = max(1, TURN_ELEMENTS // max(some.stop - some.start for some in entries))
+        cuts = np.searchsorted(pooled.keys, np.arange(0, int(pooled.keys[-1]) + fit + 1, fit))
+        for low, high in pairwise(cuts.tolist()):
+            if low < high:
+                yield from _close_some(logic, pooled, w, closing, (low, high), fit)
+
+
+def _close_some(
+    logic: AggregationLogic, pooled: Pooled, w: int, closing: Ints, some: tuple[int, int], fit: int
+) -> Iterator[Closed]:
+    """The tuples [low, high) in windows that close; these come together while they have as many keys as `fit`."""
+    (low, high), starts = some, pooled.starts
+    keys, slots = pooled.keys[low:high], pooled.slots[low:high]
+    ends = closing + logic.operator.windows[w].range_us
+    first, last = (np.searchsorted(edges, starts, "right") for edges in (ends, closing))
+    until = np.searchsorted(starts, ends)
+    counts = np.zeros(len(closing), np.int64)
+    count_keys(keys, slots, first, last, counts)
+    for begin, end in window_runs(counts, fit):
+        bounds = np.append(0, np.cumsum(counts[begin:end]))
+        listed, runs = np.empty(bounds[-1], np.int32), np.empty((2, bounds[-1]), np.int64)
+        inside = (np.clip(first, begin, end) - begin, np.clip(last, begin, end) - begin)
+        list_keys(keys, slots, *inside, until[begin:end], bounds[:-1].copy(), listed, runs)
+        runs += low
+        places = Places(w, np.array([0, end - begin]), ends[begin:end], bounds, listed)
+        lanes = partials_of(logic, pooled, w, runs)
+        offsets = {i: places.offsets(logic.entry_bounds(i, w, w + 1)) for i in lanes}
+        flat = {i: {name: array.reshape(-1) for name, array in p.items()} for i, p in lanes.items()}
+        yield Closed(places, flat, offsets)
 
 
 def _asked_windows(logic: AggregationLogic, pooled: Pooled) -> list[tuple[int, Window]]:
