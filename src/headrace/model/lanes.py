@@ -80,6 +80,15 @@ def is_least(name: str) -> bool:
     return name.startswith(f"{LaneKind.MIN.value}:")
 
 
+def is_extreme(name: str) -> bool:
+    """Whether the lane of this name has minima or maxima.
+
+    >>> is_extreme("max:int"), is_extreme("sum:int")
+    (True, False)
+    """
+    return name.startswith((f"{LaneKind.MIN.value}:", f"{LaneKind.MAX.value}:"))
+
+
 _RANKS = "words:"
 """Segments have it in their names of lanes, so it stays as it is."""
 

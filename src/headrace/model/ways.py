@@ -23,7 +23,8 @@ class FamilyWay:
 
     `sparse` says that partials were updated where they are, not in tiles (None: there were no such updates). `words`
     and `candidates` are what a tuple met of bit rows and lists, and `matches` the filters that accepted it, all added
-    up over `tuples`. The choice was made by estimates of time (None: nothing was estimated, or it was not possible).
+    up over `tuples`. `pooled` ones were kept themselves and updated no partials. The choice was made by estimates of
+    time (None: nothing was estimated, or it was not possible).
     """
 
     operator: str
@@ -37,6 +38,7 @@ class FamilyWay:
     matches: float = 0
     cells_ms: float | None = None
     matches_ms: float | None = None
+    pooled: bool = False
 
     def __add__(self, other: FamilyWay) -> FamilyWay:
         """Both together; they are of the same family and went the same way."""
@@ -60,7 +62,13 @@ class FamilyWay:
         cells (estimated 0.10 ms; bit rows and candidates 0.20 ms)
         >>> print(FamilyWay("w1", ("a",), 10, Finding.CELLS))
         cells: they are few
+        >>> print(FamilyWay("w1", ("a",), 10, Finding.CELLS, pooled=True))
+        cells: they are few; tuples are kept in place of partials
         """
+        return f"{self._found}; tuples are kept in place of partials" if self.pooled else self._found
+
+    @property
+    def _found(self) -> str:
         cells = self.finding in (Finding.CELLS, Finding.SPARSE_CELLS)
         if cells and self.matches_ms is None:
             few = "they are few" if self.finding is Finding.CELLS else "some filter has too many alternatives"
@@ -95,7 +103,7 @@ def add_ways(ways: Iterable[FamilyWay]) -> tuple[FamilyWay, ...]:
     """The ways of each family, most tuples first: tasks and blocks of keys may have gone different ones."""
     found: dict[tuple[object, ...], FamilyWay] = {}
     for way in ways:
-        key = (way.operator, way.operands, way.filters, way.finding, way.sparse)
+        key = (way.operator, way.operands, way.filters, way.finding, way.sparse, way.pooled)
         found[key] = found[key] + way if key in found else way
     return tuple(
         sorted(found.values(), key=lambda way: (way.operator, way.operands, way.filters, -way.tuples))

@@ -2,7 +2,8 @@
 
 Partials are grouped per (cell, slice, key), folded into state columns, summed into each window's own slices, joined
 with the segments of earlier epochs, and closed windows are lowered to rows. State is kept per (own slice, key, state
-column) rather than per cell: see `docs/decisions/0003-state-per-query-column.md`.
+column) rather than per cell: see `docs/decisions/0003-state-per-query-column.md`. Where keys are many, tuples are kept
+in place of partials: see `docs/decisions/0049-tuples-in-place-of-partials.md`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ from headrace.operators.windows.grid import grid_step
 from headrace.operators.windows.held import HeldSegment
 from headrace.operators.windows.lifted import Lifted
 from headrace.operators.windows.lower import Closed, Lowered, lower_table
+from headrace.operators.windows.pool import Pool, Pooled, later_pool
+from headrace.operators.windows.pool_steps import close_pooled, expand_pooled
+from headrace.operators.windows.pooling import Arrived, gather_pool
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, WindowBlock
 from headrace.operators.windows.sparse import MOST_OVERLAPPING, sparse_step
@@ -87,25 +91,27 @@ def reduce_aggregation(
     reduced: Reduced[Segment] = Reduced()
     gathered: dict[int, list[WindowBlock]] = {}
     matched = np.zeros(len(logic.ids[0]), np.int64)
-    for block in _key_blocks(logic, lifted, tuple_keys, keys.num_rows, before):
-        folded = None if block.lifted is None else fold_block(logic, block, reduced.ways)
-        if folded is not None:
-            matched += _accepted(folded, len(matched))
+    arrived = None
+    if lifted is not None:
+        arrived = Arrived(lifted, tuple_keys, keys.num_rows, closed_us, watermark_us)
+    pooled, counts = gather_pool(logic, arrived, before, keys.num_rows, reduced.ways)
+    if counts is not None:
+        matched, lifted = counts, None
+    held = _Held(logic, lifted, tuple_keys, keys.num_rows, before, pooled, bags.every)
+    for block, rests, closing in held.steps(closed_us, watermark_us, matched, reduced.ways):
         key_rows = keys.slice(block.first, block.count)
-        values = [bag.of_keys(block.first, block.count) for bag in bags.every]
-        steps = _sparse_steps if block.sparse else _grid_steps
-        for rests, closing in steps(logic, block, folded, before, values, closed_us, watermark_us):
-            for closed in closing:
-                for ready in logic.tables:
-                    lowered = lower_table(logic.operator, ready, closed, key_rows, vocabularies)
-                    reduced.note(lowered)
-                    if lowered.table is not None and lowered.table.num_rows:
-                        emit(ready.signature, lowered.table, lowered.queries, lowered.latest_us)
-            for w, rest in rests:
-                gathered.setdefault(w, []).append(rest)
-    if gathered:
+        for closed in closing:
+            for ready in logic.tables:
+                lowered = lower_table(logic.operator, ready, closed, key_rows, vocabularies)
+                reduced.note(lowered)
+                if lowered.table is not None and lowered.table.num_rows:
+                    emit(ready.signature, lowered.table, lowered.queries, lowered.latest_us)
+        for w, rest in rests:
+            gathered.setdefault(w, []).append(rest)
+    later = None if pooled is None else later_pool(logic, pooled, watermark_us)
+    if gathered or later is not None:
         reduced.segment = _segment(
-            logic, (keys, order), gathered, vocabularies, bags.later(logic, watermark_us)
+            logic, (keys, order), gathered, vocabularies, bags.later(logic, watermark_us), later
         )
     reduced.matched = QueryCounts.of(logic.queries, matched[logic.base])
     return reduced
@@ -113,6 +119,43 @@ def reduce_aggregation(
 
 _Rests = list[tuple[int, WindowBlock]]
 """What later epochs still need of a block of keys, by the numbers of windows."""
+
+_Step = tuple[KeyBlock, _Rests, Iterator[Closed]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """All that windows are made of: this epoch's tuples that become partials, what segments have, and a pool."""
+
+    logic: AggregationLogic
+    lifted: Lifted | None
+    tuple_keys: Ints
+    keys: int
+    before: Sequence[HeldSegment]
+    pooled: Pooled | None
+    bags: Sequence[Bag]
+
+    def steps(
+        self, closed_us: int, watermark_us: int, matched: Ints, ways: list[FamilyWay]
+    ) -> Iterator[_Step]:
+        """Blocks of keys, each with what later epochs still need and with the windows that closed."""
+        logic, pooled = self.logic, self.pooled
+        partials = self.lifted is not None or any(held.segment.blocks for held in self.before)
+        if pooled is not None and not partials:
+            whole = KeyBlock(0, self.keys, None, self.tuple_keys, slice(None), self.keys)
+            yield whole, [], close_pooled(logic, pooled, closed_us, watermark_us)
+            return
+        for block in _key_blocks(logic, self.lifted, self.tuple_keys, self.keys, self.before, pooled):
+            folded = None if block.lifted is None else fold_block(logic, block, ways)
+            if folded is not None:
+                matched += _accepted(folded, len(matched))
+            values = [bag.of_keys(block.first, block.count) for bag in self.bags]
+            before = self.before
+            if pooled is not None:
+                before = [*before, expand_pooled(logic, pooled, block, self.keys, closed_us)]
+            steps = _sparse_steps if block.sparse else _grid_steps
+            for rests, closing in steps(logic, block, folded, before, values, closed_us, watermark_us):
+                yield block, rests, closing
 
 
 def _grid_steps(
@@ -210,12 +253,18 @@ def _unify(
 
 
 def _key_blocks(
-    logic: AggregationLogic, lifted: Lifted | None, tuple_keys: Ints, keys: int, before: Sequence[HeldSegment]
+    logic: AggregationLogic,
+    lifted: Lifted | None,
+    tuple_keys: Ints,
+    keys: int,
+    before: Sequence[HeldSegment],
+    pooled: Pooled | None,
 ) -> Iterator[KeyBlock]:
     """All keys, in blocks whose partials fit the budget."""
     stored = [len(block.distinct_slices) for held in before for block in held.segment.blocks]
+    stored += [] if pooled is None else [len(pooled.starts)]
     depth = max([1, *stored, len(lifted.slice_starts) if lifted else 0])
-    per_key = _rows_of_key(logic, lifted, keys, before)
+    per_key = _rows_of_key(logic, lifted, keys, before) + (pooled.size if pooled else 0) / max(keys, 1)
     sparse = _is_sparse(logic, per_key / depth, keys)
     wanted = max(per_key, LEAST_ROWS) if sparse else depth
     size = max(1, min(keys, int(KEY_ELEMENTS / (wanted * max(len(logic.operator.columns), 64)))))
@@ -267,6 +316,7 @@ def _segment(
     gathered: dict[int, list[WindowBlock]],
     vocabularies: dict[int, pa.Array],
     bags: Bags,
+    pool: Pool | None,
 ) -> Segment:
     keys, order = ordered
     # what was merged goes at once, so that memory holds no more than one window twice
@@ -274,17 +324,23 @@ def _segment(
     occurs = np.zeros(keys.num_rows, bool)
     for block in blocks:
         occurs[block.keys] = True
+    if pool is not None:
+        occurs[pool.keys] = True
     used, place = np.flatnonzero(occurs), np.cumsum(occurs) - 1
     for block in blocks:
         block.keys = place[block.keys]
+    if pool is not None:
+        pool.keys = place[pool.keys]
     bags = rename_keys(bags, place)
-    pruned = prune_vocabularies(logic.operator, blocks, bags, vocabularies)
+    found = Segment(
+        keys.take(pa.array(used)), blocks, {}, bags, KeyOrder(np.searchsorted(used, order.first)), pool
+    )
+    found.vocabularies = prune_vocabularies(logic.operator, found.holders, bags, vocabularies)
     for block in blocks:
         for name, lane in block.lanes.items():
             if is_ranked(name):
                 lane.partials = {"v": narrow_extremes(lane.partials["v"], is_least(name))}
-    order = KeyOrder(np.searchsorted(used, order.first))
-    return Segment(keys.take(pa.array(used)), blocks, pruned, bags, order)
+    return found
 
 
 def _merge_blocks(logic: AggregationLogic, blocks: list[WindowBlock]) -> WindowBlock:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,19 @@ VOCABULARY = "words."
 """What the name of a vocabulary begins with in a segment's file. It is durable."""
 
 
+class HasPartials(Protocol):
+    """Partials of one kind, of which some are ranks in a vocabulary."""
+
+    partials: Partials
+
+
+class HasLanes(Protocol):
+    """Partials by the names of what they are of."""
+
+    @property
+    def lanes(self) -> Mapping[str, HasPartials]: ...
+
+
 @dataclass(slots=True)
 class LaneBlock:
     """Partials for the lane entries with these ids."""
@@ -45,7 +58,7 @@ class LaneBlock:
 class KeyedSegment(Generic[Block]):
     """`vocabularies` are found by the text of their input; `bags`, the values that are kept, by the name of their lane.
 
-    A bag has no key that no block has. `order` says where key groups are, when keys and rows are in their order.
+    A bag has no key that nothing else has. `order` says where key groups are, when keys and rows are in their order.
     """
 
     keys: pa.Table
@@ -54,11 +67,21 @@ class KeyedSegment(Generic[Block]):
     bags: Bags = field(default_factory=dict)
     order: KeyOrder | None = None
 
+    @property
+    def holders(self) -> Sequence[HasLanes]:
+        """What has partials, blocks and all else."""
+        return cast(Sequence[HasLanes], self.blocks)
+
 
 def portion_of(
-    segment: Kind, portion: Portion, portion_block: Callable[[Any, Sections, Portion], Any | None]
+    segment: Kind,
+    portion: Portion,
+    portion_block: Callable[[Any, Sections, Portion], Any | None],
+    *,
+    more: bool = False,
 ) -> Kind | None:
-    """The state of some keys and queries; None when that is nothing. The segment is in order.
+    """The state of some keys and queries; None when that is nothing. The segment is in order. `more` says that there is
+    something of them besides blocks.
 
     No other keys and rows are looked at. `portion_block` gives a block's rows of these keys, with their new numbers.
     """
@@ -66,7 +89,7 @@ def portion_of(
     keys = segment.order.sections(portion)
     found = (portion_block(block, keys, portion) for block in segment.blocks)
     blocks = [block for block in found if block is not None]
-    if not blocks:
+    if not blocks and not more:
         return None
     return replace(
         segment,

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
+from headrace.model.lanes import is_ranked
 from headrace.model.plan import AggregationOperator, Output
-from headrace.operators.common.bitrows import given_ints
+from headrace.model.tables import WORD
+from headrace.operators.common.bitrows import given_ints, pack_words
 from headrace.operators.common.cells import Cells, family_indexes, merge_cells
-from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.encode import Array, Bools, Ints
 from headrace.operators.common.matching import Matcher
+from headrace.operators.common.query_sets import QuerySets
 from headrace.operators.compiled.bins import place_in_cells
 from headrace.operators.windows.bags import BagLogic
 from headrace.operators.windows.folds import Fold
 from headrace.operators.windows.lanes import LaneLogic
 from headrace.operators.windows.lifted import lane_logics
 from headrace.operators.windows.lower import ReadyOutput, ready_tables
+from headrace.optimizer.pools import WindowWork
 
 
 class AggregationLogic:
@@ -46,6 +51,12 @@ class AggregationLogic:
         self._folds: dict[tuple[int, int], MeasureFold] = {}
         self._keepers: dict[int, tuple[Matcher, list[Keepers]]] = {}
         self._measures: dict[int, tuple[int, ...]] = {}
+        self.column_ids = np.array([column.id for column in operator.columns], np.int64)
+        self.column_windows = windows
+        self.words = -(-len(operator.columns) // WORD)
+        self.pool_names = pool_names(operator)
+        self.lane_measures = [sorted(set(lane.measures)) for lane in operator.lanes]
+        self._asked: dict[tuple[int, int], list[AskedBits]] = {}
         self._number = {(measure.kind, measure.input): i for i, measure in enumerate(operator.measures)}
         self._places: dict[tuple[int, int], dict[tuple[int, int], int]] = {}
         self.queries = np.array([query for output in operator.outputs for query in output.queries], np.int64)
@@ -60,6 +71,34 @@ class AggregationLogic:
     def entry_bounds(self, lane: int, first: int, last: int) -> Ints:
         """Where the entries of the windows [first, last) begin inside a lane, and where those of the last one end."""
         return self._slices[lane][first : last + 1]
+
+    @cached_property
+    def query_sets(self) -> QuerySets:
+        """Finds the state columns that accept a tuple, as bits."""
+        operator = self.operator
+        predicates = [column.predicate for column in operator.columns]
+        bits = np.arange(len(predicates))
+        return QuerySets(operator.families, operator.operands, predicates, bits, self.words)
+
+    @cached_property
+    def window_work(self) -> list[WindowWork]:
+        """What is known of each window when it is decided whether tuples are kept."""
+        entries = np.diff([self._slices[lane] for lane in range(len(self.lanes))], axis=1).sum(axis=0)
+        every = zip(self.operator.windows, entries.tolist(), strict=True)
+        return [WindowWork(window.range_us, window.slide_us, count) for window, count in every]
+
+    def pack(self, membership: Bools) -> Array:
+        """[word, row] of [row, state column]."""
+        return np.ascontiguousarray(pack_words(membership).T)
+
+    def asked_bits(self, lane: int, window: int) -> list[AskedBits]:
+        """The entries of one window inside a lane by their bits, each column's first entry, second entry and so on."""
+        if (lane, window) not in self._asked:
+            some = self.window_entries(lane, window)
+            columns = self._columns[lane][some]
+            measures = np.searchsorted(self.lane_measures[lane], self._of_measure[lane][some])
+            self._asked[lane, window] = ask_bits(columns, measures)
+        return self._asked[lane, window]
 
     def _place(self, lane: int, window: int) -> dict[tuple[int, int], int]:
         """Where each (state column, measure) of a window is among a lane's entries."""
@@ -179,6 +218,51 @@ class Keepers:
     columns: Ints
     mask: Ints
     entries: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class AskedBits:
+    """Entries of a window in a lane, no two of which have the same state column, by the bits of these.
+
+    Bit b of `mask`, which has all that are asked for, is that of column `first` + b. It is that of entry entries[b],
+    counted from the window's first, which keeps the lane's measure number measures[b].
+    """
+
+    first: int
+    mask: Array
+    entries: Ints
+    measures: Ints
+
+
+def ask_bits(columns: Ints, measures: Ints) -> list[AskedBits]:
+    """By bits, the entries that have these state columns, which ascend, and measures.
+
+    >>> found = ask_bits(np.array([70, 71, 71]), np.zeros(3, np.int64))
+    >>> [(one.first, one.mask.tolist(), one.entries[:2].tolist()) for one in found]
+    [(70, [3], [0, 1]), (71, [1], [2, 0])]
+    """
+    found = []
+    number = np.arange(len(columns)) - np.searchsorted(columns, columns)
+    for layer in range(int(number.max(initial=-1)) + 1):
+        mine = np.flatnonzero(number == layer)
+        first = int(columns[mine[0]])
+        bits = columns[mine] - first
+        size = (int(bits[-1]) // WORD + 1) * WORD
+        entries, of_measure, flags = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, bool)
+        entries[bits], of_measure[bits], flags[bits] = mine, measures[mine], True
+        found.append(AskedBits(first, pack_words(flags[None])[0], entries, of_measure))
+    return found
+
+
+def pool_names(operator: AggregationOperator) -> list[str]:
+    """What each measure is called in pools, for ever: as its lane is, with its input where lanes have several."""
+    lanes = {measure: lane.name for lane in operator.lanes for measure in lane.measures}
+    found = []
+    for number, measure in enumerate(operator.measures):
+        name = lanes.get(number, "")
+        input_ = None if is_ranked(name) or measure.input is None else operator.inputs[measure.input]
+        found.append(name if input_ is None else f"{name}:{input_.sql}")
+    return found
 
 
 def _of_windows(columns: Sequence[int], bounds: Ints) -> list[slice]:

@@ -6,7 +6,9 @@ and domain, their entries by permanent ids. It is written in the order of key gr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +21,7 @@ from headrace.operators.common.ordered import Sections
 from headrace.operators.common.placing import Portion
 from headrace.operators.compiled.sparse import list_distinct
 from headrace.operators.windows.framing import (
+    HasLanes,
     KeyedSegment,
     LaneBlock,
     frame_from,
@@ -29,14 +32,18 @@ from headrace.operators.windows.framing import (
     portion_of,
     whole_of,
 )
+from headrace.operators.windows.pool import Pool
 from headrace.operators.windows.slices import last_ends
 from headrace.operators.windows.stored_bags import query_of_entry
+from headrace.operators.windows.stored_pools import pool_from, pool_items, portion_of_pool
 
 FEW_SLICES = 256
 """Up to so many slices are told apart without a hash table that grows."""
 
-VERSION = 3
-"""Version 1 had its keys placed by another hash. In version 2 extremes of no tuple were eight bytes wide."""
+VERSION = 4
+"""Version 1 had its keys placed by another hash. In version 2 extremes of no tuple were eight bytes wide. Version 3 had
+no pools.
+"""
 
 
 @dataclass(slots=True)
@@ -77,12 +84,19 @@ def few_distinct(values: Ints) -> Ints:
 
 @dataclass(slots=True)
 class Segment(KeyedSegment[WindowBlock]):
-    """The live slices of windows."""
+    """The live slices of windows, and the tuples that are kept in place of partials."""
+
+    pool: Pool | None = None
+
+    @property
+    def holders(self) -> Sequence[HasLanes]:
+        return self.blocks if self.pool is None else [*self.blocks, self.pool]
 
     @property
     def last_end_us(self) -> int:
         """When the last window that needs this segment ends."""
-        return max(int(last_ends(block.window, block.slices).max()) for block in self.blocks)
+        ends = [int(last_ends(block.window, block.slices).max()) for block in self.blocks]
+        return max(ends if self.pool is None else [*ends, self.pool.last_end_us])
 
 
 def segment_items(segment: Segment) -> dict[str, Item]:
@@ -95,7 +109,11 @@ def segment_items(segment: Segment) -> dict[str, Item]:
         items |= found
         window = [block.window.range_us, block.window.slide_us, block.window.offset_us]
         blocks.append({"window": window, "lanes": lanes})
-    return items | frame_items(segment, {"version": VERSION, "blocks": blocks})
+    meta: dict[str, Any] = {"version": VERSION, "blocks": blocks}
+    if segment.pool is not None:
+        found, meta["pool"] = pool_items(segment.pool)
+        items |= found
+    return items | frame_items(segment, meta)
 
 
 def segment_from(items: dict[str, Item]) -> Segment:
@@ -110,14 +128,20 @@ def segment_from(items: dict[str, Item]) -> Segment:
         )
         for i, described in enumerate(meta["blocks"])
     ]
-    return Segment(blocks=blocks, **frame_from(items, meta))
+    pool = pool_from(items, meta["pool"]) if "pool" in meta else None
+    return Segment(blocks=blocks, pool=pool, **frame_from(items, meta))
 
 
 def portion_of_segment(segment: Segment, portion: Portion) -> Segment | None:
     """The state of some keys and queries; None when that is nothing."""
     if portion.whole:
         return whole_of(segment, lambda block: block)
-    return portion_of(segment, portion, _portion_of_block)
+    assert segment.order is not None
+    pool = None
+    if segment.pool is not None:
+        pool = portion_of_pool(segment.pool, segment.order.sections(portion), portion)
+    found = portion_of(segment, portion, _portion_of_block, more=pool is not None)
+    return None if found is None else replace(found, pool=pool)
 
 
 def _portion_of_block(block: WindowBlock, keys: Sections, portion: Portion) -> WindowBlock | None:

@@ -238,7 +238,7 @@ def _close(logic: AggregationLogic, w: int, rows: _Rows, closing: Ints) -> Itera
     widest = max(
         array.shape[0] for partials in rows.lanes if partials is not None for array in partials.values()
     )
-    for low, high in _window_runs(counts, BLOCK_ELEMENTS // widest):
+    for low, high in window_runs(counts, BLOCK_ELEMENTS // widest):
         bounds = np.append(0, np.cumsum(counts[low:high]))
         keys, runs = np.empty(bounds[-1], np.int32), np.empty((2, bounds[-1]), np.int64)
         ends = np.searchsorted(rows.starts, closing[low:high] + window.range_us)
@@ -256,10 +256,10 @@ def _close(logic: AggregationLogic, w: int, rows: _Rows, closing: Ints) -> Itera
         yield Closed(places, flat, offsets)
 
 
-def _window_runs(counts: Ints, budget: int) -> Iterator[tuple[int, int]]:
+def window_runs(counts: Ints, budget: int) -> Iterator[tuple[int, int]]:
     """Runs of windows whose keys are within a budget, or a single one that is not; none without any key.
 
-    >>> list(_window_runs(np.array([3, 3, 9, 0]), 6))
+    >>> list(window_runs(np.array([3, 3, 9, 0]), 6))
     [(0, 2), (2, 3)]
     """
     low = total = 0

@@ -45,7 +45,7 @@ def _width(array: Ints, one: LaneLogic) -> type:
 
 
 def narrow_extremes(values: Ints, least: bool) -> Ints:
-    """Extremes [entry, row] as they are stored; those that are narrow already stay as they are.
+    """Extremes [entry, row], or [row], as they are stored; those that are narrow already stay as they are.
 
     >>> narrow_extremes(np.array([[3, 2**63 - 1]]), least=True)
     array([[  3, 127]], dtype=int8)
@@ -53,8 +53,9 @@ def narrow_extremes(values: Ints, least: bool) -> Ints:
     if values.dtype != np.int64:
         return values
     one = ExtremeLogic(None, np.minimum if least else np.maximum, LEAST if least else GREATEST)
-    rows = np.arange(values.shape[1])
-    return store_rows(one, {"v": values[:, None]}, np.zeros(len(rows), np.int64), rows)["v"]
+    rows = np.arange(values.shape[-1])
+    flat = values.reshape(-1, 1, len(rows))
+    return store_rows(one, {"v": flat}, np.zeros(len(rows), np.int64), rows)["v"].reshape(values.shape)
 
 
 def widen_extremes(values: Ints, least: bool) -> Ints:

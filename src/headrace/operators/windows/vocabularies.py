@@ -8,11 +8,11 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from headrace.model.lanes import has_vocabulary, holds_ranks, is_least
+from headrace.model.lanes import has_vocabulary, holds_ranks, is_least, is_ranked
 from headrace.model.plan import AggregatingOperator, LaneKind
 from headrace.operators.common.encode import Ints, translate_ranks
 from headrace.operators.common.vocabulary import vocabulary_of
-from headrace.operators.windows.framing import KeyedSegment, LaneBlock
+from headrace.operators.windows.framing import HasLanes, HasPartials, KeyedSegment
 from headrace.operators.windows.lanes import Partials
 from headrace.operators.windows.stored_bags import Bags, revalue_bags
 from headrace.operators.windows.storing import widen_extremes
@@ -25,12 +25,6 @@ class Ranked(Protocol):
 
     measures: list[Partials]
     vocabularies: dict[int, pa.Array]
-
-
-class HasLanes(Protocol):
-    """A block of a segment."""
-
-    lanes: dict[str, LaneBlock]
 
 
 def unify_vocabularies(operator: AggregatingOperator, batches: Sequence[Ranked]) -> dict[int, pa.Array]:
@@ -58,7 +52,7 @@ def common_vocabularies(
             _rerank_measures(operator, batch.measures, i, common.ranks(batch.vocabularies[i]).values)
         for segment in stored:
             ranks = common.ranks(segment.vocabularies[operand.sql]).values
-            _rerank_state(segment.blocks, segment.bags, operand.sql, ranks)
+            _rerank_state(segment.holders, segment.bags, operand.sql, ranks)
             segment.vocabularies[operand.sql] = common.values
     return found
 
@@ -103,8 +97,13 @@ def _rerank_state(blocks: Sequence[HasLanes], bags: Bags, sql: str, ranks: Ints)
     revalue_bags(bags, _ranked_bags(bags, sql), ranks)
 
 
-def _ranked_lanes(blocks: Sequence[HasLanes], sql: str) -> list[tuple[str, LaneBlock]]:
-    return [(name, lane) for block in blocks for name, lane in block.lanes.items() if holds_ranks(name, sql)]
+def _ranked_lanes(blocks: Sequence[HasLanes], sql: str) -> list[tuple[str, HasPartials]]:
+    return [
+        (name, lane)
+        for block in blocks
+        for name, lane in block.lanes.items()
+        if is_ranked(name) and holds_ranks(name, sql)
+    ]
 
 
 def _ranked_bags(bags: Bags, sql: str) -> list[str]:
