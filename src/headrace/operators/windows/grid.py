@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -12,21 +12,18 @@ from headrace.model.window import Window
 from headrace.operators.common.encode import Array, Ints
 from headrace.operators.compiled.windows import mark_live
 from headrace.operators.windows.bags import Bag, ClosedBag
+from headrace.operators.windows.flat import Flat, LiveRows, PlacedRows, StoredRows
 from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock
 from headrace.operators.windows.framing import LaneBlock
 from headrace.operators.windows.held import HeldSegment, Old, Stored, has_kernel, placed_in, put_stored
 from headrace.operators.windows.lanes import CountLogic, ExtremeLogic, IntSumLogic, LaneLogic, Partials
 from headrace.operators.windows.lower import Closed, Places
+from headrace.operators.windows.packed import PackedLane
 from headrace.operators.windows.partials import accumulate_at, shadow
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import WindowBlock
-from headrace.operators.windows.slices import (
-    closing_windows,
-    distinct_of,
-    last_ends,
-    slice_starts,
-    union_of,
-)
+from headrace.operators.windows.slices import distinct_of, last_ends, slice_starts, union_of
+from headrace.operators.windows.spans import Edges, Spans, closing_spans, live_spans, union_by_window
 from headrace.operators.windows.storing import store_rows
 from headrace.operators.windows.sums import SliceSums
 
@@ -76,72 +73,171 @@ def grid_step(
     """(what later epochs need and nobody stores yet, by window; the windows that closed) for one block of keys.
 
     `bags` are those of the block's keys. Windows that closed come some at a time: many short ones at once, because
-    each time costs something, but a tuple may be in 100,000 windows, and their partials fit the budget.
+    each time costs something, but a tuple may be in 100,000 windows, and their partials fit the budget. Lanes that
+    `flat` cannot make of all windows at once are made of one window after the other.
     """
-    rests, steps = [], []
-    for w in range(len(logic.operator.windows)):
-        rest, step = _window_step(logic, w, block, folded, before, closed_us, watermark_us)
-        if rest is not None:
-            found = live_rows(logic, w, rest, block)
-            rests += [] if found is None else [(w, found)]
-        if len(step.closing):
-            steps.append(step)
-    return rests, (_close(logic, turn, bags, block.count) for turn in _turns(logic, steps, block.count))
+    stored = [StoredRows.of_keys(logic, held, block) for held in before]
+    own = [_own_slices(logic.edges, folded)]
+    known = [one.distinct() for one in stored]
+    absorbed = [one for one in stored if one.held.absorbed]
+    closing = closing_spans(logic.edges, *union_by_window(own + known), closed_us, watermark_us)
+    of_absorbed = [slices for one, slices in zip(stored, known, strict=True) if one.held.absorbed]
+    live = live_spans(logic.edges, *union_by_window(own + of_absorbed), watermark_us)
+    flat = Flat(logic, folded, stored, block.count)
+    every = range(len(logic.lanes))
+    together = (
+        [] if flat.overlapping(closing) or flat.overlapping(live) else list(filter(flat.is_plain, every))
+    )
+    work = _Work(logic, block, flat, live, closing, together, [i for i in every if i not in together])
+    grids, steps = [], []
+    for w in range(len(logic.operator.windows)) if work.apart else ():
+        grid, step = _window_step(work, w, before, closed_us)
+        grids.append(grid)
+        steps.append(step)
+    rests = work.live_rows(grids, absorbed)
+    return rests, (work.close(turn, steps, bags) for turn in _turns(logic, closing, block.count))
+
+
+def _own_slices(edges: Edges, folded: Folded | None) -> tuple[Ints, Ints]:
+    """(window, start) of the slices that this epoch's tuples are in, each once."""
+    if folded is None:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    starts = edges.slice_starts(np.arange(len(edges.slide_us))[:, None], folded.starts[None, :])
+    first = np.ones(starts.shape, np.bool_)
+    first[:, 1:] = starts[:, 1:] != starts[:, :-1]
+    return np.nonzero(first)[0], starts[first]
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What there is to do for a block of keys: lanes are made `together`, for all windows, or `apart`."""
+
+    logic: AggregationLogic
+    block: KeyBlock
+    flat: Flat
+    live: Spans
+    closing: Spans
+    together: Sequence[int]
+    apart: Sequence[int]
+
+    def live_rows(
+        self, grids: Sequence[Grid | None], absorbed: Sequence[StoredRows]
+    ) -> list[tuple[int, WindowBlock]]:
+        """What later epochs still need, by window; `grids` have the lanes that are made apart."""
+        if 0 in self.apart:
+            every = ((w, live_rows(self.logic, w, grid, self.block)) for w, grid in enumerate(grids) if grid)
+            return [(w, found) for w, found in every if found is not None]
+        live, count, logic = self.live, self.block.count, self.logic
+        if len(live.low) == 0:
+            return []
+        placed = [PlacedRows.among(one, live) for one in absorbed]
+        counts = self.flat.partials(0, live, placed)
+        rows = LiveRows.among(logic, live, count, counts)
+        packed = {0: rows.stored(logic, 0, live, count, counts)}
+        for i in self.together[1:]:
+            if self.flat.has(i, placed):
+                packed[i] = rows.stored(logic, i, live, count, self.flat.partials(i, live, placed))
+        return [
+            (w, self._window_block(w, rows, packed, grids[w] if grids else None))
+            for w in np.flatnonzero(np.diff(rows.of)).tolist()
+        ]
+
+    def _window_block(
+        self, w: int, rows: LiveRows, packed: Mapping[int, PackedLane], grid: Grid | None
+    ) -> WindowBlock:
+        logic, starts = self.logic, self.live.low[self.live.of[w] : self.live.of[w + 1]]
+        low, high = int(rows.of[w]), int(rows.of[w + 1])
+        keys, slots = rows.keys[low:high], rows.places[low:high] // self.block.count
+        lanes = {}
+        for i, text in enumerate(logic.names):
+            lane = packed[i].block(w, high - low) if i in packed else None
+            partials = None if grid is None else grid.lanes[i]
+            ids = logic.ids[i][logic.window_entries(i, w)]
+            if lane is not None:
+                lanes[text] = lane
+            elif len(ids) and partials is not None:
+                lanes[text] = LaneBlock(ids, store_rows(logic.lanes[i], partials, slots, keys))
+        present = np.zeros(len(starts), np.bool_)
+        present[slots] = True
+        window = logic.operator.windows[w]
+        return WindowBlock(window, keys + self.block.first, starts[slots], lanes, starts[present])
+
+    def close(self, spans: Spans, steps: Sequence[_Step], bags: Sequence[Bag]) -> Closed:
+        """Combine each closed window's slices, from new and old partials, into [entry, window, key]."""
+        logic, keys, first = self.logic, self.block.count, spans.first
+        last = first + len(spans.of) - 1
+        each = [
+            (w, spans.low[low:high])
+            for w, (low, high) in enumerate(pairwise(spans.of.tolist()), first)
+            if low < high and (steps or bags)
+        ]
+        turn = [replace(steps[w], closing=closing) for w, closing in each] if steps else []
+        placed = [PlacedRows.among(one, spans) for one in self.flat.stored] if self.together else []
+        lanes: dict[int, Partials] = {}
+        for i in self.together:
+            if i == 0 or self.flat.has(i, placed):
+                lanes[i] = {"v": self.flat.partials(i, spans, placed)}
+        for i in self.apart:
+            found = _close_lane(logic, i, turn, keys)
+            if found is not None:
+                lanes[i] = found
+        places = Places.every(first, spans.of, spans.high, keys)
+        values = {
+            (number, w): ClosedBag(one, w, bag, closing, logic.operator.windows[w].range_us, keys)
+            for w, closing in each
+            for number, (one, bag) in enumerate(zip(logic.bags, bags, strict=True))
+        }
+        offsets = {i: places.offsets(logic.entry_bounds(i, first, last)) for i in lanes}
+        return Closed(places, lanes, offsets, values)
 
 
 def _window_step(
-    logic: AggregationLogic,
-    w: int,
-    block: KeyBlock,
-    folded: Folded | None,
-    before: Sequence[HeldSegment],
-    closed_us: int,
-    watermark_us: int,
+    work: _Work, w: int, before: Sequence[HeldSegment], closed_us: int
 ) -> tuple[Grid | None, _Step]:
-    """(new and absorbed partials that later epochs need, the windows that close) for one window and block of keys."""
+    """(new and absorbed partials that later epochs need, the windows that close) of one window, in some lanes."""
+    logic, block, folded = work.logic, work.block, work.flat.folded
     window = logic.operator.windows[w]
     mine = [stored for held in before if (stored := Stored.of(held, window, block)) is not None]
     fresh = None if folded is None else _Fresh(logic, w, window, folded, closed_us, block.count)
-    own = np.empty(0, np.int64) if fresh is None else fresh.starts
-    known = union_of([stored.slices for stored in mine])
-    closing = closing_windows(window, union_of([own, known]), closed_us, watermark_us)
-    absorbed = [stored for stored in mine if stored.held.absorbed]
-    live = union_of([own, *(stored.slices for stored in absorbed)])
-    live = live[last_ends(window, live) > watermark_us]
+    closing = work.closing.low[work.closing.of[w] : work.closing.of[w + 1]]
+    live = work.live.low[work.live.of[w] : work.live.of[w + 1]]
     rest = None
     if len(live):
-        kept = bool(absorbed)  # they will be added to
-        every = range(len(logic.lanes))
-        rest = Grid(live, [None if fresh is None else fresh.at(i, live, copy=kept) for i in every])
-        for placed in placed_in(absorbed, live, block):
-            for i in every:
+        absorbed = placed_in([stored for stored in mine if stored.held.absorbed], live, block)
+        rest = Grid(live, [None] * len(logic.lanes))
+        for i in work.apart:  # they are copied where something will be added to them
+            rest.lanes[i] = None if fresh is None else fresh.at(i, live, copy=bool(absorbed))
+            for placed in absorbed:
                 rest.lanes[i] = placed.added(logic, w, i, rest.lanes[i])
     old = None
     if len(closing):
+        known = union_of([stored.slices for stored in mine])
         needed = known[(known >= closing[0]) & (known < closing[-1] + window.range_us)]
         if len(needed):
             old = Old(logic, w, window, needed, placed_in(mine, needed, block))
     return rest, _Step(w, window, fresh, old, closing)
 
 
-def _turns(logic: AggregationLogic, steps: Sequence[_Step], keys: int) -> Iterator[list[_Step]]:
+def _turns(logic: AggregationLogic, closing: Spans, keys: int) -> Iterator[Spans]:
     """Windows that close together: as many as fit the budget, or a single one that does not."""
-    turn: list[_Step] = []
-    taken = 0
-    for step in steps:
-        every = (logic.window_entries(i, step.w) for i in range(len(logic.lanes)))
-        widest = max(columns.stop - columns.start for columns in every) * max(keys, 1)
+    begin: tuple[int, int] | None = None
+    last = taken = end = 0
+    counts = closing.counts
+    for w in np.flatnonzero(counts).tolist():
+        widest = int(logic.widest[w]) * max(keys, 1)
         few = max(1, BLOCK_ELEMENTS // max(widest, 1))
-        for low in range(0, len(step.closing), few):
-            some = replace(step, closing=step.closing[low : low + few])
-            wanted = widest * len(some.closing)
-            if turn and (turn[-1].w == step.w or taken + wanted > TURN_ELEMENTS):
-                yield turn
-                turn, taken = [], 0
-            turn.append(some)
+        for low in range(int(closing.of[w]), int(closing.of[w + 1]), few):
+            high = min(low + few, int(closing.of[w + 1]))
+            wanted = widest * (high - low)
+            if begin is not None and (last == w or taken + wanted > TURN_ELEMENTS):
+                yield closing.some(begin[0], last + 1, begin[1], end)
+                begin, taken = None, 0
+            if begin is None:
+                begin = w, low
+            last, end = w, high
             taken += wanted
-    if turn:
-        yield turn
+    if begin is not None:
+        yield closing.some(begin[0], last + 1, begin[1], end)
 
 
 class _Fresh:
@@ -284,27 +380,6 @@ def _add_runs(
     first = np.flatnonzero(np.append(True, (keys[1:] != keys[:-1]) | (slots[1:] != slots[:-1])))
     runs = one.runs({name: array[:, order] for name, array in partials.items()}, first)
     accumulate_at(one, into, (slice(None), slots[first], keys[first]), runs)
-
-
-def _close(logic: AggregationLogic, turn: Sequence[_Step], bags: Sequence[Bag], keys: int) -> Closed:
-    """Combine each closed window's slices, from new and old partials, into [entry, window, key]."""
-    first, last = turn[0].w, turn[-1].w + 1
-    counts = np.zeros(last - first, np.int64)
-    counts[[step.w - first for step in turn]] = [len(step.closing) for step in turn]
-    ends = np.concatenate([step.closing + step.window.range_us for step in turn])
-    places = Places.every(first, np.append(0, np.cumsum(counts)), ends, keys)
-    lanes: dict[int, Partials] = {}
-    for i in range(len(logic.lanes)):
-        found = _close_lane(logic, i, turn, keys)
-        if found is not None:
-            lanes[i] = found
-    values = {
-        (number, step.w): ClosedBag(one, step.w, bag, step.closing, step.window.range_us, keys)
-        for step in turn
-        for number, (one, bag) in enumerate(zip(logic.bags, bags, strict=True))
-    }
-    offsets = {i: places.offsets(logic.entry_bounds(i, first, last)) for i in lanes}
-    return Closed(places, lanes, offsets, values)
 
 
 def _close_lane(logic: AggregationLogic, lane: int, turn: Sequence[_Step], keys: int) -> Partials | None:

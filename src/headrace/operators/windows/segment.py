@@ -6,7 +6,9 @@ and domain, their entries by permanent ids. It is written in the order of key gr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -23,20 +25,20 @@ from headrace.operators.windows.framing import (
     LaneBlock,
     frame_from,
     frame_items,
-    lane_items,
-    lanes_from,
     meta_of,
     portion_of,
     whole_of,
 )
+from headrace.operators.windows.packed import PackedLane
 from headrace.operators.windows.slices import last_ends
 from headrace.operators.windows.stored_bags import query_of_entry
 
 FEW_SLICES = 256
 """Up to so many slices are told apart without a hash table that grows."""
 
-VERSION = 3
-"""Version 1 had its keys placed by another hash. In version 2 extremes of no tuple were eight bytes wide."""
+VERSION = 4
+"""Version 1 had its keys placed by another hash. In version 2 extremes of no tuple were eight bytes wide. In version 3
+each block had items of its own."""
 
 
 @dataclass(slots=True)
@@ -77,47 +79,64 @@ def few_distinct(values: Ints) -> Ints:
 
 @dataclass(slots=True)
 class Segment(KeyedSegment[WindowBlock]):
-    """The live slices of windows."""
+    """The live slices of windows. `packed` are the lanes of all blocks, by name, as they were read."""
+
+    packed: Mapping[str, PackedLane] = field(default_factory=dict)
 
     @property
     def last_end_us(self) -> int:
         """When the last window that needs this segment ends."""
-        return max(int(last_ends(block.window, block.slices).max()) for block in self.blocks)
+        return max(int(last_ends(block.window, block.distinct_slices).max()) for block in self.blocks)
+
+
+def pack_lane(blocks: Sequence[WindowBlock | None], name: str) -> PackedLane:
+    """A lane of some blocks."""
+    return PackedLane.of([None if block is None else block.lanes.get(name) for block in blocks])
 
 
 def segment_items(segment: Segment) -> dict[str, Item]:
-    """A segment as bundle items."""
-    items: dict[str, Item] = {}
-    blocks = []
-    for i, block in enumerate(segment.blocks):
-        items |= {f"{i}.key": block.keys.astype(np.int32), f"{i}.slice": block.slices}
-        found, lanes = lane_items(str(i), block.lanes)
-        items |= found
-        window = [block.window.range_us, block.window.slide_us, block.window.offset_us]
-        blocks.append({"window": window, "lanes": lanes})
-    return items | frame_items(segment, {"version": VERSION, "blocks": blocks})
+    """A segment as bundle items: what its blocks have, one after the other."""
+    blocks = segment.blocks
+    distinct = [block.distinct_slices for block in blocks]
+    items: dict[str, Item] = {
+        "key": np.concatenate([block.keys for block in blocks]).astype(np.int32),
+        "slice": np.concatenate([block.slices for block in blocks]),
+        "rows": np.cumsum([0, *(len(block.keys) for block in blocks)]),
+        "distinct": np.concatenate(distinct),
+        "slices": np.cumsum([0, *map(len, distinct)]),
+    }
+    lanes = []
+    for i, name in enumerate(dict.fromkeys(name for block in blocks for name in block.lanes)):
+        packed = pack_lane(blocks, name)
+        items |= packed.items(str(i))
+        lanes.append({"lane": name, "parts": list(packed.parts)})
+    windows = [[b.window.range_us, b.window.slide_us, b.window.offset_us] for b in blocks]
+    return items | frame_items(segment, {"version": VERSION, "windows": windows, "lanes": lanes})
 
 
 def segment_from(items: dict[str, Item]) -> Segment:
     """The inverse of `segment_items`; arrays stay views of the bundle, so they are as narrow as they are stored."""
     meta = meta_of(items, VERSION)
-    blocks = [
-        WindowBlock(
-            Window(*described["window"]),
-            items[f"{i}.key"],
-            items[f"{i}.slice"],
-            lanes_from(items, str(i), described["lanes"]),
-        )
-        for i, described in enumerate(meta["blocks"])
-    ]
-    return Segment(blocks=blocks, **frame_from(items, meta))
+    bounds, counts = items["rows"].tolist(), np.diff(items["rows"])
+    packed = {
+        lane["lane"]: PackedLane.read(items, str(i), lane["parts"], counts)
+        for i, lane in enumerate(meta["lanes"])
+    }
+    rows, slices = pairwise(bounds), pairwise(items["slices"].tolist())
+    blocks = []
+    for i, (window, (low, high), (first, last)) in enumerate(zip(meta["windows"], rows, slices, strict=True)):
+        every = ((name, lane.block(i, high - low)) for name, lane in packed.items())
+        lanes = {name: block for name, block in every if block is not None}
+        keys, distinct = items["key"][low:high], items["distinct"][first:last]
+        blocks.append(WindowBlock(Window(*window), keys, items["slice"][low:high], lanes, distinct))
+    return Segment(blocks=blocks, packed=packed, **frame_from(items, meta))
 
 
 def portion_of_segment(segment: Segment, portion: Portion) -> Segment | None:
     """The state of some keys and queries; None when that is nothing."""
     if portion.whole:
         return whole_of(segment, lambda block: block)
-    return portion_of(segment, portion, _portion_of_block)
+    return portion_of(replace(segment, packed={}), portion, _portion_of_block)
 
 
 def _portion_of_block(block: WindowBlock, keys: Sections, portion: Portion) -> WindowBlock | None:

@@ -7,6 +7,7 @@ import numpy as np
 from headrace.operators.common.bitrows import given_ints
 from headrace.operators.common.encode import Ints
 from headrace.operators.compiled.bins import add_to_cells, run_totals
+from headrace.operators.compiled.spans import put_totals
 from headrace.operators.compiled.windows import subtract_totals
 from headrace.operators.windows.folds import Fold, fold_scattered
 
@@ -79,6 +80,10 @@ class SliceSums:
     def put_ranges(self, entries: slice, lows: Ints, highs: Ints, sums: Ints) -> None:
         """Make `sums` [entry, range, key] those over slices [low, high) of each range."""
         subtract_totals(self._running, self._low[entries], self._high[entries], lows, highs, sums)
+
+    def put_spans(self, entries: Ints, spans: Ints, first: Ints, last: Ints, sums: Ints) -> None:
+        """Make `sums` those of the spans of several windows, as `compiled.spans` has them."""
+        put_totals(self._running, self._low, self._high, entries, spans, first, last, sums)
 
     @property
     def narrow(self) -> bool:
