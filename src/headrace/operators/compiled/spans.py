@@ -16,6 +16,29 @@ from headrace.operators.common.encode import Array, Ints
 from headrace.operators.compiled.compiling import called, compiled, given, made
 
 
+@compiled((given(int64), given(int64), made(int64), made(boolean)))
+def find_slices(times: Ints, starts: Ints, index: Ints, present: Array) -> None:
+    """The slice of each time: the last one that starts by then, and which slices occur.
+
+    Tuples come nearly in the order of time, so a time is most often in the slice of the one before. None is before
+    the first slice.
+    """
+    at, count = 0, len(starts)
+    for i in range(len(times)):
+        time = times[i]
+        if time < starts[at] or (at + 1 < count and time >= starts[at + 1]):
+            low, high = 0, count
+            while high - low > 1:
+                middle = (low + high) >> 1
+                if starts[middle] <= time:
+                    low = middle
+                else:
+                    high = middle
+            at = low
+        index[i] = at
+        present[at] = True
+
+
 @compiled(
     *(
         (given(dtype, 3), *(given(int64),) * 6, made(into))

@@ -34,7 +34,7 @@ from headrace.operators.windows.packed import PackedLane, PackedPart
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import pack_lane
 from headrace.operators.windows.spans import Spans
-from headrace.operators.windows.sums import SliceSums
+from headrace.operators.windows.sums import NARROW, SliceSums
 
 OVERLAPPING = 4
 """Partials of spans that overlap more than this are put together from those of spans that overlap less."""
@@ -141,6 +141,15 @@ class PlacedRows:
         here = (entries, spans.of, self.stored.count)
         return (*part.numbers, width, part.firsts[at], length, wanted, places, bounds, *rows, *here)
 
+    def most(self, name: str) -> int:
+        """No sum of stored partials of a lane is further from 0, for one entry, key and span."""
+        found = self.stored.lane(name)
+        if found is None or len(self.rows) == 0:
+            return 0
+        slices = [len(block.distinct_slices) for block in self.stored.held.segment.blocks]
+        widths = np.maximum(found.parts["v"].types, 1).tolist()
+        return max(count << (8 * width - 1) for count, width in zip(slices, widths, strict=True))
+
 
 @dataclass(frozen=True, slots=True)
 class Flat:
@@ -185,23 +194,24 @@ class Flat:
         entries = self.logic.entry_bounds(lane, spans.first, last)
         size = int((np.diff(entries) * spans.counts).sum()) * self.count
         added = [found for each in placed if (found := each.arguments(self.logic, lane, spans)) is not None]
-        into = self._fresh(lane, spans, entries, size, narrow=not added)
+        stored = sum(each.most(self.logic.names[lane]) for each in placed)
+        into = self._fresh(lane, spans, entries, size, stored)
         for arguments in added:
             if isinstance(one, ExtremeLogic):
-                keep_stored_rows(*arguments, one.least, into)
+                keep_stored_rows(*(*arguments, one.least, into))
             else:
-                add_stored_rows(*arguments, into)
+                add_stored_rows(*(*arguments, into))
         return into
 
-    def _fresh(self, lane: int, spans: Spans, entries: Ints, size: int, *, narrow: bool) -> Ints:
-        """What this epoch's tuples give."""
+    def _fresh(self, lane: int, spans: Spans, entries: Ints, size: int, stored: int) -> Ints:
+        """What this epoch's tuples give, in 32 bits where sums are so small, with up to so much that is `stored`."""
         one, found = self.logic.lanes[lane], None if self.folded is None else self.folded.lanes[lane]
         if found is None or self.folded is None:
             nothing = one.nothing if isinstance(one, ExtremeLogic) else 0
             return np.full(size, nothing, np.int64)
         first, last = self._slices(spans)
         if isinstance(found, SliceSums):
-            into = np.empty(size, np.int32 if narrow and found.narrow else np.int64)
+            into = np.empty(size, np.int32 if found.most + stored < NARROW else np.int64)
             found.put_spans(entries, spans.of, first, last, into)
             return into
         into = np.empty(size, np.int64)

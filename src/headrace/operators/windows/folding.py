@@ -11,7 +11,7 @@ from headrace.model.plan import LaneKind
 from headrace.model.ways import FamilyWay
 from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.cells import Cells
-from headrace.operators.common.encode import Ints
+from headrace.operators.common.encode import Array, Ints
 from headrace.operators.windows.bags import Bag, BagBuilder
 from headrace.operators.windows.lanes import CountLogic, ExtremeLogic, IntSumLogic, LaneLogic, Partials
 from headrace.operators.windows.lifted import Lifted
@@ -86,6 +86,7 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
         else None
         for measure, partials in zip(logic.operator.measures, lifted.measures, strict=True)
     ]
+    mosts = [0 if partials is None else _most(partials["v"]) for partials in inputs]
     nobody = [r[:0] for r in regions]
     enumerated = [family.locate(nobody, 0) if family.static else None for family in logic.families]
     brought = Brought(regions, inputs, fours_for(logic, inputs))
@@ -102,7 +103,7 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
         if not mine:
             lanes.append(None)
         elif needed is not None:
-            most = max(_most(partials["v"]) for partials in mine)
+            most = max(mosts[m] for m in set(logic.operator.lanes[i].measures) if inputs[m] is not None)
             lanes.append(SliceSums(len(logic.ids[i]), needed, len(starts), block.count, most))
         else:
             lanes.append(one.zeros((len(logic.ids[i]), len(present))))
@@ -172,8 +173,10 @@ def _sums_rows(
     return needed if needed * rows <= 4 * BLOCK_ELEMENTS else None
 
 
-def _most(values: Ints) -> int:
-    """No sum of some of these is further from 0."""
+def _most(values: Array) -> int:
+    """No sum of some of these is further from 0, where they are whole numbers."""
+    if values.dtype == np.float64:
+        return 2**63
     return max(int(values.max(initial=0)), -int(values.min(initial=0))) * len(values)
 
 

