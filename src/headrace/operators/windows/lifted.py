@@ -105,10 +105,17 @@ def lift_measures(
 ) -> tuple[list[Partials], dict[int, pa.Array]]:
     """(the tuples' partials of every measure, the vocabulary of each input that has one)."""
     inputs, vocabularies = _inputs(operator, columns)
-    measures = [
-        logic.lift(None if measure.input is None else inputs[measure.input].for_kind(measure.kind), rows)
-        for measure, logic in zip(operator.measures, measure_logics(operator), strict=True)
-    ]
+    measures, nowhere = list[Partials](), None
+    for measure, logic in zip(operator.measures, measure_logics(operator), strict=True):
+        column = None if measure.input is None else inputs[measure.input].for_kind(measure.kind)
+        alike = measure.kind is LaneKind.NULLS and column is not None and column.valid is None
+        if (
+            alike and nowhere is not None
+        ):  # inputs without NULLs share one array, all the way to the reduce task
+            measures.append(nowhere)
+            continue
+        measures.append(logic.lift(column, rows))
+        nowhere = measures[-1] if alike else nowhere
     return measures, vocabularies
 
 
