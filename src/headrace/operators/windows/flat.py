@@ -20,12 +20,10 @@ from headrace.operators.compiled.spans import (
     add_stored_rows,
     keep_slices,
     keep_stored_rows,
-    list_live,
     match_ids,
-    pick_stored,
     place_rows,
-    span_of_windows,
 )
+from headrace.operators.compiled.storing import list_live, pick_stored, span_of_windows
 from headrace.operators.windows.folding import Folded, KeyBlock
 from headrace.operators.windows.held import HeldSegment
 from headrace.operators.windows.lanes import CountLogic, ExtremeLogic, IntSumLogic
