@@ -263,8 +263,8 @@ class LiveRows:
         span_of_windows(partials, entries, spans.of, count, nothing, span)
         rows = np.diff(self.of)
         types = np.where((rows > 0) & (np.diff(entries) > 0), widths_for(span, extreme is not None), 0)
-        if lane:  # what is nothing everywhere need not be kept
-            types[(span[:, 0] > span[:, 1]) if extreme else (span == 0).all(axis=1)] = 0
+        if lane and extreme is None:  # sums that are zero everywhere need not be kept
+            types[(span == 0).all(axis=1)] = 0
         types = types.astype(np.uint8)
         part = PackedPart.empty(types, np.diff(entries) * rows)
         instead = np.full(windows, LEAST)
