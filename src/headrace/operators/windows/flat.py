@@ -247,7 +247,7 @@ class LiveRows:
         widest, most = int(spans.counts.max(initial=0)) * count, int(spans.of[-1]) * count
         keys, places = np.empty(most, np.int64), np.empty(most, np.int64)
         of = np.empty(len(spans.of), np.int64)
-        entries = logic.entry_bounds(0, 0, len(spans.of) - 1)
+        entries = logic.entry_bounds(0, spans.first, spans.first + len(spans.of) - 1)
         list_live(counts, entries, spans.of, count, np.empty(widest, np.bool_), keys, places, of)
         return cls(of, keys[: of[-1]], places[: of[-1]])
 
@@ -256,7 +256,7 @@ class LiveRows:
     ) -> PackedLane:
         """A lane's partials of these rows, each window's as narrow as it may be."""
         one, windows = logic.lanes[lane], len(spans.of) - 1
-        entries = logic.entry_bounds(lane, 0, windows)
+        entries = logic.entry_bounds(lane, spans.first, spans.first + windows)
         extreme = one if isinstance(one, ExtremeLogic) else None
         nothing = 0 if extreme is None else extreme.nothing
         span = np.tile([[2**63 - 1, -(2**63)]] if extreme else [[0, 0]], (windows, 1))
@@ -273,7 +273,8 @@ class LiveRows:
             instead = np.array(every)[np.log2(np.maximum(types, 1)).astype(np.int64)]
         taken = (self.places, self.of, types, part.firsts, instead, nothing if extreme else LEAST)
         pick_stored(partials, entries, spans.of, count, *taken, *part.numbers)
-        return PackedLane(logic.ids[lane], entries, {"v": part})
+        ids = logic.ids[lane][entries[0] : entries[-1]]
+        return PackedLane(ids, entries - entries[0], {"v": part})
 
 
 def widths_for(span: Ints, extreme: bool) -> Ints:

@@ -124,30 +124,38 @@ class _Work:
         if 0 in self.apart:
             every = ((w, live_rows(self.logic, w, grid, self.block)) for w, grid in enumerate(grids) if grid)
             return [(w, found) for w, found in every if found is not None]
-        live, count, logic = self.live, self.block.count, self.logic
-        if len(live.low) == 0:
-            return []
-        placed = [PlacedRows.among(one, live) for one in absorbed]
-        counts = self.flat.partials(0, live, placed)
+        found: list[tuple[int, WindowBlock]] = []
+        for live in _whole_windows(self.logic, self.live, self.block.count):
+            rows, packed = self._live_lanes(live, [PlacedRows.among(one, live) for one in absorbed])
+            found += [
+                (w, self._window_block(w, live, rows, packed, grids[w] if grids else None))
+                for w in (live.first + np.flatnonzero(np.diff(rows.of))).tolist()
+            ]
+        return found
+
+    def _live_lanes(
+        self, live: Spans, placed: Sequence[PlacedRows]
+    ) -> tuple[LiveRows, dict[int, PackedLane]]:
+        """(the rows that have a tuple, what is stored of them) of some windows, in the lanes that are made together."""
+        logic, count, flat = self.logic, self.block.count, self.flat
+        counts = flat.partials(0, live, placed)
         rows = LiveRows.among(logic, live, count, counts)
         packed = {0: rows.stored(logic, 0, live, count, counts)}
         for i in self.together[1:]:
-            if self.flat.has(i, placed):
-                packed[i] = rows.stored(logic, i, live, count, self.flat.partials(i, live, placed))
-        return [
-            (w, self._window_block(w, rows, packed, grids[w] if grids else None))
-            for w in np.flatnonzero(np.diff(rows.of)).tolist()
-        ]
+            if flat.has(i, placed):
+                packed[i] = rows.stored(logic, i, live, count, flat.partials(i, live, placed))
+        return rows, packed
 
     def _window_block(
-        self, w: int, rows: LiveRows, packed: Mapping[int, PackedLane], grid: Grid | None
+        self, w: int, live: Spans, rows: LiveRows, packed: Mapping[int, PackedLane], grid: Grid | None
     ) -> WindowBlock:
-        logic, starts = self.logic, self.live.low[self.live.of[w] : self.live.of[w + 1]]
-        low, high = int(rows.of[w]), int(rows.of[w + 1])
+        logic, at = self.logic, w - live.first
+        starts = live.low[live.of[at] : live.of[at + 1]]
+        low, high = int(rows.of[at]), int(rows.of[at + 1])
         keys, slots = rows.keys[low:high], rows.places[low:high] // self.block.count
         lanes = {}
         for i, text in enumerate(logic.names):
-            lane = packed[i].block(w, high - low) if i in packed else None
+            lane = packed[i].block(at, high - low) if i in packed else None
             partials = None if grid is None else grid.lanes[i]
             ids = logic.ids[i][logic.window_entries(i, w)]
             if lane is not None:
@@ -213,6 +221,19 @@ def _window_step(
         if len(needed):
             old = Old(logic, w, window, needed, placed_in(mine, needed, block))
     return rest, _Step(w, window, fresh, old, closing)
+
+
+def _whole_windows(logic: AggregationLogic, live: Spans, keys: int) -> Iterator[Spans]:
+    """The spans of so many windows at a time that what is made of them stays near to the processor, or of one."""
+    wanted = (logic.widest * live.counts * max(keys, 1)).tolist()
+    first = taken = 0
+    for w in range(len(wanted) + 1):
+        if w == len(wanted) or (taken and taken + wanted[w] > TURN_ELEMENTS):
+            low, high = int(live.of[first]), int(live.of[w])
+            if low < high:
+                yield live.some(first, w, low, high)
+            first, taken = w, 0
+        taken += 0 if w == len(wanted) else wanted[w]
 
 
 def _turns(logic: AggregationLogic, closing: Spans, keys: int) -> Iterator[Spans]:
