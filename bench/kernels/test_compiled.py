@@ -43,6 +43,7 @@ from headrace.operators.compiled.sessions import (
     list_wanted,
     place_rows,
 )
+from headrace.operators.compiled.spans import add_slices, add_stored_rows, keep_slices, put_totals
 from headrace.operators.compiled.sparse import (
     add_runs,
     count_keys,
@@ -51,6 +52,7 @@ from headrace.operators.compiled.sparse import (
     name_places,
     sort_rows,
 )
+from headrace.operators.compiled.storing import list_live
 from headrace.operators.compiled.windows import (
     add_ranges,
     add_stored,
@@ -74,6 +76,7 @@ from headrace.operators.join.probing import (
 )
 from headrace.operators.join.windows import Containment, Moments
 from headrace.operators.sessions.micro import merge_runs
+from headrace.operators.windows.packed import PackedPart
 from headrace.operators.windows.segment import few_distinct
 
 TUPLES, KEYS, QUERIES, REGIONS = 200_000, 200, 1_000, 50
@@ -263,6 +266,37 @@ def test_totals(benchmark: Benchmark, dtype: Any) -> None:
     low, first = np.arange(ENTRIES), np.arange(WINDOWS)
     sums = np.empty((ENTRIES, WINDOWS, 2_000), dtype)
     benchmark(lambda: subtract_totals(running, low, low + ENTRIES, first, first + 3, sums))
+
+
+@pytest.mark.parametrize("kernel", ["totals", "slices", "extremes", "rows", "stored"])
+def test_spans(benchmark: Benchmark, kernel: str) -> None:
+    """50 windows of five spans each, of three slices and of stored rows; entries and keys as above."""
+    rng, windows, keys = np.random.default_rng(1), 50, 200
+    entries, spans = np.arange(windows + 1) * (ENTRIES // windows), np.arange(windows + 1) * 5
+    first = np.tile(np.arange(5), windows)
+    partials = rng.integers(0, 100, (ENTRIES, 8 * keys))
+    running = rng.integers(0, 9, (2 * ENTRIES, 9, keys)).astype(np.int32)
+    low, none, bounds = np.arange(ENTRIES), np.empty(0, np.int64), np.arange(9) * keys
+    into = np.zeros(ENTRIES * 5 * keys, np.int64)
+    some = (partials, none, bounds, keys, entries, spans, first, first + 3)
+    stored = rng.integers(0, 100, (ENTRIES, 3 * keys)).astype(np.int16)
+    part = PackedPart.of(np.split(stored, windows))
+    every, of = np.tile(np.arange(ENTRIES // windows), windows), np.arange(windows + 1) * 3 * keys
+    rows, of_key = np.tile(np.arange(3 * keys), windows), np.tile(np.repeat(np.arange(keys), 3), windows)
+    begin, end = np.zeros(len(rows), np.int32), np.full(len(rows), 2, np.int32)
+    length = np.full(windows, 3 * keys)
+    told = (part.types, part.firsts, length, every, every, entries, rows, of_key, begin, end, of)
+    live, found = np.empty(5 * keys, np.bool_), np.empty((2, 5 * windows * keys), np.int64)
+    run = {
+        "totals": lambda: put_totals(running, low, low + ENTRIES, entries, spans, first, first + 3, into),
+        "slices": lambda: add_slices(*some, into),
+        "extremes": lambda: keep_slices(*some, True, 0, into),
+        "rows": lambda: add_stored_rows(*part.numbers, *told, entries, spans, keys, into),
+        "stored": lambda: list_live(
+            into, entries, spans, keys, live, *found, np.empty(windows + 1, np.int64)
+        ),
+    }
+    benchmark(run[kernel])
 
 
 def test_ranges(benchmark: Benchmark, closed: tuple[Array, Array]) -> None:

@@ -33,7 +33,7 @@ from headrace.model.types import Column, SqlType
 from headrace.model.window import Window
 from headrace.operators.common import cells
 from headrace.operators.common.placing import Portion
-from headrace.operators.windows import aggregation, bags, folding, grid, sparse
+from headrace.operators.windows import aggregation, bags, flat, folding, fresh, grid, sparse
 from headrace.operators.windows.aggregation import reduce_aggregation
 from headrace.operators.windows.lifted import combine_lifted, lift_tuples, receive_lifted, ship_lifted
 from headrace.operators.windows.prepared import AggregationLogic
@@ -212,11 +212,22 @@ def test_matches_slow_evaluator_in_small_blocks(seed: int, monkeypatch: pytest.M
     monkeypatch.setattr(membership, "GRID_ELEMENTS", random.Random(seed).choice([32, 800]))
     monkeypatch.setattr(membership, "GRID_PER_TUPLE", 1)
     monkeypatch.setattr(aggregation, "KEY_ELEMENTS", 100)
-    monkeypatch.setattr(grid, "DENSE_SLICES", 4)
+    monkeypatch.setattr(fresh, "DENSE_SLICES", 4)
+    monkeypatch.setattr(flat, "OVERLAPPING", random.Random(seed).choice([-1, 4, 1_000]))
     monkeypatch.setattr(bags, "SMALL", random.Random(seed).choice([0, 10]))
     monkeypatch.setattr(bags, "REMEMBERED", 20)
     monkeypatch.setattr(grid, "BLOCK_ELEMENTS", random.Random(seed).choice([3, 40]))
     monkeypatch.setattr(grid, "TURN_ELEMENTS", random.Random(seed).choice([3, 40, 400]))
+    check_against_slow_evaluator(seed)
+
+
+@pytest.mark.parametrize("seed", seeds(2, 200))
+@pytest.mark.parametrize("overlapping", [-1, 1_000])
+def test_matches_slow_evaluator_with_windows_apart_and_together(
+    seed: int, overlapping: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partials of one window after the other, and of all of them in one pass, give the same rows."""
+    monkeypatch.setattr(flat, "OVERLAPPING", overlapping)
     check_against_slow_evaluator(seed)
 
 

@@ -135,13 +135,13 @@ class FamilyIndex:
     def locate(self, regions: Sequence[Regions], rows: int) -> Cells:
         """Cells of `rows` tuples, given the operator's regions per operand."""
         mine = [regions[operand] for operand in self.operands]
-        codes = _mixed_radix(mine, self._radices, rows)
+        codes = mine[0] if len(mine) == 1 else _mixed_radix(mine, self._radices, rows)
         if self.static:
             if self._static is None:
                 every = np.unravel_index(np.arange(self._size), self._radices) if self._radices else ()
                 self._static = self._membership(every, self._size)
             lookup, membership = self._static
-            return Cells(lookup[codes], membership, static=True)
+            return Cells(lookup.take(codes), membership, static=True)
         _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
         if self.boxes is None or rows == 0:
             lookup, membership = self._membership([part[first] for part in mine], len(first))

@@ -52,7 +52,7 @@ class Matches:
     @property
     def found(self) -> tuple[Ints, ...]:
         m = self.matcher
-        lists = (m.offsets, m.listed, m.ranges, m.counts, m.table.lows, m.table.highs)
+        lists = (m.offsets, m.listed, m.sets, m.table.lows, m.table.highs)
         return (self.codes, m.bits, self.mask, *lists, self.entries, self.order, self.bounds)
 
     @property
@@ -77,8 +77,7 @@ class Matcher:
         self.column[words * WORD :] = table.column[light]
         self.bits = self._bit_rows(heavy, numbers, words)
         self.offsets, self.listed = self._lists(light, homes.home[light], words * WORD)
-        self.ranges = table.bounds[light].astype(np.int32)
-        self.counts = table.counts[light].astype(np.int32)
+        self.sets = self._sets(light)
 
     @property
     def words(self) -> int:
@@ -87,7 +86,7 @@ class Matcher:
     @property
     def candidates(self) -> int:
         """How many boxes are found by lists."""
-        return len(self.ranges)
+        return len(self.sets)
 
     def _numbered(self, heavy: Ints, places: Ints | None) -> tuple[Ints, int]:
         """(the number of each box with a bit row, how many words of them are words of query-sets)."""
@@ -122,6 +121,15 @@ class Matcher:
         number = np.repeat(np.repeat(np.arange(len(light)), sizes), lengths) + base
         order, offsets = ordered_by_row(codes, int(table.offsets[-1]))
         return offsets, number[order].astype(np.int32)
+
+    def _sets(self, light: Ints) -> Ints:
+        """[candidate, operand]: where its set of regions begins and ends, its first range, and how many it has."""
+        at, counts, table = self.table.bounds[light], self.table.counts[light], self.table
+        sets = np.zeros((*at.shape, 4), np.int32)
+        some = counts > 0
+        sets[some, 0], sets[some, 1] = table.lows[at[some]], table.highs[at[some] + counts[some] - 1]
+        sets[..., 2], sets[..., 3] = at, counts
+        return sets
 
     def codes(self, regions: Sequence[Regions]) -> Ints:
         """[tuple, operand]: each operand's region among the regions of all."""

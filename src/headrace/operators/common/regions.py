@@ -70,18 +70,26 @@ def _string_regions(array: pa.Array, index: OperandIndex) -> Regions:
     """Ranges are searched once per distinct value, in UTF-8 byte order."""
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     known, constants = encoded.dictionary.cast(pa.string()), pa.array(index.constants, pa.string())
-    # a stable sort puts a constant behind the values that equal it
-    order = pc.sort_indices(pa.concat_arrays([known, constants])).to_numpy()
-    passed = np.cumsum(order >= len(known))
     table = np.empty(len(known) + 1, region_dtype(index))
-    value = order < len(known)
-    table[order[value]] = 2 * passed[value]
-    table[:-1] += np.asarray(pc.is_in(known, constants))
     table[-1] = region_count(index) - 1
+    hit = pc.index_in(known, constants)
+    table[:-1] = 2 * pc.fill_null(hit, 0).to_numpy() + 1
+    others = np.flatnonzero(np.asarray(hit.is_null()))
+    if len(others):
+        table[others] = 2 * _passed(known.take(pa.array(others)), constants)
     if known.null_count:
         table[:-1][np.asarray(known.is_null())] = table[-1]
     codes = pc.fill_null(encoded.indices, len(table) - 1) if encoded.indices.null_count else encoded.indices
     return table[codes.to_numpy(zero_copy_only=False)]
+
+
+def _passed(strings: pa.Array, constants: pa.Array) -> Ints:
+    """How many constants are below each string."""
+    order = pc.sort_indices(pa.concat_arrays([strings, constants])).to_numpy()
+    passed, value = np.cumsum(order >= len(strings)), order < len(strings)
+    found = np.empty(len(strings), np.int64)
+    found[order[value]] = passed[value]
+    return found
 
 
 def _position(constants: tuple[Value, ...], value: Value) -> int:

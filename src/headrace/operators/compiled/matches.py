@@ -35,7 +35,7 @@ TILE = 8
 Found = tuple[Any, ...]
 """What finds the boxes of tuples, as `Matches.arguments` of `operators/common/matching.py` has it."""
 
-_LISTS = (given(int64), given(int32), given(int32, 2), given(int32, 2), given(int32), given(int32))
+_LISTS = (given(int64), given(int32), given(int32, 3), given(int32), given(int32))
 _FOUND: Any = types.Tuple(  # type: ignore[no-untyped-call]
     (given(int32, 2), given(uint64, 2), given(uint64), *_LISTS, given(int64), given(int64), given(int64))
 )
@@ -70,7 +70,7 @@ def boxes_of(codes: Ints, table: Ints, mask: Ints, tuple_: int, w: int) -> Any:
 @inlined
 def walk_bits(matches: Found, first: int, last: int, act: Any, state: Any) -> None:
     """Call act(box, tuple, row, state) for the tuples of rows [first, last) and the boxes of bit rows they are in."""
-    codes, table, mask, _, _, _, _, _, _, _, order, bounds = matches
+    codes, table, mask, _, _, _, _, _, _, order, bounds = matches
     for r in range(first, last):
         for at in range(bounds[r], bounds[r + 1]):
             tuple_ = order[at]
@@ -84,7 +84,7 @@ def walk_bits(matches: Found, first: int, last: int, act: Any, state: Any) -> No
 @inlined
 def walk_lists(matches: Found, first: int, last: int, act: Any, state: Any) -> None:
     """The same for the boxes that are candidates: those whose home has the tuple's region, and all others too."""
-    codes, _, mask, offsets, listed, ranges, counts, lows, highs, entries, order, bounds = matches
+    codes, _, mask, offsets, listed, sets, lows, highs, entries, order, bounds = matches
     base = len(mask) << 6
     for r in range(first, last):
         for at in range(bounds[r], bounds[r + 1]):
@@ -93,26 +93,29 @@ def walk_lists(matches: Found, first: int, last: int, act: Any, state: Any) -> N
                 code = codes[tuple_, home]
                 for place in range(offsets[code], offsets[code + 1]):
                     box = listed[place]
-                    if entries[box] >= 0 and is_inside(
-                        codes, ranges, counts, lows, highs, tuple_, box - base, home
-                    ):
+                    if entries[box] >= 0 and is_inside(codes, sets, lows, highs, tuple_, box - base, home):
                         act(box, tuple_, r, state)
 
 
 @called
-def is_inside(
-    codes: Ints, ranges: Ints, counts: Ints, lows: Ints, highs: Ints, tuple_: int, box: int, home: int
-) -> bool:
-    """Whether a tuple's regions are in a box's sets, of all operands but its home."""
+def is_inside(codes: Ints, sets: Ints, lows: Ints, highs: Ints, tuple_: int, box: int, home: int) -> bool:
+    """Whether a tuple's regions are in a box's sets, of all operands but its home.
+
+    sets[box, o] is where a set begins and ends, where its ranges are, and how many it has. Most have one, and then
+    nothing else is looked at.
+    """
     for o in range(codes.shape[1]):
         if o == home:
             continue
-        code, at = codes[tuple_, o], ranges[box, o]
-        last = at + counts[box, o]
-        while at < last and highs[at] <= code:
-            at += 1
-        if at == last or lows[at] > code:
+        code = codes[tuple_, o]
+        if code < sets[box, o, 0] or code >= sets[box, o, 1]:
             return False
+        at, last = sets[box, o, 2], sets[box, o, 2] + sets[box, o, 3]
+        if last - at > 1:
+            while highs[at] <= code:
+                at += 1
+            if lows[at] > code:
+                return False
     return True
 
 
@@ -137,7 +140,7 @@ def add_values(matches: Found, sparse: bool, values: Array, into: Array) -> None
     cost more than it saves. Integers add up modulo 2**64. A query that does not match never meets a value, be it huge
     or not finite.
     """
-    _, _, mask, _, listed, _, _, _, _, entries, _, bounds = matches
+    _, _, mask, _, listed, _, _, _, entries, _, bounds = matches
     rows = len(bounds) - 1
     if sparse:
         if len(mask):
@@ -268,7 +271,7 @@ def update_four(
     keeps measure m in row places[b, m] of its partials, or nowhere where that is -1. The boxes of a tuple are found
     once. In a tile those of a row lie side by side, and all four of a box are updated without asking which it keeps.
     """
-    codes, table, mask, offsets, listed, ranges, counts, lows, highs, entries, order, bounds = matches
+    codes, table, mask, offsets, listed, sets, lows, highs, entries, order, bounds = matches
     rows, boxes, base = len(bounds) - 1, len(places), len(mask) << 6
     found = np.empty(boxes + AHEAD, np.int64)
     tile = np.empty((0 if sparse else boxes, TILE, FOUR), np.int64)
@@ -289,7 +292,7 @@ def update_four(
                     for place in range(offsets[code], offsets[code + 1]):
                         box = listed[place]
                         if entries[box] >= 0 and is_inside(
-                            codes, ranges, counts, lows, highs, tuple_, box - base, home
+                            codes, sets, lows, highs, tuple_, box - base, home
                         ):
                             found[count] = box
                             count += 1
@@ -351,7 +354,7 @@ def merge_moments_of(
 
     Equal values deviate by exactly 0. A value that is not finite makes M2 NaN, even when it is alone, as in Spark.
     """
-    _, _, mask, _, listed, _, _, _, _, entries, _, bounds = matches
+    _, _, mask, _, listed, _, _, _, entries, _, bounds = matches
     rows = len(bounds) - 1
     state = (counts, means, spreads, into_counts, into_means, into_spreads, entries)
     if len(mask):
@@ -368,7 +371,7 @@ def count_match(box: int, tuple_: int, row: int, state: Any) -> None:
 @compiled((_FOUND, made(int64)))
 def count_matches(matches: Found, counts: Ints) -> None:
     """counts[b] grows by the tuples that are in box b."""
-    _, _, mask, _, listed, _, _, _, _, _, _, bounds = matches
+    _, _, mask, _, listed, _, _, _, _, _, bounds = matches
     if len(mask):
         walk_bits(matches, 0, len(bounds) - 1, count_match, (counts,))
     if len(listed):
@@ -386,7 +389,7 @@ def put_pair(box: int, tuple_: int, row: int, state: Any) -> None:
 @compiled((_FOUND, made(int64), made(int64)))
 def put_pairs(matches: Found, tuples: Ints, next_: Ints) -> None:
     """tuples[next_[c]], and what follows it, become the tuples that match column c: that of box b is `entries[b]`."""
-    _, _, mask, _, listed, _, _, _, _, entries, _, bounds = matches
+    _, _, mask, _, listed, _, _, _, entries, _, bounds = matches
     if len(mask):
         walk_bits(matches, 0, len(bounds) - 1, put_pair, (tuples, next_, entries))
     if len(listed):
@@ -403,7 +406,7 @@ def list_match(box: int, tuple_: int, row: int, state: Any) -> None:
 @compiled((_FOUND, made(int32, 2), made(int64), made(int64)))
 def list_matches(matches: Found, boxes: Ints, tuples: Ints, count: Ints) -> None:
     """The candidates that tuples are in, as `count[0]` pairs of a box and a tuple in the order of the tuples' rows."""
-    bounds = matches[11]
+    bounds = matches[10]
     walk_lists(matches, 0, len(bounds) - 1, list_match, (boxes[:, 0], tuples, count))
 
 
@@ -419,7 +422,7 @@ def put_words(matches: Found, words: Ints, own: int) -> None:
 
     The first `own` words of bit rows are words of query-sets already, and are put there as they are.
     """
-    codes, table, mask, _, listed, _, _, _, _, entries, _, bounds = matches
+    codes, table, mask, _, listed, _, _, _, entries, _, bounds = matches
     for tuple_ in range(len(codes)):
         for w in range(own):
             words[w, tuple_] |= boxes_of(codes, table, mask, tuple_, w)

@@ -332,9 +332,8 @@ def _segment(
     if pool is not None:
         pool.keys = place[pool.keys]
     bags = rename_keys(bags, place)
-    found = Segment(
-        keys.take(pa.array(used)), blocks, {}, bags, KeyOrder(np.searchsorted(used, order.first)), pool
-    )
+    order = KeyOrder(np.searchsorted(used, order.first))
+    found = Segment(keys.take(pa.array(used)), blocks, {}, bags, order, pool=pool)
     found.vocabularies = prune_vocabularies(logic.operator, found.holders, bags, vocabularies)
     for block in blocks:
         for name, lane in block.lanes.items():

@@ -11,7 +11,7 @@ from headrace.model.plan import LaneKind
 from headrace.model.ways import FamilyWay
 from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.cells import Cells
-from headrace.operators.common.encode import Ints
+from headrace.operators.common.encode import Array, Bools, Ints
 from headrace.operators.windows.bags import Bag, BagBuilder
 from headrace.operators.windows.lanes import CountLogic, ExtremeLogic, IntSumLogic, LaneLogic, Partials
 from headrace.operators.windows.lifted import Lifted
@@ -86,6 +86,7 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
         else None
         for measure, partials in zip(logic.operator.measures, lifted.measures, strict=True)
     ]
+    mosts = [0 if partials is None else _most(partials["v"]) for partials in inputs]
     nobody = [r[:0] for r in regions]
     enumerated = [family.locate(nobody, 0) if family.static else None for family in logic.families]
     brought = Brought(regions, inputs, fours_for(logic, inputs))
@@ -102,10 +103,14 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
         if not mine:
             lanes.append(None)
         elif needed is not None:
-            most = max(_most(partials["v"]) for partials in mine)
+            most = max(mosts[m] for m in set(logic.operator.lanes[i].measures) if inputs[m] is not None)
             lanes.append(SliceSums(len(logic.ids[i]), needed, len(starts), block.count, most))
-        else:
+        elif any(matching):
             lanes.append(one.zeros((len(logic.ids[i]), len(present))))
+        else:  # families set nearly all of it, and the rest is cleared then
+            shape = len(logic.ids[i]), len(present)
+            lanes.append({name: np.empty(shape, zero.dtype) for name, zero in one.zeros(()).items()})
+    known = [np.zeros(len(ids), np.bool_) for ids in logic.ids]
     order = ordered_by_row(row, len(present)) if any(matching) else None
     for f, family in enumerate(logic.families):
         found = matching[f]
@@ -117,9 +122,10 @@ def fold_block(logic: AggregationLogic, block: KeyBlock, ways: list[FamilyWay]) 
             some = [
                 partials and {name: values[piece] for name, values in partials.items()} for partials in inputs
             ]
-            _fold_family(
-                logic, f, cells, _Piece(row[piece], len(present), some, lanes, first=piece.start == 0)
-            )
+            _fold_family(logic, f, cells, _Piece(row[piece], len(present), some, lanes, known))
+    for one, into, set_ in zip(logic.lanes, lanes, known, strict=True):
+        if isinstance(into, dict) and not any(matching):
+            _clear(one, into, np.flatnonzero(~set_))
     if block.sparse:
         row_keys, row_slices = np.divmod(present, len(starts))
         return Folded(row_slices, row_keys, np.empty(0, np.int64), starts, lanes, dense=False)
@@ -172,8 +178,10 @@ def _sums_rows(
     return needed if needed * rows <= 4 * BLOCK_ELEMENTS else None
 
 
-def _most(values: Ints) -> int:
-    """No sum of some of these is further from 0."""
+def _most(values: Array) -> int:
+    """No sum of some of these is further from 0, where they are whole numbers."""
+    if values.dtype == np.float64:
+        return 2**63
     return max(int(values.max(initial=0)), -int(values.min(initial=0))) * len(values)
 
 
@@ -195,14 +203,25 @@ def _occupied(flat: Ints, size: int) -> tuple[Ints, Ints]:
 class _Piece:
     """Some tuples of a batch: the row of each among `rows`, what they contribute, and the lanes that take it in.
 
-    The `first` ones of a batch set what the others add to.
+    Of the entries of each lane some are `known`: tuples before these have set what they are added to.
     """
 
     row: Ints
     rows: int
     inputs: Sequence[Partials | None]
     lanes: Sequence[Partials | SliceSums | None]
-    first: bool
+    known: Sequence[Bools]
+
+    def put(self, one: LaneLogic, lane: int, entries: Ints, partials: Partials) -> None:
+        """Take partials into some entries of a lane."""
+        into, known = self.lanes[lane], self.known[lane]
+        assert isinstance(into, dict)
+        if not known[entries].any():
+            assign(into, entries, partials)
+        else:
+            _clear(one, into, entries[~known[entries]])
+            accumulate_at(one, into, (entries,), partials)
+        known[entries] = True
 
 
 def _fold_family(logic: AggregationLogic, family: int, cells: Cells, piece: _Piece) -> None:
@@ -231,10 +250,8 @@ def _fold_family(logic: AggregationLogic, family: int, cells: Cells, piece: _Pie
             grouped = one.group(partials, found.bins(cells.ids, piece.row, piece.rows), size)
         wanted = {n: p.reshape(-1, piece.rows)[: found.count] for n, p in grouped.items()}
         for lane, entries, fold in found.folds:
-            into = piece.lanes[lane]
-            assert into is not None
-            if not isinstance(into, SliceSums):
-                _put(logic.lanes[lane], into, entries, one.fold(wanted, fold), piece.first)
+            if not isinstance(piece.lanes[lane], SliceSums):
+                piece.put(logic.lanes[lane], lane, entries, one.fold(wanted, fold))
 
 
 def _fold_sparse(
@@ -243,20 +260,19 @@ def _fold_sparse(
     """The same when cells times rows is far more than there are tuples: one pass over the tuples per entry."""
     partials, ids = piece.inputs[measure], found.lookup[cells + 1]
     for lane, entries, fold in found.folds:
-        into = piece.lanes[lane]
-        assert partials is not None and into is not None and not isinstance(into, SliceSums)
+        assert partials is not None
         membership = np.append(fold.membership, np.zeros((1, fold.columns), bool), axis=0)
         for column, entry in enumerate(entries):
             hit = np.flatnonzero(membership[ids, column])
             some = {name: values[hit] for name, values in partials.items()}
             grouped = logic.measures[measure].group(some, piece.row[hit], piece.rows)
             one = {name: values[None, :] for name, values in grouped.items()}
-            _put(logic.lanes[lane], into, np.array([entry]), one, piece.first)
+            piece.put(logic.lanes[lane], lane, np.array([entry]), one)
 
 
-def _put(one: LaneLogic, into: Partials, entries: Ints, partials: Partials, first: bool) -> None:
-    """A family's first tuples set its entries; what comes after is added."""
-    if first:
-        assign(into, entries, partials)
-    else:
-        accumulate_at(one, into, (entries,), partials)
+def _clear(one: LaneLogic, into: Partials, entries: Ints) -> None:
+    """Make some entries those of no tuple."""
+    if len(entries):
+        zeros = one.zeros((len(entries), into["v"].shape[1]))
+        for name, array in into.items():
+            array[entries] = zeros.get(name, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -12,26 +12,20 @@ from headrace.model.window import Window
 from headrace.operators.common.encode import Array, Ints
 from headrace.operators.compiled.windows import mark_live
 from headrace.operators.windows.bags import Bag, ClosedBag
+from headrace.operators.windows.flat import Flat, LiveRows, PlacedRows, StoredRows
 from headrace.operators.windows.folding import BLOCK_ELEMENTS, Folded, KeyBlock
 from headrace.operators.windows.framing import LaneBlock
-from headrace.operators.windows.held import HeldSegment, Old, Stored, has_kernel, placed_in, put_stored
-from headrace.operators.windows.lanes import CountLogic, ExtremeLogic, IntSumLogic, LaneLogic, Partials
+from headrace.operators.windows.fresh import Fresh
+from headrace.operators.windows.held import HeldSegment, Old, Stored, placed_in
+from headrace.operators.windows.lanes import LaneLogic, Partials
 from headrace.operators.windows.lower import Closed, Places
-from headrace.operators.windows.partials import accumulate_at, shadow
+from headrace.operators.windows.packed import PackedLane
+from headrace.operators.windows.partials import shadow
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import WindowBlock
-from headrace.operators.windows.slices import (
-    closing_windows,
-    distinct_of,
-    last_ends,
-    slice_starts,
-    union_of,
-)
+from headrace.operators.windows.slices import union_of
+from headrace.operators.windows.spans import Edges, Spans, closing_spans, live_spans, union_by_window
 from headrace.operators.windows.storing import store_rows
-from headrace.operators.windows.sums import SliceSums
-
-DENSE_SLICES = 512
-"""Up to so many fine slices are added to own slices one by one; beyond that, runs of rows are reduced."""
 
 TURN_ELEMENTS = 1 << 19
 """Windows close together as long as a lane of them has no more partials than this: they stay near to the processor."""
@@ -51,7 +45,7 @@ class _Step:
 
     w: int
     window: Window
-    fresh: _Fresh | None
+    fresh: Fresh | None
     old: Old | None
     closing: Ints
 
@@ -76,235 +70,192 @@ def grid_step(
     """(what later epochs need and nobody stores yet, by window; the windows that closed) for one block of keys.
 
     `bags` are those of the block's keys. Windows that closed come some at a time: many short ones at once, because
-    each time costs something, but a tuple may be in 100,000 windows, and their partials fit the budget.
+    each time costs something, but a tuple may be in 100,000 windows, and their partials fit the budget. Lanes that
+    `flat` cannot make of all windows at once are made of one window after the other.
     """
-    rests, steps = [], []
-    for w in range(len(logic.operator.windows)):
-        rest, step = _window_step(logic, w, block, folded, before, closed_us, watermark_us)
-        if rest is not None:
-            found = live_rows(logic, w, rest, block)
-            rests += [] if found is None else [(w, found)]
-        if len(step.closing):
-            steps.append(step)
-    return rests, (_close(logic, turn, bags, block.count) for turn in _turns(logic, steps, block.count))
+    stored = [StoredRows.of_keys(logic, held, block) for held in before]
+    own = [_own_slices(logic.edges, folded)]
+    known = [one.distinct() for one in stored]
+    absorbed = [one for one in stored if one.held.absorbed]
+    closing = closing_spans(logic.edges, *union_by_window(own + known), closed_us, watermark_us)
+    of_absorbed = [slices for one, slices in zip(stored, known, strict=True) if one.held.absorbed]
+    live = live_spans(logic.edges, *union_by_window(own + of_absorbed), watermark_us)
+    flat = Flat(logic, folded, stored, block.count)
+    every = range(len(logic.lanes))
+    together = (
+        [] if flat.overlapping(closing) or flat.overlapping(live) else list(filter(flat.is_plain, every))
+    )
+    work = _Work(logic, block, flat, live, closing, together, [i for i in every if i not in together])
+    grids, steps = [], []
+    for w in range(len(logic.operator.windows)) if work.apart else ():
+        grid, step = _window_step(work, w, before, closed_us)
+        grids.append(grid)
+        steps.append(step)
+    rests = work.live_rows(grids, absorbed)
+    return rests, (work.close(turn, steps, bags) for turn in _turns(logic, closing, block.count))
+
+
+def _own_slices(edges: Edges, folded: Folded | None) -> tuple[Ints, Ints]:
+    """(window, start) of the slices that this epoch's tuples are in, each once."""
+    if folded is None:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    starts = edges.slice_starts(np.arange(len(edges.slide_us))[:, None], folded.starts[None, :])
+    first = np.ones(starts.shape, np.bool_)
+    first[:, 1:] = starts[:, 1:] != starts[:, :-1]
+    return np.nonzero(first)[0], starts[first]
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What there is to do for a block of keys: lanes are made `together`, for all windows, or `apart`."""
+
+    logic: AggregationLogic
+    block: KeyBlock
+    flat: Flat
+    live: Spans
+    closing: Spans
+    together: Sequence[int]
+    apart: Sequence[int]
+
+    def live_rows(
+        self, grids: Sequence[Grid | None], absorbed: Sequence[StoredRows]
+    ) -> list[tuple[int, WindowBlock]]:
+        """What later epochs still need, by window; `grids` have the lanes that are made apart."""
+        if 0 in self.apart:
+            every = ((w, live_rows(self.logic, w, grid, self.block)) for w, grid in enumerate(grids) if grid)
+            return [(w, found) for w, found in every if found is not None]
+        found: list[tuple[int, WindowBlock]] = []
+        for live in _whole_windows(self.logic, self.live, self.block.count):
+            rows, packed = self._live_lanes(live, [PlacedRows.among(one, live) for one in absorbed])
+            found += [
+                (w, self._window_block(w, live, rows, packed, grids[w] if grids else None))
+                for w in (live.first + np.flatnonzero(np.diff(rows.of))).tolist()
+            ]
+        return found
+
+    def _live_lanes(
+        self, live: Spans, placed: Sequence[PlacedRows]
+    ) -> tuple[LiveRows, dict[int, PackedLane]]:
+        """(the rows that have a tuple, what is stored of them) of some windows, in the lanes that are made together."""
+        logic, count, flat = self.logic, self.block.count, self.flat
+        counts = flat.partials(0, live, placed)
+        rows = LiveRows.among(logic, live, count, counts)
+        packed = {0: rows.stored(logic, 0, live, count, counts)}
+        for i in self.together[1:]:
+            if flat.has(i, placed):
+                packed[i] = rows.stored(logic, i, live, count, flat.partials(i, live, placed))
+        return rows, packed
+
+    def _window_block(
+        self, w: int, live: Spans, rows: LiveRows, packed: Mapping[int, PackedLane], grid: Grid | None
+    ) -> WindowBlock:
+        logic, at = self.logic, w - live.first
+        starts = live.low[live.of[at] : live.of[at + 1]]
+        low, high = int(rows.of[at]), int(rows.of[at + 1])
+        keys, slots = rows.keys[low:high], rows.places[low:high] // self.block.count
+        lanes = {}
+        for i, text in enumerate(logic.names):
+            lane = packed[i].block(at, high - low) if i in packed else None
+            partials = None if grid is None else grid.lanes[i]
+            ids = logic.ids[i][logic.window_entries(i, w)]
+            if lane is not None:
+                lanes[text] = lane
+            elif len(ids) and partials is not None:
+                lanes[text] = LaneBlock(ids, store_rows(logic.lanes[i], partials, slots, keys))
+        present = np.zeros(len(starts), np.bool_)
+        present[slots] = True
+        window = logic.operator.windows[w]
+        return WindowBlock(window, keys + self.block.first, starts[slots], lanes, starts[present])
+
+    def close(self, spans: Spans, steps: Sequence[_Step], bags: Sequence[Bag]) -> Closed:
+        """Combine each closed window's slices, from new and old partials, into [entry, window, key]."""
+        logic, keys, first = self.logic, self.block.count, spans.first
+        last = first + len(spans.of) - 1
+        each = [
+            (w, spans.low[low:high])
+            for w, (low, high) in enumerate(pairwise(spans.of.tolist()), first)
+            if low < high and (steps or bags)
+        ]
+        turn = [replace(steps[w], closing=closing) for w, closing in each] if steps else []
+        placed = [PlacedRows.among(one, spans) for one in self.flat.stored] if self.together else []
+        lanes: dict[int, Partials] = {}
+        for i in self.together:
+            if i == 0 or self.flat.has(i, placed):
+                lanes[i] = {"v": self.flat.partials(i, spans, placed)}
+        for i in self.apart:
+            found = _close_lane(logic, i, turn, keys)
+            if found is not None:
+                lanes[i] = found
+        places = Places.every(first, spans.of, spans.high, keys)
+        values = {
+            (number, w): ClosedBag(one, w, bag, closing, logic.operator.windows[w].range_us, keys)
+            for w, closing in each
+            for number, (one, bag) in enumerate(zip(logic.bags, bags, strict=True))
+        }
+        offsets = {i: places.offsets(logic.entry_bounds(i, first, last)) for i in lanes}
+        return Closed(places, lanes, offsets, values)
 
 
 def _window_step(
-    logic: AggregationLogic,
-    w: int,
-    block: KeyBlock,
-    folded: Folded | None,
-    before: Sequence[HeldSegment],
-    closed_us: int,
-    watermark_us: int,
+    work: _Work, w: int, before: Sequence[HeldSegment], closed_us: int
 ) -> tuple[Grid | None, _Step]:
-    """(new and absorbed partials that later epochs need, the windows that close) for one window and block of keys."""
+    """(new and absorbed partials that later epochs need, the windows that close) of one window, in some lanes."""
+    logic, block, folded = work.logic, work.block, work.flat.folded
     window = logic.operator.windows[w]
     mine = [stored for held in before if (stored := Stored.of(held, window, block)) is not None]
-    fresh = None if folded is None else _Fresh(logic, w, window, folded, closed_us, block.count)
-    own = np.empty(0, np.int64) if fresh is None else fresh.starts
-    known = union_of([stored.slices for stored in mine])
-    closing = closing_windows(window, union_of([own, known]), closed_us, watermark_us)
-    absorbed = [stored for stored in mine if stored.held.absorbed]
-    live = union_of([own, *(stored.slices for stored in absorbed)])
-    live = live[last_ends(window, live) > watermark_us]
+    fresh = None if folded is None else Fresh(logic, w, window, folded, closed_us, block.count)
+    closing = work.closing.low[work.closing.of[w] : work.closing.of[w + 1]]
+    live = work.live.low[work.live.of[w] : work.live.of[w + 1]]
     rest = None
     if len(live):
-        kept = bool(absorbed)  # they will be added to
-        every = range(len(logic.lanes))
-        rest = Grid(live, [None if fresh is None else fresh.at(i, live, copy=kept) for i in every])
-        for placed in placed_in(absorbed, live, block):
-            for i in every:
+        absorbed = placed_in([stored for stored in mine if stored.held.absorbed], live, block)
+        rest = Grid(live, [None] * len(logic.lanes))
+        for i in work.apart:  # they are copied where something will be added to them
+            rest.lanes[i] = None if fresh is None else fresh.at(i, live, copy=bool(absorbed))
+            for placed in absorbed:
                 rest.lanes[i] = placed.added(logic, w, i, rest.lanes[i])
     old = None
     if len(closing):
+        known = union_of([stored.slices for stored in mine])
         needed = known[(known >= closing[0]) & (known < closing[-1] + window.range_us)]
         if len(needed):
             old = Old(logic, w, window, needed, placed_in(mine, needed, block))
     return rest, _Step(w, window, fresh, old, closing)
 
 
-def _turns(logic: AggregationLogic, steps: Sequence[_Step], keys: int) -> Iterator[list[_Step]]:
+def _whole_windows(logic: AggregationLogic, live: Spans, keys: int) -> Iterator[Spans]:
+    """The spans of so many windows at a time that what is made of them stays near to the processor, or of one."""
+    wanted = (logic.widest * live.counts * max(keys, 1)).tolist()
+    first = taken = 0
+    for w in range(len(wanted) + 1):
+        if w == len(wanted) or (taken and taken + wanted[w] > TURN_ELEMENTS):
+            low, high = int(live.of[first]), int(live.of[w])
+            if low < high:
+                yield live.some(first, w, low, high)
+            first, taken = w, 0
+        taken += 0 if w == len(wanted) else wanted[w]
+
+
+def _turns(logic: AggregationLogic, closing: Spans, keys: int) -> Iterator[Spans]:
     """Windows that close together: as many as fit the budget, or a single one that does not."""
-    turn: list[_Step] = []
-    taken = 0
-    for step in steps:
-        every = (logic.window_entries(i, step.w) for i in range(len(logic.lanes)))
-        widest = max(columns.stop - columns.start for columns in every) * max(keys, 1)
+    begin: tuple[int, int] | None = None
+    last = taken = end = 0
+    counts = closing.counts
+    for w in np.flatnonzero(counts).tolist():
+        widest = int(logic.widest[w]) * max(keys, 1)
         few = max(1, BLOCK_ELEMENTS // max(widest, 1))
-        for low in range(0, len(step.closing), few):
-            some = replace(step, closing=step.closing[low : low + few])
-            wanted = widest * len(some.closing)
-            if turn and (turn[-1].w == step.w or taken + wanted > TURN_ELEMENTS):
-                yield turn
-                turn, taken = [], 0
-            turn.append(some)
+        for low in range(int(closing.of[w]), int(closing.of[w + 1]), few):
+            high = min(low + few, int(closing.of[w + 1]))
+            wanted = widest * (high - low)
+            if begin is not None and (last == w or taken + wanted > TURN_ELEMENTS):
+                yield closing.some(begin[0], last + 1, begin[1], end)
+                begin, taken = None, 0
+            if begin is None:
+                begin = w, low
+            last, end = w, high
             taken += wanted
-    if turn:
-        yield turn
-
-
-class _Fresh:
-    """This epoch's partials of one window, for a block of keys: of its own slices, or of whole windows."""
-
-    def __init__(
-        self, logic: AggregationLogic, w: int, window: Window, folded: Folded, closed_us: int, keys: int
-    ) -> None:
-        self._logic, self._w, self._window, self._folded, self._keys = logic, w, window, folded, keys
-        self._own = slice_starts(window, folded.starts)
-        self._alive = last_ends(window, self._own) > closed_us
-        self.starts = distinct_of(self._own[self._alive])
-        self._grids: dict[int, Partials] = {}
-
-    def at(self, lane: int, starts: Ints, *, copy: bool) -> Partials | None:
-        """[entry, slice, key] of some own slices (not all of them need be in this epoch), perhaps not to be changed."""
-        columns, found = self._logic.window_entries(lane, self._w), self._folded.lanes[lane]
-        if columns.start == columns.stop or found is None:
-            return None
-        if isinstance(found, SliceSums):
-            return {"v": found.ranges(columns, *self._positions(starts), wide=copy)}
-        grid = self._grid(lane, found)
-        first = int(np.searchsorted(self.starts, starts[0]))
-        if np.array_equal(self.starts[first : first + len(starts)], starts):
-            some = {name: array[:, first : first + len(starts)] for name, array in grid.items()}
-            return {name: array.copy() for name, array in some.items()} if copy else some
-        zeros = self._logic.lanes[lane].zeros((columns.stop - columns.start, len(starts), self._keys))
-        here = np.isin(self.starts, starts)
-        at = np.searchsorted(starts, self.starts[here])
-        for name, array in grid.items():
-            zeros.setdefault(name, np.zeros(zeros["v"].shape))[:, at] = array[:, here]
-        return zeros
-
-    def has(self, lane: int) -> bool:
-        """Whether there are partials of a lane."""
-        columns = self._logic.window_entries(lane, self._w)
-        return columns.start < columns.stop and self._folded.lanes[lane] is not None
-
-    def is_plain(self, lane: int) -> bool:
-        """Whether a lane's partials are one number each, that is added or compared."""
-        found, one = self._folded.lanes[lane], self._logic.lanes[lane]
-        return found is None or isinstance(found, SliceSums) or has_kernel(one, found)
-
-    def is_narrow(self, lane: int) -> bool:
-        """Whether the sums of any window fit 32 bits."""
-        found = self._folded.lanes[lane]
-        return isinstance(found, SliceSums) and found.narrow
-
-    def put_windows(self, lane: int, closing: Ints, into: Array) -> bool:
-        """Make `into` the plain partials [entry, window, key] of some windows, as far as this epoch's tuples go.
-
-        False, changing nothing, when there are none.
-        """
-        columns, found = self._logic.window_entries(lane, self._w), self._folded.lanes[lane]
-        if not self.has(lane):
-            return False
-        ends = closing + self._window.range_us
-        if isinstance(found, SliceSums):
-            lows, highs = np.searchsorted(self._folded.starts, [closing, ends])
-            found.put_ranges(columns, lows, highs, into)
-            return True
-        assert found is not None
-        one, grid = self._logic.lanes[lane], self._grid(lane, found)
-        lows, highs = np.searchsorted(self.starts, [closing, ends])
-        if isinstance(one, CountLogic | IntSumLogic | ExtremeLogic):
-            one.put_ranges(grid["v"], lows, highs, into)
-        else:
-            into[...] = one.ranges(grid, lows, highs)["v"]
-        return True
-
-    def windows(self, lane: int, closing: Ints) -> Partials | None:
-        """[entry, window, key] of some windows, as far as this epoch's tuples go, to be changed."""
-        columns, found = self._logic.window_entries(lane, self._w), self._folded.lanes[lane]
-        if columns.start == columns.stop or found is None:
-            return None
-        ends = closing + self._window.range_us
-        if isinstance(found, SliceSums):
-            lows, highs = np.searchsorted(self._folded.starts, [closing, ends])
-            return {"v": found.ranges(columns, lows, highs, wide=True)}
-        lows, highs = np.searchsorted(self.starts, [closing, ends])
-        return self._logic.lanes[lane].ranges(self._grid(lane, found), lows, highs)
-
-    def _positions(self, starts: Ints) -> tuple[Ints, Ints]:
-        """The fine slices that own slices are made of."""
-        return np.searchsorted(self._own, starts, "left"), np.searchsorted(self._own, starts, "right")
-
-    def _grid(self, lane: int, found: Partials) -> Partials:
-        """Fine slices summed into the own slices of `self.starts`."""
-        if lane in self._grids:
-            return self._grids[lane]
-        one, folded, columns = (
-            self._logic.lanes[lane],
-            self._folded,
-            self._logic.window_entries(lane, self._w),
-        )
-        partials = {name: array[columns] for name, array in found.items()}
-        if folded.dense and len(self._own) <= DENSE_SLICES:
-            cube = {
-                name: array.reshape(len(array), len(self._own), self._keys)
-                for name, array in partials.items()
-            }
-            grid = one.ranges(cube, *self._positions(self.starts))
-        else:
-            target = np.searchsorted(self.starts, self._own)
-            grid = one.zeros((columns.stop - columns.start, len(self.starts), self._keys))
-            rows, entries = (
-                np.flatnonzero(self._alive[folded.slices]),
-                np.arange(columns.stop - columns.start),
-            )
-            slots = np.arange(len(self.starts) + 1)
-            bounds = np.searchsorted(target[folded.slices[rows]], slots)
-            places = (entries, folded.keys[rows], bounds, slots[:-1], slots[1:])
-            if not put_stored(one, grid, partials, (entries, rows), places):
-                add = _add_runs if len(self._own) > DENSE_SLICES else _add_slices
-                add(one, grid, partials, folded, target, self._alive)
-        self._grids[lane] = grid
-        return grid
-
-
-def _add_slices(
-    one: LaneLogic, into: Partials, partials: Partials, folded: Folded, target: Ints, alive: Array
-) -> None:
-    """Add fine slices to own slices one by one; a slice holds each key once at most."""
-    for s in np.flatnonzero(alive):
-        low, high = folded.bounds[s], folded.bounds[s + 1]
-        if low < high:
-            piece = {name: array[:, low:high] for name, array in partials.items()}
-            accumulate_at(one, into, (slice(None), int(target[s]), folded.keys[low:high]), piece)
-
-
-def _add_runs(
-    one: LaneLogic, into: Partials, partials: Partials, folded: Folded, target: Ints, alive: Array
-) -> None:
-    """The same for many slices: order rows by (key, slice) and reduce the runs that share an own slice."""
-    live = np.flatnonzero(alive[folded.slices])
-    order = live[np.lexsort((folded.slices[live], folded.keys[live]))]
-    if len(order) == 0:
-        return
-    keys, slots = folded.keys[order], target[folded.slices[order]]
-    first = np.flatnonzero(np.append(True, (keys[1:] != keys[:-1]) | (slots[1:] != slots[:-1])))
-    runs = one.runs({name: array[:, order] for name, array in partials.items()}, first)
-    accumulate_at(one, into, (slice(None), slots[first], keys[first]), runs)
-
-
-def _close(logic: AggregationLogic, turn: Sequence[_Step], bags: Sequence[Bag], keys: int) -> Closed:
-    """Combine each closed window's slices, from new and old partials, into [entry, window, key]."""
-    first, last = turn[0].w, turn[-1].w + 1
-    counts = np.zeros(last - first, np.int64)
-    counts[[step.w - first for step in turn]] = [len(step.closing) for step in turn]
-    ends = np.concatenate([step.closing + step.window.range_us for step in turn])
-    places = Places.every(first, np.append(0, np.cumsum(counts)), ends, keys)
-    lanes: dict[int, Partials] = {}
-    for i in range(len(logic.lanes)):
-        found = _close_lane(logic, i, turn, keys)
-        if found is not None:
-            lanes[i] = found
-    values = {
-        (number, step.w): ClosedBag(one, step.w, bag, step.closing, step.window.range_us, keys)
-        for step in turn
-        for number, (one, bag) in enumerate(zip(logic.bags, bags, strict=True))
-    }
-    offsets = {i: places.offsets(logic.entry_bounds(i, first, last)) for i in lanes}
-    return Closed(places, lanes, offsets, values)
+    if begin is not None:
+        yield closing.some(begin[0], last + 1, begin[1], end)
 
 
 def _close_lane(logic: AggregationLogic, lane: int, turn: Sequence[_Step], keys: int) -> Partials | None:

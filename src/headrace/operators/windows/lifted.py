@@ -105,10 +105,17 @@ def lift_measures(
 ) -> tuple[list[Partials], dict[int, pa.Array]]:
     """(the tuples' partials of every measure, the vocabulary of each input that has one)."""
     inputs, vocabularies = _inputs(operator, columns)
-    measures = [
-        logic.lift(None if measure.input is None else inputs[measure.input].for_kind(measure.kind), rows)
-        for measure, logic in zip(operator.measures, measure_logics(operator), strict=True)
-    ]
+    measures, nowhere = list[Partials](), None
+    for measure, logic in zip(operator.measures, measure_logics(operator), strict=True):
+        column = None if measure.input is None else inputs[measure.input].for_kind(measure.kind)
+        alike = measure.kind is LaneKind.NULLS and column is not None and column.valid is None
+        if (
+            alike and nowhere is not None
+        ):  # inputs without NULLs share one array, all the way to the reduce task
+            measures.append(nowhere)
+            continue
+        measures.append(logic.lift(column, rows))
+        nowhere = measures[-1] if alike else nowhere
     return measures, vocabularies
 
 
@@ -167,7 +174,7 @@ def combine_lifted(operator: AggregationOperator, lifted: Lifted) -> Lifted:
     if capacity >= 2**62:
         return lifted
     sample = slice(0, SAMPLE_ROWS)
-    distinct = len(np.unique(_codes(lifted, digits_of, radices, sample)))
+    distinct = count_distinct(_codes(lifted, digits_of, radices, sample))
     sampled = min(SAMPLE_ROWS, lifted.rows)
     if not decide_combine(Movement(lifted.rows, capacity, sampled, distinct, tuple_bytes, partial_bytes)):
         return lifted
@@ -188,6 +195,15 @@ def combine_lifted(operator: AggregationOperator, lifted: Lifted) -> Lifted:
     return Lifted(
         Keys(key, lifted.keys.table), slice_, lifted.slice_starts, typed, measures, lifted.vocabularies
     )
+
+
+def count_distinct(codes: Ints) -> int:
+    """How many different codes there are. To sort them takes a tenth of what `np.unique` takes.
+
+    >>> count_distinct(np.array([7, 3, 7]))
+    2
+    """
+    return min(len(codes), 1) + int(np.count_nonzero(np.diff(np.sort(codes))))
 
 
 def _codes(lifted: Lifted, others: Sequence[Ints], radices: Sequence[int], rows: slice) -> Ints:

@@ -10,7 +10,7 @@ import numpy as np
 from headrace.model.plan import LaneKind
 from headrace.model.ways import FamilyWay
 from headrace.operators.common.cells import Cells
-from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.encode import Array, Bools, Ints
 from headrace.operators.common.matching import Matcher, Matches
 from headrace.operators.common.regions import Regions
 from headrace.operators.windows.lanes import Partials
@@ -70,7 +70,7 @@ def choose_matching(
         matcher.words,
         matcher.candidates_of(some),
         matcher.candidates > 0,
-        sum(float(matching[_columns_of(kept, one)].sum()) for one in passes),
+        sum(float(matching[_columns_of(kept, one, len(matching))].sum()) for one in passes),
         sum(len(k.columns) for k in kept),
         work,
     )
@@ -88,9 +88,13 @@ def choose_matching(
     return None if by_cells else Matching(matcher, choice.sparse)
 
 
-def _columns_of(kept: Sequence[Keepers], measures: Sequence[int]) -> Ints:
-    """The queries of a family that keep some of these measures, as positions in the family."""
-    return np.unique(np.concatenate([one.columns for one in kept if one.measure in measures]))
+def _columns_of(kept: Sequence[Keepers], measures: Sequence[int], queries: int) -> Bools:
+    """Which queries of a family keep some of these measures."""
+    found = np.zeros(queries, np.bool_)
+    for one in kept:
+        if one.measure in measures:
+            found[one.columns] = True
+    return found
 
 
 def _cell_work(

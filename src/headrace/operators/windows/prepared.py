@@ -23,6 +23,7 @@ from headrace.operators.windows.folds import Fold
 from headrace.operators.windows.lanes import LaneLogic
 from headrace.operators.windows.lifted import lane_logics
 from headrace.operators.windows.lower import ReadyOutput, ready_tables
+from headrace.operators.windows.spans import Edges
 from headrace.optimizer.pools import WindowWork
 
 
@@ -34,6 +35,7 @@ class AggregationLogic:
 
     def __init__(self, operator: AggregationOperator) -> None:
         self.operator = operator
+        self.edges = Edges.of(operator.windows)
         self.measures: dict[int, LaneLogic] = lane_logics(operator)
         self.lanes: list[LaneLogic] = [self.measures[lane.measures[0]] for lane in operator.lanes]
         self.names = [lane.name for lane in operator.lanes]
@@ -46,6 +48,8 @@ class AggregationLogic:
         bounds = np.searchsorted(windows, np.arange(len(operator.windows) + 1))
         self._columns = [np.array(lane.columns, np.int64) for lane in operator.lanes]
         self._slices = [np.searchsorted(columns, bounds) for columns in self._columns]
+        self.widest = np.max([np.diff(bounds) for bounds in self._slices], axis=0)
+        """How many entries each window has in the lane that has the most of them."""
         self._of_measure = [np.array(lane.measures, np.int64) for lane in operator.lanes]
         self.bags = [BagLogic(lane, _of_windows(lane.columns, bounds)) for lane in operator.bags]
         self._folds: dict[tuple[int, int], MeasureFold] = {}

@@ -6,8 +6,9 @@ and domain, their entries by permanent ids. It is written in the order of key gr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,11 @@ from headrace.operators.windows.framing import (
     LaneBlock,
     frame_from,
     frame_items,
-    lane_items,
-    lanes_from,
     meta_of,
     portion_of,
     whole_of,
 )
+from headrace.operators.windows.packed import PackedLane
 from headrace.operators.windows.pool import Pool
 from headrace.operators.windows.slices import last_ends
 from headrace.operators.windows.stored_bags import query_of_entry
@@ -41,8 +41,8 @@ FEW_SLICES = 256
 """Up to so many slices are told apart without a hash table that grows."""
 
 VERSION = 4
-"""Version 1 had its keys placed by another hash. In version 2 extremes of no tuple were eight bytes wide. Version 3 had
-no pools.
+"""Version 1 had its keys placed by another hash. In version 2 extremes of no tuple were eight bytes wide. In version 3
+each block had items of its own, and there were no pools.
 """
 
 
@@ -84,8 +84,12 @@ def few_distinct(values: Ints) -> Ints:
 
 @dataclass(slots=True)
 class Segment(KeyedSegment[WindowBlock]):
-    """The live slices of windows, and the tuples that are kept in place of partials."""
+    """The live slices of windows, and the tuples that are kept in place of partials.
 
+    `packed` are the lanes of all blocks, by name, as they were read.
+    """
+
+    packed: Mapping[str, PackedLane] = field(default_factory=dict)
     pool: Pool | None = None
 
     @property
@@ -95,21 +99,33 @@ class Segment(KeyedSegment[WindowBlock]):
     @property
     def last_end_us(self) -> int:
         """When the last window that needs this segment ends."""
-        ends = [int(last_ends(block.window, block.slices).max()) for block in self.blocks]
+        ends = [int(last_ends(block.window, block.distinct_slices).max()) for block in self.blocks]
         return max(ends if self.pool is None else [*ends, self.pool.last_end_us])
 
 
+def pack_lane(blocks: Sequence[WindowBlock | None], name: str) -> PackedLane:
+    """A lane of some blocks."""
+    return PackedLane.of([None if block is None else block.lanes.get(name) for block in blocks])
+
+
 def segment_items(segment: Segment) -> dict[str, Item]:
-    """A segment as bundle items."""
-    items: dict[str, Item] = {}
-    blocks = []
-    for i, block in enumerate(segment.blocks):
-        items |= {f"{i}.key": block.keys.astype(np.int32), f"{i}.slice": block.slices}
-        found, lanes = lane_items(str(i), block.lanes)
-        items |= found
-        window = [block.window.range_us, block.window.slide_us, block.window.offset_us]
-        blocks.append({"window": window, "lanes": lanes})
-    meta: dict[str, Any] = {"version": VERSION, "blocks": blocks}
+    """A segment as bundle items: what its blocks have, one after the other, and its pool."""
+    blocks, none = segment.blocks, np.empty(0, np.int64)
+    distinct = [block.distinct_slices for block in blocks]
+    items: dict[str, Item] = {
+        "key": np.concatenate([none, *(block.keys for block in blocks)]).astype(np.int32),
+        "slice": np.concatenate([none, *(block.slices for block in blocks)]),
+        "rows": np.cumsum([0, *(len(block.keys) for block in blocks)]),
+        "distinct": np.concatenate([none, *distinct]),
+        "slices": np.cumsum([0, *map(len, distinct)]),
+    }
+    lanes = []
+    for i, name in enumerate(dict.fromkeys(name for block in blocks for name in block.lanes)):
+        packed = pack_lane(blocks, name)
+        items |= packed.items(str(i))
+        lanes.append({"lane": name, "parts": list(packed.parts)})
+    windows = [[b.window.range_us, b.window.slide_us, b.window.offset_us] for b in blocks]
+    meta: dict[str, Any] = {"version": VERSION, "windows": windows, "lanes": lanes}
     if segment.pool is not None:
         found, meta["pool"] = pool_items(segment.pool)
         items |= found
@@ -119,17 +135,20 @@ def segment_items(segment: Segment) -> dict[str, Item]:
 def segment_from(items: dict[str, Item]) -> Segment:
     """The inverse of `segment_items`; arrays stay views of the bundle, so they are as narrow as they are stored."""
     meta = meta_of(items, VERSION)
-    blocks = [
-        WindowBlock(
-            Window(*described["window"]),
-            items[f"{i}.key"],
-            items[f"{i}.slice"],
-            lanes_from(items, str(i), described["lanes"]),
-        )
-        for i, described in enumerate(meta["blocks"])
-    ]
+    bounds, counts = items["rows"].tolist(), np.diff(items["rows"])
+    packed = {
+        lane["lane"]: PackedLane.read(items, str(i), lane["parts"], counts)
+        for i, lane in enumerate(meta["lanes"])
+    }
+    rows, slices = pairwise(bounds), pairwise(items["slices"].tolist())
+    blocks = []
+    for i, (window, (low, high), (first, last)) in enumerate(zip(meta["windows"], rows, slices, strict=True)):
+        every = ((name, lane.block(i, high - low)) for name, lane in packed.items())
+        lanes = {name: block for name, block in every if block is not None}
+        keys, distinct = items["key"][low:high], items["distinct"][first:last]
+        blocks.append(WindowBlock(Window(*window), keys, items["slice"][low:high], lanes, distinct))
     pool = pool_from(items, meta["pool"]) if "pool" in meta else None
-    return Segment(blocks=blocks, pool=pool, **frame_from(items, meta))
+    return Segment(blocks=blocks, packed=packed, pool=pool, **frame_from(items, meta))
 
 
 def portion_of_segment(segment: Segment, portion: Portion) -> Segment | None:
@@ -140,7 +159,7 @@ def portion_of_segment(segment: Segment, portion: Portion) -> Segment | None:
     pool = None
     if segment.pool is not None:
         pool = portion_of_pool(segment.pool, segment.order.sections(portion), portion)
-    found = portion_of(segment, portion, _portion_of_block, more=pool is not None)
+    found = portion_of(replace(segment, packed={}), portion, _portion_of_block, more=pool is not None)
     return None if found is None else replace(found, pool=pool)
 
 

@@ -8,7 +8,9 @@ from math import gcd
 import numpy as np
 
 from headrace.model.window import Window
+from headrace.operators.common.bitrows import as_given
 from headrace.operators.common.encode import Ints
+from headrace.operators.compiled.spans import find_slices
 
 EDGE_BUDGET = 1 << 16
 """More edges than this (or than tuples) in the data's span are not worth listing one by one."""
@@ -65,9 +67,11 @@ def fine_slices(times: Ints, windows: Sequence[Window]) -> tuple[Ints, Ints]:
     edges = sum((span // w.slide_us + 2) * (2 if w.remainder_us else 1) for w in windows)
     if edges <= min(EDGE_BUDGET, max(1024, len(times))):
         starts = np.unique(np.concatenate([_edges(w, low, high) for w in windows]))
-        index = np.searchsorted(starts, times, "right") - 1
-        present = np.bincount(index, minlength=len(starts)) > 0
-        return (np.cumsum(present) - 1)[index], _last_edges(starts[present], windows)
+        index, present = np.empty(len(times), np.int64), np.zeros(len(starts), np.bool_)
+        find_slices(as_given(times), starts, index, present)
+        if not present.all():
+            index = (np.cumsum(present) - 1)[index]
+        return index, _last_edges(starts[present], windows)
     grid = 0
     for w in windows:
         grid = gcd(grid, w.slide_us, w.remainder_us)

@@ -7,8 +7,12 @@ import numpy as np
 from headrace.operators.common.bitrows import given_ints
 from headrace.operators.common.encode import Ints
 from headrace.operators.compiled.bins import add_to_cells, run_totals
+from headrace.operators.compiled.spans import put_totals
 from headrace.operators.compiled.windows import subtract_totals
 from headrace.operators.windows.folds import Fold, fold_scattered
+
+NARROW = 2**31
+"""Below this, numbers take 32 bits."""
 
 
 class SliceSums:
@@ -20,8 +24,9 @@ class SliceSums:
     """
 
     def __init__(self, entries: int, rows: int, slices: int, keys: int, most: int) -> None:
+        self.most = most
         # the last row takes what nobody wants
-        self._running = np.empty((rows + 2, slices + 1, keys), np.int32 if most < 2**31 else np.int64)
+        self._running = np.empty((rows + 2, slices + 1, keys), np.int32 if most < NARROW else np.int64)
         self._running[0] = self._running[-1] = 0
         self._low, self._high = np.zeros(entries, np.int64), np.zeros(entries, np.int64)
         self._used = 1
@@ -80,7 +85,11 @@ class SliceSums:
         """Make `sums` [entry, range, key] those over slices [low, high) of each range."""
         subtract_totals(self._running, self._low[entries], self._high[entries], lows, highs, sums)
 
+    def put_spans(self, entries: Ints, spans: Ints, first: Ints, last: Ints, sums: Ints) -> None:
+        """Make `sums` those of the spans of several windows, as `compiled.spans` has them."""
+        put_totals(self._running, self._low, self._high, entries, spans, first, last, sums)
+
     @property
     def narrow(self) -> bool:
         """Whether all sums fit 32 bits."""
-        return self._running.dtype == np.int32
+        return self.most < NARROW

@@ -59,7 +59,7 @@ class Four:
     def values(self, inputs: Sequence[Partials | None], tuples: int) -> Ints:
         """[tuple, position]; what a position without a measure holds is looked at by nobody."""
         if self._values is None:
-            self._values = np.zeros((tuples, FOUR), np.int64)
+            self._values = np.empty((tuples, FOUR), np.int64)
             for position, measure in self.measures.items():
                 partials = inputs[measure]
                 assert partials is not None
