@@ -56,3 +56,15 @@ def test_the_costs_of_all_queries_add_up_to_what_was_spent(seed: int) -> None:
     assert sum(c.state_bytes for c in costs) == pytest.approx(sum(s.state_bytes for s in every))
     assert sum(c.matched for c in costs) == sum(s.matched.total for s in every)
     assert sum(c.rows for c in costs) == sum(s.rows.total for s in every)
+
+
+def test_counts_are_not_searched_for_one_query_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search in an array takes over a microsecond, and each of 10,000 queries would need five in every epoch."""
+    counts = QueryCounts.of(range(20), range(1, 21))
+    spent = OperatorMetrics(1.0, 1.0, 9, matched=counts, rows=counts, joined=counts)
+    spent = spent + OperatorMetrics(functions={"f": FunctionMetrics(9, 9, 1.0, counts)})
+    plan: Any = SimpleNamespace(operators=[SimpleNamespace(id="o", queries=tuple(range(20)))], products=())
+    with monkeypatch.context() as patched:
+        patched.setattr(QueryCounts, "get", lambda *_: pytest.fail("one query was looked up"))
+        costs = divide_costs({"o": spent}, plan)
+    assert (costs[19].matched, costs[19].rows, costs[19].functions["f"].rows) == (20, 20, 20)

@@ -106,6 +106,23 @@ def test_columns_without_a_null_say_so_and_a_late_null_begins_a_file(
     assert merged.column("k0").to_pylist() == [1, 2, 3, 4, 5, 6, None, 8, 9]
 
 
+def test_nulls_that_come_and_go_in_two_columns_do_not_make_a_file_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(result_files, "FLUSH_ROWS", 1)
+    writer = ResultWriter(str(tmp_path), "one", 7)
+    for row in range(10):
+        keys = (pa.array([None if row % 3 == column else row], pa.int64()) for column in (1, 2))
+        writer.add("sig", pa.table({"query": [1], **dict(zip(("k0", "k1"), keys, strict=True))}), [1])
+    files = writer.finish()
+    assert [file.rows for file in files] == [1, 1, 8]
+    tables = [pq.read_table(tmp_path / file.path) for file in files]
+    merged = pa.concat_tables(tables, promote_options="default")
+    for column in (1, 2):
+        expected = [None if row % 3 == column else row for row in range(10)]
+        assert merged.column(f"k{column - 1}").to_pylist() == expected
+
+
 @pytest.mark.spark
 def test_spark_reads_dictionaries_of_any_size(spark: Any, tmp_path: Path) -> None:
     """LZ4 first, and filters first: a decompressor that has met a larger page before does not fail."""

@@ -67,6 +67,18 @@ def test_a_dictionary_only_where_text_repeats(tmp_path: Path) -> None:
     assert used == [True, False, False]
 
 
+def test_texts_that_are_missing_do_not_repeat(tmp_path: Path) -> None:
+    """A tenth is NULL, and the others are all different, or nine."""
+    texts = [None if n % 10 == 0 else f"{n}" for n in range(60_000)]
+    repeating = [text and text[-1:] for text in texts]
+    table = pa.table({"ts": pa.array(range(60_000), pa.timestamp("us")), "id": texts, "kind": repeating})
+    chunk = write_chunk(tmp_path, "log/s", table, "ts", 0)
+    with pq.ParquetFile(tmp_path / chunk.path) as file:
+        group = file.metadata.row_group(0)
+        used = ["RLE_DICTIONARY" in group.column(i).encodings for i in (1, 2)]
+    assert used == [False, True]
+
+
 def test_whole_numbers_and_moments_are_packed_and_come_back(tmp_path: Path) -> None:
     ends = [-(2**63), 2**63 - 1, None, 0, 2**63 - 1, -(2**63)]
     columns = {

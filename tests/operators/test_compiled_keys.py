@@ -6,11 +6,13 @@ import random
 from datetime import UTC, date, datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from brute import canonical
 
 from headrace.operators.common.keys import encode_keys, unify_keys
+from headrace.operators.compiled.keys import number_far
 from thorough import seeds
 
 POOLS: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -64,3 +66,15 @@ def test_equal_keys_of_several_tables_become_one(seed: int) -> None:
     assert len(set(merged.column(0).to_pylist())) == merged.num_rows
     for table, mine in zip(tables, ids, strict=True):
         assert merged.column(0).take(pa.array(mine)).to_pylist() == table.column(0).to_pylist()
+
+
+@pytest.mark.parametrize("shift", [0, 20, 32, 40, 48])
+def test_keys_that_differ_in_few_bits_do_not_crowd_one_part_of_the_table(shift: int) -> None:
+    """A key is looked for from its place to the next free one, so the longest run of keys bounds that."""
+    values = np.arange(-(1 << 14), 1 << 14) << shift
+    table, rows = np.full((1 << 17, 2), -1), len(values)
+    ids, first, count = np.empty(rows, np.int64), np.empty(rows, np.int64), np.zeros(1, np.int64)
+    number_far(values, table, ids, first, count)
+    assert ids.tolist() == first.tolist() == list(range(rows)) and count[0] == rows
+    free = np.flatnonzero(table[:, 1] < 0)
+    assert np.diff(free).max() < 100

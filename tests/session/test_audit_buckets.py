@@ -7,16 +7,15 @@ import random
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
 import headrace
 from headrace.results import audit, buckets
 from headrace.results.compare import Row, compare_rows
 from thorough import seeds
-
-pytestmark = pytest.mark.spark
 
 DDL = "a BIGINT, b BIGINT, x DOUBLE, y FLOAT, s STRING, d DECIMAL(12, 3), t TIMESTAMP, day DATE, f BOOLEAN, raw BINARY"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -67,6 +66,7 @@ def as_multiset(rows: list[Row]) -> Counter[str]:
     return Counter(map(repr, rows))
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("seed", seeds(3))
 def test_buckets_find_what_a_comparison_row_by_row_finds(spark: Any, seed: int) -> None:
     print(f"seed {seed}")
@@ -82,6 +82,7 @@ def test_buckets_find_what_a_comparison_row_by_row_finds(spark: Any, seed: int) 
     assert as_multiset(found.unexpected) == as_multiset(unexpected)
 
 
+@pytest.mark.spark
 def test_rows_that_are_equal_are_not_brought_to_the_driver(spark: Any) -> None:
     rows = spark.range(200_000).selectExpr("id % 1000 AS k", "id / 7 AS x", "CAST(id AS STRING) AS s")
     other = rows.repartition(3).selectExpr("k", "x * (1 + 1e-15D)", "s")
@@ -96,6 +97,7 @@ def test_rows_that_are_equal_are_not_brought_to_the_driver(spark: Any) -> None:
     assert sum(map(len, fetched)) < 2_000, "only what fell to the other side of a rounding"
 
 
+@pytest.mark.spark
 def test_when_everything_differs_not_everything_is_fetched(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +109,23 @@ def test_when_everything_differs_not_everything_is_fetched(
     assert found.expected_rows == found.actual_rows == 30_000
 
 
+@pytest.mark.parametrize(("noise", "other"), [(0.0, 2.0 * (1 + 1e-12)), (1e-6, 2.0 + 1e-7)])
+def test_what_turns_out_to_be_equal_does_not_end_the_search(
+    monkeypatch: pytest.MonkeyPatch, noise: float, other: float
+) -> None:
+    """A row is equal to one of another bucket but for its last bits, or for noise. Another is lost, in a later one."""
+    expected, actual = [(0, 2.0), (2, 5.0)], [(1, other)]
+    monkeypatch.setattr(buckets, "DIFFERENT_ENOUGH", 1)
+    monkeypatch.setattr(buckets, "_hashed", lambda rows: rows)
+    monkeypatch.setattr(buckets, "_sums", lambda rows: np.array([np.bincount([b for b, _ in rows], None, 3)]))
+    monkeypatch.setattr(buckets, "_conditions", lambda differ, _: differ.tolist())
+    monkeypatch.setattr(buckets, "_some", lambda rows, bucket: [(x,) for b, x in rows if b == bucket])
+    left, right = cast(Any, expected), cast(Any, actual)
+    found = buckets.compare_large(left, right, cast(Any, list), audit._settling(lambda: noise))
+    assert (found.missing, found.unexpected, found.complete) == ([(5.0,)], [], True)
+
+
+@pytest.mark.spark
 def test_an_audit_by_buckets_agrees_and_sees_what_was_tampered_with(
     spark: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,13 +68,13 @@ def _add_functions(
     }
 
 
-def _called_by(spent: OperatorMetrics, query: int) -> dict[str, FunctionCost]:
-    """A query's part of what functions cost: in proportion to the rows for which it needed them."""
-    found = {}
+def _called_by(spent: OperatorMetrics) -> dict[int, dict[str, FunctionCost]]:
+    """Each query's part of what functions cost: in proportion to the rows for which it needed them."""
+    found: dict[int, dict[str, FunctionCost]] = {}
     for name, calls in spent.functions.items():
-        rows, every = calls.wanted.get(query), calls.wanted.total
-        if rows:
-            found[name] = FunctionCost(rows, calls.seconds * rows / every)
+        every = calls.wanted.total
+        for query, rows in calls.wanted.items():
+            found.setdefault(query, {})[name] = FunctionCost(rows, calls.seconds * rows / every)
     return found
 
 
@@ -92,7 +92,8 @@ def divide_costs(operators: Mapping[str, OperatorMetrics], plan: SharedPlan) -> 
     for product in plan.products:
         spent = operators.get(product.id)
         if spent is not None:
-            weights = {int(q): 1 + spent.rows.get(q) for output in product.outputs for q in output.queries}
+            rows = dict(spent.rows.items())
+            weights = {int(q): 1 + rows.get(q, 0) for output in product.outputs for q in output.queries}
             _add(found, _divide(spent, weights))
     return found
 
@@ -109,11 +110,13 @@ def _add(found: dict[int, QueryCost], costs: Iterable[tuple[int, QueryCost]]) ->
 
 def _weights(spent: OperatorMetrics, queries: Iterable[int]) -> dict[int, int]:
     """How much of an operator's work was for each query."""
-    return {query: 1 + spent.matched.get(query) + spent.joined.get(query) for query in queries}
+    matched, joined = dict(spent.matched.items()), dict(spent.joined.items())
+    return {query: 1 + matched.get(query, 0) + joined.get(query, 0) for query in queries}
 
 
 def _divide(spent: OperatorMetrics, weights: Mapping[int, int]) -> Iterable[tuple[int, QueryCost]]:
     total, seconds = sum(weights.values()), spent.map_seconds + spent.reduce_seconds
+    matched, rows, called = dict(spent.matched.items()), dict(spent.rows.items()), _called_by(spent)
     for query, weight in weights.items():
         share = weight / total
         yield (
@@ -121,11 +124,11 @@ def _divide(spent: OperatorMetrics, weights: Mapping[int, int]) -> Iterable[tupl
             QueryCost(
                 seconds * share,
                 spent.tuples,
-                spent.matched.get(query),
-                spent.rows.get(query),
+                matched.get(query, 0),
+                rows.get(query, 0),
                 spent.shuffled_bytes * share,
                 spent.state_bytes * share,
-                _called_by(spent, query) if spent.functions else {},
+                called.get(query, {}),
             ),
         )
 

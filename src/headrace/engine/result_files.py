@@ -112,12 +112,18 @@ class _Open:
         """Whether rows of this schema may be written: the file may have NULLs where they do."""
         return all(mine.nullable or not one.nullable for mine, one in zip(self.schema, schema, strict=True))
 
+    def widened(self, schema: pa.Schema) -> pa.Schema:
+        """The schema of the file after this one, which takes rows of this schema and all that this file takes."""
+        both = zip(self.schema, schema, strict=True)
+        return pa.schema([one.with_nullable(one.nullable or mine.nullable) for mine, one in both])
+
 
 class ResultWriter:
     """The result files of one task. Memory holds FLUSH_ROWS rows per signature, however many there are.
 
     A column that has no NULL says so in its file, which then need not note it row by row. There is one file for a
-    signature, or some more when NULLs come later. `cpu_seconds` is what writing them has cost so far.
+    signature, and at most one more for each column in which NULLs come later. `cpu_seconds` is what writing them has
+    cost so far.
     """
 
     def __init__(self, root: str, name: str, epoch: int) -> None:
@@ -149,6 +155,7 @@ class ResultWriter:
         schema = without_nulls(rows)
         opened = self._open.setdefault(signature, [])
         if not opened or not opened[-1].takes(schema):
+            schema = opened[-1].widened(schema) if opened else schema
             opened.append(self._start(signature, schema, bare_that_repeat(rows), len(opened)))
         opened[-1].write(held, rows)
 

@@ -212,8 +212,9 @@ def _dictionary_columns(table: pa.Table) -> list[str]:
         if pa.types.is_string(field.type) or pa.types.is_binary(field.type):
             column = table.column(field.name)
             sample = column.slice(0, _SAMPLE_ROWS)
-            distinct = pc.count_distinct(sample).as_py()
-            if repeats(distinct, len(sample), min(len(column), ROW_GROUP_ROWS)):
+            known = len(sample) - sample.null_count  # NULL is in no dictionary, so NULLs are not alike
+            rows = min(len(column), ROW_GROUP_ROWS) * known // max(len(sample), 1)
+            if repeats(pc.count_distinct(sample).as_py(), known, rows):
                 useful.append(field.name)
     return useful
 

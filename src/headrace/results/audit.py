@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
@@ -23,8 +23,8 @@ from headrace.model.errors import EngineError, HeadraceError
 from headrace.model.query import Fallback, Join, Query, Stream
 from headrace.model.tables import numbered_columns
 from headrace.model.window import SessionWindow, Window
-from headrace.results.buckets import LARGE_ROWS, Difference, can_be_hashed, compare_large
-from headrace.results.compare import compare_rows
+from headrace.results.buckets import LARGE_ROWS, Difference, Settle, can_be_hashed, compare_large
+from headrace.results.compare import Row, compare_rows
 from headrace.results.rounding import input_scale, rounding_noise
 from headrace.results.view import Excerpt, query_frame, readable
 
@@ -117,11 +117,10 @@ def audit_query(log: LogReader, sealer: Sealer, entry: QueryEntry, view: QueryVi
     try:
         check_results(log.root, view.files)
         expected, actual = run_log_sql(log, query, span.log), _delivered_rows(log, entry, view, span)
-        found = _compare(expected, actual, view.stored_rows * _windows_of_a_row(query))
+        text = query.plan.log_sql
+        settle = _settling(lambda: rounding_noise(text, input_scale(log.spark, streams, text)))
+        found = _compare(expected, actual, view.stored_rows * _windows_of_a_row(query), settle)
         missing, unexpected = found.missing, found.unexpected
-        if missing and unexpected:  # perhaps only what is left of terms that cancel
-            noise = rounding_noise(query.plan.log_sql, input_scale(log.spark, streams, query.plan.log_sql))
-            missing, unexpected = compare_rows(missing, unexpected, noise)
     except HeadraceError:
         raise
     except Exception as error:
@@ -152,12 +151,29 @@ def _windows_of_a_row(query: Query) -> int:
     return max(1, window.range_us // window.slide_us)
 
 
-def _compare(expected: DataFrame, actual: DataFrame, rows: int) -> Difference:
+def _compare(expected: DataFrame, actual: DataFrame, rows: int, settle: Settle) -> Difference:
     """Both sides as multisets: in the driver, unless about so many rows would be too much for it."""
     if rows >= LARGE_ROWS and can_be_hashed(expected):
-        return compare_large(expected, actual, lambda frame: list(_rows(frame)))
+        return compare_large(expected, actual, lambda frame: list(_rows(frame)), settle)
     wanted, found = list(_rows(expected)), list(_rows(actual))
-    return Difference(len(wanted), len(found), *compare_rows(wanted, found))
+    return Difference(len(wanted), len(found), *settle(*compare_rows(wanted, found)))
+
+
+def _settling(noise: Callable[[], float]) -> Settle:
+    """Compares rows that differ once more: perhaps they do only by what is left of terms that cancel.
+
+    How much `noise` there may be is asked once, if at all.
+    """
+    known: list[float] = []
+
+    def settle(missing: list[Row], unexpected: list[Row]) -> tuple[list[Row], list[Row]]:
+        if not missing or not unexpected:
+            return missing, unexpected
+        if not known:
+            known.append(noise())
+        return compare_rows(missing, unexpected, known[0])
+
+    return settle
 
 
 def _note(span: Span, found: Difference) -> str | None:

@@ -44,6 +44,8 @@ _KEPT_BITS = float(2**22 + 1)
 _HASH, _BUCKET, _COUNT, _LOW, _HIGH = "hash", "bucket", "rows", "low", "high"
 
 Rows = Callable[[DataFrame], list[Row]]
+Settle = Callable[[list[Row], list[Row]], tuple[list[Row], list[Row]]]
+"""What is still missing and unexpected once these rows, of all buckets so far, are compared with each other."""
 
 
 @dataclass(slots=True)
@@ -66,8 +68,14 @@ def _kind(text: str) -> Kind:
     return SqlType(text).kind
 
 
-def compare_large(expected: DataFrame, actual: DataFrame, rows: Rows) -> Difference:
-    """Both sides as multisets. `rows` brings the rows of a frame to the driver; all their columns can be hashed."""
+def compare_large(
+    expected: DataFrame, actual: DataFrame, rows: Rows, settle: Settle = compare_rows
+) -> Difference:
+    """Both sides as multisets. `rows` brings the rows of a frame to the driver; all their columns can be hashed.
+
+    A row and the one that it is equal to but for the last bits may be in different buckets. So what differs is settled
+    before the search is given up, and at the end.
+    """
     left, right = _hashed(expected), _hashed(actual)
     wanted, found = _sums(left), _sums(right)
     differ = np.flatnonzero((wanted != found).any(axis=0))
@@ -77,10 +85,11 @@ def compare_large(expected: DataFrame, actual: DataFrame, rows: Rows) -> Differe
         result.missing += missing
         result.unexpected += unexpected
         if len(result.missing) + len(result.unexpected) > DIFFERENT_ENOUGH:
-            result.complete = False
-            break
-    # a row and the one that it is equal to but for the last bits may have been in different buckets
-    result.missing, result.unexpected = compare_rows(result.missing, result.unexpected)
+            result.missing, result.unexpected = settle(result.missing, result.unexpected)
+            if len(result.missing) + len(result.unexpected) > DIFFERENT_ENOUGH:
+                result.complete = False
+                return result
+    result.missing, result.unexpected = settle(result.missing, result.unexpected)
     return result
 
 

@@ -11,7 +11,7 @@ import fcntl
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -53,15 +53,20 @@ def compiled(*signatures: tuple[Any, ...]) -> Callable[[F], F]:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """No other process of this user compiles meanwhile; where there is no place for a lock, nobody is kept from it."""
-    try:
-        lock = open(Path(tempfile.gettempdir(), f"headrace-kernels-{os.getuid()}.lock"), "a")  # noqa: SIM115
-    except OSError:
-        yield
-        return
-    with lock:
+    """No other process of this user compiles meanwhile; where there is no place for a lock, nobody is kept from it.
+
+    Others may write to that directory, too. So the lock is the user's own file, and never a link to another one.
+    """
+    path = Path(tempfile.gettempdir(), f"headrace-kernels-{os.getuid()}.lock")
+    lock = None
+    with suppress(OSError):
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
         yield
+    finally:
+        if lock is not None:
+            os.close(lock)
 
 
 def inlined(function: F) -> F:

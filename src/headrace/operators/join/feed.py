@@ -42,9 +42,9 @@ class _Asking:
         self.queries = {place: int(query.query) for place, query in zip(places, queries, strict=True)}
         self.regions = np.zeros(len(words) * WORD, regions.dtype)
         self.regions[places] = regions
-        distinct = list(dict.fromkeys(query.windows for query in queries))
+        distinct = {windows: i for i, windows in enumerate(dict.fromkeys(query.windows for query in queries))}
         self.windows = np.full(len(words) * WORD, -1)
-        self.windows[places] = [distinct.index(query.windows) for query in queries]
+        self.windows[places] = [distinct[query.windows] for query in queries]
         self.slides = np.array([windows[0].slide_us for windows in distinct])
         self.phases = np.array([windows[0].offset_us + windows[0].range_us for windows in distinct])
         self.ranges = np.array([[window.range_us for window in windows] for windows in distinct])

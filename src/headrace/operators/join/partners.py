@@ -158,21 +158,3 @@ class Meeting:
         begin[some] = np.searchsorted(places, keys + np.searchsorted(starts, early, "left"), "left")
         end[some] = np.searchsorted(places, keys + np.searchsorted(starts, late, "right"), "left")
         return begin, end
-
-
-def candidates(first: Ints, counts: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """(i, partner) for the partners `first[i]` and on, `counts[i]` of them, in blocks of at most BLOCK_ROWS.
-
-    >>> [side.tolist() for side in next(candidates(np.array([5, 8]), np.array([2, 1])))]
-    [[0, 0, 1], [5, 6, 8]]
-    """
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    shift = first - (ends - counts)
-    for begin in range(0, total, BLOCK_ROWS):
-        stop = min(begin + BLOCK_ROWS, total)
-        low, high = np.searchsorted(ends, [begin, stop - 1], "right")
-        inside = slice(low, high + 1)
-        taken = np.minimum(ends[inside], stop) - np.maximum(ends[inside] - counts[inside], begin)
-        at = np.repeat(np.arange(low, high + 1), taken)
-        yield at, np.arange(begin, stop) + shift[at]
