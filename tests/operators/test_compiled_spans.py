@@ -188,12 +188,12 @@ def test_stored_rows_are_combined_with_the_spans_they_are_in(keys: int, seed: in
                             known + value if least is None else (min if least else max)(known, value)
                         )
         if least is None:
-            add_stored_rows(*told, into)
+            add_stored_rows(*(*told, into))
             narrow = before.astype(np.int32)
-            add_stored_rows(*told, narrow)
+            add_stored_rows(*(*told, narrow))
             assert (narrow == into.astype(np.int32)).all()
         else:
-            keep_stored_rows(*told, least, into)
+            keep_stored_rows(*(*told, least, into))
         assert into.view(np.uint64).tolist() == [int(value) % 2**64 for value in expected]
 
 
