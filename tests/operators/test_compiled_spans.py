@@ -197,7 +197,7 @@ def test_stored_rows_are_combined_with_the_spans_they_are_in(keys: int, seed: in
         for w in range(4):
             block = blocks[w]
             for i in range(bounds[w], bounds[w + 1]) if block is not None else ():
-                for g, j in [(g, j) for g in range(of[w], of[w + 1]) for j in range(begin[g], begin[g + 1])]:
+                for g, j in [(r, j) for r in range(of[w], of[w + 1]) for j in range(begin[r], begin[r + 1])]:
                     value = int(block[found[i], rows[j]])
                     nothing = least is not None and value == nothing_in(block.dtype, least)
                     for s in range(first[g], last[g]) if not nothing else ():

@@ -29,7 +29,7 @@ from headrace.operators.windows.framing import (
     portion_of,
     whole_of,
 )
-from headrace.operators.windows.packed import PackedLane
+from headrace.operators.windows.packed import PackedLane, lane_items
 from headrace.operators.windows.slices import last_ends
 from headrace.operators.windows.stored_bags import query_of_entry
 
@@ -99,7 +99,7 @@ def segment_items(segment: Segment) -> dict[str, Item]:
     blocks = segment.blocks
     distinct = [block.distinct_slices for block in blocks]
     items: dict[str, Item] = {
-        "key": np.concatenate([block.keys for block in blocks]).astype(np.int32),
+        "key": np.concatenate([block.keys.astype(np.int32) for block in blocks]),
         "slice": np.concatenate([block.slices for block in blocks]),
         "rows": np.cumsum([0, *(len(block.keys) for block in blocks)]),
         "distinct": np.concatenate(distinct),
@@ -107,9 +107,9 @@ def segment_items(segment: Segment) -> dict[str, Item]:
     }
     lanes = []
     for i, name in enumerate(dict.fromkeys(name for block in blocks for name in block.lanes)):
-        packed = pack_lane(blocks, name)
-        items |= packed.items(str(i))
-        lanes.append({"lane": name, "parts": list(packed.parts)})
+        found, parts = lane_items(str(i), [block.lanes.get(name) for block in blocks])
+        items |= found
+        lanes.append({"lane": name, "parts": parts})
     windows = [[b.window.range_us, b.window.slide_us, b.window.offset_us] for b in blocks]
     return items | frame_items(segment, {"version": VERSION, "windows": windows, "lanes": lanes})
 
