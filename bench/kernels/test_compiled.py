@@ -281,11 +281,12 @@ def test_spans(benchmark: Benchmark, kernel: str) -> None:
     some = (partials, none, bounds, keys, entries, spans, first, first + 3)
     stored = rng.integers(0, 100, (ENTRIES, 3 * keys)).astype(np.int16)
     part = PackedPart.of(np.split(stored, windows))
-    every, of = np.tile(np.arange(ENTRIES // windows), windows), np.arange(windows + 1) * 3 * keys
-    rows, of_key = np.tile(np.arange(3 * keys), windows), np.tile(np.repeat(np.arange(keys), 3), windows)
-    begin, end = np.zeros(len(rows), np.int32), np.full(len(rows), 2, np.int32)
+    every, of = np.tile(np.arange(ENTRIES // windows), windows), np.arange(windows + 1) * 3
+    rows = np.tile(np.arange(3 * keys).reshape(keys, 3).T.ravel(), windows)
+    of_key, runs = np.tile(np.arange(keys), 3 * windows), np.arange(3 * windows + 1) * keys
+    begin, end = np.tile(np.arange(3), windows), np.tile(np.arange(3) + 2, windows)
     length = np.full(windows, 3 * keys)
-    told = (part.types, part.firsts, length, every, every, entries, rows, of_key, begin, end, of)
+    told = (part.types, part.firsts, length, every, every, entries, rows, of_key, runs, begin, end, of)
     live, found = np.empty(5 * keys, np.bool_), np.empty((2, 5 * windows * keys), np.int64)
     run = {
         "totals": lambda: put_totals(running, low, low + ENTRIES, entries, spans, first, first + 3, into),

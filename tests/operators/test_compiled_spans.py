@@ -149,18 +149,37 @@ def stored_case(
         some = rng.integers(limits.min, limits.max, (3, count[w] + 2), endpoint=True, dtype=limits.dtype)
         some[rng.random(some.shape) < 0.2] = limits.max
         blocks.append(None if w == 2 else some)
-    packed, of = PackedPart.of(blocks), bounds_of(count)
+    packed = PackedPart.of(blocks)
     width = np.diff(layout.entries)
     asked = [min(2, int(n)) for n in width]
     found = np.concatenate([rng.permutation(3)[:n] for n in asked])
     at = np.concatenate([rng.permutation(int(n))[:few] for n, few in zip(width, asked, strict=True)])
     rows = np.concatenate([rng.permutation(n + 2)[:n] for n in count])
-    keys = rng.integers(0, max(layout.keys, 1), len(rows))
-    spans = np.repeat(np.diff(layout.spans), count)
-    first = np.array([rng.integers(0, n + 1) for n in spans], np.int32)
-    last = np.array([rng.integers(a, n + 1) for a, n in zip(first, spans, strict=True)], np.int32)
-    length = np.array(count, np.int64) + 2
-    told = (packed.types, packed.firsts, length, found, at, bounds_of(asked), rows, keys, first, last, of)
+    keys, runs = rng.integers(0, max(layout.keys, 1), len(rows)), [min(n, 3) for n in count]
+    spans = np.repeat(np.diff(layout.spans), runs)
+    first = np.array([rng.integers(0, n + 1) for n in spans], np.int64)
+    last = np.array([rng.integers(a, n + 1) for a, n in zip(first, spans, strict=True)], np.int64)
+    starts = [
+        low + int(cut)
+        for low, n, few in zip(bounds_of(count), count, runs, strict=False)
+        for cut in sorted([0, *rng.integers(0, n + 1, max(few - 1, 0))])[:few]
+    ]
+    begin, length = np.array([*starts, len(rows)], np.int64), np.array(count, np.int64) + 2
+    of = bounds_of(runs)
+    told = (
+        packed.types,
+        packed.firsts,
+        length,
+        found,
+        at,
+        bounds_of(asked),
+        rows,
+        keys,
+        begin,
+        first,
+        last,
+        of,
+    )
     return blocks, packed, (*packed.numbers, *told, layout.entries, layout.spans, layout.keys)
 
 
@@ -170,7 +189,7 @@ def test_stored_rows_are_combined_with_the_spans_they_are_in(keys: int, seed: in
     rng = np.random.default_rng(seed)
     layout = Layout(rng, keys)
     blocks, _, told = stored_case(rng, layout)
-    _, _, _, found, at, bounds, rows, of_row, first, last, of = told[4:15]
+    _, _, _, found, at, bounds, rows, of_row, begin, first, last, of = told[4:16]
     starts = {(e, s): begin for e, s, begin in layout.cells()}
     before = rng.integers(-100, 100, layout.size)
     for least in (None, True, False):
@@ -178,10 +197,10 @@ def test_stored_rows_are_combined_with_the_spans_they_are_in(keys: int, seed: in
         for w in range(4):
             block = blocks[w]
             for i in range(bounds[w], bounds[w + 1]) if block is not None else ():
-                for j in range(of[w], of[w + 1]):
+                for g, j in [(r, j) for r in range(of[w], of[w + 1]) for j in range(begin[r], begin[r + 1])]:
                     value = int(block[found[i], rows[j]])
                     nothing = least is not None and value == nothing_in(block.dtype, least)
-                    for s in range(first[j], last[j]) if not nothing else ():
+                    for s in range(first[g], last[g]) if not nothing else ():
                         place = starts[layout.entries[w] + at[i], layout.spans[w] + s] + of_row[j]
                         known = expected[place]
                         expected[place] = (

@@ -9,8 +9,9 @@ import pytest
 
 from headrace.model.epoch import NEVER_US
 from headrace.model.window import Window
+from headrace.operators.common.bundle import pack_bundle, read_bundle
 from headrace.operators.windows.framing import LaneBlock
-from headrace.operators.windows.packed import PackedLane
+from headrace.operators.windows.packed import PackedLane, lane_items
 from headrace.operators.windows.slices import closing_windows, first_starts, last_ends, slice_starts
 from headrace.operators.windows.spans import Edges, closing_spans, live_spans, union_by_window
 
@@ -75,9 +76,14 @@ def test_lanes_are_packed_with_what_each_block_has_of_them() -> None:
         None,
         LaneBlock(np.array([4]), {"v": np.array([[2**40, -1, 7]]), "f": nan}),
     ]
-    packed, rows = PackedLane.of(blocks), np.array([1, 8, 3])
-    items = packed.items("0") | {"0.v": packed.parts["v"].data.copy()}
-    again = PackedLane.read(items, "0", list(packed.parts), rows)
+    rows = np.array([1, 8, 3])
+    items, letters = lane_items("0", blocks)
+    assert letters == ["v", "f"]
+    check_packed(PackedLane.of(blocks), blocks, rows)
+    check_packed(PackedLane.read(read_bundle(pack_bundle(items)), "0", letters, rows), blocks, rows)
+
+
+def check_packed(again: PackedLane, blocks: list[LaneBlock | None], rows: np.ndarray) -> None:
     assert again.block(1, 8) is None
     for number in (0, 2):
         block, found = blocks[number], again.block(number, int(rows[number]))

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.model.window import Window
+from headrace.operators.common.bundle import pack_bundle, read_bundle
 from headrace.operators.common.encode import Ints
 from headrace.operators.common.ordered import KeyOrder
 from headrace.operators.windows.framing import LaneBlock
@@ -89,7 +90,7 @@ def test_a_segment_of_another_version_is_refused() -> None:
     lanes = {"rows:int": LaneBlock(np.array([7]), {"v": np.array([[1]], np.int8)})}
     block = WindowBlock(Window(10, 10), np.array([0]), np.array([0]), lanes)
     order = KeyOrder(np.append(0, np.ones(256, np.int64)))
-    items = segment_items(Segment(pa.table({"k0": [1]}), [block], {}, order=order))
+    items = read_bundle(pack_bundle(segment_items(Segment(pa.table({"k0": [1]}), [block], {}, order=order))))
     assert segment_from(items).blocks[0].lanes["rows:int"].partials["v"].tolist() == [[1]]
     meta = json.loads(items["meta"].tobytes())
     items["meta"] = np.frombuffer(json.dumps(meta | {"version": 2}).encode(), np.uint8)

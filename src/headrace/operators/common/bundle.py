@@ -7,7 +7,8 @@ copying. The same array under several names is written once, and read as the sam
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,17 @@ Blob = bytes | memoryview
 Item = Any
 """A numpy array or an Arrow table (pyarrow has no types that mypy knows)."""
 
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Several arrays as one item of bytes: one after the other, each from a multiple of 8 on. They are not copied."""
+
+    arrays: Sequence[Any]
+
+
 _MAGIC = b"HEADRACE-BUNDLE2"
 _TABLE = "arrow"
-_ALIGN = 64
+_ALIGN, _PIECE = 64, 8
 _SMALL, _TOGETHER = 1 << 18, 64
 """Items of fewer bytes than this are written up to so many at a time."""
 
@@ -52,21 +61,32 @@ def _pieces(items: Mapping[str, Item]) -> list[Any]:
     for name, item in items.items():
         if id(item) not in placed:
             dtype, shape, data = _encoded(item)
-            placed[id(item)] = [dtype, shape, at, len(data)]
-            padding = -len(data) % _ALIGN
-            pieces += [data, bytes(padding)]
-            at += len(data) + padding
+            length = sum(map(len, data))
+            placed[id(item)] = [dtype, shape, at, length]
+            padding = -length % _ALIGN
+            pieces += [*data, bytes(padding)]
+            at += length + padding
         contents.append([name, *placed[id(item)]])
     header = json.dumps({"bytes": at, "items": contents}).encode()
     header += b" " * (-(len(_MAGIC) + 8 + len(header)) % _ALIGN)
     return [_MAGIC, len(header).to_bytes(8, "little"), header, *pieces]
 
 
-def _encoded(item: Item) -> tuple[str, list[int], memoryview]:
+def _encoded(item: Item) -> tuple[str, list[int], list[memoryview | bytes]]:
     if isinstance(item, pa.Table):
-        return _TABLE, [], memoryview(_table_bytes(item))
+        return _TABLE, [], [memoryview(_table_bytes(item))]
+    if isinstance(item, Pieces):
+        found = list[memoryview | bytes]()
+        for array in item.arrays:
+            data = _bytes_of(array)
+            found += [data, bytes(-len(data) % _PIECE)] if len(data) % _PIECE else [data]
+        return np.dtype(np.uint8).str, [sum(map(len, found))], found
     array = np.ascontiguousarray(item)
-    return array.dtype.str, list(array.shape), array.reshape(-1).view(np.uint8).data
+    return array.dtype.str, list(array.shape), [_bytes_of(array)]
+
+
+def _bytes_of(array: Any) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def read_bundle(source: pa.NativeFile | pa.Buffer | Blob) -> dict[str, Item]:

@@ -181,23 +181,25 @@ _STORED = (
     *(given(dtype) for dtype in _WIDTHS),
     *(given(dtype) for dtype in (uint8, int64, int64)),
     *(given(int64),) * 3,
-    *(given(dtype) for dtype in (int64, int64, int32, int32, int64)),
+    *(given(int64),) * 6,
     *(given(int64), given(int64), int64),
 )
 """Stored partials: the same bytes as numbers of each width; which width those of each window have (0: there are none),
-at which of its numbers they begin, and how many rows they have; what `match_ids` found; the row, key and spans of what
-is wanted, and where each window's begins; entries, spans and the number of keys."""
+at which of its numbers they begin, and how many rows they have; what `match_ids` found; the row and key of what is
+wanted, in runs of rows that are in the same spans: where each run begins, its spans, and where each window's runs
+begin; entries, spans and the number of keys."""
 
 
 @called
 def add_wanted(
-    stored: Ints, begin: int, to: int, rows: Ints, keys: Ints, first: Ints, last: Ints, some: Any, into: Ints
+    stored: Ints, begin: int, to: int, rows: Ints, keys: Ints, runs: Any, some: Any, into: Ints
 ) -> None:
-    low, high, count = some
-    for j in range(low, high):
-        value = stored[np.uint64(begin + rows[j])]
-        for s in range(first[j], last[j]):
-            into[np.uint64(to + s * count + keys[j])] += value
+    (starts, first, last), (low, high, count) = runs, some
+    for g in range(low, high):
+        for s in range(first[g], last[g]):
+            base = to + s * count
+            for j in range(starts[g], starts[g + 1]):
+                into[np.uint64(base + keys[j])] += stored[np.uint64(begin + rows[j])]
 
 
 @compiled(*((*_STORED, made(dtype)) for dtype in (int32, int64)))
@@ -214,6 +216,7 @@ def add_stored_rows(
     bounds: Ints,
     rows: Ints,
     keys: Ints,
+    starts: Ints,
     first: Ints,
     last: Ints,
     of: Ints,
@@ -223,20 +226,20 @@ def add_stored_rows(
     into: Ints,
 ) -> None:
     """Add what is stored to the partials of spans."""
-    base = 0
+    base, runs = 0, (starts, first, last)
     for w in range(len(spans) - 1):
         size = (spans[w + 1] - spans[w]) * count
         some = of[w], of[w + 1], count
         for i in range(bounds[w], bounds[w + 1] if width[w] else bounds[w]):
             to, source = base + at[i] * size, begin[w] + found[i] * length[w]
             if width[w] == 1:
-                add_wanted(bytes_, source, to, rows, keys, first, last, some, into)
+                add_wanted(bytes_, source, to, rows, keys, runs, some, into)
             elif width[w] == 2:
-                add_wanted(shorts, source, to, rows, keys, first, last, some, into)
+                add_wanted(shorts, source, to, rows, keys, runs, some, into)
             elif width[w] == 4:
-                add_wanted(ints, source, to, rows, keys, first, last, some, into)
+                add_wanted(ints, source, to, rows, keys, runs, some, into)
             else:
-                add_wanted(longs, source, to, rows, keys, first, last, some, into)
+                add_wanted(longs, source, to, rows, keys, runs, some, into)
         base += (entries[w + 1] - entries[w]) * size
 
 
@@ -247,21 +250,21 @@ def keep_wanted(
     to: int,
     rows: Ints,
     keys: Ints,
-    first: Ints,
-    last: Ints,
+    runs: Any,
     some: Any,
     least: bool,
     nothing: Any,
     into: Ints,
 ) -> None:
-    low, high, count = some
-    for j in range(low, high):
-        value = np.int64(stored[np.uint64(begin + rows[j])])
-        if value == nothing:
-            continue
-        for s in range(first[j], last[j]):
-            place = np.uint64(to + s * count + keys[j])
-            into[place] = min(into[place], value) if least else max(into[place], value)
+    (starts, first, last), (low, high, count) = runs, some
+    for g in range(low, high):
+        for s in range(first[g], last[g]):
+            base = to + s * count
+            for j in range(starts[g], starts[g + 1]):
+                place, value = np.uint64(base + keys[j]), np.int64(stored[np.uint64(begin + rows[j])])
+                before = into[place]
+                better = min(before, value) if least else max(before, value)
+                into[place] = better if value != nothing else before
 
 
 @compiled((*_STORED, boolean, made(int64)))
@@ -278,6 +281,7 @@ def keep_stored_rows(
     bounds: Ints,
     rows: Ints,
     keys: Ints,
+    starts: Ints,
     first: Ints,
     last: Ints,
     of: Ints,
@@ -288,7 +292,7 @@ def keep_stored_rows(
     into: Ints,
 ) -> None:
     """The same with the least, or the greatest, in place of the sum. The last number of a width stands for nothing."""
-    base = 0
+    base, runs = 0, (starts, first, last)
     for w in range(len(spans) - 1):
         size = (spans[w + 1] - spans[w]) * count
         some = of[w], of[w + 1], count
@@ -297,11 +301,11 @@ def keep_stored_rows(
         for i in range(bounds[w], bounds[w + 1] if width[w] else bounds[w]):
             to, source = base + at[i] * size, begin[w] + found[i] * length[w]
             if width[w] == 1:
-                keep_wanted(bytes_, source, to, rows, keys, first, last, some, least, nothing, into)
+                keep_wanted(bytes_, source, to, rows, keys, runs, some, least, nothing, into)
             elif width[w] == 2:
-                keep_wanted(shorts, source, to, rows, keys, first, last, some, least, nothing, into)
+                keep_wanted(shorts, source, to, rows, keys, runs, some, least, nothing, into)
             elif width[w] == 4:
-                keep_wanted(ints, source, to, rows, keys, first, last, some, least, nothing, into)
+                keep_wanted(ints, source, to, rows, keys, runs, some, least, nothing, into)
             else:
-                keep_wanted(longs, source, to, rows, keys, first, last, some, least, nothing, into)
+                keep_wanted(longs, source, to, rows, keys, runs, some, least, nothing, into)
         base += (entries[w + 1] - entries[w]) * size

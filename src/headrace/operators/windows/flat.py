@@ -7,13 +7,12 @@ Partials of a lane are flat: of one window after the other, and in each [entry, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from headrace.model.lanes import is_ranked
-from headrace.operators.common.bitrows import as_given
+from headrace.operators.common.bitrows import as_given, ordered_by_row
 from headrace.operators.common.encode import Ints
 from headrace.operators.compiled.spans import (
     add_slices,
@@ -30,7 +29,6 @@ from headrace.operators.windows.lanes import CountLogic, ExtremeLogic, IntSumLog
 from headrace.operators.windows.lanes.extremes import LEAST, nothing_in
 from headrace.operators.windows.packed import PackedLane, PackedPart
 from headrace.operators.windows.prepared import AggregationLogic
-from headrace.operators.windows.segment import pack_lane
 from headrace.operators.windows.spans import Spans
 from headrace.operators.windows.sums import NARROW, SliceSums
 
@@ -52,7 +50,6 @@ class StoredRows:
     rows: Ints
     keys: Ints
     slices: Ints
-    _lanes: dict[str, PackedLane] = field(default_factory=dict)
 
     @classmethod
     def of_keys(cls, logic: AggregationLogic, held: HeldSegment, block: KeyBlock) -> StoredRows:
@@ -79,11 +76,7 @@ class StoredRows:
 
     def lane(self, name: str) -> PackedLane | None:
         """A lane of the segment's blocks."""
-        if name not in self._lanes:
-            segment = self.held.segment
-            known = None if is_ranked(name) else segment.packed.get(name)  # ranks are renamed in blocks
-            self._lanes[name] = pack_lane(segment.blocks, name) if known is None else known
-        return self._lanes[name] if len(self._lanes[name].ids) else None
+        return self.held.lane(name)
 
     def is_plain(self, name: str) -> bool:
         """Whether a lane has nothing but whole numbers, one for each row."""
@@ -93,29 +86,39 @@ class StoredRows:
 
 @dataclass(frozen=True, slots=True)
 class PlacedRows:
-    """Rows of a segment that are in some spans: the numbers of the first and last spans of each, inside its window."""
+    """Rows of a segment that are in some spans, in runs of those that are in the same ones.
+
+    The rows of run r are [bounds[r], bounds[r + 1]). It is in the spans [first[r], last[r]) of its window, and the runs
+    of the window number first_window + i are [of[i], of[i + 1]).
+    """
 
     stored: StoredRows
     first_window: int
-    of: Ints
     rows: Ints
     keys: Ints
+    bounds: Ints
     first: Ints
     last: Ints
+    of: Ints
 
     @classmethod
     def among(cls, stored: StoredRows, spans: Spans) -> PlacedRows:
-        bounds = stored.of[spans.first : spans.first + len(spans.of)]
-        some = slice(int(bounds[0]), int(bounds[-1]))
-        slices, of = as_given(stored.slices[some]), bounds - bounds[0]
+        where = stored.of[spans.first : spans.first + len(spans.of)]
+        some = slice(int(where[0]), int(where[-1]))
+        slices, of = as_given(stored.slices[some]), where - where[0]
         first, last = np.empty(len(slices), np.int32), np.empty(len(slices), np.int32)
         place_rows(slices, of, spans.low, spans.high, spans.of, first, last)
-        kept = np.flatnonzero(first < last)
-        if len(kept) == len(slices):
-            return cls(stored, spans.first, of, stored.rows[some], stored.keys[some], first, last)
-        at = np.searchsorted(kept, of)
-        rows, keys = stored.rows[some][kept], stored.keys[some][kept]
-        return cls(stored, spans.first, at, rows, keys, first[kept], last[kept])
+        # both ends grow with the slice, so their sum tells rows apart that are in other spans
+        codes = np.repeat(2 * spans.of[:-1] + np.arange(len(of) - 1), np.diff(of)) + first + last
+        size = 2 * int(spans.of[-1]) + len(of)
+        codes[first == last] = size
+        order, bounds = ordered_by_row(codes, size + 1)
+        runs = np.flatnonzero(np.diff(bounds[:-1]))
+        heads, windows = order[bounds[runs]], 2 * spans.of + np.arange(len(of))
+        order = order[: bounds[-2]]
+        each = (first[heads].astype(np.int64), last[heads].astype(np.int64), np.searchsorted(runs, windows))
+        ends = np.append(bounds[runs], len(order))
+        return cls(stored, spans.first, stored.rows[some][order], stored.keys[some][order], ends, *each)
 
     def arguments(self, logic: AggregationLogic, lane: int, spans: Spans) -> tuple[Any, ...] | None:
         """What kernels are told of a lane; None when nothing of it is asked for."""
@@ -135,7 +138,7 @@ class PlacedRows:
         part = found.parts["v"]
         width = np.where(known, part.types[at], 0).astype(np.uint8)
         length = np.array([len(b.keys) for b in self.stored.held.segment.blocks], np.int64)[at]
-        rows = (self.rows, self.keys, self.first, self.last, self.of)
+        rows = (self.rows, self.keys, self.bounds, self.first, self.last, self.of)
         here = (entries, spans.of, self.stored.count)
         return (*part.numbers, width, part.firsts[at], length, wanted, places, bounds, *rows, *here)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from headrace.model.lanes import is_ranked
 from headrace.model.window import Window
 from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.encode import Array, Ints
@@ -15,9 +16,10 @@ from headrace.operators.windows.folding import KeyBlock
 from headrace.operators.windows.framing import LaneBlock
 from headrace.operators.windows.lanes import AddedLogic, ExtremeLogic, LaneLogic, Partials
 from headrace.operators.windows.lanes.extremes import nothing_in
+from headrace.operators.windows.packed import PackedLane
 from headrace.operators.windows.partials import accumulate_at, shadow
 from headrace.operators.windows.prepared import AggregationLogic
-from headrace.operators.windows.segment import Segment, WindowBlock, few_distinct
+from headrace.operators.windows.segment import Segment, WindowBlock, few_distinct, pack_lane
 
 
 @dataclass(slots=True)
@@ -29,12 +31,20 @@ class HeldSegment:
     absorbed: bool
     _rows: dict[Window, tuple[Ints, Ints]] = field(default_factory=dict)
     _blocks: dict[Window, WindowBlock] = field(init=False)
+    _lanes: dict[str, PackedLane] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._blocks = {block.window: block for block in self.segment.blocks}
 
     def block(self, window: Window) -> WindowBlock | None:
         return self._blocks.get(window)
+
+    def lane(self, name: str) -> PackedLane | None:
+        """A lane of all blocks as kernels read it; None where no block has it. Worked out once for all keys."""
+        if name not in self._lanes:
+            known = None if is_ranked(name) else self.segment.packed.get(name)  # ranks are renamed in blocks
+            self._lanes[name] = pack_lane(self.segment.blocks, name) if known is None else known
+        return self._lanes[name] if len(self._lanes[name].ids) else None
 
     def rows_of(self, block: WindowBlock, keys: KeyBlock) -> Ints:
         """The rows of a window that have a key of a block of keys, in order; all blocks are worked out at once."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.operators.common.bitrows import as_given
-from headrace.operators.common.bundle import Item
+from headrace.operators.common.bundle import Item, Pieces
 from headrace.operators.common.encode import Array, Ints
 from headrace.operators.windows.framing import LaneBlock
 
@@ -40,8 +40,9 @@ class PackedPart:
 
     @classmethod
     def of(cls, arrays: Sequence[Array | None]) -> PackedPart:
-        types = np.array([0 if array is None else _CODES[array.dtype] for array in arrays], np.uint8)
-        part = cls.empty(types, np.array([0 if array is None else array.size for array in arrays], np.int64))
+        part = cls.empty(
+            _types(arrays), np.array([0 if array is None else array.size for array in arrays], np.int64)
+        )
         for i, array in enumerate(arrays):
             if array is not None:
                 part.block(i, *array.shape)[...] = array
@@ -90,24 +91,16 @@ class PackedLane:
     @classmethod
     def of(cls, blocks: Sequence[LaneBlock | None]) -> PackedLane:
         ids = [np.empty(0, np.int64) if block is None else block.ids for block in blocks]
-        letters = dict.fromkeys(letter for block in blocks if block is not None for letter in block.partials)
         parts = {
             letter: PackedPart.of([None if b is None else b.partials.get(letter) for b in blocks])
-            for letter in letters
+            for letter in _letters(blocks)
         }
         none = np.empty(0, np.int64)  # a segment of nothing but a pool has no blocks
         return cls(np.concatenate([none, *ids]), np.cumsum([0, *map(len, ids)]), parts)
 
-    def items(self, prefix: str) -> dict[str, Item]:
-        """The lane as bundle items."""
-        items: dict[str, Item] = {f"{prefix}.ids": self.ids, f"{prefix}.entries": self.entries}
-        for letter, part in self.parts.items():
-            items |= {f"{prefix}.{letter}": part.data, f"{prefix}.{letter}.types": part.types}
-        return items
-
     @classmethod
     def read(cls, items: Mapping[str, Item], prefix: str, letters: Sequence[str], rows: Ints) -> PackedLane:
-        """The inverse of `items`, of blocks of so many rows."""
+        """The inverse of `lane_items`, of blocks of so many rows."""
         entries = items[f"{prefix}.entries"]
         size = np.diff(entries) * rows
         parts = {
@@ -125,3 +118,26 @@ class PackedLane:
             if part.types[number]
         }
         return LaneBlock(self.ids[low:high], partials) if partials else None
+
+
+def lane_items(prefix: str, blocks: Sequence[LaneBlock | None]) -> tuple[dict[str, Item], list[str]]:
+    """(a lane of some blocks as bundle items, the letters of its partials). `PackedLane.read` is the inverse."""
+    ids = [np.empty(0, np.int64) if block is None else block.ids for block in blocks]
+    items: dict[str, Item] = {
+        f"{prefix}.ids": np.concatenate(ids),
+        f"{prefix}.entries": np.cumsum([0, *map(len, ids)]),
+    }
+    letters = _letters(blocks)
+    for letter in letters:
+        arrays = [None if block is None else block.partials.get(letter) for block in blocks]
+        items[f"{prefix}.{letter}"] = Pieces([array for array in arrays if array is not None])
+        items[f"{prefix}.{letter}.types"] = _types(arrays)
+    return items, letters
+
+
+def _letters(blocks: Sequence[LaneBlock | None]) -> list[str]:
+    return list(dict.fromkeys(letter for block in blocks if block is not None for letter in block.partials))
+
+
+def _types(arrays: Sequence[Array | None]) -> Array:
+    return np.array([0 if array is None else _CODES[array.dtype] for array in arrays], np.uint8)

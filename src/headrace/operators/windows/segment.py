@@ -31,7 +31,7 @@ from headrace.operators.windows.framing import (
     portion_of,
     whole_of,
 )
-from headrace.operators.windows.packed import PackedLane
+from headrace.operators.windows.packed import PackedLane, lane_items
 from headrace.operators.windows.pool import Pool
 from headrace.operators.windows.slices import last_ends
 from headrace.operators.windows.stored_bags import query_of_entry
@@ -113,7 +113,7 @@ def segment_items(segment: Segment) -> dict[str, Item]:
     blocks, none = segment.blocks, np.empty(0, np.int64)
     distinct = [block.distinct_slices for block in blocks]
     items: dict[str, Item] = {
-        "key": np.concatenate([none, *(block.keys for block in blocks)]).astype(np.int32),
+        "key": np.concatenate([none.astype(np.int32), *(block.keys.astype(np.int32) for block in blocks)]),
         "slice": np.concatenate([none, *(block.slices for block in blocks)]),
         "rows": np.cumsum([0, *(len(block.keys) for block in blocks)]),
         "distinct": np.concatenate([none, *distinct]),
@@ -121,9 +121,9 @@ def segment_items(segment: Segment) -> dict[str, Item]:
     }
     lanes = []
     for i, name in enumerate(dict.fromkeys(name for block in blocks for name in block.lanes)):
-        packed = pack_lane(blocks, name)
-        items |= packed.items(str(i))
-        lanes.append({"lane": name, "parts": list(packed.parts)})
+        found, parts = lane_items(str(i), [block.lanes.get(name) for block in blocks])
+        items |= found
+        lanes.append({"lane": name, "parts": parts})
     windows = [[b.window.range_us, b.window.slide_us, b.window.offset_us] for b in blocks]
     meta: dict[str, Any] = {"version": VERSION, "windows": windows, "lanes": lanes}
     if segment.pool is not None:
