@@ -39,6 +39,9 @@ def rows_of(data: Any, limit: int | None = None) -> Rows:
 
     >>> rows_of([{"a": 1}, {"a": 2}], limit=1)
     (('a',), [(1,)])
+    >>> import pandas
+    >>> rows_of(pandas.DataFrame({"word": ["a", None], "number": [1.5, float("nan")]}))
+    (('word', 'number'), [('a', 1.5), (None, nan)])
     """
     import pandas as pd
     import pyarrow as pa
@@ -52,11 +55,24 @@ def rows_of(data: Any, limit: int | None = None) -> Rows:
             return tuple(table.column_names), list(zip(*columns, strict=True))
         case pd.DataFrame():
             frame = data if limit is None else data.head(limit)
-            return tuple(map(str, frame.columns)), list(frame.itertuples(index=False, name=None))
+            columns = [_without_nan(frame.iloc[:, number]) for number in range(len(frame.columns))]
+            return tuple(map(str, frame.columns)), list(zip(*columns, strict=True))
         case list() | tuple():
             return _rows_of_list(data if limit is None else data[:limit])
         case _:
-            return rows_of((data if limit is None else data.limit(limit)).toPandas())
+            return rows_of((data if limit is None else data.limit(limit)).toArrow())
+
+
+def _without_nan(column: Any) -> list[Any]:
+    """The values of a pandas column with None for what is missing; of a float, nobody can tell NULL from NaN there."""
+    from pandas.api.types import is_float_dtype
+
+    values = list(column)
+    return (
+        values
+        if is_float_dtype(column)
+        else [v if here else None for v, here in zip(values, column.notna(), strict=True)]
+    )
 
 
 def _rows_of_list(items: Sequence[Any]) -> Rows:
