@@ -28,7 +28,8 @@ def group(name: str, jobs: JobsUnderWay, seconds: float) -> Any:
 
 def test_light_work_needs_no_job_while_another_group_runs_one() -> None:
     epoch: Any = SimpleNamespace(id=7)
-    jobs, work = JobsUnderWay(), EpochWork(25_000, 0, catalyst=False)
+    now = [0.0]
+    jobs, work = JobsUnderWay(lambda: now[0]), EpochWork(25_000, 0, catalyst=False)
     heavy, light = group("heavy", jobs, 4.0), group("light", jobs, 0.1)
     jobs.begins("light")
     assert Group._place(light, epoch, work) is Place.SPARK, "nobody is in its way, and two cores are quicker"
@@ -37,4 +38,10 @@ def test_light_work_needs_no_job_while_another_group_runs_one() -> None:
     assert not jobs.has_others("heavy"), "the light one needs no job"
     assert Group._place(heavy, epoch, work) is Place.SPARK, "its work is worth a job, whoever runs beside it"
     jobs.ends("heavy")
+    assert Group._place(light, epoch, work) is Place.OWN_WORKER, (
+        "the heavy one's next epoch may begin at any moment"
+    )
+    jobs.ends("light")
+    assert not jobs.has_others("heavy"), "its epoch ran without a job"
+    now[0] = 2.0
     assert Group._place(light, epoch, work) is Place.SPARK

@@ -385,7 +385,7 @@ class Group:
         if place is Place.SPARK:
             jobs.begins(self.name)
         else:
-            jobs.ends(self.name)
+            jobs.needs_none(self.name)
         return place
 
     def _quarantine(self, broken: dict[int, str], epoch: Epoch) -> None:
