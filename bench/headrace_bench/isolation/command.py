@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,7 @@ from headrace_bench.isolation.cases import (
     POLICIES,
     PULSED,
     QUICK,
+    SHIFTING,
     Sizes,
     cases_of,
     panels_of,
@@ -31,8 +33,15 @@ from headrace_bench.isolation.cases import (
 from headrace_bench.isolation.figures import Told, name_of
 from headrace_bench.isolation.judging import judge_isolation
 from headrace_bench.isolation.playing import play
-from headrace_bench.isolation.pulse import measure_pulse
-from headrace_bench.isolation.reporting import read_panels, read_pulse, told_pulse, write_report
+from headrace_bench.isolation.pulse import measure_pulse, measure_shift
+from headrace_bench.isolation.reporting import (
+    read_panels,
+    read_pulse,
+    read_shift,
+    told_pulse,
+    told_shift,
+    write_report,
+)
 from headrace_bench.pages import VERDICTS, verdict_rows
 from headrace_bench.run import machine
 from headrace_bench.spine import screen
@@ -71,7 +80,12 @@ FIGURES = tuple(dict.fromkeys(name for panel in PANELS for name in (panel.rstrip
     metavar="NAME",
     help="The report's name; what one of that name has already, and is not run again, stays.",
 )
-@click.option("--resume", is_flag=True, help="Run only what the report of that name has not yet.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Run only what the report of that name has not yet, at the rates that were measured for it. Without this, "
+    "runs of the figures that are run again go if they had other rates or sizes.",
+)
 def isolation(
     quick: bool,
     figures: tuple[str, ...],
@@ -96,17 +110,32 @@ def isolation(
     }
     started = time.monotonic()
     data = Path(out) / f"{named}.json"
-    panels, pulse = read_panels(data), read_pulse(data)
-    facts["pulse"] = pulse
+    panels, wanted = read_panels(data), panels_of(figures)
+    pulse, shift = read_pulse(data), read_shift(data)
     known = {told.case: told for found in panels.values() for told in found if resume and told.case}
     page = Path(out) / f"{named}.md"
     with own_spark() as spark:
-        if pulse is None and PULSED & set(panels_of(figures)):
-            facts["pulse"] = pulse = measure_pulse(spark, sizes)
+        if PULSED & set(wanted):
+            if resume and pulse is not None:
+                screen().print("The rate of the pulse is that of the report, measured before.")
+            else:
+                pulse = measure_pulse(spark, sizes)
             screen().print(told_pulse(pulse))
-        if pulse is not None:
-            sizes = replace(sizes, pulse_rate=pulse.rate)
-        for panel, told in run_panels(spark, panels_of(figures), policies or POLICIES, sizes, known):
+        if SHIFTING & set(wanted):
+            if resume and shift is not None:
+                screen().print("The rate of figure 9 is that of the report, measured before.")
+            else:
+                shift = measure_shift(spark, sizes)
+            screen().print(told_shift(shift))
+        facts |= {"pulse": pulse, "shift": shift}
+        sizes = replace(
+            sizes,
+            pulse_rate=sizes.pulse_rate if pulse is None else pulse.rate,
+            shift_rate=sizes.shift_rate if shift is None else shift.rate,
+        )
+        if gone := drop_others(panels, wanted, sizes):
+            screen().print(f"{gone} runs of the report had other rates or sizes, and are dropped.")
+        for panel, told in run_panels(spark, wanted, policies or POLICIES, sizes, known):
             panels[panel] = _with(panels.get(panel, ()), told)
             facts["seconds"] = round(time.monotonic() - started, 1)
             # whoever ends a run loses one case at most
@@ -121,17 +150,47 @@ def isolation(
         sys.exit(MISSED)
 
 
+def drop_others(panels: dict[str, list[Told]], wanted: Collection[str], sizes: Sizes) -> int:
+    """Drop the runs of panels that are run now if they are other cases than today's; how many that were.
+
+    Panels with a pulse have one rate, so that of a report goes for all of them or none.
+    """
+    run_again = set(wanted) | (PULSED if PULSED & set(wanted) else set())
+    before = sum(map(len, panels.values()))
+    for panel in run_again & set(panels):
+        cases = {name_of(case) for case in cases_of(panel, sizes)}
+        panels[panel] = [told for told in panels[panel] if told.case in cases]
+        if not panels[panel]:
+            del panels[panel]
+    return before - sum(map(len, panels.values()))
+
+
+def code() -> str:
+    """The commit of the code that runs, if it is a checkout."""
+    folder = Path(headrace.__file__).parent
+    try:
+        asked = ["git", "-C", str(folder), "describe", "--always", "--dirty"]
+        found = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return found.stdout.strip()
+
+
 def _with(found: Iterable[Told], told: Told) -> list[Told]:
     """These and one more, in the order of policies; it takes the place of an older one of the same case."""
     kept = [one for one in found if one.case != told.case or not told.case]
-    return sorted([*kept, told], key=lambda one: (one.queries, POLICIES.index(one.policy)))
+    return sorted([*kept, told], key=_order)
+
+
+def _order(told: Told) -> tuple[Any, ...]:
+    return told.queries, told.load, POLICIES.index(told.policy), told.threshold, told.merge_every_s
 
 
 def run_panels(
     spark: Any, panels: tuple[str, ...], policies: tuple[str, ...], sizes: Sizes, known: dict[str, Told]
 ) -> Iterator[tuple[str, Told]]:
     """Each panel with what is told of a run of it. A run that several panels have, or that is known, is made once."""
-    known, told_to = dict(known), Console(stderr=True)
+    known, told_to, commit = dict(known), Console(stderr=True), code() or "unknown code"
     for panel in panels:
         for case in cases_of(panel, sizes):
             if case.policy not in policies:
@@ -140,6 +199,7 @@ def run_panels(
             if name not in known:
                 began = time.monotonic()
                 known[name] = play(spark, case, sizes)
+                known[name].made = f"with {commit}, {datetime.now(UTC):%Y-%m-%d}"
                 told_to.print(line_of(panel, known[name], time.monotonic() - began), highlight=False)
             yield panel, known[name]
 

@@ -94,14 +94,33 @@ def _climbs(axes: Any, found: Sequence[Told]) -> None:
 
 
 def _tuned(axes: Any, panel: str, found: Sequence[Told]) -> None:
+    if panel == "10c":
+        _settling(axes, found)
+        return
     by = "threshold" if panel == "10a" else "merge_every_s"
     at = [getattr(told, by) for told in found]
     axes[0].plot(at, [told.last.cpu for told in found], "D-")
     axes[0].set(xlabel=by.replace("_", " "), ylabel="cores", title="CPU seconds per second", ylim=(0, None))
     axes[1].plot(at, [told.last.worst for told in found], "D-", label="worst query: share of its input")
-    axes[1].plot(at, [told.looked for told in found], "x--", label="CPU of looks / time of epochs")
+    axes[1].plot(
+        at, [told.looked for told in found], "x--", label="CPU of looks / time of epochs, a look every 10 s"
+    )
+    axes[1].plot(at, [told.looked_raw for told in found], "+:", label="the same as it was")
     axes[1].set(xlabel=by.replace("_", " "), ylim=(0, 1.05))
     axes[1].legend(fontsize=8)
+    for one in axes:
+        one.grid(True, alpha=0.3)
+
+
+def _settling(axes: Any, found: Sequence[Told]) -> None:
+    """Groups and CPU, second by second, of every workload."""
+    for told in found:
+        at = [point.at for point in told.series]
+        axes[0].plot(at, [point.groups for point in told.series], drawstyle="steps-post", label=told.load)
+        axes[1].plot(at, _smooth([point.cpu for point in told.series]), label=told.load)
+    axes[0].set(xlabel="s", title="groups", ylim=(0, None))
+    axes[1].set(xlabel="s", title="CPU seconds per second", ylabel="cores", ylim=(0, None))
+    axes[1].legend(fontsize=7)
     for one in axes:
         one.grid(True, alpha=0.3)
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
 from headrace.optimizer.grouping.throughput import fair_part
-from headrace_bench.isolation.cases import Case, Phase
+from headrace_bench.isolation.cases import ISOLATED, Case, Phase
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
     """Where a run stands at `at`, in seconds since it began: tuples that had arrived, and those each query was given.
 
-    `cpu_s` are the CPU seconds of all processes so far.
+    `cpu_s` are the CPU seconds of all processes so far, `tasks` those with which all groups run an epoch together.
     """
 
     at: float
@@ -23,6 +23,7 @@ class Moment:
     processed: dict[str, int]
     homes: dict[str, str]
     cpu_s: float
+    tasks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,9 @@ class Stretch:
 
     `shares` are the parts of the input that each query was given, at most 1. `cpu` is CPU seconds per second,
     and `tasks` those of tasks alone. `cpus` divides `cpu` among queries that ran alone.
-    `latency_s` is how long a tuple waited until a query had it; `growth` is by how many tuples per second
-    what waits grew.
+    `latency_s` is how old the newest tuple was that a query had; `growth` is by how many tuples per second
+    what waits grew. `per_epoch` are the tasks with which all groups ran an epoch (definition 2). `busy` tells of
+    queries that ran alone how many seconds their epochs took per second of input.
     """
 
     phase: str
@@ -44,6 +46,8 @@ class Stretch:
     growth: dict[str, float]
     tasks: float = 0.0
     cpus: dict[str, float] = field(default_factory=dict)
+    per_epoch: float = 0.0
+    busy: dict[str, float] = field(default_factory=dict)
 
     @property
     def worst(self) -> float:
@@ -80,10 +84,13 @@ class Told:
     """What is told of a run. A case whose queries ran alone has stretches only.
 
     `looked` is the CPU time of looks as a part of the time of all epochs, if there were a look every ten seconds as by
-    default. `pairs` are the seconds of work that were predicted for epochs and those that they took. `split_epochs` are
+    default; `looked_raw` is the same with the looks that there were after the first phase. `pairs` are the seconds of
+    work that were predicted for epochs and those that they took. `split_epochs` are
     the epochs between the first sign of back-pressure and each split. `gap_s` is the longest time in which a query that
-    moved got nothing. `case` tells the run from all others. `ends` are the seconds at which its phases were over, and
-    `kinds` those of its queries. `cost_error` is the error of the costs when it is known what tuples matched.
+    moved got nothing, and `gap_more_s` the most by which such a time was longer than what that query is used to.
+    `case` tells the run from all others, and `course` its input. `ends` are the seconds at which its phases were over,
+    and `kinds` those of its queries. `cost_error` is the error of the costs when it is known what tuples matched.
+    `made` says when and with which code. `apart` is set if queries began isolated.
     """
 
     policy: str
@@ -104,6 +111,11 @@ class Told:
     ends: list[float] = field(default_factory=list)
     kinds: dict[str, str] = field(default_factory=dict)
     cost_error: float | None = None
+    looked_raw: float = 0.0
+    gap_more_s: float | None = None
+    course: str = ""
+    made: str = ""
+    apart: bool = False
 
     @property
     def last(self) -> Stretch:
@@ -148,6 +160,16 @@ def isolated_course(alone: Told, cores: float = CORES) -> Iterator[float]:
     >>> list(isolated_course(Told("isolated", "", 1, [one, two], ends=[1.0, 3.0]), cores=2))
     [2.0, 1.5, 0.5]
     """
+    yield from (busy for busy, _ in isolated_seconds(alone, cores))
+
+
+def isolated_seconds(alone: Told, cores: float = CORES) -> Iterator[tuple[float, float]]:
+    """The same, each with the CPU seconds of work that still wait when that second is over.
+
+    >>> one = Stretch("p", 1.0, 1, 3.0, {"a": 1.0}, {}, {}, cpus={"a": 3.0})
+    >>> list(isolated_seconds(Told("isolated", "", 1, [one], ends=[2.0]), cores=2))
+    [(2.0, 1.0), (2.0, 2.0)]
+    """
     waits: dict[str, float] = {}
     before = 0.0
     for stretch, end in zip(alone.stretches, alone.ends, strict=True):
@@ -155,8 +177,14 @@ def isolated_course(alone: Told, cores: float = CORES) -> Iterator[float]:
             needs = {query: waits.get(query, 0.0) + cpu for query, cpu in stretch.cpus.items()}
             part = fair_part(needs.values(), cores)
             waits = {query: max(0.0, need - part) for query, need in needs.items()}
-            yield sum(min(need, part) for need in needs.values())
+            yield sum(min(need, part) for need in needs.values()), sum(waits.values())
         before = end
+
+
+def same_alone(told: Told, others: Iterable[Told]) -> Told | None:
+    """The run of the same queries alone with the same input; None if there is none."""
+    alone = (one for one in others if one.policy == ISOLATED and one.load == told.load)
+    return next((one for one in alone if one.climbs == told.climbs and one.course == told.course), None)
 
 
 def slowed(stretch: Stretch, alone: Stretch) -> list[str]:
@@ -183,6 +211,7 @@ def stretch_of(phase: Phase, moments: Sequence[Moment], every: Sequence[Moment])
         {query: min(1.0, max(0.0, 1.0 - grown / rate)) for query, grown in growth.items()},
         {query: latency(query, moments, every) for query in last.processed},
         growth,
+        per_epoch=sum(moment.tasks for moment in moments) / len(moments),
     )
 
 
@@ -278,28 +307,36 @@ def _point(before: Moment, after: Moment, kinds: dict[str, str]) -> Point:
     )
 
 
-def longest_gap(moments: Sequence[Moment], changes: Sequence[Change], usual_s: float) -> float | None:
-    """The longest time in which a query that was moving got nothing new, beyond what is usual; None without moves."""
-    longest = None
-    for change in changes:
-        if change.delay_s is None:
-            continue
-        near = [m for m in moments if change.at - usual_s <= m.at <= change.at + change.delay_s + 2 * usual_s]
-        for before, after in pairwise(near):
-            moved = [
-                q for q, home in after.homes.items() if before.homes.get(q) != home and q in before.homes
-            ]
-            for query in moved:
-                gap = _still(query, moments, after.at)
-                longest = gap if longest is None else max(longest, gap)
-    return longest
+def longest_gap(moments: Sequence[Moment], ends: Sequence[float]) -> tuple[float, float] | None:
+    """The longest time in which a query that was moving got nothing new, and the most by which such a time was longer
+    than the longest of that query elsewhere in the same phase. None without moves.
+    """
+    moved: dict[str, list[float]] = {}
+    for before, after in pairwise(moments):
+        for query, home in after.homes.items():
+            if before.homes.get(query, home) != home:
+                moved.setdefault(query, []).append(after.at)
+    longest, beyond = 0.0, 0.0
+    for query, moves in moved.items():
+        stills = _stills(query, moments)
+        around = [still for still in stills if any(still[0] <= at <= still[1] for at in moves)]
+        others = [still for still in stills if still not in around]
+        for first, last in around:
+            usual = [b - a for a, b in others if _phase_at(a, ends) == _phase_at(first, ends)]
+            longest = max(longest, last - first)
+            beyond = max(beyond, last - first - max(usual, default=0.0))
+    return (longest, beyond) if moved else None
 
 
-def _still(query: str, moments: Sequence[Moment], at: float) -> float:
-    """For how long around a moment a query's count did not rise."""
-    here = next(m for m in moments if m.at >= at).processed.get(query, 0)
-    same = [m.at for m in moments if m.processed.get(query, -1) == here]
-    return max(same) - min(same) if same else 0.0
+def _stills(query: str, moments: Sequence[Moment]) -> list[tuple[float, float]]:
+    """The times in which a query's count did not rise, each from one rise to the next."""
+    here = [moment for moment in moments if query in moment.processed]
+    rises = [b.at for a, b in pairwise(here) if b.processed[query] > a.processed[query]]
+    return list(pairwise([here[0].at, *rises, here[-1].at])) if here else []
+
+
+def _phase_at(at: float, ends: Sequence[float]) -> int:
+    return bisect_left(ends, at)
 
 
 def sustained(told: Told) -> float:
@@ -309,22 +346,24 @@ def sustained(told: Told) -> float:
 
 
 def capacity_alone(told: Told) -> float:
-    """The rate at which the slowest query, alone, is just busy all the time."""
+    """The rate at which the slowest query, alone, is just busy all the time. At the highest rates, only some ran."""
+    slowest = told.last.busy or told.last.latency_s
     return min(
-        _rate_at([(one.rate, one.latency_s[query]) for one in told.stretches], 1.0)
-        for query in told.stretches[0].latency_s
+        rate_at([(one.rate, (one.busy or one.latency_s)[query]) for one in told.stretches], 1.0)
+        for query in slowest
     )
 
 
 def capacity_at_once(told: Told, cores: float = CORES) -> float:
     """The rate at which all queries alone, at the same time, take so many cores; at most that of the slowest alone."""
-    return min(_rate_at([(one.rate, one.cpu) for one in told.stretches], cores), capacity_alone(told))
+    whole = [one for one in told.stretches if len(one.latency_s) == len(told.stretches[0].latency_s)]
+    return min(rate_at([(one.rate, one.cpu) for one in whole], cores), capacity_alone(told))
 
 
-def _rate_at(steps: Sequence[tuple[float, float]], bound: float) -> float:
+def rate_at(steps: Sequence[tuple[float, float]], bound: float) -> float:
     """The rate at which what grows with it reaches a bound; in proportion between steps, and beyond the last two.
 
-    >>> _rate_at([(1.0, 0.1), (2.0, 0.2), (4.0, 0.8)], 0.5), _rate_at([(1.0, 0.1), (2.0, 0.2)], 0.5)
+    >>> rate_at([(1.0, 0.1), (2.0, 0.2), (4.0, 0.8)], 0.5), rate_at([(1.0, 0.1), (2.0, 0.2)], 0.5)
     (3.0, 5.0)
     """
     for (low, before), (high, after) in pairwise(steps):
@@ -344,6 +383,8 @@ def empty(case: Case) -> Told:
         merge_every_s=case.merge_every_s,
         climbs=case.climbs,
         case=name_of(case),
+        course=course_of(case),
+        apart=case.apart,
         ends=ends_of(case),
         kinds={name: query.kind.value for name, query in case.load.draw().items()},
     )
@@ -354,8 +395,13 @@ def ends_of(case: Case) -> list[float]:
     return list(accumulate(phase.seconds for phase in case.course))
 
 
+def course_of(case: Case) -> str:
+    """What tells the input of a case from others."""
+    course = ", ".join(f"{p.name} {p.seconds:g} s {p.rate}/s {p.spread.value}" for p in case.course)
+    return f"{course}; seed {case.load.seed}"
+
+
 def name_of(case: Case) -> str:
     """What tells a case from all others."""
-    course = ", ".join(f"{p.name} {p.seconds:g} s {p.rate}/s {p.spread.value}" for p in case.course)
-    tuned = f"{case.threshold:g}, {case.merge_every_s:g} s, {case.climbs}, seed {case.load.seed}"
-    return f"{case.policy}; {case.load}; {course}; {tuned}"
+    tuned = f"{case.threshold:g}, {case.merge_every_s:g} s, {case.climbs}{', apart' if case.apart else ''}"
+    return f"{case.policy}; {case.load}; {course_of(case)}; {tuned}"

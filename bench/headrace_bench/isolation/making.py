@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
@@ -33,9 +34,11 @@ def create_streams(hr: Any, load: Load) -> None:
         hr.create_stream(stream, STREAMS[stream], event_time="date_time", watermark="1 second")
 
 
-def create_queries(hr: Any, load: Load, *, apart: bool = False, by_kind: bool = False) -> None:
-    """All queries; `apart`, each in a group of its own; `by_kind`, those that call a function in a group."""
-    drawn = load.draw()
+def create_queries(
+    hr: Any, load: Load, *, apart: bool = False, by_kind: bool = False, only: Collection[str] | None = None
+) -> None:
+    """All queries, or only some: `apart`, each in a group of its own; `by_kind`, those that call a function in one."""
+    drawn = {name: query for name, query in load.draw().items() if only is None or name in only}
     if by_kind:
         for name, query in drawn.items():
             dear = query.kind is Kind.PRICE_ANOMALY

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from headrace.optimizer.grouping.policies import grouper_of
 from headrace.optimizer.grouping.settings import Settings
+from headrace.options import SHARING
 from headrace_bench.epochs import warehouse
 from headrace_bench.isolation.alone import run_alone
-from headrace_bench.isolation.cases import RATES, WATCH_S, Case, Phase, Sizes
+from headrace_bench.isolation.cases import ISOLATED, RATES, WATCH_S, Case, Phase, Sizes
 from headrace_bench.isolation.feeding import feeding, steps
 from headrace_bench.isolation.figures import (
     LATE_S,
@@ -39,7 +41,7 @@ def play(spark: Any, case: Case, sizes: Sizes) -> Told:
 
 def run_live(spark: Any, case: Case) -> Told:
     """Let a policy decide while the input comes as it does."""
-    with warehouse(spark, sharing=case.policy) as hr:
+    with warehouse(spark, sharing=ISOLATED if case.apart else case.policy) as hr:
         create_streams(hr, case.load)
         create_queries(hr, case.load)
         hr.warm_up()
@@ -48,6 +50,8 @@ def run_live(spark: Any, case: Case) -> Told:
             for stream, table in next(coming).tables.items():
                 hr.append(stream, table)
             hr.run_available()
+        if case.apart:
+            switch(hr._running.conducting._conductor, case.policy)
         hr._running.conducting.use(
             Settings(
                 merge_every_s=case.merge_every_s,
@@ -61,6 +65,13 @@ def run_live(spark: Any, case: Case) -> Told:
         with Meter() as meter, feeding(hr.append, _from_now(coming), meter):
             moments, early = watch(hr, case, began, meter)
         return tell(hr, case, moments, began, early)
+
+
+def switch(conductor: Any, policy: str) -> None:
+    """Let another policy decide from now on. People cannot do that in an open warehouse, and need not."""
+    with conductor._lock:
+        conductor._policy = SHARING[policy]
+        conductor._grouper = grouper_of(conductor._policy)
 
 
 def _from_now(coming: Iterator[Any]) -> Iterator[Any]:
@@ -98,7 +109,8 @@ def moment_of(hr: Any, began: float, meter: Meter) -> Moment:
         group: sum(stage.processed(hr._delivered.cursor(group)).values()) for group in set(homes.values())
     }
     processed = {query: done[group] for query, group in homes.items()}
-    return Moment(time.time() - began, sum(stage.arrived().values()), processed, homes, meter.cpu_s)
+    tasks = sum(stage.tasks(set(homes.values())).values())
+    return Moment(time.time() - began, sum(stage.arrived().values()), processed, homes, meter.cpu_s, tasks)
 
 
 def tell(hr: Any, case: Case, moments: list[Moment], began: float, early: Any) -> Told:
@@ -122,9 +134,12 @@ def tell(hr: Any, case: Case, moments: list[Moment], began: float, early: Any) -
     told.pairs = [(e.predicted_s, e.measured_s) for e in hr._running.conducting.info().errors]
     epochs = [epoch for epoch in hr.recent_epochs() if epoch.committed_at >= began]
     per_look = (sharing.look_seconds - early.look_seconds) / max(1, sharing.looks - early.looks)
-    ran = sum(epoch.cost.seconds for epoch in epochs) / max(1e-9, moments[-1].at)
-    told.looked = per_look / (Settings().watch_every_s * max(1e-9, ran))
-    told.gap_s = longest_gap(moments, told.changes, 1.0)
+    ran = max(1e-9, sum(epoch.cost.seconds for epoch in epochs) / max(1e-9, moments[-1].at))
+    told.looked = per_look / (Settings().watch_every_s * ran)
+    looked_s = max(1e-9, moments[-1].at - min(told.ends[0], moments[-1].at / 2))
+    told.looked_raw = (sharing.look_seconds - early.look_seconds) / looked_s / ran
+    gap = longest_gap(moments, told.ends)
+    told.gap_s, told.gap_more_s = (None, None) if gap is None else gap
     told.split_epochs = split_epochs(hr, moments, began, case)
     return told
 

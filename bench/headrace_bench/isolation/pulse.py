@@ -1,20 +1,24 @@
-"""The rate of figure 8's pulse: so high that full sharing cannot keep up, while queries without a function can.
+"""The rates of figures 8 and 9, which depend on the machine and on how quick the engine is.
 
-In the paper the pulse is a rate at which the expensive function cannot keep up, and everything else can. Which rate
-that is depends on the machine and on how quick the engine is. So it is measured before the first run, and written down.
+In figure 8 the pulse is a rate at which the expensive function cannot keep up, and everything else can. In figure 9 the
+rate is such that who shares with everybody falls behind when the filter attribute is spread at its worst. So both are
+measured before the first run, and written down.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import isfinite
+from statistics import median
 from typing import Any
 
+from headrace.workloads.isolation import Spread
 from headrace_bench.epochs import warehouse
 from headrace_bench.isolation.alone import EPOCH_S, WARM_EPOCHS, run_step
-from headrace_bench.isolation.cases import PULSE, RATES, Phase, Sizes, pulse_load
+from headrace_bench.isolation.cases import PULSE, RATES, Phase, Sizes, pulse_load, shift_load
 from headrace_bench.isolation.feeding import made_aside, steps
-from headrace_bench.isolation.figures import CORES
+from headrace_bench.isolation.figures import CORES, rate_at
 from headrace_bench.isolation.making import DEAR, LIGHT, create_queries, create_streams
 from headrace_bench.meters import Meter
 
@@ -72,3 +76,61 @@ def measure_pulse(spark: Any, sizes: Sizes) -> Pulse:
 
 def _of(epochs: Iterable[Any], group: str) -> float:
     return float(sum(epoch.cost.cpu_seconds for epoch in epochs if epoch.group == group))
+
+
+PROBED = 2_000
+"""The rate at which all spreads of figure 9 are tried. From there it rises for the worst of them."""
+
+STEEPER = 1.5
+HIGHEST = 60_000
+
+SHIFT_OVER = 1.5
+"""The rate of figure 9 is so many times what full sharing sustains under the worst spread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """The rate of figure 9, the spread that is the worst for full sharing, and the rate that it sustains then."""
+
+    rate: int
+    worst: str
+    sustained: int
+
+
+def shift_of(worst: str, steps: Sequence[tuple[float, float]]) -> Shift:
+    """The rate, when epochs of a second's input took so many seconds at rising rates.
+
+    >>> shift_of("low", [(2000.0, 0.2), (4000.0, 0.6), (6000.0, 1.4)])
+    Shift(rate=7500, worst='low', sustained=5000)
+    """
+    sustained = rate_at(steps, EPOCH_S)
+    if not isfinite(sustained):
+        sustained = steps[-1][0]
+    return Shift(round(SHIFT_OVER * sustained), worst, round(sustained))
+
+
+def measure_shift(spark: Any, sizes: Sizes) -> Shift:
+    """Full sharing at rising rates, until its epochs take longer than a second for what comes in a second."""
+    tried = {spread: _shared_s(spark, sizes, PROBED, spread) for spread in Spread}
+    worst = max(tried, key=lambda spread: tried[spread])
+    found = [(float(PROBED), tried[worst])]
+    while found[-1][1] < EPOCH_S and found[-1][0] < HIGHEST:
+        rate = round(found[-1][0] * STEEPER)
+        found.append((float(rate), _shared_s(spark, sizes, rate, worst)))
+    return shift_of(worst.value, found)
+
+
+def _shared_s(spark: Any, sizes: Sizes, rate: int, spread: Spread) -> float:
+    """How long an epoch takes in which all queries of figure 9 share."""
+    load = shift_load(sizes)
+    with warehouse(spark, sharing="manual") as hr:
+        create_streams(hr, load)
+        create_queries(hr, load)
+        hr.warm_up()
+        coming = steps(load, (Phase("probe", (WARM_EPOCHS + EPOCHS) * EPOCH_S, rate, spread),), EPOCH_S)
+        for _ in range(WARM_EPOCHS):
+            run_step(hr, next(coming).tables)
+        before = hr._delivered.sealed
+        for step in coming:
+            run_step(hr, step.tables)
+        return float(median(epoch.cost.seconds for epoch in hr.recent_epochs() if epoch.epoch > before))
