@@ -142,6 +142,7 @@ def test_a_series_has_a_mean_per_kind() -> None:
     points = series_of(course(), {"a": "x", "b": "y"})
     assert [point.at for point in points] == [float(at) for at in range(1, 11)]
     assert points[4].waiting == {"x": 100.0, "y": 200.0}
+    assert points[9].shares == {"x": 1.0, "y": 1.2}, "of the last five seconds, from 5 to 10"
 
 
 def test_sustained_is_the_highest_rate_at_which_nobody_is_late() -> None:
@@ -325,10 +326,12 @@ def test_a_climb_of_isolated_queries_ends_when_the_slowest_is_always_busy(
     monkeypatch.setattr(alone, "measure_alone", measure)
     (case,) = (c for c in cases_of("7a", QUICK) if c.policy == "isolated")
     ran = alone.run_alone(None, case, QUICK)
-    assert [rate for rate, _ in asked] == [8000, 12000, 18000, 27000], "not up to 60,750"
-    assert [count for _, count in asked] == [12, 12, 4, 4], "the slowest, once all are too much for the cores"
+    assert [rate for rate, _ in asked] == [1000, 8000, 12000, 18000, 27000], "not up to 60,750"
+    assert [count for _, count in asked] == [12, 12, 4, 4, 4], (
+        "the slowest, once all are too much for the cores"
+    )
     assert 18_000 < capacity_alone(ran) < 20_000
-    assert capacity_at_once(ran) == pytest.approx(7960, abs=1)
+    assert capacity_at_once(ran) == pytest.approx(7921, abs=1)
 
 
 def test_the_other_policies_violations_are_told_beside_ours() -> None:

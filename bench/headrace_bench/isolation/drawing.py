@@ -40,8 +40,8 @@ def draw_panel(panel: str, found: Sequence[Told], path: Path) -> None:
         figure, one = pyplot.subplots(figsize=(7, 3.8))
         _climbs(one, found)
     elif panel.startswith("10"):
-        figure, axes = pyplot.subplots(1, 2, figsize=(11, 3.8))
-        _tuned(axes, panel, found)
+        figure, axes = pyplot.subplots(1, 2 if panel == "10c" else 3, figsize=(12, 3.8))
+        _settling(axes, found) if panel == "10c" else _tuned(axes, panel, found)
     elif panel == "11b":
         figure, one = pyplot.subplots(figsize=(9, 3.8))
         _growth(one, found)
@@ -70,6 +70,8 @@ def _resources(axes: Any, panel: str, found: Sequence[Told]) -> None:
         ylabel="s" if panel == "11a" else "cores",
         title="latency of the slowest query" if panel == "11a" else "CPU seconds per second",
     )
+    for which in (axes[0].yaxis.set_major_formatter, axes[0].yaxis.set_minor_formatter):
+        which(lambda value, _: f"{value:g}")
     axes[1].set(xscale="log", xlabel="queries", ylim=(0, 1.05), title="worst query: share of its input")
     shown = sorted({told.queries for told in found})
     for one in axes:
@@ -80,35 +82,44 @@ def _resources(axes: Any, panel: str, found: Sequence[Told]) -> None:
 
 
 def _climbs(axes: Any, found: Sequence[Told]) -> None:
-    rates = [capacity_at_once(told) if told.policy == ISOLATED else sustained(told) for told in found]
-    bars = axes.bar(
-        [f"{told.policy}\n{told.queries}" for told in found],
-        [rate if isfinite(rate) else 0.0 for rate in rates],
-        color=[COLOURS[told.policy] for told in found],
-    )
-    axes.bar_label(bars, [f"{rate:,.0f}" if isfinite(rate) else "?" for rate in rates], fontsize=8)
+    counts = sorted({told.queries for told in found})
+    policies = [policy for policy in POLICIES if any(told.policy == policy for told in found)]
+    width = 0.9 / len(policies)
+    for place, policy in enumerate(policies):
+        runs = [told for told in found if told.policy == policy]
+        rates = [capacity_at_once(told) if policy == ISOLATED else sustained(told) for told in runs]
+        bars = axes.bar(
+            [counts.index(told.queries) + (place - len(policies) / 2) * width for told in runs],
+            [rate if isfinite(rate) else 0.0 for rate in rates],
+            width=width,
+            align="edge",
+            label=policy,
+            color=COLOURS[policy],
+        )
+        axes.bar_label(bars, [f"{rate / 1000:.1f}k" if isfinite(rate) else "?" for rate in rates], fontsize=7)
+    axes.set_xticks(range(len(counts)), [str(count) for count in counts])
     axes.set(
-        ylabel="tuples/s that every query is given", title="isolated: all at once, by their CPU seconds alone"
+        xlabel="queries",
+        ylabel="tuples/s that every query is given",
+        title="isolated: all at once, by their CPU seconds alone",
     )
+    axes.legend(fontsize=8)
     axes.grid(True, axis="y", alpha=0.3)
 
 
 def _tuned(axes: Any, panel: str, found: Sequence[Told]) -> None:
-    if panel == "10c":
-        _settling(axes, found)
-        return
     by = "threshold" if panel == "10a" else "merge_every_s"
     at = [getattr(told, by) for told in found]
     axes[0].plot(at, [told.last.cpu for told in found], "D-")
-    axes[0].set(xlabel=by.replace("_", " "), ylabel="cores", title="CPU seconds per second", ylim=(0, None))
-    axes[1].plot(at, [told.last.worst for told in found], "D-", label="worst query: share of its input")
-    axes[1].plot(
-        at, [told.looked for told in found], "x--", label="CPU of looks / time of epochs, a look every 10 s"
-    )
-    axes[1].plot(at, [told.looked_raw for told in found], "+:", label="the same as it was")
-    axes[1].set(xlabel=by.replace("_", " "), ylim=(0, 1.05))
-    axes[1].legend(fontsize=8)
+    axes[0].set(ylabel="cores", title="CPU seconds per second", ylim=(0, None))
+    axes[1].plot(at, [told.last.worst for told in found], "D-")
+    axes[1].set(ylim=(0, 1.05), title="worst query: share of its input")
+    axes[2].plot(at, [100 * told.looked_raw for told in found], "D-", label="as they were")
+    axes[2].plot(at, [100 * told.looked for told in found], "x--", label="if there is one every 10 s")
+    axes[2].set(ylabel="%", ylim=(0, None), title="CPU of looks / time of epochs")
+    axes[2].legend(fontsize=8)
     for one in axes:
+        one.set(xlabel=by.replace("_", " "))
         one.grid(True, alpha=0.3)
 
 
@@ -165,7 +176,7 @@ def _course(axes: Any, found: Sequence[Told]) -> None:
         for dear in sorted({kind == DEAR for kind in told.series[-1].shares}):
             dash, who = (":", f"{told.policy}: {DEAR}") if dear else ("-", told.policy)
             shares = [_mean_of(point.shares, dear=dear) for point in told.series]
-            axes[1][0].plot(at, _smooth(shares), dash, label=who, **style)
+            axes[1][0].plot(at, shares, dash, label=who, **style)
             axes[1][1].plot(at, [_mean_of(point.waiting, dear=dear) for point in told.series], dash, **style)
     for told in (told for told in found if told.policy == ISOLATED):
         course = list(isolated_course(told))
@@ -179,7 +190,7 @@ def _course(axes: Any, found: Sequence[Told]) -> None:
         ylim=(0, CORES + 0.5),
     )
     axes[0][1].set(title="groups")
-    axes[1][0].set(title="mean share of the input that queries are given", xlabel="s", ylim=(0, 2))
+    axes[1][0].set(title="mean share of the input of 5 s that queries are given", xlabel="s", ylim=(0, 2))
     axes[1][1].set(title="tuples that wait", xlabel="s")
     if live:
         axes[0][0].legend(fontsize=7)

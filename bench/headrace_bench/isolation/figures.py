@@ -282,21 +282,28 @@ def behind_s(moment: Moment, rate: float) -> float:
 
 
 def series_of(moments: Sequence[Moment], kinds: dict[str, str], step_s: float = 1.0) -> list[Point]:
-    """A point per second, with a mean per kind of query."""
+    """A point per second, with a mean per kind of query. Shares are those of some seconds: input comes in steps."""
     picked = [moments[0]]
     for moment in moments[1:]:
         if moment.at - picked[-1].at >= step_s:
             picked.append(moment)
-    return [_point(before, after, kinds) for before, after in pairwise(picked)]
+    return [
+        _point(before, after, picked[max(0, place + 1 - EVEN)], kinds)
+        for place, (before, after) in enumerate(pairwise(picked))
+    ]
 
 
-def _point(before: Moment, after: Moment, kinds: dict[str, str]) -> Point:
-    elapsed, arrived = after.at - before.at, max(1, after.arrived - before.arrived)
+EVEN = 5
+"""Shares in a series are those of so many of its steps."""
+
+
+def _point(before: Moment, after: Moment, first: Moment, kinds: dict[str, str]) -> Point:
+    elapsed, arrived = after.at - before.at, max(1, after.arrived - first.arrived)
     shares: dict[str, list[float]] = {}
     waiting: dict[str, list[float]] = {}
     for query, done in after.processed.items():
         kind = kinds[query]
-        shares.setdefault(kind, []).append((done - before.processed.get(query, done)) / arrived)
+        shares.setdefault(kind, []).append((done - first.processed.get(query, done)) / arrived)
         waiting.setdefault(kind, []).append(after.arrived - done)
     return Point(
         after.at,

@@ -365,7 +365,7 @@ def violations(panels: Panels) -> Iterator[tuple[str, str, str, dict[str, tuple[
             worst = min(share / shares[query] for query, share in stretch.shares.items())
             found = len(slowed(stretch, alone)), len(stretch.shares), worst
             rows.setdefault((panel, load, stretch.phase), {})[policy] = found
-    for (panel, load, phase), by_policy in sorted(rows.items()):
+    for (panel, load, phase), by_policy in rows.items():
         yield panel, load, phase, by_policy
 
 
