@@ -23,7 +23,7 @@ WARM_EPOCHS = RANGE_S + 1
 """By then windows are full, and everything has been compiled."""
 
 
-AT_ONCE = 32
+AT_ONCE = 16
 """So many queries have a warehouse at a time, because all of their rows would fill a disk."""
 
 SLOWEST = 4
