@@ -245,7 +245,7 @@ def _splits(runs: Iterable[Told]) -> Iterator[Verdict]:
     epochs = [count for told in runs for count in told.split_epochs]
     if epochs:
         yield Verdict(
-            "epochs from back-pressure to a split",
+            "epochs from back-pressure to the first split that answers it",
             "at most 2",
             f"{median(epochs):g} (median), {max(epochs)} at most, of {len(epochs)} splits",
             max(epochs) <= 2,

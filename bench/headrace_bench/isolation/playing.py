@@ -153,8 +153,11 @@ def _tasks(hr: Any, since: float, until: float) -> float:
 
 
 def split_epochs(hr: Any, moments: list[Moment], began: float, case: Case) -> list[int]:
-    """For each split, the epochs that its group had run since its queries fell behind."""
-    found = []
+    """For the first split after queries fell behind, each time they did, the epochs that its group had run since.
+
+    The splits that follow while they are still behind divide what has been split off already.
+    """
+    found, answered = [], set[float]()
     for event in hr.events():
         if event.kind.value != "split" or event.at < began:
             continue
@@ -164,6 +167,9 @@ def split_epochs(hr: Any, moments: list[Moment], began: float, case: Case) -> li
         for moment in (m for m in moments if m.at <= at):
             since = (moment.at if since is None else since) if behind_s(moment, rate) > 1.0 else None
         since = at if since is None else since
+        if since in answered:
+            continue
+        answered.add(since)
         ran = [
             epoch
             for epoch in hr.recent_epochs()
