@@ -189,7 +189,7 @@ def test_aims_are_met_or_missed_by_what_was_seen() -> None:
     )
     assert not any(verdicts(bad, isolated).values())
     twice = replace(good, case="the pulse", split_epochs=[1])
-    (splits,) = (v for v in judge_isolation({"8": [twice], "11b": [twice]}) if "to a split" in v.aim)
+    (splits,) = (v for v in judge_isolation({"8": [twice], "11b": [twice]}) if "first split" in v.aim)
     assert "of 1 splits" in splits.seen, "two panels tell of one run"
     short = told("functional", stretch(cpu=1.9, share=0.5))
     dear = told("isolated", replace(stretch(cpu=5.0), cpus={"w0": 1.0, "w1": 4.0}))
