@@ -116,6 +116,32 @@ def test_queries_that_cause_back_pressure_leave_first() -> None:
     assert {g.members for g in decision.grouping.groups} == {(0,), (1,), (2, 3, 4, 5)}
 
 
+@pytest.mark.parametrize("cores", [2, 8, 64])
+def test_a_group_that_one_busy_task_holds_up_loses_its_dearest_function(cores: int) -> None:
+    """Most of its tasks rest, so by what all of them could do, the group would keep up."""
+    case = random_case(3, 6, tasks=cores).dearer(0.01)
+    facts = {q: replace(f, function=SLOW if q < 2 else None) for q, f in case.situation.queries.items()}
+    case = case.with_groups([(range(6), cores)])
+    (group,) = case.situation.grouping.groups
+    held = GroupHealth(
+        rate=RATE,
+        throughput=0.5 * RATE,
+        lag=0.0,
+        lag_growth=0.5 * RATE,
+        busy=1.2,
+        shared=0.3,
+        functions={SLOW: 0.9},
+    )
+    settings = replace(case.situation.settings, cores=cores, task_budget=cores)
+    situation = replace(case.situation, queries=facts, health={group.name: held}, settings=settings)
+    (change,) = decide_splits(situation).changes
+    assert isinstance(change, SplitOff)
+    assert (change.queries, change.cause) == ((0, 1), SplitCause.BACK_PRESSURE)
+    cheap = replace(held, functions={SLOW: 0.1}, shared=1.1)
+    left = decide_splits(replace(situation, health={group.name: cheap})).changes
+    assert not [change for change in left if change.reason.startswith("split off 2 queries: `slow`")]
+
+
 def test_a_function_that_cannot_use_more_tasks_leaves_though_the_group_could_have_more() -> None:
     case = random_case(3, 6, tasks=40)
     case = with_function(case, 2, tasks=40, function_load=0.0, width=1)

@@ -113,6 +113,10 @@ def causing_queries(
     A function that cannot use as many tasks as it needs always leaves: more tasks would not help. If the shared part
     would keep up by itself, the dearest work leaves first, until the rest would keep up. Finishing a query's own rows
     is such work too.
+
+    A group may be held up by one busy task while its other tasks rest. Then the rest would keep up by what all tasks
+    can do, and nobody would leave. So if the group is held up all the same, its dearest function leaves, unless the
+    shared part is so much dearer that the busy task is likely to be busy with that.
     """
     pressed = health.pressed(group.tasks, situation.settings)
     after = sorted(_after(situation, group, health), key=lambda one: (-one[0], one[1]))
@@ -123,6 +127,11 @@ def causing_queries(
     for load, queries, function, too_narrow in after:
         if too_narrow or (pressed and left > room):
             left -= load
+            gone.update(queries)
+            functions.update([] if function is None else [function])
+    if pressed and not gone:
+        called = [one for one in after if one[2] is not None and 2 * one[0] * health.share >= health.shared]
+        for _, queries, function, _ in called[:1]:
             gone.update(queries)
             functions.update([] if function is None else [function])
     return tuple(sorted(gone)), frozenset(functions)
