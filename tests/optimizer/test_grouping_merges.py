@@ -147,6 +147,17 @@ def test_more_groups_than_the_driver_can_run_are_merged_at_whatever_cost() -> No
     assert any("more groups than the driver can run" in change.reason for change in decision.changes)
 
 
+@pytest.mark.parametrize(("headroom", "seed", "queries", "tasks"), [(0.7, 28, 42, 4), (0.5, 64, 34, 5)])
+def test_groups_that_were_merged_by_cost_are_gone_when_others_have_to_be_merged(
+    headroom: float, seed: int, queries: int, tasks: int
+) -> None:
+    tight = Settings(headroom=headroom, scaling=Scaling(overhead_s=0.2, interval_s=1.0), driver_threads=1)
+    case = random_case(seed, queries, tight, regions=40, tasks=tasks)
+    decision = decide_merges(case.situation)
+    assert len(decision.grouping.groups) == tight.max_groups
+    assert sorted(q for g in decision.grouping.groups for q in g.members) == list(range(queries))
+
+
 def test_a_group_that_a_person_made_is_left_alone() -> None:
     case = random_case(4, 6)
     groups = tuple(replace(g, apart=i < 3) for i, g in enumerate(case.situation.grouping.groups))

@@ -32,6 +32,9 @@ FORCED = 1e6
 Twice that if something is known of one of the two, and once more if they have no operator in common.
 """
 
+HARM = 1e3
+"""What is added to the cost of a known pair that has to be merged although somebody would be slowed."""
+
 BLOCK = 64
 """Rows of the cost matrix that are computed together, so that they stay in the cache."""
 
@@ -50,7 +53,8 @@ class Candidates:
     `pressed` groups have a shared part that waits for what comes after it. `behind` says by how many seconds of input
     a group's cursor is behind. Two `resident` groups are not merged with
     each other: a new query may join a group at any time, but groups are merged only in a merge step. Two `settled`
-    groups were not merged in the last step, and are merged now only if that is better by more than chance.
+    groups were not merged in the last step, and are merged now only if that is better by more than chance. `estranged`
+    pairs have just been parted because one of them slowed the other (None: there are none).
     """
 
     work: Work
@@ -63,6 +67,7 @@ class Candidates:
     isolated: Floats
     resident: Bits
     settled: Bits
+    estranged: Bits | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,7 @@ class PairCosts:
         self.behind = candidates.behind.copy()
         self.resident = candidates.resident.copy()
         self.settled = candidates.settled.copy()
+        self.estranged = None if candidates.estranged is None else candidates.estranged.copy()
         self.known = work.known.copy()
         self.operators = work.operators.astype(np.float32)
         self.weights = work.weights
@@ -130,7 +136,8 @@ class PairCosts:
                 return None
             if not self.stale[row]:
                 pair = (int(self.position[row]), int(self.position[self.partner[row]]))
-                return Pair(min(pair), max(pair), float(self.best[row]))
+                cost = float(self.best[row])
+                return Pair(min(pair), max(pair), cost - HARM if HARM <= cost < FORCED else cost)
             self._look_again(row)
         return None
 
@@ -172,6 +179,8 @@ class PairCosts:
         self.known[a] &= self.known[b]
         self.isolated[a] += self.isolated[b]
         self.operators[:, a] = np.maximum(self.operators[:, a], self.operators[:, b])
+        if self.estranged is not None:
+            self.estranged[a] = self.estranged[:, a] = self.estranged[a] | self.estranged[b]
         self.gone[b] = np.inf
         self.groups -= 1
 
@@ -231,6 +240,8 @@ class PairCosts:
         self.needed_by = self.needed_by[keep]
         square = np.ix_(keep, keep)
         self.overlap, self.costs = self.overlap[square], self.costs[square]
+        if self.estranged is not None:
+            self.estranged = self.estranged[square]
         for limit in self.limits:
             limit.keep(keep)
         self._find_partners()
@@ -252,7 +263,7 @@ class PairCosts:
             allowed = needed <= self._by_more_than_chance(own, usable_tasks(tasks, self.settings))
             self._forbid(own, allowed)
             cost[~allowed | (cost > self.settings.threshold)] = np.inf
-        cost += self.gone
+        cost += self.gone + self.gone[own]
         if self.residents:
             cost[self.resident[own] & self.resident] = np.inf
         cost[np.arange(len(rows)), rows] = np.inf
@@ -263,7 +274,10 @@ class PairCosts:
         known = self.known[own] & self.known & common
         unknown = FORCED * (1.0 + (self.known[own] != self.known) + ~common)
         smaller_first = self.isolated[own] + self.isolated
-        return np.where(known, np.minimum(cost, FORCED), unknown + smaller_first).astype(np.float32)
+        fine = np.ones(cost.shape, dtype=bool)
+        self._forbid(own, fine)
+        costs = np.minimum(cost, HARM) + np.where(fine, 0.0, HARM)
+        return np.where(known, costs, unknown + smaller_first).astype(np.float32)
 
     def _forbid(self, own: npt.NDArray[np.intp], allowed: Bits) -> None:
         """Take out pairs that may not be merged whatever they cost."""
@@ -277,6 +291,8 @@ class PairCosts:
             allowed &= ~self._throttled(own)
         if self.limits:
             allowed &= self._wide_enough(own[:, 0])
+        if self.estranged is not None:
+            allowed &= ~self.estranged[own[:, 0]]
 
     def _by_more_than_chance(self, own: npt.NDArray[np.intp], most: Any) -> Any:
         if not self.some_settled:
