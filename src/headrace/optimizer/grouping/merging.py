@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +12,16 @@ from headrace.model.query import QueryId
 from headrace.optimizer.grouping.pairs import Candidates, Pair, PairCosts
 from headrace.optimizer.grouping.provisioning import tasks_for
 from headrace.optimizer.grouping.situation import Situation
-from headrace.optimizer.grouping.values import Change, Decision, Grouping, Merged, Resized, SharingGroup
+from headrace.optimizer.grouping.statistics import Bits
+from headrace.optimizer.grouping.values import (
+    Change,
+    Decision,
+    Grouping,
+    GroupName,
+    Merged,
+    Resized,
+    SharingGroup,
+)
 from headrace.optimizer.grouping.wording import why_fewer, why_merged
 from headrace.optimizer.grouping.work import Work, estimate_work
 
@@ -36,23 +46,34 @@ def decide_merges(situation: Situation) -> Decision:
     groups = [group for group in situation.grouping.groups if not group.apart]
     decision = Decision(situation.grouping)
     for union in (union for union in merge_pairs(situation, groups) if len(union.groups) > 1):
-        decision = _apply(decision, situation, [groups[i] for i in union.groups], union)
+        decision = unite(decision, [groups[i] for i in union.groups], union)
     return release_tasks(replace(situation, grouping=decision.grouping), decision)
 
 
-def merge_pairs(situation: Situation, groups: list[SharingGroup], residents: int = 0) -> list[Union]:
+def merge_pairs(
+    situation: Situation,
+    groups: list[SharingGroup],
+    residents: int = 0,
+    *,
+    behind: Mapping[GroupName, float] | None = None,
+    estranged: Bits | None = None,
+    just_enough: bool = False,
+) -> list[Union]:
     """Merge cheapest first until nothing is left to merge. The first `residents` groups are not merged together.
 
-    Then, if there are more groups than the driver can run, go on at whatever cost until there are not.
+    Then, if there are more groups than the driver can run, go on at whatever cost until there are not. With
+    `just_enough`, no more is merged than it takes until the driver can run them. `behind` says by how many seconds of
+    input groups are behind that were not measured yet. Pairs that are `estranged` are merged at last only.
     """
     if not groups:
         return []
     wanted = {query: situation.queries[query] for group in groups for query in group.members}
     work = estimate_work(wanted, situation.statistics, situation.costs)
-    pairs = PairCosts(_candidates_of(situation, groups, work, residents), situation.settings)
+    candidates = _candidates_of(situation, groups, work, residents, behind or {})
+    pairs = PairCosts(replace(candidates, estranged=estranged), situation.settings)
     unions = {i: Union([i]) for i in range(len(groups))}
     most = situation.settings.max_groups - sum(group.apart for group in situation.grouping.groups)
-    while True:
+    while not just_enough or pairs.groups > most:
         pair = pairs.cheapest()
         if pair is not None and (not pairs.forced or pairs.groups > most):
             _unite(unions, pair, pairs)
@@ -60,10 +81,15 @@ def merge_pairs(situation: Situation, groups: list[SharingGroup], residents: int
             return list(unions.values())
         else:
             pairs.force()
+    return list(unions.values())
 
 
 def _candidates_of(
-    situation: Situation, groups: list[SharingGroup], work: Work, residents: int
+    situation: Situation,
+    groups: list[SharingGroup],
+    work: Work,
+    residents: int,
+    lags: Mapping[GroupName, float],
 ) -> Candidates:
     """The groups as arrays. What was not measured yet is predicted."""
     settings = situation.settings
@@ -79,6 +105,7 @@ def _candidates_of(
             share[i] = min(1.0, settings.scaling.useful(group.tasks) / loads[i]) if loads[i] > 0 else 1.0
             spread = 1 + settings.scaling.serial * (group.tasks - 1)
             busy[i] = min(group.tasks, share[i] * loads[i] * spread)
+            behind[i] = lags.get(group.name, 0.0)
             continue
         share[i] = health.share
         # a group that catches up is busier than its input asks for
@@ -110,9 +137,17 @@ def _unite(unions: dict[int, Union], pair: Pair, pairs: PairCosts) -> None:
     left.forced |= right.forced or pairs.forced
 
 
-def _apply(decision: Decision, situation: Situation, groups: list[SharingGroup], union: Union) -> Decision:
-    """The group with most members keeps its name, because its state need not move then. The main group stays anyway."""
-    keeper = max(groups, key=lambda group: (group.name == MAIN, len(group.members), group.tasks, group.name))
+def unite(
+    decision: Decision, groups: list[SharingGroup], union: Union, there: Container[GroupName] = ()
+) -> Decision:
+    """The group with most members keeps its name, because its state need not move then. The main group stays anyway.
+
+    If only some of them are `there` already, it is one of these: the members of the others have to move anyway.
+    """
+    keeper = max(
+        groups,
+        key=lambda g: (g.name == MAIN, g.name in there, len(g.members), g.tasks, g.name),
+    )
     members: tuple[QueryId, ...] = tuple(sorted(q for group in groups for q in group.members))
     saved = sum(group.tasks for group in groups) - union.tasks
     merged = replace(keeper, members=members, tasks=union.tasks)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.monitor import GroupHealth
-from headrace.optimizer.grouping.packing import pack
+from headrace.optimizer.grouping.packing import make_room
 from headrace.optimizer.grouping.provisioning import tasks_for, usable_tasks
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.throughput import (
@@ -43,18 +43,18 @@ def decide_splits(situation: Situation) -> Decision:
         if penalised:
             grouping, change = _help(replace(situation, grouping=grouping), group, penalised, fair)
             changes += [] if change is None else [change]
-    return Decision(grouping, tuple(changes))
+    return make_room(situation, Decision(grouping, tuple(changes)))
 
 
 def _help(
     situation: Situation, group: SharingGroup, penalised: tuple[QueryId, ...], fair: float
 ) -> tuple[Grouping, Change | None]:
     health, cores = situation.health[group.name], situation.settings.cores
-    culprits, functions = causing_queries(situation, group, health)
-    if culprits and len(culprits) < len(group.members):
+    culprits, functions, narrow = causing_queries(situation, group, health)
+    if culprits and (narrow or len(culprits) < len(group.members)):
         why = why_pressed(len(culprits), tuple(sorted(functions)), health.share)
         # where cores are what there is too little of, calls that they share are not made twice
-        together = cores is not None
+        together = cores is not None and not narrow
         return split_off(situation, group, culprits, SplitCause.BACK_PRESSURE, why, together=together)
     strangers, operator = foreign_queries(situation, group, health, penalised)
     if operator is not None:
@@ -107,10 +107,11 @@ def _more_tasks(situation: Situation, group: SharingGroup, health: GroupHealth) 
 
 def causing_queries(
     situation: Situation, group: SharingGroup, health: GroupHealth
-) -> tuple[tuple[QueryId, ...], frozenset[FunctionName]]:
+) -> tuple[tuple[QueryId, ...], frozenset[FunctionName], bool]:
     """The members whose work after the shared part holds the group up, and their functions; none if nothing does.
 
-    A function that cannot use as many tasks as it needs always leaves: more tasks would not help. If the shared part
+    A function that cannot use as many tasks as it needs always leaves: more tasks would not help. The last value says
+    whether there is one. Then its queries have to be parted from each other, too. If the shared part
     would keep up by itself, the dearest work leaves first, until the rest would keep up. Finishing a query's own rows
     is such work too.
 
@@ -124,6 +125,7 @@ def causing_queries(
     room = situation.settings.scaling.useful(group.tasks) * (1 - situation.settings.headroom)
     gone: set[QueryId] = set()
     functions: set[FunctionName] = set()
+    narrow = any(too_narrow for *_, too_narrow in after)
     for load, queries, function, too_narrow in after:
         if too_narrow or (pressed and left > room):
             left -= load
@@ -134,7 +136,7 @@ def causing_queries(
         for _, queries, function, _ in called[:1]:
             gone.update(queries)
             functions.update([] if function is None else [function])
-    return tuple(sorted(gone)), frozenset(functions)
+    return tuple(sorted(gone)), frozenset(functions), narrow
 
 
 def foreign_queries(
@@ -196,14 +198,16 @@ def split_off(
     Those that stay `together` are one group, with the tasks that the old one had.
 
     The rest keeps its tasks as long as these are no more than it would have alone. When all members leave, the last of
-    them stays where it is. None when the driver can run no further group.
+    them stays where it is. There may be more groups then than the driver can run: `make_room` is for that. None when
+    nobody would be parted from anybody.
     """
-    rest = tuple(query for query in group.members if query not in set(queries))
-    room = situation.settings.max_groups - len(situation.grouping.groups)
-    sets = pack(situation, queries, 1 if together else room if rest else room + 1)
-    if not rest:
+    gone = set(queries)
+    rest = tuple(query for query in group.members if query not in gone)
+    sets = [queries] if together else [(query,) for query in queries]
+    everybody = not rest
+    if everybody:
         rest = sets.pop()
-    if not sets or room <= 0:
+    if not sets:
         return situation.grouping, None
     shapes = [(s, situation.isolated_tasks(s)) for s in sets]
     if together:
@@ -211,7 +215,7 @@ def split_off(
     grouping, made = situation.grouping.named(shapes)
     left = replace(group, members=rest, tasks=_tasks_of_rest(situation, group, rest))
     moved = tuple(sorted(query for new in made for query in new.members))
-    change = SplitOff(group.name, moved, tuple(new.name for new in made), cause, why)
+    change = SplitOff(group.name, moved, tuple(new.name for new in made), cause, why, everybody)
     return grouping.replaced([group.name], [left, *made]), change
 
 

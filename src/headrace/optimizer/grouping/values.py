@@ -132,13 +132,17 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class SplitOff:
-    """Queries that leave `group`, and the new groups that they are in."""
+    """Queries that leave `group`, and the groups that they are in then.
+
+    If `everybody` had to leave, one query is not among them: the last one stays where it is.
+    """
 
     group: GroupName
     queries: tuple[QueryId, ...]
     into: tuple[GroupName, ...]
     cause: SplitCause
     reason: str
+    everybody: bool = False
 
 
 @dataclass(frozen=True, slots=True)
