@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from grouping_cases import LINEAR, RATE, Case, random_case
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.merging import decide_merges
+from headrace.optimizer.grouping.policies import FunctionalIsolation
 from headrace.optimizer.grouping.provisioning import (
     MergedGroup,
     grouping_cost,
@@ -21,8 +22,10 @@ from headrace.optimizer.grouping.provisioning import (
     usable_tasks,
 )
 from headrace.optimizer.grouping.settings import Scaling, Settings
+from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.throughput import isolated_load
-from headrace.optimizer.grouping.values import FunctionName, Merged
+from headrace.optimizer.grouping.timetable import Timetable, decide
+from headrace.optimizer.grouping.values import Decision, FunctionName, Merged
 
 SEEDS = st.integers(0, 2**32)
 ROOMY = Settings(headroom=0.15, scaling=Scaling(overhead_s=0.0, serial=0.01))
@@ -179,9 +182,55 @@ def test_what_was_refused_a_minute_ago_is_merged_only_if_it_pays_by_more_than_ch
         plain, settled = merged_groups(case), merged_groups(case, settled=everybody)
         assert settled >= plain
         fewer += settled > plain
-        steady = replace(ROOMY, hysteresis=0.0)
+        steady = replace(ROOMY, hysteresis=0.0, chance=0.0)
         assert merged_groups(case, settled=everybody, settings=steady) == plain
     assert fewer > 0
+
+
+def test_a_pair_of_few_sampled_tuples_has_to_pay_by_more() -> None:
+    """The same costs, told by fewer tuples of the sample: what was refused is then merged less readily."""
+    left = []
+    for thinner in (1.0, 1e-3):
+        found = 0
+        for seed in range(20):
+            case = random_case(seed, 3, replace(ROOMY, hysteresis=0.0))
+            table = case.table
+            table = replace(
+                table,
+                tuples=table.tuples * 100 * thinner,
+                matches=table.matches * 100 * thinner,
+                sampled=table.sampled * 100 * thinner,
+            )
+            statistics = replace(case.situation.statistics, regions={table.operator: table})
+            everybody = frozenset(group.name for group in case.situation.grouping.groups)
+            found += merged_groups(case, settled=everybody, statistics=statistics)
+        left.append(found)
+    assert left[0] < left[1]
+
+
+@pytest.mark.parametrize(
+    ("load", "behind_s", "looked_at_anew"),
+    [(1.0, 0.0, False), (1.1, 0.0, False), (0.5, 0.0, True), (1.0, 60.0, True)],
+)
+def test_what_was_refused_under_other_conditions_is_looked_at_anew(
+    load: float, behind_s: float, looked_at_anew: bool
+) -> None:
+    """A margin is for chance alone: not for a load that has changed since, nor for a group that was too far behind."""
+    case = random_case(4, 1)
+    (group,) = case.situation.grouping.groups
+    seen: list[frozenset[str]] = []
+
+    class Watched(FunctionalIsolation):
+        def merge(self, situation: Situation) -> Decision:
+            seen.append(frozenset(situation.settled))
+            return Decision(situation.grouping)
+
+    health = case.situation.health[group.name]
+    then = replace(case.situation, health={group.name: replace(health, lag=behind_s * RATE)})
+    now = replace(case.situation, health={group.name: replace(health, busy=load * health.busy)})
+    timetable, _ = decide(Watched(), Timetable(60.0, 60.0), 60.0, then)
+    decide(Watched(), timetable, 120.0, now)
+    assert seen == [frozenset(), frozenset() if looked_at_anew else frozenset({group.name})]
 
 
 def test_groups_merge_when_their_cursors_are_near_each_other() -> None:

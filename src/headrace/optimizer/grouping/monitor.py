@@ -48,6 +48,11 @@ class GroupHealth:
         return min(1.0, self.throughput / self.rate)
 
     @property
+    def load(self) -> float:
+        """CPU seconds per second of input: what is busy with the input, not with what had waited before."""
+        return self.busy * self.rate / self.throughput if self.throughput > 0 else self.busy
+
+    @property
     def behind_s(self) -> float:
         """How many seconds of input wait."""
         return self.lag / self.rate if self.rate > 0 else 0.0

@@ -98,9 +98,7 @@ def _told(change: Change, after: Grouping) -> Change | None:
             return change
 
 
-def _merged(
-    before: Grouping, after: Grouping, union: Union, parts: list[SharingGroup]
-) -> Merged | None:
+def _merged(before: Grouping, after: Grouping, union: Union, parts: list[SharingGroup]) -> Merged | None:
     """Groups that were there before and are one now; None if only queries that left others joined."""
     old: Mapping[GroupName, SharingGroup] = before.by_name()
     came = [part for part in parts if part.name in old]

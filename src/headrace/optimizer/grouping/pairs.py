@@ -24,7 +24,7 @@ from headrace.optimizer.grouping.provisioning import (
 )
 from headrace.optimizer.grouping.settings import Settings
 from headrace.optimizer.grouping.statistics import Bits, Floats
-from headrace.optimizer.grouping.work import Work
+from headrace.optimizer.grouping.work import Bottleneck, Work
 
 FORCED = 1e6
 """The cost of a pair that nothing is known about, when groups have to be merged because there are too many.
@@ -40,7 +40,7 @@ BLOCK = 64
 
 PER_GROUP = (
     *("position", "tasks", "busy", "share", "pressed", "behind"),
-    *("isolated", "resident", "known", "load", "rate", "gone", "settled"),
+    *("isolated", "resident", "known", "load", "rate", "gone", "settled", "error"),
 )
 
 Singles = npt.NDArray[np.float32]
@@ -112,7 +112,8 @@ class PairCosts:
         spread = 1 + settings.scaling.serial * np.maximum(self.tasks - 1, 0)
         self.rate = (self.busy / spread / self.load).astype(np.float32)
         self.overlap = _overlaps(self.needs, work.weights)
-        self.limits = [_Limit(b.width, b.items, self.needs, work.weights) for b in work.bottlenecks]
+        self.error = _standard_error(work.sampled, self.needs)
+        self.limits = [_Limit(b, self.needs, work.weights) for b in work.bottlenecks]
         self.gone = np.zeros(len(self.tasks), dtype=np.float32)
         self.groups = len(self.tasks)
         self.residents = bool(self.resident.any())
@@ -260,7 +261,7 @@ class PairCosts:
             cost = self._forced_costs(own, cost)
         else:
             needed = union * np.maximum(self.rate[own], self.rate)
-            allowed = needed <= self._by_more_than_chance(own, usable_tasks(tasks, self.settings))
+            allowed = needed <= self._by_more_than_chance(own, usable_tasks(tasks, self.settings), self.error)
             self._forbid(own, allowed)
             cost[~allowed | (cost > self.settings.threshold)] = np.inf
         cost += self.gone + self.gone[own]
@@ -294,10 +295,18 @@ class PairCosts:
         if self.estranged is not None:
             allowed &= ~self.estranged[own[:, 0]]
 
-    def _by_more_than_chance(self, own: npt.NDArray[np.intp], most: Any) -> Any:
+    def _by_more_than_chance(self, own: npt.NDArray[np.intp], most: Any, error: Singles) -> Any:
+        """What a union may need at most, if a pair that was refused in the last step has to pay by more than chance.
+
+        Of a group that selects n tuples of the sample, the sample tells the load with a relative error of 1/√n. The one
+        who selects more tells that of the union. There are many pairs, and each is looked at again in every step, so
+        that a margin of two or three standard errors would be crossed by some pair in nearly every step.
+        """
         if not self.some_settled:
             return most
-        return most * np.where(self.settled[own] & self.settled, 1 - self.settings.hysteresis, 1.0)
+        margin = self.settings.chance * np.minimum(error[own], error)
+        sure = np.minimum(1 - self.settings.hysteresis, 1 / (1 + margin))
+        return most * np.where(self.settled[own] & self.settled, sure, 1.0)
 
     def _common_operator(self, own: npt.NDArray[np.intp]) -> Bits:
         return np.asarray(self.operators[:, own[:, 0]].T @ self.operators > 0)
@@ -317,17 +326,19 @@ class PairCosts:
             union = limit.load[rows][:, None] + limit.load - limit.overlap[rows]
             added = union > np.maximum(limit.load[rows][:, None], limit.load) * (1 + 1e-6)
             most = limit.width * np.where(added, free, 1.0)
-            fine &= union * share <= self._by_more_than_chance(rows[:, None], most)
+            fine &= union * share <= self._by_more_than_chance(rows[:, None], most, limit.error)
         return fine
 
 
 class _Limit:
     """The load of one bottleneck in every group, and in every pair of groups."""
 
-    def __init__(self, width: int, items: slice, needs: Singles, weights: Floats) -> None:
-        self.width, self.items = width, items
+    def __init__(self, bottleneck: Bottleneck, needs: Singles, weights: Floats) -> None:
+        self.width, self.items = bottleneck.width, bottleneck.items
+        items = bottleneck.items
         self.load = weights[items] @ needs[items]
         self.overlap = _overlaps(needs[items], weights[items])
+        self.error = _standard_error(bottleneck.sampled, needs[items])
 
     def unite(self, a: int, base: int, new: npt.NDArray[np.intp], needs: Singles, weights: Floats) -> None:
         mine = new[(new >= self.items.start) & (new < self.items.stop)]
@@ -338,7 +349,16 @@ class _Limit:
 
     def keep(self, places: npt.NDArray[np.intp]) -> None:
         self.load = self.load[places]
+        self.error = self.error[places]
         self.overlap = self.overlap[np.ix_(places, places)]
+
+
+def _standard_error(sampled: Floats, needs: Singles) -> Singles:
+    """The relative standard error of what a sample tells of each group, by how many of its tuples the group selects.
+
+    Of a group that unites others, it is that of one of them. Nobody asks for it, since such a group was not refused.
+    """
+    return np.asarray(1 / np.sqrt(np.maximum(sampled.astype(np.float32) @ needs, 1.0)), dtype=np.float32)
 
 
 def _overlaps(needs: Singles, weights: Floats) -> Singles:

@@ -39,7 +39,8 @@ class Settings:
 
     `threshold` caps the merge threshold. `headroom` is the share of a shared group's tasks that stays free, because
     predictions err. `tolerance` is how much slower than alone a query may be before it counts as penalised. By
-    `hysteresis` a merge must pay more that was refused in the last step, because samples differ by chance.
+    `hysteresis` a merge must pay more that was refused in the last step, and by `chance` standard errors of what the
+    samples tell of it at least, because samples differ by chance.
     `driver_threads` is how many groups the driver can start at once. `task_budget` bounds requests for more tasks. With
     `cores`, so many tasks run at the same time whatever groups are given; None means as many as there are.
     Groups may be merged when their cursors are within `meet_within_s` of each other. `low_selectivity` tells the two
@@ -54,6 +55,7 @@ class Settings:
     headroom: float = 0.1
     tolerance: float = 0.05
     hysteresis: float = 0.1
+    chance: float = 6.0
     scaling: Scaling = Scaling()
     driver_threads: int = 4
     task_budget: int | None = None

@@ -17,7 +17,8 @@ from headrace.optimizer.grouping.values import Grouping, GroupName, QueryFacts
 class Situation:
     """The grouping in force, its queries, how its groups fare, and what samples and calibration say.
 
-    `settled` groups were there in the last merge step, which left them as they are.
+    `settled` groups were there in the last merge step, which left them as they are, with about the load that they have
+    now.
     """
 
     grouping: Grouping

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from headrace.optimizer.grouping.policies import Grouper
 from headrace.optimizer.grouping.settings import Settings
 from headrace.optimizer.grouping.situation import Situation
-from headrace.optimizer.grouping.values import Decision, SharingGroup
+from headrace.optimizer.grouping.values import Decision, GroupName, SharingGroup
+
+CHANGED = 0.25
+"""A load that has changed by this part of it, or less, may have done so by chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timetable:
-    """When the next looks are due, in seconds on whatever clock the caller has; the groups after the last merge."""
+    """When the next looks are due, in seconds on whatever clock the caller has.
+
+    `left` are the groups after the last merge step, with the load that each had then (None: not measured yet). Groups
+    that could not be compared, because they were far behind, are not among them.
+    """
 
     watch_at: float
     merge_at: float
-    merged: frozenset[SharingGroup] = frozenset()
+    left: Mapping[SharingGroup, float | None] = field(default_factory=dict)
 
     @staticmethod
     def start(now: float, settings: Settings) -> Timetable:
@@ -38,8 +46,36 @@ def decide(
         if helped.changes:
             return timetable, helped
     if now >= timetable.merge_at:
-        settled = frozenset(g.name for g in situation.grouping.groups if g in timetable.merged)
-        decision = grouper.merge(replace(situation, settled=settled))
+        decision = grouper.merge(replace(situation, settled=_settled(timetable, situation)))
         due = now + settings.merge_every_s
-        return replace(timetable, merge_at=due, merged=frozenset(decision.grouping.groups)), decision
+        return replace(timetable, merge_at=due, left=_left(situation, decision)), decision
     return timetable, Decision(situation.grouping)
+
+
+def _left(situation: Situation, decision: Decision) -> dict[SharingGroup, float | None]:
+    """The groups that a merge step leaves as they are now."""
+    health, homes = situation.health, situation.grouping.by_query()
+    behind = {
+        group: max((health[n].behind_s for q in group.members if (n := homes[q].name) in health), default=0.0)
+        for group in decision.grouping.groups
+    }
+    unchanged = set(situation.grouping.groups)
+    return {
+        group: health[group.name].load if group in unchanged and group.name in health else None
+        for group in decision.grouping.groups
+        if behind[group] <= situation.settings.meet_within_s
+    }
+
+
+def _settled(timetable: Timetable, situation: Situation) -> frozenset[GroupName]:
+    """The groups that are what they were in the last merge step, and have about the load that they had then.
+
+    If the load has changed by more than chance, what was refused then is looked at as if for the first time.
+    """
+    found = set[GroupName]()
+    for group in situation.grouping.groups:
+        if group in timetable.left:
+            before, health = timetable.left[group], situation.health.get(group.name)
+            if before is None or health is None or abs(health.load - before) <= CHANGED * before:
+                found.add(group.name)
+    return frozenset(found)

@@ -22,17 +22,23 @@ from headrace.optimizer.grouping.values import FunctionName, OperatorId, QueryFa
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """A function that keeps `width` tasks busy at most, and the items that are calls of it."""
+    """A function that keeps `width` tasks busy at most, and the items that are calls of it.
+
+    `sampled` are the tuples of the sample that each of these items was told by.
+    """
 
     function: FunctionName
     width: int
     items: slice
+    sampled: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
     """All work of some queries. `needs[i, q]` says that query q needs item i of weight `weights[i]`.
 
+    `sampled[i]` are the tuples of the sample that tell of the region of item i. It is zero for items that are not the
+    joining of a region's tuples, so that adding up gives the tuples that a group selects.
     `own[q]` is what query q does for itself alone. `known[q]` says whether there is a sample that tells of query q.
     `operators[o, q]` says whether query q uses operator o.
     """
@@ -40,6 +46,7 @@ class Work:
     queries: tuple[QueryId, ...]
     needs: Bits
     weights: Floats
+    sampled: Floats
     own: Floats
     known: Bits
     operators: Bits
@@ -66,6 +73,7 @@ class Work:
             tuple(group[0] for group in groups),
             np.logical_or.reduceat(self.needs[:, order], starts, axis=1),
             self.weights,
+            self.sampled,
             np.add.reduceat(self.own[order], starts),
             np.logical_and.reduceat(self.known[order], starts),
             np.logical_or.reduceat(self.operators[:, order], starts, axis=1),
@@ -108,6 +116,7 @@ class _Builder:
         self.place = {query: i for i, query in enumerate(order)}
         self.needs: list[Bits] = []
         self.weights: list[Floats] = []
+        self.sampled: list[Floats] = []
         self.bottlenecks: list[Bottleneck] = []
         self.items = 0
         self.own = np.zeros(len(order))
@@ -132,7 +141,8 @@ class _Builder:
         scan[0, places] = True
         self._add(scan, np.array([rate * cost.alpha + cost.fixed]))
         per_sampled = rate / table.sampled
-        self._add(wanted, per_sampled * (cost.beta * table.tuples + cost.gamma * table.matches))
+        shared = per_sampled * (cost.beta * table.tuples + cost.gamma * table.matches)
+        self._add(wanted, shared, table.tuples)
         self.own += per_sampled * self.costs.finish * (table.matches @ wanted)
         self._add_functions(wanted, table, per_sampled)
 
@@ -149,15 +159,18 @@ class _Builder:
             needs = np.zeros_like(wanted)
             needs[:, columns] = wanted[:, columns]
             first = self.items
-            self._add(needs, per_sampled * self.costs.function(function) * table.matches)
+            used = self._add(needs, per_sampled * self.costs.function(function) * table.matches)
             if function in width:
-                self.bottlenecks.append(Bottleneck(function, width[function], slice(first, self.items)))
+                items = slice(first, self.items)
+                self.bottlenecks.append(Bottleneck(function, width[function], items, table.tuples[used]))
 
-    def _add(self, needs: Bits, weights: Floats) -> None:
-        used = (weights > 0) & needs.any(axis=1)
+    def _add(self, needs: Bits, weights: Floats, sampled: Floats | None = None) -> Bits:
+        used: Bits = (weights > 0) & needs.any(axis=1)
         self.needs.append(needs[used])
         self.weights.append(weights[used])
+        self.sampled.append(np.zeros(int(used.sum())) if sampled is None else sampled[used])
         self.items += int(used.sum())
+        return used
 
     def build(self, operators: Sequence[OperatorId]) -> Work:
         uses = np.zeros((len(operators), len(self.order)), dtype=bool)
@@ -171,6 +184,7 @@ class _Builder:
             self.order,
             np.concatenate([empty, *self.needs]),
             np.concatenate([np.zeros(0), *self.weights]),
+            np.concatenate([np.zeros(0), *self.sampled]),
             self.own,
             self.known,
             uses,
