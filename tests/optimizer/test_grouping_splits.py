@@ -160,6 +160,17 @@ def test_a_function_that_cannot_use_more_tasks_leaves_though_the_group_could_hav
     assert [change.queries for change in decision.changes if isinstance(change, SplitOff)] == [(0, 1)]
 
 
+def test_users_of_a_narrow_function_are_parted_from_each_other_when_there_is_nobody_else() -> None:
+    """More tasks would help none of them, though the group might have more."""
+    case = random_case(3, 4, tasks=40)
+    case = with_function(case, 4, tasks=40, function_load=0.0, width=1)
+    group = case.situation.grouping.groups[0]
+    narrow = GroupHealth(RATE, 0.5 * RATE, 0.0, 0.5 * RATE, busy=20.0, shared=19.0, functions={SLOW: 1.0})
+    decision = decide_splits(replace(case.situation, health={group.name: narrow}))
+    assert {g.members for g in decision.grouping.groups} == {(0,), (1,), (2,), (3,)}
+    assert [type(change) for change in decision.changes] == [SplitOff]
+
+
 def test_without_back_pressure_the_group_gets_more_tasks_and_only_then_is_split() -> None:
     case = random_case(7, 6).dearer(3.0)
     everybody = sorted(case.situation.queries)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.model.query import QueryId
 from headrace.optimizer.grouping.merging import decide_merges
 from headrace.optimizer.grouping.policies import Policy
 from headrace.optimizer.grouping.situation import Situation
@@ -20,6 +21,8 @@ from headrace.simulate.isolation.workloads import (
     distribution_shifts,
     fan_out_shift,
     rate_pulse,
+    shared_cores,
+    shared_cores_pulse,
     similarity,
     varying_downstream,
     windowed_join,
@@ -58,7 +61,7 @@ def within_isolated(table: Table) -> bool:
 def test_on_a_stable_stream_it_settles_within_two_merge_steps_and_stays(
     make: Callable[[int], Scenario], seed: int
 ) -> None:
-    scenario = replace(make(seed), duration_s=300.0, sampled=1.0)
+    scenario = replace(make(seed), duration_s=300.0)
     table = simulate(scenario)
     two_merge_steps = 2 * scenario.settings.merge_every_s
     assert [step.changes for step in table.steps if step.time_s >= two_merge_steps and step.changes] == []
@@ -74,7 +77,11 @@ def test_after_a_shift_isolation_comes_back_within_n_splits(
     make: Callable[[int, int], Scenario], seed: int
 ) -> None:
     scenario = in_short(make(12, seed))
-    table = simulate(scenario)
+    assert_comes_back(simulate(scenario), scenario)
+
+
+def assert_comes_back(table: Table, scenario: Scenario) -> None:
+    """At most n splits in every phase, nobody is slower than alone at its end, and nothing took more than isolation."""
     assert within_isolated(table)
     ends = [phase.starts_s for phase in scenario.phases[1:]] + [scenario.duration_s]
     for phase, end in zip(scenario.phases, ends, strict=True):
@@ -82,6 +89,79 @@ def test_after_a_shift_isolation_comes_back_within_n_splits(
         assert splits(steps) <= len(scenario.queries)
         late = [step for step in steps if step.time_s >= end - 30]
         assert min(step.worst for step in late) >= AS_GOOD_AS_ALONE - scenario.noise
+
+
+def few_groups(scenario: Scenario) -> Scenario:
+    """The same where the driver can run 50 groups, so that fewer queries are more than that."""
+    return replace(scenario, settings=replace(scenario.settings, driver_threads=1))
+
+
+def assert_settles(table: Table, scenario: Scenario) -> None:
+    """Two merge steps, and nothing after that. Nobody is slower than alone for longer than a look takes to help."""
+    two_merge_steps = 2 * scenario.settings.merge_every_s
+    assert table.steps[-1].time_s >= two_merge_steps
+    assert [step.changes for step in table.steps if step.time_s >= two_merge_steps and step.changes] == []
+    looked = 2 * scenario.settings.watch_every_s
+    assert min(step.worst for step in table.steps if step.time_s >= looked) >= AS_GOOD_AS_ALONE
+    assert within_isolated(table)
+    assert max(step.groups for step in table.steps) <= scenario.settings.max_groups
+
+
+def test_more_queries_than_the_driver_can_run_groups_settle_as_well() -> None:
+    """A third of them call a function that uses one task at most, so many groups are needed."""
+    scenario = replace(few_groups(varying_downstream(150, seed=1)), duration_s=200.0)
+    assert_settles(simulate(scenario), scenario)
+
+
+@THOROUGH
+@pytest.mark.parametrize("make", [windowed_join, varying_downstream, similarity])
+@pytest.mark.parametrize("queries", [250, 400, 1_000, 2_000])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_thousands_of_queries_settle_within_two_merge_steps_and_stay(
+    make: Callable[..., Scenario], queries: int, seed: int
+) -> None:
+    scenario = replace(make(queries, seed=seed), duration_s=420.0)
+    assert_settles(simulate(scenario), scenario)
+
+
+@THOROUGH
+@pytest.mark.parametrize("make", [rate_pulse, distribution_shifts, fan_out_shift])
+@pytest.mark.parametrize("queries", [250, 1_000, 2_000])
+def test_thousands_of_queries_are_as_fast_as_alone_at_the_end_of_every_phase(
+    make: Callable[..., Scenario], queries: int
+) -> None:
+    scenario = in_short(make(queries, seed=1))
+    assert_comes_back(simulate(scenario), scenario)
+
+
+@pytest.mark.parametrize(
+    ("queries", "factor"),
+    [(100, 1.0), (100, 2.0)]
+    + [pytest.param(n, factor, marks=THOROUGH) for n in (1_000, 2_000) for factor in (1.0, 2.0)],
+)
+def test_on_shared_cores_it_settles_and_stays(queries: int, factor: float) -> None:
+    """The engine's mode. With twice the input, the function alone needs more cores than there are."""
+    scenario = replace(shared_cores(queries, seed=1, factor=factor), duration_s=300.0)
+    table = simulate(scenario)
+    assert table.steps[0].groups == 1
+    assert_settles(table, scenario)
+    assert splits(table.steps) == (1 if factor > 1 else 0)
+    users = {i for i, query in enumerate(scenario.queries) if query.function is not None}
+    if factor > 1:
+        assert table.steps[0].worst < AS_GOOD_AS_ALONE
+        assert members_of(table.grouping) == {
+            tuple(QueryId(i) for i in sorted(users)),
+            tuple(QueryId(i) for i in range(queries) if i not in users),
+        }
+
+
+@pytest.mark.parametrize("queries", [100, pytest.param(1_000, marks=THOROUGH)])
+def test_on_shared_cores_isolation_comes_back_after_a_pulse(queries: int) -> None:
+    scenario = in_short(shared_cores_pulse(queries, seed=1))
+    table = simulate(scenario)
+    assert_comes_back(table, scenario)
+    assert splits(table.steps) == 1
+    assert len(table.grouping.groups) == 1, "what the pulse parted is together again"
 
 
 def test_help_comes_with_the_first_look_after_a_pulse() -> None:
@@ -129,7 +209,7 @@ def crowd(queries: int) -> Table:
     return simulate(replace(windowed_join(queries, (0.01, 0.2)), duration_s=130.0))
 
 
-@pytest.mark.parametrize("queries", [300, pytest.param(4_000, marks=THOROUGH)])
+@pytest.mark.parametrize("queries", [220, pytest.param(4_000, marks=THOROUGH)])
 def test_a_crowd_at_once_is_few_groups_from_the_start(queries: int) -> None:
     table = crowd(queries)
     assert table.steps[0].groups <= 200

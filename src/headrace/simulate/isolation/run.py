@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headrace.model.grouping import MAIN
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.calibration import Calibration, PredictionError, observe
 from headrace.optimizer.grouping.monitor import watch_groups
@@ -14,7 +15,7 @@ from headrace.optimizer.grouping.policies import Policy, grouper_of
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.statistics import GroupEpoch, Statistics
 from headrace.optimizer.grouping.timetable import Timetable, decide
-from headrace.optimizer.grouping.values import Change, Decision, Grouping, GroupName
+from headrace.optimizer.grouping.values import Change, Decision, Grouping, GroupName, SharingGroup
 from headrace.optimizer.grouping.work import estimate_work
 from headrace.simulate.isolation.scenario import Phase, Scenario, facts_of
 from headrace.simulate.isolation.world import World
@@ -78,7 +79,16 @@ class _Run:
         self.groupings: list[Grouping] = []
 
     def start(self) -> None:
-        """All queries arrive at once, when nothing is known yet."""
+        """All queries arrive at once, when nothing is known yet.
+
+        Where cores are counted, they start in the main group, as in the engine.
+        """
+        cores = self.scenario.settings.cores
+        if cores is not None:
+            self._adopt(
+                Decision(Grouping((SharingGroup(GroupName(MAIN), tuple(sorted(self.facts)), cores),)))
+            )
+            return
         situation = self._situation({}, Statistics({}, {}, {}))
         self._adopt(self.grouper.place(situation, self.facts))
 

@@ -60,6 +60,9 @@ class Scenario:
 
     The controller does not see them: it has `settings`, measures the rest with an error of `noise`, and samples a share
     of the tuples. A query gets the tasks that keep up with the first phase when it runs alone.
+
+    With `settings.cores` it is the engine's mode: so many cores are all there is, alone a query would have all of them
+    beside the others, and everybody starts in the main group.
     """
 
     name: str
@@ -88,7 +91,9 @@ def facts_of(scenario: Scenario, base: Scenario | None = None) -> dict[QueryId, 
     found: dict[QueryId, QueryFacts] = {}
     for i, query in enumerate(scenario.queries):
         load = isolated_load(scenario, first, query)
-        tasks = tasks_for(load, 1_000, Settings(headroom=0.05, scaling=scenario.scaling))
+        tasks = scenario.settings.cores
+        if tasks is None:
+            tasks = tasks_for(load, 1_000, Settings(headroom=0.05, scaling=scenario.scaling))
         found[QueryId(i)] = QueryFacts(QueryId(i), JOIN, tasks, query.function, query.width)
     return found
 

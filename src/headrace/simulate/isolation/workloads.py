@@ -82,6 +82,43 @@ def distribution_shifts(queries: int = 32, seed: int = 0) -> Scenario:
     return replace(base, name="W1 with shifts", queries=changed, phases=phases, duration_s=960.0)
 
 
+def shared_cores(queries: int = 100, seed: int = 0, cores: int = 8, factor: float = 1.0) -> Scenario:
+    """The engine's mode: light queries, and a tenth that call a dear function, on so many cores for everybody.
+
+    At a factor of 1 all of them fit into the cores when they share. At 2 the function alone needs more than there is.
+    """
+    base = windowed_join(queries, (0.005, 0.015), seed)
+    scaling = Scaling(overhead_s=0.2, interval_s=1.0, serial=0.002)
+    changed = tuple(
+        replace(query, function=ANOMALY) if i % 10 == 9 else query for i, query in enumerate(base.queries)
+    )
+    users = [query for query in changed if query.function is not None]
+    called = len({value for query in users for value in range(query.low, query.high)}) / DOMAIN
+    rate = factor * RATE / 2
+    # the calls of all users together keep six tenths of the cores busy at a factor of 1
+    per_row = 0.6 * scaling.useful(cores) / max(called * MATCHES * RATE / 2, 1.0)
+    costs = Coefficients(
+        {JOIN: OperatorCost(alpha=1e-4 / queries, beta=2e-6, gamma=2e-7)}, 5e-8, {ANOMALY: per_row}
+    )
+    return replace(
+        base,
+        name="W2 on shared cores",
+        queries=changed,
+        phases=tuple(replace(phase, rate=rate) for phase in base.phases),
+        costs=costs,
+        settings=Settings(scaling=scaling, cores=cores, task_budget=cores, bounded=True, meet_within_s=2.0),
+        scaling=scaling,
+    )
+
+
+def shared_cores_pulse(queries: int = 100, seed: int = 0, factor: float = 2.0) -> Scenario:
+    """The engine's mode, and an input rate that rises at 360 s and falls back at 660 s."""
+    base = shared_cores(queries, seed)
+    calm = base.phases[0]
+    phases = (calm, replace(calm, starts_s=360.0, rate=factor * calm.rate), replace(calm, starts_s=660.0))
+    return replace(base, name="W2 on shared cores with a pulse", phases=phases, duration_s=960.0)
+
+
 def fan_out_shift(queries: int = 32, seed: int = 0) -> Scenario:
     """W1, and a part of the values that matches ten times as much from 300 s on."""
     base = windowed_join(queries, seed=seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from headrace.optimizer.grouping.statistics import (
     RegionTable,
     Statistics,
 )
+from headrace.optimizer.grouping.throughput import fair_part
 from headrace.optimizer.grouping.values import FunctionName, Grouping, GroupName, QueryFacts, SharingGroup
 from headrace.simulate.isolation.scenario import (
     DOMAIN,
@@ -60,6 +61,7 @@ class World:
         self.epoch = 0
         self.isolated: dict[QueryId, float] = {}
         self.isolated_phase: Phase | None = None
+        self.fair = float("inf")
 
     def sample(self, phase: Phase, tuples: int) -> Statistics:
         """A sample of the stream, as the regions of all queries and as each query's own figures."""
@@ -80,9 +82,27 @@ class World:
         self.grouping = grouping
 
     def step(self, phase: Phase) -> dict[GroupName, GroupEpoch]:
-        """Let every group run for one step, and give what it measured."""
+        """Let every group run for one step, and give what it measured.
+
+        Where cores are counted, a group may use those that the others leave, and nobody gets more than a fair part of
+        them while somebody else wants it.
+        """
         self.epoch += 1
-        return {group.name: self._run(group, phase) for group in self.grouping.groups}
+        cores = self.scenario.settings.cores
+        if cores is None:
+            return {group.name: self._run(group, phase) for group in self.grouping.groups}
+        wide = [replace(group, tasks=cores) for group in self.grouping.groups]
+        loads = {group.name: self.true_load(group, phase) for group in wide}
+        arrived = phase.rate * self.scenario.step_s
+        wanted = {
+            name: load.total * min(load.capacity, 1 + self.lag[name] / arrived)
+            for name, load in loads.items()
+        }
+        fair = fair_part(wanted.values(), self.scenario.scaling.useful(cores))
+        return {
+            group.name: self._run(group, phase, min(fair, wanted[group.name]) / loads[group.name].total)
+            for group in wide
+        }
 
     def true_load(self, group: SharingGroup, phase: Phase) -> TrueLoad:
         return self._load(np.array(group.members, dtype=np.intp), group.tasks, phase)
@@ -90,11 +110,19 @@ class World:
     def isolated_capacity(self, query: QueryId, phase: Phase) -> float:
         """The share of the input that a query would really process alone, at most 1."""
         if phase is not self.isolated_phase:
-            self.isolated_phase, self.isolated = phase, {}
+            self.isolated_phase, self.isolated, self.fair = phase, {}, self._fair_part(phase)
         if query not in self.isolated:
             load = self._load(np.array([query], dtype=np.intp), self.facts[query].tasks, phase)
-            self.isolated[query] = min(1.0, load.capacity)
+            self.isolated[query] = min(1.0, load.capacity, self.fair / load.total)
         return self.isolated[query]
+
+    def _fair_part(self, phase: Phase) -> float:
+        """The useful work per second that each query could have at most if all ran alone at once."""
+        cores = self.scenario.settings.cores
+        if cores is None:
+            return float("inf")
+        alone = (self._load(np.array([query], dtype=np.intp), cores, phase).total for query in self.facts)
+        return fair_part(alone, self.scenario.scaling.useful(cores))
 
     def _load(self, members: npt.NDArray[np.intp], tasks: int, phase: Phase) -> TrueLoad:
         cost, costs = self.scenario.costs.operator(JOIN), self.scenario.costs
@@ -130,11 +158,11 @@ class World:
                 narrow = min(narrow, min(widths) / loads[function])
         return loads, narrow
 
-    def _run(self, group: SharingGroup, phase: Phase) -> GroupEpoch:
+    def _run(self, group: SharingGroup, phase: Phase, at_most: float = float("inf")) -> GroupEpoch:
         seconds = self.scenario.step_s
         load = self.true_load(group, phase)
         arrived = phase.rate * seconds
-        processed = min(arrived + self.lag[group.name], load.capacity * arrived)
+        processed = min(arrived + self.lag[group.name], min(load.capacity, at_most) * arrived)
         self.lag[group.name] += arrived - processed
         share = processed / arrived
         spread = 1 + self.scenario.scaling.serial * (group.tasks - 1)
