@@ -166,7 +166,8 @@ def test_users_of_a_narrow_function_are_parted_from_each_other_when_there_is_nob
     case = with_function(case, 4, tasks=40, function_load=0.0, width=1)
     group = case.situation.grouping.groups[0]
     narrow = GroupHealth(RATE, 0.5 * RATE, 0.0, 0.5 * RATE, busy=20.0, shared=19.0, functions={SLOW: 1.0})
-    decision = decide_splits(replace(case.situation, health={group.name: narrow}))
+    costs = replace(case.situation.costs, functions={SLOW: 1e-9})
+    decision = decide_splits(replace(case.situation, health={group.name: narrow}, costs=costs))
     assert {g.members for g in decision.grouping.groups} == {(0,), (1,), (2,), (3,)}
     assert [type(change) for change in decision.changes] == [SplitOff]
 
