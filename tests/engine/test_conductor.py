@@ -424,6 +424,19 @@ def test_the_policy_decides(policy: Policy, groups: int, book: EventBook) -> Non
     assert len(engine.groups()) == groups
 
 
+def test_groups_that_differ_in_what_the_model_does_not_know_are_predicted_each_by_itself(
+    book: EventBook,
+) -> None:
+    engine = Engine()
+    engine.create(0, 0, "left", seconds=4e-6)
+    engine.create(1, 0, "right", seconds=4e-5)  # the same tuples of the same stream, and ten times the work
+    conductor = conductor_of(engine, book)
+    play(engine, conductor, 125)
+    error = conductor.info().median_error
+    assert error is not None
+    assert error < 0.1
+
+
 def test_without_a_policy_nobody_is_moved(book: EventBook) -> None:
     engine = Engine()
     engine.create(0, 0, seconds=3e-4)

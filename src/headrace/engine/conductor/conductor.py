@@ -16,7 +16,7 @@ from headrace.catalog.events import EventBook
 from headrace.engine.conductor.facts import LiveQuery, facts_of, grouping_of, only_measured, operator_of
 from headrace.engine.conductor.memory import Learnt
 from headrace.engine.conductor.placing import Room, Rooms
-from headrace.engine.conductor.predicting import Prediction, compare, predict
+from headrace.engine.conductor.predicting import Correction, Prediction, compare, corrected, predict
 from headrace.engine.conductor.room import idle_cores, width_of
 from headrace.engine.conductor.stage import Stage
 from headrace.engine.conductor.statistics import Knowledge
@@ -83,6 +83,7 @@ class _State:
     timetable: Timetable
     calibration: Calibration = field(default_factory=Calibration)
     predicted: dict[str, Prediction] = field(default_factory=dict)
+    corrections: dict[str, Correction] = field(default_factory=dict)
     health: dict[GroupName, GroupHealth] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
     rooms: Rooms | None = None
@@ -204,7 +205,9 @@ class Conductor:
             names = {query.id: query.name for query in queries}
             self._state.violated = note_violations(self._events, situation, self._state.violated, names, now)
             self._carry_out(situation, decision, names, now)
-            self._state.predicted = predict(situation, self._knowledge.rate, self._epoch_s(queries))
+            self._state.predicted = predict(
+                situation, self._knowledge.rate, self._epoch_s(queries), self._state.corrections
+            )
             self._state.looks += 1
             self._state.looked_s += time.thread_time() - began
             return decision
@@ -298,6 +301,7 @@ class Conductor:
         members = {name: kept[-1].members for name, kept in self._books.epochs.items() if kept}
         errors = compare(state.predicted, epochs, members, state.calibration)
         state.calibration = observe(state.calibration, epochs).with_errors(errors)
+        state.corrections = corrected(state.corrections, state.predicted, epochs, members)
 
     # having it done
 
