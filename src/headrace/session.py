@@ -188,10 +188,13 @@ class Session(OpenWarehouse):
         return function_infos(self)
 
     def groups(self) -> list[GroupInfo]:
-        """Every sharing group: its members, how far it is, and what its epochs cost."""
+        """Every sharing group: its members, how far it is, what its epochs cost, what it saves, and why it is so."""
         errors, events, recent = self._checkup.errors(), self._events.all(), self.recent_epochs()
-        most = None if self._running is None else self._running.groups.backfill_tasks
-        return group_infos(self._catalog, self._delivered, self._sealer, recent, errors, events, most)
+        running = self._running
+        most, info = (
+            (None, None) if running is None else (running.groups.backfill_tasks, running.conducting.info())
+        )
+        return group_infos(self._catalog, self._delivered, self._sealer, recent, errors, events, most, info)
 
     def sharing(self) -> SharingInfo:
         """How queries come to share: the policy, how well the load was predicted, and how long changes took."""
@@ -386,7 +389,7 @@ class Session(OpenWarehouse):
         return self._checkup.health()
 
     def recent_epochs(self) -> list[EpochInfo]:
-        """What each of the last 1,000 epochs since opening cost and delivered, oldest first."""
+        """What each of the last 4,000 epochs since opening cost and delivered, oldest first."""
         return Listing(self._running.totals.recent if self._running else ())
 
     def __repr__(self) -> str:

@@ -74,6 +74,8 @@ class ConductorInfo:
     median_cost_error: float | None
     errors: tuple[PredictionError, ...]
     delays_s: tuple[float, ...]
+    saves: Mapping[str, float] = field(default_factory=dict)
+    """By the last look: the CPU seconds per second that queries of each group would need more if each ran alone."""
 
 
 @dataclass(slots=True)
@@ -147,6 +149,7 @@ class Conductor:
                 state.calibration.median_cost_error(),
                 state.calibration.errors,
                 state.under_way.delays_s,
+                {name: one.saves for name, one in state.predicted.items() if one.saves is not None},
             )
 
     def learnt(self) -> Learnt:

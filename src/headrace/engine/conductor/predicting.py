@@ -7,7 +7,7 @@ prediction is corrected by what the last epochs of the same group took, beside w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 
@@ -16,6 +16,7 @@ from headrace.model.query import QueryId
 from headrace.optimizer.grouping.calibration import Calibration, PredictionError
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.statistics import GroupEpoch
+from headrace.optimizer.grouping.throughput import isolated_load
 from headrace.optimizer.grouping.work import estimate_work
 
 FOLLOWS = 0.1
@@ -61,6 +62,8 @@ class Prediction:
     per_epoch_s: float
     members: frozenset[QueryId]
     factor: float = 1.0
+    saves: float | None = None
+    """CPU seconds per second that its members would need more if each of them ran alone; None if nobody can tell."""
 
     def of(self, tuples: int) -> float:
         """CPU seconds of an epoch with so many tuples.
@@ -99,8 +102,16 @@ def predict(
             fixed, members = (whole.load(group.members) - load) * epoch_s, frozenset(group.members)
             known = (corrections or {}).get(group.name)
             factor = 1.0 if known is None or are_others(known.members, members) else exp(known.log_ratio)
-            found[str(group.name)] = Prediction(load / rate, fixed, members, factor)
+            saves = saved(situation, group.members, whole.load(group.members))
+            found[str(group.name)] = Prediction(load / rate, fixed, members, factor, saves)
     return found
+
+
+def saved(situation: Situation, members: Sequence[QueryId], together: float) -> float | None:
+    """What queries save by sharing: the load of each of them alone, added up, less their load as one group."""
+    alone = [isolated_load(situation, query) for query in members]
+    known = [load.total for load in alone if load is not None]
+    return sum(known) - together if 1 < len(known) == len(alone) else None
 
 
 def compare(
