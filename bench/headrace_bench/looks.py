@@ -22,6 +22,7 @@ from headrace.catalog.events import EventBook
 from headrace.engine.conductor.conductor import Conductor
 from headrace.engine.conductor.facts import LiveQuery
 from headrace.engine.conductor.sampling import StreamSample
+from headrace.engine.conductor.stage import Standing
 from headrace.engine.conductor.watching import Measured
 from headrace.engine.records import Metrics
 from headrace.model.grouping import MAIN
@@ -63,6 +64,9 @@ class PlayedStage:
 
     def arrived(self) -> dict[str, int]:
         return {"s": self.epoch * RATE}
+
+    def standings(self, groups: Iterable[str]) -> dict[str, Standing]:
+        return {name: Standing(self.arrived()) for name in groups}
 
     def sample(self, stream: str, columns: Sequence[str], tuples: int) -> StreamSample | None:
         values = np.random.default_rng(self.epoch).integers(0, DOMAIN, tuples)

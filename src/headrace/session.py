@@ -160,13 +160,17 @@ class Session(OpenWarehouse):
         *,
         replace: bool = False,
         group: str | None = None,
+        min_rate: float | None = None,
+        max_latency: Duration | None = None,
+        priority: int = 0,
     ) -> list[QueryHandle]:
         """Ask for many queries at once, each a text or a pair of name and text: all of them, or none.
 
         It is quicker than one by one, because they become durable together. An error says which query it is about.
-        `replace` and `group` are as in `create_query`.
+        The options are as in `create_query`, and hold for each of the queries.
         """
-        made = create_queries(self, queries, replace=replace, group=group)
+        needs = needs_of(min_rate, max_latency, priority)
+        made = create_queries(self, queries, replace=replace, group=group, needs=needs)
         return [QueryHandle(self, query.name, query.id) for query in made]
 
     def register_function(

@@ -13,8 +13,10 @@ import pytest
 from headrace.catalog.events import EVENTS, EventBook
 from headrace.engine.conductor.conductor import Conductor
 from headrace.engine.conductor.facts import LiveQuery, operator_of
+from headrace.engine.conductor.needs import Course
 from headrace.engine.conductor.room import idle_cores
 from headrace.engine.conductor.sampling import StreamSample, _matches, columns_of, region_tables
+from headrace.engine.conductor.stage import Standing
 from headrace.engine.conductor.statistics import NOTHING
 from headrace.engine.conductor.watching import Books, Measured, group_epochs, while_lagging
 from headrace.engine.records import Metrics
@@ -110,6 +112,14 @@ class Engine:
         found = {name: pa.chunked_array([pa.array(values)]) for name in columns}
         return StreamSample(stream, tuples, found) if self.came else None
 
+    def standings(self, groups: Iterable[str]) -> dict[str, Standing]:
+        """Epochs are sealed each second. What waits was sealed when as much had come in as the group has behind it."""
+        waits = {name: self.lag.get(name, 0.0) for name in groups}
+        return {
+            name: Standing(dict.fromkeys(self.arrived(), round(self.came - lag)), lag / self.rate)
+            for name, lag in waits.items()
+        }
+
     def move(self, moves: Sequence[tuple[QueryId, str]]) -> None:
         self.wishes += moves
 
@@ -135,6 +145,8 @@ class Engine:
         for name, members in self.groups().items():
             if name not in self.silent:  # these are in a long epoch
                 self._run(conductor, name, members)
+            else:
+                self.lag[name] = self.lag.get(name, 0.0) + self.rate
         conductor.look()
 
     def _run(self, conductor: Conductor, name: str, members: list[int]) -> None:
@@ -487,6 +499,64 @@ def test_a_query_that_does_not_get_what_was_asked_for_is_told_of_once(book: Even
     assert len(told) == 2
     assert "tuples per second, and 9000 are asked for" in told[0]
     assert "s behind its input, and 5.0 s are asked for" in told[1]
+
+
+ASKED = Needs(min_rate=9_000, max_latency_s=5.0)
+
+
+def told_of_needs(book: EventBook) -> list[tuple[str, tuple[str, ...], str]]:
+    """(group, names, what was asked for) of each violation of that."""
+    told = [event for event in book.all() if "asked for" in event.reason]
+    return [(event.group, event.queries, event.reason.split(", and ")[1]) for event in told]
+
+
+def test_without_a_policy_it_is_told_what_queries_do_not_get(book: EventBook) -> None:
+    engine = Engine()
+    engine.create(0, 0, seconds=3e-4, needs=ASKED)
+    conductor = conductor_of(engine, book, None)
+    assert not conductor.due
+    play(engine, conductor, 60)
+    assert told_of_needs(book) == [
+        (MAIN, ("q0",), "9000 are asked for"),
+        (MAIN, ("q0",), "5.0 s are asked for"),
+    ]
+
+
+def test_a_plain_query_and_one_that_catches_up_are_told_of_where_they_live(book: EventBook) -> None:
+    engine = Engine()
+    engine.create(0, 0, needs=ASKED)
+    engine.create(1, 0, "plain-1", seconds=3e-4, plain=True, apart=True, needs=ASKED)
+    engine.create(2, 0, "backfill-2", apart=True, needs=ASKED)
+    engine.silent.add("backfill-2")  # its epoch takes for ever
+    engine.lag["backfill-2"] = 360_000.0
+    play(engine, conductor_of(engine, book), 60)
+    told = told_of_needs(book)
+    assert sorted({(group, names) for group, names, _ in told}) == [
+        ("backfill-2", ("q2",)),
+        ("plain-1", ("q1",)),
+    ], "and nothing of the one that keeps up"
+    assert len(told) == 4, told
+
+
+def test_who_keeps_up_gets_what_was_asked_for_however_little_comes(book: EventBook) -> None:
+    engine = Engine()
+    engine.create(0, 0, needs=Needs(min_rate=1e6, max_latency_s=3.0))
+    conductor = conductor_of(engine, book)
+    for second in range(90):  # nothing for a while, and then much at once
+        engine.rate = 30_000 if second % 15 == 0 else 1
+        engine.step(conductor)
+    assert told_of_needs(book) == []
+
+
+def test_tuples_that_no_epoch_has_taken_in_wait_too() -> None:
+    course = Course()
+    for at, came in ((0.0, 100), (10.0, 200), (20.0, 300), (30.0, 400)):
+        course.note(at, {"s": came}, {"main": Standing({"s": 150})})
+    assert course.behind_s("main", ["s"]) == 20.0, "at 10 s, more had come in than was ever processed"
+    assert course.behind_s("main", ["t"]) == 0.0
+    assert course.rates("main", ["s"]) == (0.0, pytest.approx(250 / 30))
+    course.note(40.0, {"s": 500}, {"main": Standing({"s": 500})})
+    assert course.behind_s("main", ["s"]) == 0.0
 
 
 def test_a_look_that_fails_says_so_and_the_next_one_goes_on(book: EventBook) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from headrace.catalog.events import EventBook
 from headrace.engine.conductor.facts import LiveQuery, facts_of, grouping_of, only_measured, operator_of
 from headrace.engine.conductor.memory import Learnt
+from headrace.engine.conductor.needs import Course, unmet
 from headrace.engine.conductor.placing import Room, Rooms
 from headrace.engine.conductor.predicting import Correction, Prediction, compare, corrected, predict
 from headrace.engine.conductor.room import idle_cores, width_of
@@ -37,6 +38,7 @@ from headrace.optimizer.grouping.policies import FunctionalIsolation, Grouper, P
 from headrace.optimizer.grouping.settings import Scaling, Settings
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.statistics import GroupEpoch, Statistics
+from headrace.optimizer.grouping.throughput import Violation, violations
 from headrace.optimizer.grouping.timetable import Timetable, decide
 from headrace.optimizer.grouping.values import (
     Decision,
@@ -120,7 +122,7 @@ class Conductor:
         self._settings, self.interval_s = settings, settings.scaling.interval_s
         self._lock, self._placing = threading.RLock(), threading.Lock()
         self._fresh: deque[Measured] = deque()
-        self._books, self._knowledge = Books(), Knowledge(stage)
+        self._books, self._knowledge, self._course = Books(), Knowledge(stage), Course()
         self._state = _State(Timetable.start(clock(), settings))
 
     @property
@@ -179,15 +181,17 @@ class Conductor:
     def due(self) -> bool:
         """Whether something is to be looked at now."""
         table = self._state.timetable
+        if self._grouper is None:
+            return self._clock() >= table.watch_at
         return bool(self._fresh) or self._clock() >= min(table.watch_at, table.merge_at)
 
     def look(self, *, early: bool = False) -> Decision | None:
         """Do what is due now; what was decided, None when it was not time. `early`, only if a group began to lag."""
         with self._lock:
+            now, began = self._clock(), time.thread_time()
             if self._grouper is None:
                 self._fresh.clear()  # nobody would ever read or forget it
-                return None
-            now, began = self._clock(), time.thread_time()
+                return self._only_watch(now)
             self._take_in()
             table = self._hurried(now)
             waits = table is self._state.timetable if early else now < min(table.watch_at, table.merge_at)
@@ -206,7 +210,7 @@ class Conductor:
             self._state.timetable, decision = decide(self._grouper, table, now, situation)
             self._state.rooms = Rooms(situation)
             names = {query.id: query.name for query in queries}
-            self._state.violated = note_violations(self._events, situation, self._state.violated, names, now)
+            self._tell_violations(queries, now, violations(situation))
             self._carry_out(situation, decision, names, now)
             self._state.predicted = predict(
                 situation, self._knowledge.rate, self._epoch_s(queries), self._state.corrections
@@ -214,6 +218,26 @@ class Conductor:
             self._state.looks += 1
             self._state.looked_s += time.thread_time() - began
             return decision
+
+    def _only_watch(self, now: float) -> Decision | None:
+        """Without a policy nothing is decided, but it is told who does not get what was asked for."""
+        table = self._state.timetable
+        if now < table.watch_at:
+            return None
+        self._state.timetable = replace(table, watch_at=now + self._settings.watch_every_s)
+        self._tell_violations(self._stage.queries(), now)
+        return Decision(Grouping())
+
+    def _tell_violations(
+        self, queries: Sequence[LiveQuery], now: float, others: Iterable[Violation] = ()
+    ) -> None:
+        """An event for each query that does not get what was asked for, and for `others`."""
+        asking = [query for query in queries if query.needs.asks]
+        homes = sorted({query.home for query in asking})
+        self._course.note(now, self._stage.arrived() if homes else {}, self._stage.standings(homes))
+        found = [*others, *unmet(asking, self._course, self.interval_s)]
+        live = {query.id: query for query in queries}
+        self._state.violated = note_violations(self._events, found, self._state.violated, live, now)
 
     def _hurried(self, now: float) -> Timetable:
         """When to look next: at once if a group has begun to fall behind since the last look, once for each group."""

@@ -22,7 +22,7 @@ from headrace.optimizer.grouping.values import (
 
 @dataclass(frozen=True, slots=True)
 class LiveQuery:
-    """A query that runs. `group` is where it lives, or where it goes if it is `moving`.
+    """A query that runs. `group` is where it lives, or where it goes if it is `moving`. `home` is where it lives.
 
     A query that catches up with the streams, or that plain Spark runs, is `apart`: nobody decides about it.
     """
@@ -34,6 +34,11 @@ class LiveQuery:
     needs: Needs = NO_NEEDS
     moving: bool = False
     apart: bool = False
+    living_in: str | None = None
+
+    @property
+    def home(self) -> str:
+        return self.group if self.living_in is None else self.living_in
 
 
 def operator_of(plan: QueryPlan) -> OperatorId | None:
