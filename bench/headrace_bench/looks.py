@@ -31,6 +31,7 @@ from headrace.model.predicate import And, Compare, Op, Operand
 from headrace.model.query import NO_NEEDS, Projection, QueryId, QueryPlan, StreamName
 from headrace.model.types import BIGINT
 from headrace.optimizer.grouping.policies import Policy
+from headrace.optimizer.grouping.values import FunctionName
 from headrace.storage.warehouse import Warehouse
 
 RATE, DOMAIN, LOOKS = 50_000, 10_000, 12
@@ -67,6 +68,9 @@ class PlayedStage:
 
     def standings(self, groups: Iterable[str]) -> dict[str, Standing]:
         return {name: Standing(self.arrived()) for name in groups}
+
+    def function_costs(self) -> dict[FunctionName, float]:
+        return {}
 
     def sample(self, stream: str, columns: Sequence[str], tuples: int) -> StreamSample | None:
         values = np.random.default_rng(self.epoch).integers(0, DOMAIN, tuples)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,21 +17,34 @@ from headrace.engine.conductor.needs import Course
 from headrace.engine.conductor.room import idle_cores
 from headrace.engine.conductor.sampling import StreamSample, _matches, columns_of, region_tables
 from headrace.engine.conductor.stage import Standing
-from headrace.engine.conductor.statistics import NOTHING
+from headrace.engine.conductor.statistics import NOTHING, Knowledge
 from headrace.engine.conductor.watching import Books, Measured, group_epochs, while_lagging
 from headrace.engine.records import Metrics
 from headrace.model.events import EventKind
 from headrace.model.grouping import MAIN, auto_group, auto_number
 from headrace.model.metrics import FunctionMetrics, OperatorMetrics, QueryCounts
 from headrace.model.predicate import TRUE, Compare, Op, Operand, Predicate
-from headrace.model.query import NO_NEEDS, Fallback, Needs, Projection, QueryId, QueryPlan, StreamName
+from headrace.model.query import (
+    NO_NEEDS,
+    Fallback,
+    Hub,
+    Join,
+    JoinedRows,
+    JoinSide,
+    Needs,
+    Projection,
+    QueryId,
+    QueryPlan,
+    StreamName,
+)
 from headrace.model.types import BIGINT
+from headrace.model.window import Window
 from headrace.optimizer.grouping.monitor import GroupHealth, watch_group
 from headrace.optimizer.grouping.policies import Policy
 from headrace.optimizer.grouping.settings import Settings
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.statistics import RegionTable
-from headrace.optimizer.grouping.values import Grouping, GroupName, OperatorId, SharingGroup
+from headrace.optimizer.grouping.values import FunctionName, Grouping, GroupName, OperatorId, SharingGroup
 from headrace.storage.warehouse import Warehouse
 
 VALUE = Operand("v", BIGINT)
@@ -79,6 +92,7 @@ class Engine:
     broken: bool = False
     silent: set[str] = field(default_factory=set)
     width: dict[str, int] = field(default_factory=dict)
+    said: dict[str, float] = field(default_factory=dict)
 
     def create(self, id_: int, limit: int, group: str = MAIN, seconds: float = 1e-6, **more: object) -> None:
         streams = more.pop("streams", ("s",))
@@ -119,6 +133,9 @@ class Engine:
             name: Standing(dict.fromkeys(self.arrived(), round(self.came - lag)), lag / self.rate)
             for name, lag in waits.items()
         }
+
+    def function_costs(self) -> dict[FunctionName, float]:
+        return {FunctionName(name): cost for name, cost in self.said.items()}
 
     def move(self, moves: Sequence[tuple[QueryId, str]]) -> None:
         self.wishes += moves
@@ -480,6 +497,24 @@ def test_new_queries_start_where_they_slow_nobody(book: EventBook) -> None:
     assert auto_number(alone) is not None, "the tasks of the main group are busy, and nothing is known of it"
 
 
+def test_a_new_query_brings_what_its_dearest_function_costs(book: EventBook) -> None:
+    engine = Engine()
+    engine.create(0, 0)
+    engine.create(1, 900, called=1e-6, function="light")
+    conductor = conductor_of(engine, book)
+    play(engine, conductor, 25)
+    calling = replace(plan_of(above(900)), functions=("light",))  # a tenth of 10,000 tuples per second
+    assert conductor.place([(calling, NO_NEEDS)]) == [MAIN], "what was measured counts"
+    engine.said = {"light": 1.0, "heavy": 0.01}
+    assert conductor.place([(calling, NO_NEEDS)]) == [MAIN], "and not what somebody said before"
+    both = replace(plan_of(above(900)), functions=("light", "heavy"))
+    [alone] = conductor.place([(both, NO_NEEDS)])
+    assert alone is not None
+    assert auto_number(alone) is not None, "it would keep ten tasks busy"
+    engine.said["heavy"] = 1e-6
+    assert conductor.place([(both, NO_NEEDS)]) == [MAIN]
+
+
 def test_many_queries_at_once_never_mean_as_many_groups(book: EventBook) -> None:
     for policy in (Policy.FUNCTIONAL, Policy.ISOLATED):
         engine = Engine()
@@ -743,3 +778,27 @@ def test_rows_of_a_join_count_on_the_side_that_queries_select() -> None:
     per_auction = found[:10] * rates[0] / 10
     assert [per_auction[auctions[:, q]].sum() for q in range(3)] == pytest.approx(joined)
     assert per_auction.sum() == pytest.approx(36.0), "the union of the first two is the third"
+
+
+def join_of(limit: int) -> QueryPlan:
+    """A join of two streams on their value, for tuples of the first one from some value on."""
+    sides = tuple(
+        JoinSide(StreamName(name), Window(10, 5), above(limit) if name == "s" else TRUE) for name in "st"
+    )
+    body = Join(sides, (Hub((0, 1), ((VALUE,), (VALUE,))),), (), (), JoinedRows(()))
+    return QueryPlan("SELECT", (StreamName("s"), StreamName("t")), body, (), "", "")
+
+
+def test_a_join_alone_finds_what_it_was_measured_to_find_and_not_what_others_find_with_it() -> None:
+    """Both want the newest half of a stream. A condition across the streams leaves one of them a tenth of the pairs."""
+    engine = Engine(came=10_000)
+    knowledge, books = Knowledge(engine), Books()
+    knowledge.count(0.0, 10.0)
+    engine.came += 10_000
+    books.accepted = {QueryId(0): 1_000.0, QueryId(1): 1_000.0}
+    books.joined = {QueryId(0): 20_000.0, QueryId(1): 2_000.0}
+    queries = [LiveQuery(QueryId(i), f"q{i}", join_of(500), MAIN) for i in range(3)]
+    knowledge.look(queries, books, 10.0, 10.0)
+    found = knowledge.statistics.samples
+    assert [found[QueryId(i)].matches for i in range(2)] == [20.0, 2.0]
+    assert 2.0 < found[QueryId(2)].matches < 20.0, "of the third, nothing is known but where it looks"

@@ -13,7 +13,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.catalog.events import EventBook
-from headrace.engine.conductor.facts import LiveQuery, facts_of, grouping_of, only_measured, operator_of
+from headrace.engine.conductor.facts import (
+    LiveQuery,
+    facts_of,
+    functions_of,
+    grouping_of,
+    only_measured,
+    operator_of,
+)
 from headrace.engine.conductor.memory import Learnt
 from headrace.engine.conductor.needs import Course, unmet
 from headrace.engine.conductor.placing import Room, Rooms
@@ -33,6 +40,7 @@ from headrace.optimizer.grouping.calibration import (
     observe,
     recall_calibration,
 )
+from headrace.optimizer.grouping.costs import Coefficients
 from headrace.optimizer.grouping.monitor import GroupHealth, watch_group
 from headrace.optimizer.grouping.policies import FunctionalIsolation, Grouper, Policy, grouper_of
 from headrace.optimizer.grouping.settings import Scaling, Settings
@@ -46,6 +54,7 @@ from headrace.optimizer.grouping.values import (
     Grouping,
     GroupName,
     Placed,
+    QueryFacts,
     Resized,
     relocations,
 )
@@ -287,16 +296,26 @@ class Conductor:
 
     def _situation(self, queries: Sequence[LiveQuery], statistics: Statistics) -> Situation:
         stage, state = self._stage, self._state
-        groups = {query.group for query in queries}
+        groups, costs = {query.group for query in queries}, self._costs(queries)
         tasks = stage.tasks(groups) | {name: n for name, n in state.tasks.items() if name in groups}
         return Situation(
             grouping_of(queries, tasks, stage.cores, stage.next_number()),
-            facts_of((query for query in queries if not query.apart), stage.cores, self._books.functions),
+            self._facts((query for query in queries if not query.apart), costs),
             statistics,
             state.health,
-            state.calibration.coefficients(self._epoch_s(queries)),
+            costs,
             self._settings_now(),
         )
+
+    def _costs(self, queries: Iterable[LiveQuery]) -> Coefficients:
+        """What work costs, as it was measured. Of functions that were not called yet, it is what people said."""
+        measured = self._state.calibration.coefficients(self._epoch_s(queries))
+        return measured.with_estimates(self._stage.function_costs())
+
+    def _facts(self, queries: Iterable[LiveQuery], costs: Coefficients) -> dict[QueryId, QueryFacts]:
+        found, books = list(queries), self._books
+        functions = functions_of(found, books.functions, books.accepted, costs)
+        return facts_of(found, self._stage.cores, functions)
 
     def _epoch_s(self, queries: Iterable[LiveQuery]) -> float:
         """How far epochs are apart. Groups that catch up, or that plain Spark runs, have a pace of their own."""
@@ -397,20 +416,18 @@ class Conductor:
 
         What has been let in since then takes room already. It waits for no look that is under way.
         """
-        facts = facts_of(guests, self._stage.cores, {})
-        return rooms.take(facts, self._knowledge.samples_of(guests, rooms.usual_matches))
+        costs = rooms.situation.costs.with_estimates(self._stage.function_costs())
+        facts = facts_of(guests, self._stage.cores, functions_of(guests, {}, (), costs))
+        return rooms.take(facts, self._knowledge.samples_of(guests, rooms.usual_matches), costs)
 
     def _decide_places(self, guests: Sequence[LiveQuery]) -> dict[LiveQuery, str]:
         """Where the policy puts new queries when it looks at all groups."""
         assert self._grouper is not None
         known = self._queries(self._clock())
         statistics = self._knowledge.with_queries([*known, *guests], self._books)
-        facts = facts_of(
-            [*(query for query in known if not query.apart), *guests],
-            self._stage.cores,
-            self._books.functions,
-        )
-        situation = replace(self._situation(known, statistics), queries=facts)
+        situation = self._situation(known, statistics)
+        living = [query for query in known if not query.apart]
+        situation = replace(situation, queries=self._facts([*living, *guests], situation.costs))
         decision = self._grouper.place(situation, [guest.id for guest in guests])
         self._state.tasks |= {
             group.name: group.tasks for group in decision.grouping.groups if not group.apart

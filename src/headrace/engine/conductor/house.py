@@ -25,6 +25,7 @@ from headrace.model.epoch import Chunk
 from headrace.model.errors import StorageError
 from headrace.model.grouping import GroupKind, auto_number, kind_of
 from headrace.model.query import Fallback, Join, QueryId
+from headrace.optimizer.grouping.values import FunctionName
 
 LOOK_BACK = 20
 """So many epochs back a stream's newest tuples are looked for."""
@@ -94,6 +95,10 @@ class HouseStage:
             stream: rows - (0 if (inflow := oldest.of(stream)) is None else inflow.rows)
             for stream, (rows, _) in oldest.totals().items()
         }
+
+    def function_costs(self) -> dict[FunctionName, float]:
+        specs = self._house.catalog.functions.specs()
+        return {FunctionName(spec.name): spec.cost for spec in specs if spec.cost is not None}
 
     def sample(self, stream: str, columns: Sequence[str], tuples: int) -> StreamSample | None:
         tables: list[pa.Table] = []

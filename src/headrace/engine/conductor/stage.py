@@ -9,6 +9,7 @@ from typing import Protocol
 from headrace.engine.conductor.facts import LiveQuery
 from headrace.engine.conductor.sampling import StreamSample
 from headrace.model.query import QueryId
+from headrace.optimizer.grouping.values import FunctionName
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,9 @@ class Stage(Protocol):
 
     def standings(self, groups: Iterable[str]) -> dict[str, Standing]:
         """How far each of these groups is, be it one that plain Spark runs or one that catches up."""
+
+    def function_costs(self) -> dict[FunctionName, float]:
+        """What people said that calls of registered functions cost, in CPU seconds per row."""
 
     def sample(self, stream: str, columns: Sequence[str], tuples: int) -> StreamSample | None:
         """Some of the newest tuples of a stream; None when there are none."""

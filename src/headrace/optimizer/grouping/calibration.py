@@ -188,7 +188,9 @@ class Calibration:
             join, beta, gamma = self.joins[operator].solve()
             operators[operator] = OperatorCost(alpha, beta, gamma, (scan + join) / epoch_s)
         fixed, finish = self.finish.solve()
-        functions = {function: sums.solve()[0] for function, sums in self.functions.items()}
+        functions = {
+            function: sums.solve()[0] for function, sums in self.functions.items() if sums.square.any()
+        }
         return Coefficients(operators, finish, functions, fixed / epoch_s)
 
     def seconds(self, epoch: GroupEpoch) -> float:
