@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cli_fakes import group_line
+from headrace.engine.conductor.conductor import ConductorInfo
 from headrace.engine.delivered import Delivered
 from headrace.engine.records import no_commit
 from headrace.health import Health, RunState
@@ -17,11 +18,15 @@ from headrace.looking.checkup import LAG_SECONDS, Checkup
 from headrace.looking.facts import FactFinder
 from headrace.looking.grouped import group_infos, lag_seconds
 from headrace.looking.infos import query_infos, query_metrics
+from headrace.looking.predictions import group_predictions
 from headrace.looking.showing import Listing
 from headrace.looking.status import why_empty
 from headrace.model.errors import EngineError
+from headrace.model.events import Event, EventKind
 from headrace.model.grouping import GroupSpec, GroupState, Regrouping
 from headrace.model.partitioning import even_partitioning
+from headrace.optimizer.grouping.calibration import PredictionError
+from headrace.optimizer.grouping.values import GroupName
 from headrace.running.retries import Retry
 from log_samples import PLAN, PURCHASES, FakeClock, Opened, open_log
 
@@ -222,6 +227,28 @@ def test_metrics_of_a_query_tell_its_group_and_lag(log: Opened, clock: FakeClock
         None,
     )
     assert "epochs behind" in repr(found) and "CPU" not in repr(found)
+
+
+def test_a_group_says_why_it_was_merged_whatever_happened_to_its_tasks_since_then(log: Opened) -> None:
+    merged = "merged with 41 queries: cost 0.31, saves 3 tasks"
+    kinds = (EventKind.MERGED, EventKind.TASKS, EventKind.BALANCED, EventKind.PLACED, EventKind.VIOLATION)
+    told = [
+        Event(i, float(i), kind, "main", merged if i == 0 else kind.value) for i, kind in enumerate(kinds)
+    ]
+    errors = tuple(PredictionError(GroupName("main"), i, took, 1.0) for i, took in enumerate((1.1, 1.2, 0.7)))
+    info = ConductorInfo("functional isolation", 1, 0.1, 0.2, None, errors, (), {"main": 0.41})
+
+    def listed(events: list[Event]) -> Any:
+        delivered = Delivered(log.catalog, log.sealer, {})
+        return group_infos(log.catalog, delivered, log.sealer, [], {}, events, info=info)[0]
+
+    found = listed(told)
+    assert (found.reason, found.saves, found.prediction_error) == (merged, 0.41, pytest.approx(0.2))
+    assert found.saving == "0.41 cores"
+    assert found.saving in found.cells()
+    assert listed(told[1:]).reason == "placed", "without a merge or split, what else was decided"
+    [lines] = group_predictions(errors)
+    assert lines.cells() == ("main", 3, "20%", "1.1 s and 1.0 s, 1.2 s and 1.0 s, 700 ms and 1.0 s")
 
 
 def test_a_query_that_catches_up_is_shown_with_the_tasks_that_it_may_take(

@@ -109,6 +109,7 @@ def test_every_example_of_the_page_is_a_statement() -> None:
             "ShowGroups",
             "ShowSplits",
             "ShowEvents",
+            "ShowPredictions",
             "ShowFunctions",
             "Explain",
             "Help",

@@ -22,6 +22,7 @@ from headrace.catalog.events import EventBook
 from headrace.engine.conductor.conductor import Conductor
 from headrace.engine.conductor.facts import LiveQuery
 from headrace.engine.conductor.sampling import StreamSample
+from headrace.engine.conductor.stage import Standing
 from headrace.engine.conductor.watching import Measured
 from headrace.engine.records import Metrics
 from headrace.model.grouping import MAIN
@@ -30,6 +31,7 @@ from headrace.model.predicate import And, Compare, Op, Operand
 from headrace.model.query import NO_NEEDS, Projection, QueryId, QueryPlan, StreamName
 from headrace.model.types import BIGINT
 from headrace.optimizer.grouping.policies import Policy
+from headrace.optimizer.grouping.values import FunctionName
 from headrace.storage.warehouse import Warehouse
 
 RATE, DOMAIN, LOOKS = 50_000, 10_000, 12
@@ -63,6 +65,12 @@ class PlayedStage:
 
     def arrived(self) -> dict[str, int]:
         return {"s": self.epoch * RATE}
+
+    def standings(self, groups: Iterable[str]) -> dict[str, Standing]:
+        return {name: Standing(self.arrived()) for name in groups}
+
+    def function_costs(self) -> dict[FunctionName, float]:
+        return {}
 
     def sample(self, stream: str, columns: Sequence[str], tuples: int) -> StreamSample | None:
         values = np.random.default_rng(self.epoch).integers(0, DOMAIN, tuples)

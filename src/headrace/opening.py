@@ -35,6 +35,7 @@ def open(
     sharing: str = "functional",
     upkeep: UpkeepOptions | None = None,
     functions: Mapping[str, tuple[Callable[..., Any], str]] | None = None,
+    function_timeout: Duration | None = "1 minute",
 ) -> Session:
     """Open a warehouse for writing, creating it when absent. Use the session in a `with` block, or `close()` it.
 
@@ -70,6 +71,9 @@ def open(
         upkeep: How often upkeep looks at files; the defaults suit all but tests.
         functions: Functions of your own to register before anything is run or rebuilt, by name: the function, and the
             type of its values. See `Session.register_function`.
+        function_timeout: As `epoch_timeout` and `query_timeout`, for epochs in which such functions are called: one
+            that never returns would hold up all who share with it. An epoch of more than 100,000 tuples gets so much
+            for each 100,000, and `epoch_timeout` at most. None: those limits alone.
     """
     return Session(
         path,
@@ -92,5 +96,6 @@ def open(
             sharing,
             upkeep or UpkeepOptions(),
             functions,
+            function_timeout,
         ),
     )

@@ -51,6 +51,7 @@ class Options:
     sharing: str = "functional"
     upkeep: UpkeepOptions = field(default_factory=UpkeepOptions)
     functions: Mapping[str, tuple[Callable[..., Any], str]] | None = None
+    function_timeout: Duration | None = "1 minute"
 
     def __post_init__(self) -> None:
         if not isinstance(self.upkeep, UpkeepOptions):
@@ -109,6 +110,7 @@ class Options:
             _limit("query_timeout", self.query_timeout),
             self.backfill_tasks,
             self.max_epoch_rows,
+            _limit("function_timeout", self.function_timeout),
         )
 
     @property

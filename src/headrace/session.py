@@ -160,13 +160,17 @@ class Session(OpenWarehouse):
         *,
         replace: bool = False,
         group: str | None = None,
+        min_rate: float | None = None,
+        max_latency: Duration | None = None,
+        priority: int = 0,
     ) -> list[QueryHandle]:
         """Ask for many queries at once, each a text or a pair of name and text: all of them, or none.
 
         It is quicker than one by one, because they become durable together. An error says which query it is about.
-        `replace` and `group` are as in `create_query`.
+        The options are as in `create_query`, and hold for each of the queries.
         """
-        made = create_queries(self, queries, replace=replace, group=group)
+        needs = needs_of(min_rate, max_latency, priority)
+        made = create_queries(self, queries, replace=replace, group=group, needs=needs)
         return [QueryHandle(self, query.name, query.id) for query in made]
 
     def register_function(
@@ -188,10 +192,13 @@ class Session(OpenWarehouse):
         return function_infos(self)
 
     def groups(self) -> list[GroupInfo]:
-        """Every sharing group: its members, how far it is, and what its epochs cost."""
+        """Every sharing group: its members, how far it is, what its epochs cost, what it saves, and why it is so."""
         errors, events, recent = self._checkup.errors(), self._events.all(), self.recent_epochs()
-        most = None if self._running is None else self._running.groups.backfill_tasks
-        return group_infos(self._catalog, self._delivered, self._sealer, recent, errors, events, most)
+        running = self._running
+        most, info = (
+            (None, None) if running is None else (running.groups.backfill_tasks, running.conducting.info())
+        )
+        return group_infos(self._catalog, self._delivered, self._sealer, recent, errors, events, most, info)
 
     def sharing(self) -> SharingInfo:
         """How queries come to share: the policy, how well the load was predicted, and how long changes took."""
@@ -386,7 +393,7 @@ class Session(OpenWarehouse):
         return self._checkup.health()
 
     def recent_epochs(self) -> list[EpochInfo]:
-        """What each of the last 1,000 epochs since opening cost and delivered, oldest first."""
+        """What each of the last 4,000 epochs since opening cost and delivered, oldest first."""
         return Listing(self._running.totals.recent if self._running else ())
 
     def __repr__(self) -> str:

@@ -306,6 +306,7 @@ def test_groups_say_who_lives_where_and_who_lags(run, session):
             "alerts", 780, lag_epochs=19, lag_seconds=42.5, members=tuple("abcdefgh"), error="disk full"
         ),
         group_line("backfill-7", 119, state=GroupState.CATCHING_UP, lag_epochs=680, target="main"),
+        group_line("auto-3", saves=0.4153, reason="merged with 2 queries: cost 0.31, saves 1 task"),
     ]
     result = run("groups", env={"COLUMNS": "160"})
     assert result.exit_code == 0, result.output
@@ -314,9 +315,21 @@ def test_groups_say_who_lives_where_and_who_lags(run, session):
         "42.5 s",
         "alerts: disk full",
         "catching up: epoch 119 of 799 (15 %), then to main",
+        "0.42 cores",
+        "auto-3: merged with 2 queries: cost 0.31, saves 1 task",
     ):
         assert part in result.stdout, part
     assert session.read_only
+
+
+def test_groups_tell_what_was_predicted_when_they_are_asked_for_more(run, session):
+    session.answers["SHOW PREDICTIONS"] = pa.table(
+        {"group": ["main"], "epoch": [7], "predicted_seconds": [4.5]}
+    )
+    result = run("groups", "--verbose")
+    assert result.exit_code == 0, result.output
+    assert session.executed == ["SHOW PREDICTIONS"]
+    assert "4.5" in result.stdout, "the rows of the table"
 
 
 def test_queries_of_an_unknown_state_are_refused_with_the_list(run, session):

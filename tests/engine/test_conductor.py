@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,23 +13,38 @@ import pytest
 from headrace.catalog.events import EVENTS, EventBook
 from headrace.engine.conductor.conductor import Conductor
 from headrace.engine.conductor.facts import LiveQuery, operator_of
+from headrace.engine.conductor.needs import Course
 from headrace.engine.conductor.room import idle_cores
 from headrace.engine.conductor.sampling import StreamSample, _matches, columns_of, region_tables
-from headrace.engine.conductor.statistics import NOTHING
+from headrace.engine.conductor.stage import Standing
+from headrace.engine.conductor.statistics import NOTHING, Knowledge
 from headrace.engine.conductor.watching import Books, Measured, group_epochs, while_lagging
 from headrace.engine.records import Metrics
 from headrace.model.events import EventKind
 from headrace.model.grouping import MAIN, auto_group, auto_number
 from headrace.model.metrics import FunctionMetrics, OperatorMetrics, QueryCounts
 from headrace.model.predicate import TRUE, Compare, Op, Operand, Predicate
-from headrace.model.query import NO_NEEDS, Fallback, Needs, Projection, QueryId, QueryPlan, StreamName
+from headrace.model.query import (
+    NO_NEEDS,
+    Fallback,
+    Hub,
+    Join,
+    JoinedRows,
+    JoinSide,
+    Needs,
+    Projection,
+    QueryId,
+    QueryPlan,
+    StreamName,
+)
 from headrace.model.types import BIGINT
+from headrace.model.window import Window
 from headrace.optimizer.grouping.monitor import GroupHealth, watch_group
 from headrace.optimizer.grouping.policies import Policy
 from headrace.optimizer.grouping.settings import Settings
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.statistics import RegionTable
-from headrace.optimizer.grouping.values import Grouping, GroupName, OperatorId, SharingGroup
+from headrace.optimizer.grouping.values import FunctionName, Grouping, GroupName, OperatorId, SharingGroup
 from headrace.storage.warehouse import Warehouse
 
 VALUE = Operand("v", BIGINT)
@@ -77,6 +92,7 @@ class Engine:
     broken: bool = False
     silent: set[str] = field(default_factory=set)
     width: dict[str, int] = field(default_factory=dict)
+    said: dict[str, float] = field(default_factory=dict)
 
     def create(self, id_: int, limit: int, group: str = MAIN, seconds: float = 1e-6, **more: object) -> None:
         streams = more.pop("streams", ("s",))
@@ -110,6 +126,17 @@ class Engine:
         found = {name: pa.chunked_array([pa.array(values)]) for name in columns}
         return StreamSample(stream, tuples, found) if self.came else None
 
+    def standings(self, groups: Iterable[str]) -> dict[str, Standing]:
+        """Epochs are sealed each second. What waits was sealed when as much had come in as the group has behind it."""
+        waits = {name: self.lag.get(name, 0.0) for name in groups}
+        return {
+            name: Standing(dict.fromkeys(self.arrived(), round(self.came - lag)), lag / self.rate)
+            for name, lag in waits.items()
+        }
+
+    def function_costs(self) -> dict[FunctionName, float]:
+        return {FunctionName(name): cost for name, cost in self.said.items()}
+
     def move(self, moves: Sequence[tuple[QueryId, str]]) -> None:
         self.wishes += moves
 
@@ -135,6 +162,8 @@ class Engine:
         for name, members in self.groups().items():
             if name not in self.silent:  # these are in a long epoch
                 self._run(conductor, name, members)
+            else:
+                self.lag[name] = self.lag.get(name, 0.0) + self.rate
         conductor.look()
 
     def _run(self, conductor: Conductor, name: str, members: list[int]) -> None:
@@ -238,6 +267,10 @@ def test_a_stable_stream_settles_within_two_merge_steps_and_stays(book: EventBoo
     assert merge.figures["cost"] < 1
     assert merge.delay_s is not None
     assert merge.delay_s <= 2
+    # five of six queries read the stream again if each has a group of its own, and select what another one does, too
+    alone = sum((1e-6 + 1e-6 * (1 - i / 10) + 1e-8 * (1 - i / 10)) * engine.rate for i in range(6))
+    together = (1e-6 + 1e-6 + 1e-8 * 4.5) * engine.rate
+    assert conductor.info().saves == {MAIN: pytest.approx(alone - together, rel=0.1)}
     error = conductor.info().median_error
     assert error is not None
     assert error < 0.2
@@ -424,6 +457,19 @@ def test_the_policy_decides(policy: Policy, groups: int, book: EventBook) -> Non
     assert len(engine.groups()) == groups
 
 
+def test_groups_that_differ_in_what_the_model_does_not_know_are_predicted_each_by_itself(
+    book: EventBook,
+) -> None:
+    engine = Engine()
+    engine.create(0, 0, "left", seconds=4e-6)
+    engine.create(1, 0, "right", seconds=4e-5)  # the same tuples of the same stream, and ten times the work
+    conductor = conductor_of(engine, book)
+    play(engine, conductor, 125)
+    error = conductor.info().median_error
+    assert error is not None
+    assert error < 0.1
+
+
 def test_without_a_policy_nobody_is_moved(book: EventBook) -> None:
     engine = Engine()
     engine.create(0, 0, seconds=3e-4)
@@ -451,6 +497,24 @@ def test_new_queries_start_where_they_slow_nobody(book: EventBook) -> None:
     assert auto_number(alone) is not None, "the tasks of the main group are busy, and nothing is known of it"
 
 
+def test_a_new_query_brings_what_its_dearest_function_costs(book: EventBook) -> None:
+    engine = Engine()
+    engine.create(0, 0)
+    engine.create(1, 900, called=1e-6, function="light")
+    conductor = conductor_of(engine, book)
+    play(engine, conductor, 25)
+    calling = replace(plan_of(above(900)), functions=("light",))  # a tenth of 10,000 tuples per second
+    assert conductor.place([(calling, NO_NEEDS)]) == [MAIN], "what was measured counts"
+    engine.said = {"light": 1.0, "heavy": 0.01}
+    assert conductor.place([(calling, NO_NEEDS)]) == [MAIN], "and not what somebody said before"
+    both = replace(plan_of(above(900)), functions=("light", "heavy"))
+    [alone] = conductor.place([(both, NO_NEEDS)])
+    assert alone is not None
+    assert auto_number(alone) is not None, "it would keep ten tasks busy"
+    engine.said["heavy"] = 1e-6
+    assert conductor.place([(both, NO_NEEDS)]) == [MAIN]
+
+
 def test_many_queries_at_once_never_mean_as_many_groups(book: EventBook) -> None:
     for policy in (Policy.FUNCTIONAL, Policy.ISOLATED):
         engine = Engine()
@@ -470,6 +534,64 @@ def test_a_query_that_does_not_get_what_was_asked_for_is_told_of_once(book: Even
     assert len(told) == 2
     assert "tuples per second, and 9000 are asked for" in told[0]
     assert "s behind its input, and 5.0 s are asked for" in told[1]
+
+
+ASKED = Needs(min_rate=9_000, max_latency_s=5.0)
+
+
+def told_of_needs(book: EventBook) -> list[tuple[str, tuple[str, ...], str]]:
+    """(group, names, what was asked for) of each violation of that."""
+    told = [event for event in book.all() if "asked for" in event.reason]
+    return [(event.group, event.queries, event.reason.split(", and ")[1]) for event in told]
+
+
+def test_without_a_policy_it_is_told_what_queries_do_not_get(book: EventBook) -> None:
+    engine = Engine()
+    engine.create(0, 0, seconds=3e-4, needs=ASKED)
+    conductor = conductor_of(engine, book, None)
+    assert not conductor.due
+    play(engine, conductor, 60)
+    assert told_of_needs(book) == [
+        (MAIN, ("q0",), "9000 are asked for"),
+        (MAIN, ("q0",), "5.0 s are asked for"),
+    ]
+
+
+def test_a_plain_query_and_one_that_catches_up_are_told_of_where_they_live(book: EventBook) -> None:
+    engine = Engine()
+    engine.create(0, 0, needs=ASKED)
+    engine.create(1, 0, "plain-1", seconds=3e-4, plain=True, apart=True, needs=ASKED)
+    engine.create(2, 0, "backfill-2", apart=True, needs=ASKED)
+    engine.silent.add("backfill-2")  # its epoch takes for ever
+    engine.lag["backfill-2"] = 360_000.0
+    play(engine, conductor_of(engine, book), 60)
+    told = told_of_needs(book)
+    assert sorted({(group, names) for group, names, _ in told}) == [
+        ("backfill-2", ("q2",)),
+        ("plain-1", ("q1",)),
+    ], "and nothing of the one that keeps up"
+    assert len(told) == 4, told
+
+
+def test_who_keeps_up_gets_what_was_asked_for_however_little_comes(book: EventBook) -> None:
+    engine = Engine()
+    engine.create(0, 0, needs=Needs(min_rate=1e6, max_latency_s=3.0))
+    conductor = conductor_of(engine, book)
+    for second in range(90):  # nothing for a while, and then much at once
+        engine.rate = 30_000 if second % 15 == 0 else 1
+        engine.step(conductor)
+    assert told_of_needs(book) == []
+
+
+def test_tuples_that_no_epoch_has_taken_in_wait_too() -> None:
+    course = Course()
+    for at, came in ((0.0, 100), (10.0, 200), (20.0, 300), (30.0, 400)):
+        course.note(at, {"s": came}, {"main": Standing({"s": 150})})
+    assert course.behind_s("main", ["s"]) == 20.0, "at 10 s, more had come in than was ever processed"
+    assert course.behind_s("main", ["t"]) == 0.0
+    assert course.rates("main", ["s"]) == (0.0, pytest.approx(250 / 30))
+    course.note(40.0, {"s": 500}, {"main": Standing({"s": 500})})
+    assert course.behind_s("main", ["s"]) == 0.0
 
 
 def test_a_look_that_fails_says_so_and_the_next_one_goes_on(book: EventBook) -> None:
@@ -656,3 +778,27 @@ def test_rows_of_a_join_count_on_the_side_that_queries_select() -> None:
     per_auction = found[:10] * rates[0] / 10
     assert [per_auction[auctions[:, q]].sum() for q in range(3)] == pytest.approx(joined)
     assert per_auction.sum() == pytest.approx(36.0), "the union of the first two is the third"
+
+
+def join_of(limit: int) -> QueryPlan:
+    """A join of two streams on their value, for tuples of the first one from some value on."""
+    sides = tuple(
+        JoinSide(StreamName(name), Window(10, 5), above(limit) if name == "s" else TRUE) for name in "st"
+    )
+    body = Join(sides, (Hub((0, 1), ((VALUE,), (VALUE,))),), (), (), JoinedRows(()))
+    return QueryPlan("SELECT", (StreamName("s"), StreamName("t")), body, (), "", "")
+
+
+def test_a_join_alone_finds_what_it_was_measured_to_find_and_not_what_others_find_with_it() -> None:
+    """Both want the newest half of a stream. A condition across the streams leaves one of them a tenth of the pairs."""
+    engine = Engine(came=10_000)
+    knowledge, books = Knowledge(engine), Books()
+    knowledge.count(0.0, 10.0)
+    engine.came += 10_000
+    books.accepted = {QueryId(0): 1_000.0, QueryId(1): 1_000.0}
+    books.joined = {QueryId(0): 20_000.0, QueryId(1): 2_000.0}
+    queries = [LiveQuery(QueryId(i), f"q{i}", join_of(500), MAIN) for i in range(3)]
+    knowledge.look(queries, books, 10.0, 10.0)
+    found = knowledge.statistics.samples
+    assert [found[QueryId(i)].matches for i in range(2)] == [20.0, 2.0]
+    assert 2.0 < found[QueryId(2)].matches < 20.0, "of the third, nothing is known but where it looks"

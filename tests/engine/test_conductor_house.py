@@ -32,7 +32,11 @@ def log(tmp_path: Path) -> Opened:
 def stage_of(log: Opened) -> tuple[HouseStage, Any]:
     delivered = Delivered(log.catalog, log.sealer, {})
     house: Any = SimpleNamespace(
-        warehouse=log.warehouse, catalog=log.catalog, sealer=log.sealer, delivered=delivered
+        warehouse=log.warehouse,
+        catalog=log.catalog,
+        sealer=log.sealer,
+        delivered=delivered,
+        clock=lambda: log.sealer.head(0).sealed_at + 360.0,
     )
     groups: Any = SimpleNamespace(cores=2, resized=[], resize=lambda *given: groups.resized.append(given))
     return HouseStage(house, groups, log.arrivals), groups
@@ -146,3 +150,28 @@ def test_what_waits_has_arrived_and_what_is_sealed_may_be_processed(log: Opened)
     assert (measured.at, measured.tasks, measured.members) == (7.0, 2, frozenset({QueryId(1)}))
     assert (measured.arrived, measured.processed) == ({"purchases": 5}, {"purchases": 3})
     assert measured.metrics.cpu_seconds == 0.75
+
+
+def test_a_group_stands_where_its_cursor_is_whoever_runs_it(log: Opened) -> None:
+    stage, _ = stage_of(log)
+    log.catalog.request_create("a", CHEAP, group="alerts")
+    log.catalog.request_create("b", PLAIN)
+    log.append(1, 2, 3)
+    seal(log)
+    log.append(4, 5)
+    seal(log)
+    log.catalog.request_create("c", CHEAP, start=1)
+    log.append(6)
+    seal(log)
+    homes = {query.name: query.home for query in stage.queries()}
+    assert homes == {"a": "alerts", "b": "plain-2", "c": "backfill-3"}
+    stage._house.delivered.replace(replace(no_commit("alerts"), epoch=2))
+    found = stage.standings([*homes.values(), "coming"])
+    assert {name: dict(standing.processed) for name, standing in found.items()} == {
+        "alerts": {"purchases": 6},
+        "plain-2": {"purchases": 0},
+        "backfill-3": {"purchases": 3},
+        "coming": {"purchases": 6},
+    }
+    assert (found["plain-2"].waits_s, found["alerts"].waits_s) == (360.0, 0.0)
+    assert 0 < found["backfill-3"].waits_s <= 360.0

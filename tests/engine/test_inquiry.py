@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ from headrace.engine.failure import EpochTrouble, Failure, FailureKind, spark_di
 from headrace.engine.inquiry import Inquiry
 from headrace.engine.job import JobResult
 from headrace.engine.paths import search_path
-from headrace.model.epoch import Epoch
+from headrace.model.epoch import Chunk, Epoch, StreamEpoch
 from headrace.model.errors import EngineError
 from headrace.model.query import EpochId, Query, QueryId
 from headrace.storage.warehouse import Warehouse
@@ -225,6 +225,29 @@ def test_an_epoch_that_is_slow_by_the_sum_of_all_runs_without_a_limit(tmp_path: 
     inquiry = opened(tmp_path, runner, catalog)
     assert run(inquiry, runner, catalog) == {}
     assert inquiry.seconds(EPOCH) is None and inquiry.seconds(Epoch(EpochId(4), ())) == 600.0
+
+
+def test_epochs_in_which_functions_are_called_have_a_limit_of_their_own(tmp_path: Path) -> None:
+    hangs = Failure(FailureKind.TIME, "it did not end")
+    runner, catalog = FakeRunner({2: hangs}), FakeCatalog(5)
+    inquiry = Inquiry("main", runner, Warehouse(tmp_path), catalog, 600.0, 60.0)  # type: ignore[arg-type]
+
+    def of(tuples: int) -> Epoch:
+        chunk = Chunk("c", tuples, 0, None, None)
+        return Epoch(EPOCH.id, (StreamEpoch(PLAN.streams[0], (chunk,), 0, 0),))
+
+    assert inquiry.seconds(of(10)) == 600.0, "nobody calls one"
+    entry = catalog.entries[2]
+    catalog.entries[2] = replace(
+        entry, query=replace(entry.query, plan=replace(entry.query.plan, functions=("stuck",)))
+    )
+    assert inquiry.seconds(of(10)) == inquiry.seconds(of(100_000)) == 60.0
+    assert inquiry.seconds(of(300_000)) == 180.0, "it may be dear, and need not hang"
+    assert inquiry.seconds(of(10_000_000)) == 600.0
+    out = run(inquiry, runner, catalog)
+    assert out.keys() == {2}
+    assert sum(2 in trial for trial in runner.trials) == 3, "each of these takes as long as the limit"
+    assert inquiry.seconds(of(10)) == 600.0, "the others go on as before"
 
 
 def test_the_query_that_was_dropped_is_left_out_before_anybody_is_searched(tmp_path: Path) -> None:

@@ -188,6 +188,16 @@ def test_every_prediction_is_compared_with_the_epoch_that_followed() -> None:
     )
 
 
+def test_so_many_predictions_of_each_group_are_remembered() -> None:
+    busy = [PredictionError(GroupName("main"), i, 1.0, 1.0) for i in range(1_000)]
+    quiet = [PredictionError(GroupName("auto-0"), i, 1.0, 1.0) for i in range(3)]
+    errors = Calibration().with_errors(quiet).with_errors(busy).errors
+    assert [error.epoch for error in errors if error.group == "auto-0"] == [0, 1, 2], (
+        "main does not drive them out"
+    )
+    assert [error.epoch for error in errors if error.group == "main"] == list(range(744, 1_000))
+
+
 def test_lag_that_grows_is_back_pressure_from_downstream_if_the_shared_part_would_keep_up() -> None:
     settings = Settings()
     part = OperatorEpoch(JOIN, 600, 60, 60, 1.0, 4.0)

@@ -11,16 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grouping_cases import JOIN, RATE, Case, health_of, random_case
-from headrace.model.query import Needs, QueryId
+from headrace.model.query import QueryId
 from headrace.optimizer.grouping.monitor import GroupHealth
 from headrace.optimizer.grouping.settings import Scaling, Settings
 from headrace.optimizer.grouping.splitting import decide_splits
-from headrace.optimizer.grouping.throughput import fair_tasks, isolated_share, penalised_queries, violations
+from headrace.optimizer.grouping.throughput import fair_tasks, isolated_share, penalised_queries
 from headrace.optimizer.grouping.values import (
     Decision,
     FunctionName,
     OperatorId,
-    QueryFacts,
     Resized,
     SplitCause,
     SplitOff,
@@ -231,17 +230,6 @@ def test_isolated_queries_share_the_cores_that_there_are() -> None:
         found.append(set(penalised_queries(situation, group, fair)))
     assert all(few <= many for few, many in pairwise(found))
     assert found[0] < found[-1] == set(penalised_queries(case.situation, group)), found
-
-
-def test_violations_say_what_was_asked_for() -> None:
-    case = random_case(5, 2, tasks=1).dearer(50.0).with_groups([(range(2), 1)])
-    needs = Needs(min_rate=5_000.0, max_latency_s=1.0)
-    facts: dict[QueryId, QueryFacts] = {q: replace(f, needs=needs) for q, f in case.situation.queries.items()}
-    group = case.situation.grouping.groups[0]
-    health = replace(case.situation.health[group.name], lag=1e6)
-    told = [v.what for v in violations(replace(case.situation, queries=facts, health={group.name: health}))]
-    assert any("5000 are asked for" in what for what in told)
-    assert any("behind its input, and 1.0 s are asked for" in what for what in told)
 
 
 def test_an_operator_that_others_do_not_use_leaves_with_all_its_queries() -> None:

@@ -15,6 +15,7 @@ from session_samples import NOON, PER_COUNTRY, eventually, rows, sale, with_sale
 
 from headrace.model.errors import EngineError
 from headrace.model.events import EventKind
+from headrace.model.query import Needs
 from headrace.optimizer.grouping.timetable import Timetable
 from thorough import THOROUGH
 
@@ -120,6 +121,9 @@ def test_what_a_query_needs_lasts_and_an_unmet_need_is_an_event(open_session: Op
     hr.run_available()
     hr.close()
     again = open_session(sharing="isolated")
+    for handle in again.create_queries(["SELECT id FROM sales"], group="alerts", max_latency="3 seconds"):
+        assert again._catalog.entry(handle.name).query.needs == Needs(max_latency_s=3.0)
+        again.drop_query(handle.name)
     needs = again._catalog.entry("counts").query.needs
     assert (needs.min_rate, needs.max_latency_s, needs.priority) == (5.5, 2.0, 3)
     again.create_query("SELECT id FROM sales", name="all")

@@ -114,14 +114,20 @@ def _bad_need(name: str, value: object, hint: str) -> EngineError:
 
 
 def create_queries(
-    session: Session, queries: Iterable[str | tuple[str, str]], *, replace: bool, group: str | None
+    session: Session,
+    queries: Iterable[str | tuple[str, str]],
+    *,
+    replace: bool,
+    group: str | None,
+    needs: Needs = NO_NEEDS,
 ) -> list[Query]:
-    """Ask for many queries with one sync: all of them, or none."""
+    """Ask for many queries with one sync: all of them, or none. Each of them has these needs."""
     session._runs()
     home = None if group is None else check_group(group)
     wanted = read_many(queries, lambda text: parse(session, text))
-    groups = [home] * len(wanted) if home is not None else place(session, [plan for _, plan in wanted])
-    return session._catalog.request_creations(wanted, replace=replace, groups=groups)
+    plans = [plan for _, plan in wanted]
+    groups = [home] * len(wanted) if home is not None else place(session, plans, needs)
+    return session._catalog.request_creations(wanted, replace=replace, groups=groups, needs=needs)
 
 
 def parse(session: Session, text: str) -> QueryPlan:

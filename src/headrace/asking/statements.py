@@ -37,6 +37,7 @@ from headrace.model.statements import (
     ShowEvents,
     ShowFunctions,
     ShowGroups,
+    ShowPredictions,
     ShowQueries,
     ShowSplits,
     ShowStreams,
@@ -92,6 +93,8 @@ def execute(session: Session, text: str, *, allow_files: bool = False) -> str | 
             return show_splits(session)
         case ShowEvents():
             return show_events(session)
+        case ShowPredictions():
+            return show_predictions(session)
         case ShowFunctions():
             return show_functions(session)
         case Explain(None, verbose):
@@ -307,6 +310,8 @@ def show_groups(session: Session) -> pa.Table:
             **{name: pa.array(values, pa.float64()) for name, values in seconds.items()},
             "members": pa.array([i.members for i in infos], pa.list_(pa.string())),
             "error": pa.array([i.error for i in infos], pa.string()),
+            "saves_cores": pa.array([i.saves for i in infos], pa.float64()),
+            "prediction_error": pa.array([i.prediction_error for i in infos], pa.float64()),
             "reason": pa.array([i.reason for i in infos], pa.string()),
         }
     )
@@ -324,6 +329,20 @@ def show_events(session: Session) -> pa.Table:
             "names": pa.array([info.queries for info in infos], pa.list_(pa.string())),
             "delay_seconds": pa.array([info.delay_seconds for info in infos], pa.float64()),
             "reason": pa.array([info.reason for info in infos], pa.string()),
+        }
+    )
+
+
+def show_predictions(session: Session) -> pa.Table:
+    found = [one for group in session.sharing().groups for one in group.predictions]
+    return pa.table(
+        {
+            "group": pa.array([one.group for one in found], pa.string()),
+            "epoch": pa.array([one.epoch for one in found], pa.int64()),
+            "predicted_seconds": pa.array([one.predicted_seconds for one in found], pa.float64()),
+            "measured_seconds": pa.array([one.measured_seconds for one in found], pa.float64()),
+            "error": pa.array([one.error for one in found], pa.float64()),
+            "cost_error": pa.array([one.cost_error for one in found], pa.float64()),
         }
     )
 

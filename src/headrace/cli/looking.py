@@ -35,15 +35,25 @@ def queries(opener: Opener, warehouse: str, state: str | None, group: str | None
 
 @click.command()
 @warehouse_option()
+@click.option("--verbose", is_flag=True, help="Also what work was predicted for epochs, and what they took.")
+@click.option(
+    "--max-rows", type=click.IntRange(min=1), default=50, show_default=True, help="So many predictions."
+)
 @click.pass_obj
-def groups(opener: Opener, warehouse: str) -> None:
-    """List the sharing groups: what each does, its queries, how far it is, and what its epochs take.
+def groups(opener: Opener, warehouse: str, verbose: bool, max_rows: int) -> None:
+    """List the sharing groups: what each does, its queries, how far it is, what its epochs take, and what it saves.
 
-    Queries of one group share their work. Each group runs at its own pace, so that a slow one lags alone.
+    Queries of one group share their work. Each group runs at its own pace, so that a slow one lags alone. `saves` is in
+    cores: what the queries of the group would need more if each of them ran alone.
     """
     with reached(opener, warehouse, read_only=True) as session:
         infos = session.groups()
-    console.out().print(tables.render_groups(infos))
+        found = session.execute("SHOW PREDICTIONS") if verbose else None
+    screen = console.out()
+    screen.print(tables.render_groups(infos))
+    if found is not None:
+        assert not isinstance(found, str)
+        screen.print(tables.render_rows(found.slice(max(0, found.num_rows - max_rows)), max_rows))
 
 
 @click.command()

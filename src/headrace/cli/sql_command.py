@@ -64,6 +64,7 @@ def sql(
     SHOW FUNCTIONS               functions of your own, and the queries that call them
     SHOW SPLITS                  operators of your own over streams that are cut into sub-streams
     SHOW EVENTS                  what was decided about groups, and why
+    SHOW PREDICTIONS             what work was predicted for epochs, and what they took
     DROP QUERY spend
     HELP                         all of them, and the grammar of each
 

@@ -179,7 +179,7 @@ def render_groups(infos: Sequence[GroupInfo], most: int | None = None) -> Render
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("group", "state"):
         table.add_column(name, overflow="fold")
-    for name in ("queries", "epoch", "behind", "lag", "tasks", "per epoch"):
+    for name in ("queries", "epoch", "behind", "lag", "tasks", "per epoch", "saves"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("members", overflow="ellipsis", no_wrap=True)
     for info in shown:
@@ -192,6 +192,7 @@ def render_groups(infos: Sequence[GroupInfo], most: int | None = None) -> Render
             show_seconds(info.lag_seconds) if info.lag_epochs else "",
             str(info.tasks),
             "" if info.seconds is None else show_seconds(info.seconds),
+            info.saving or "",
             Text(show_names(info.members)),
         )
     errors = [Text(f"{info.name}: {info.error}", "red") for info in shown if info.error]

@@ -70,7 +70,12 @@ class Group:
             house.options.query_seconds,
         )
         self._inquiry = Inquiry(
-            name, self._runner, house.warehouse, house.catalog, house.options.epoch_seconds
+            name,
+            self._runner,
+            house.warehouse,
+            house.catalog,
+            house.options.epoch_seconds,
+            house.options.function_seconds,
         )
 
     @property

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -34,6 +34,9 @@ from headrace.storage.warehouse import Warehouse
 
 Broken = dict[int, str]
 
+FUNCTION_ROWS = 100_000
+"""The time limit of functions holds for so many tuples. Epochs in the background are seldom larger."""
+
 
 class Inquiry:
     """The trouble of the epoch that a group is to run next. Costs nothing while there is none."""
@@ -45,10 +48,11 @@ class Inquiry:
         warehouse: Warehouse,
         catalog: Catalog,
         epoch_seconds: float | None,
+        function_seconds: float | None = None,
     ) -> None:
         self._group, self._runner, self._warehouse, self._catalog = group, runner, warehouse, catalog
         self._path = search_path(group)
-        self._epoch_seconds = epoch_seconds
+        self._epoch_seconds, self._function_seconds = epoch_seconds, function_seconds
         self._good_seconds = 0.0
         self._tried_again = self._unlimited = self._ran_in_trial = -1
         self._search: Search | None = None
@@ -63,7 +67,23 @@ class Inquiry:
 
     def seconds(self, epoch: Epoch) -> float | None:
         """How long the epoch may take; None when it was found to be slow through nobody's fault."""
-        return None if epoch.id == self._unlimited else self._epoch_seconds
+        if epoch.id == self._unlimited:
+            return None
+        return _least(
+            self._epoch_seconds, self._calling(epoch, self._catalog.active_entries(epoch.id, self._group))
+        )
+
+    def _calling(self, epoch: Epoch, entries: Iterable[QueryEntry]) -> float | None:
+        """How long an epoch may take in which these queries call functions; None if none of them does.
+
+        A function that never returns holds up all who share with it. But one may be dear, so large epochs get more.
+        """
+        plans = [entry.query.plan for entry in entries if not isinstance(entry.query.plan.body, Fallback)]
+        streams = {stream for plan in plans if plan.functions for stream in plan.streams}
+        if self._function_seconds is None or not streams:
+            return None
+        tuples = sum(inflow.rows for inflow in epoch.streams if inflow.stream in streams)
+        return self._function_seconds * max(1.0, tuples / FUNCTION_ROWS)
 
     def untroubled(self, epoch: Epoch) -> bool:
         """Whether no run of the epoch has failed so far, as far as anybody remembers."""
@@ -176,7 +196,7 @@ class Inquiry:
     def _fails(self, epoch: Epoch, held: Sequence[SegmentFile], ids: Sequence[int]) -> Failure | None:
         """One trial; queries that it can name do not make it fail, because an epoch goes on without them."""
         entries = [self._catalog.entry_of(QueryId(id_)) for id_ in ids]
-        seconds = self._runner.query_seconds
+        seconds = _least(self._runner.query_seconds, self._calling(epoch, entries))
         if seconds is not None:
             seconds += 2 * self._good_seconds
         started = time.monotonic()
@@ -222,10 +242,22 @@ class Inquiry:
         self._warehouse.replace_value(self._path, "search", search)
 
 
+def _least(*limits: float | None) -> float | None:
+    """The shortest of some limits, of which None is none.
+
+    >>> _least(600.0, 60.0), _least(None, 60.0), _least(None)
+    (60.0, 60.0, None)
+    """
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
 def _suspicion(entry: QueryEntry, epoch: Epoch) -> int:
-    """How likely a query is the culprit: in its first epoch, and with expressions that Spark evaluates for it."""
+    """How likely a query is the culprit: in its first epoch, and with expressions that Spark evaluates for it, or
+    functions.
+    """
     body = entry.query.plan.body
     risky = any(expressions_of(entry.query, stream) for stream in entry.query.plan.streams)
+    risky = risky or bool(entry.query.plan.functions)
     fragile = body.fragile if isinstance(body, Aggregation) else isinstance(body, Join)
     return 2 * (entry.first_epoch == epoch.id) + (risky or fragile)
 

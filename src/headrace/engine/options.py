@@ -27,8 +27,9 @@ class UpkeepOptions:
 class GroupOptions:
     """`partitions` None: as many as the cluster has cores. `backfill_tasks` bounds what a query that catches up takes.
 
-    The seconds limit an epoch as a whole, and what a query does by itself; None: no limit. `max_epoch_rows` are the
-    tuples of an epoch, or of several that are run together.
+    The seconds limit an epoch as a whole, what a query does by itself, and an epoch in which registered functions are
+    called, for each FUNCTION_ROWS tuples of it; None: no limit. `max_epoch_rows` are the tuples of an epoch, or of
+    several that are run together.
     """
 
     partitions: int | None = None
@@ -37,3 +38,4 @@ class GroupOptions:
     query_seconds: float | None = None
     backfill_tasks: int | None = None
     max_epoch_rows: int = DEFAULT_MAX_EPOCH_ROWS
+    function_seconds: float | None = None

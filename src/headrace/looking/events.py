@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from headrace.looking.showing import Listing, show_seconds, show_time
+from headrace.looking.predictions import GroupPredictions, group_predictions
+from headrace.looking.showing import Listing, show_seconds, show_time, text_table
 from headrace.model.events import Event, EventKind
 from headrace.running.run import Running
 
@@ -60,7 +61,8 @@ class SharingInfo:
 
     `looks` were made in `look_seconds` of CPU time. `prediction_error` is the median of how far the predicted work of
     an epoch was from what it took, of so many `predictions`. `cost_error` is that of the costs alone, when it is known
-    what the tuples of the epoch matched. `reconfiguration_seconds` is the median time from a
+    what the tuples of the epoch matched, and `groups` has the last predictions about each group.
+    `reconfiguration_seconds` is the median time from a
     decision until the first epoch in the new shape began, of so many `reconfigurations`. None stands for what never
     happened.
     """
@@ -73,6 +75,7 @@ class SharingInfo:
     reconfigurations: int
     reconfiguration_seconds: float | None
     cost_error: float | None = None
+    groups: tuple[GroupPredictions, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"sharing: {self.policy}; {self.looks} looks took {self.look_seconds:.2f} s of CPU time"]
@@ -89,6 +92,8 @@ class SharingInfo:
                 f"regrouping: {self.reconfiguration_seconds:.2f} s from decision to first epoch (median of "
                 f"{self.reconfigurations})"
             )
+        if self.groups:
+            lines.append(text_table(GroupPredictions.HEADERS, [group.cells() for group in self.groups]))
         return "\n".join(lines)
 
 
@@ -107,4 +112,5 @@ def sharing_info(running: Running | None) -> SharingInfo:
         len(info.delays_s),
         delay,
         info.median_cost_error,
+        group_predictions(info.errors),
     )

@@ -17,6 +17,10 @@ class GroupInfo:
     them has waited for `lag_seconds`. `since` is the epoch with which the first of its members began to live in it. The
     seconds are averages over its last epochs: in all, and in map tasks, reduce tasks and plain Spark. `target` is the
     group that its queries are on their way to. `reason` says why it is as it is: the last merge or split.
+
+    `saves` is in cores, that is in CPU seconds per second: what its queries would need more if each ran alone, as
+    predicted by the last look. `prediction_error` is how far the predicted work of its epochs was off (the median; 0.1
+    is 10 %). Both are None where nobody can tell.
     """
 
     name: str
@@ -36,6 +40,8 @@ class GroupInfo:
     error: str | None
     since: int = 0
     reason: str | None = None
+    saves: float | None = None
+    prediction_error: float | None = None
 
     HEADERS: ClassVar = (
         "group",
@@ -50,6 +56,7 @@ class GroupInfo:
         "map",
         "reduce",
         "plain Spark",
+        "saves",
         "members",
         "error",
         "why",
@@ -70,10 +77,16 @@ class GroupInfo:
             show_seconds(self.map_seconds),
             show_seconds(self.reduce_seconds),
             show_seconds(self.plain_seconds),
+            self.saving,
             show_names(self.members),
             self.error,
             self.reason,
         )
+
+    @property
+    def saving(self) -> str | None:
+        """What it saves, in words."""
+        return None if self.saves is None else f"{self.saves:.2f} cores"
 
     @property
     def newest(self) -> int:

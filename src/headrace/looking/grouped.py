@@ -10,12 +10,14 @@ from urllib.parse import quote
 from headrace import sql
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry
+from headrace.engine.conductor.conductor import ConductorInfo
 from headrace.engine.delivered import Delivered
 from headrace.log.seal import Sealer
 from headrace.looking.group_info import GroupInfo
+from headrace.looking.predictions import error_of
 from headrace.looking.showing import Listing
 from headrace.model.errors import CatalogError
-from headrace.model.events import Event
+from headrace.model.events import Event, why_as_it_is
 from headrace.model.grouping import MAIN, is_reserved, kind_of
 from headrace.running.totals import EpochInfo
 
@@ -33,11 +35,13 @@ def group_infos(
     errors: dict[str, str],
     events: Sequence[Event] = (),
     backfill_tasks: int | None = None,
+    info: ConductorInfo | None = None,
 ) -> list[GroupInfo]:
     """Every group that a query lives in or will begin in, and the main one.
 
     `epochs` are the latest that were run since opening, `errors` say why a group is tried again, and `events` what was
-    decided about groups, oldest first. Groups on their way have `backfill_tasks` at most.
+    decided about groups, oldest first. Groups on their way have `backfill_tasks` at most. `info` is what the conductor
+    tells of groups; None where nobody decides about them.
     """
     infos: list[GroupInfo] = Listing()
     now, homes = time.time(), members_by_group(catalog)
@@ -46,7 +50,7 @@ def group_infos(
         cursor, spec = delivered.cursor(name), catalog.homes.spec(name, following)
         spec = None if spec is None else spec.catching_up(backfill_tasks)
         lag = delivered.behind(name)
-        recent = [info.cost for info in epochs if info.group == name][-MEASURED:]
+        recent = [epoch.cost for epoch in epochs if epoch.group == name][-MEASURED:]
         state = delivered.state_of(name)
         infos.append(
             GroupInfo(
@@ -66,7 +70,9 @@ def group_infos(
                 _average([cost.fallback_seconds for cost in recent]),
                 errors.get(name),
                 min((entry.stays[-1].epoch for entry in entries if entry.stays), default=0),
-                next((event.reason for event in reversed(events) if event.concerns(name)), None),
+                why_as_it_is(events, name),
+                None if info is None else info.saves.get(name),
+                None if info is None else error_of(info, name),
             )
         )
     return infos

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -45,6 +46,24 @@ class Event:
     def concerns(self, group: str) -> bool:
         """Whether it says why a group is as it is."""
         return self.kind not in (EventKind.VIOLATION, EventKind.ERROR) and group in (self.group, *self.others)
+
+    @property
+    def regroups(self) -> bool:
+        """Whether it changed who shares with whom."""
+        return self.kind in (EventKind.MERGED, EventKind.SPLIT)
+
+
+def why_as_it_is(events: Sequence[Event], group: str) -> str | None:
+    """Why a group is as it is, of events from the oldest to the newest: its last merge or split. If there was none, the
+    last of other things that were decided about it; None if nothing was.
+
+    >>> told = [Event(0, 0.0, EventKind.MERGED, "main", "merged"), Event(1, 1.0, EventKind.TASKS, "main", "2 tasks")]
+    >>> why_as_it_is(told, "main"), why_as_it_is(told[1:], "main"), why_as_it_is(told, "alerts")
+    ('merged', '2 tasks', None)
+    """
+    about = [event for event in events if event.concerns(group)]
+    found = [event for event in about if event.regroups] or about
+    return found[-1].reason if found else None
 
 
 codec.register(EventKind, Event)

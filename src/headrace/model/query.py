@@ -276,6 +276,11 @@ class Needs:
     max_latency_s: float | None = None
     priority: int = 0
 
+    @property
+    def asks(self) -> bool:
+        """Whether there is something that a query may not get."""
+        return self.min_rate is not None or self.max_latency_s is not None
+
 
 NO_NEEDS = Needs()
 

@@ -136,6 +136,11 @@ class ShowEvents:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowPredictions:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
 class ShowFunctions:
     pass
 
@@ -179,6 +184,7 @@ Statement = (
     | ShowGroups
     | ShowSplits
     | ShowEvents
+    | ShowPredictions
     | ShowFunctions
     | Explain
     | Help

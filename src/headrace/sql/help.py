@@ -97,7 +97,7 @@ TOPICS = (
     Topic("DESCRIBE", "DESCRIBE [STREAM | QUERY] name", "Shows columns, types and more of one.", "describe"),
     Topic(
         "SHOW",
-        "SHOW STREAMS\nSHOW QUERIES\nSHOW GROUPS\nSHOW SPLITS\nSHOW EVENTS\nSHOW FUNCTIONS",
+        "SHOW STREAMS\nSHOW QUERIES\nSHOW GROUPS\nSHOW SPLITS\nSHOW EVENTS\nSHOW PREDICTIONS\nSHOW FUNCTIONS",
         "Lists all of them.",
         "show",
     ),

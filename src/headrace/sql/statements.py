@@ -24,6 +24,7 @@ from headrace.model.statements import (
     ShowEvents,
     ShowFunctions,
     ShowGroups,
+    ShowPredictions,
     ShowQueries,
     ShowSplits,
     ShowStreams,
@@ -249,9 +250,11 @@ def _show(cursor: Cursor) -> Statement:
         return ShowSplits()
     if cursor.accept("EVENTS"):
         return ShowEvents()
+    if cursor.accept("PREDICTIONS"):
+        return ShowPredictions()
     if cursor.accept("FUNCTIONS"):
         return ShowFunctions()
-    raise cursor.problem("STREAMS, QUERIES, GROUPS, SPLITS, EVENTS or FUNCTIONS")
+    raise cursor.problem("STREAMS, QUERIES, GROUPS, SPLITS, EVENTS, PREDICTIONS or FUNCTIONS")
 
 
 def _explain(cursor: Cursor) -> Statement:

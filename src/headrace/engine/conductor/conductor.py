@@ -13,10 +13,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.catalog.events import EventBook
-from headrace.engine.conductor.facts import LiveQuery, facts_of, grouping_of, only_measured, operator_of
+from headrace.engine.conductor.facts import (
+    LiveQuery,
+    facts_of,
+    functions_of,
+    grouping_of,
+    only_measured,
+    operator_of,
+)
 from headrace.engine.conductor.memory import Learnt
+from headrace.engine.conductor.needs import Course, unmet
 from headrace.engine.conductor.placing import Room, Rooms
-from headrace.engine.conductor.predicting import Prediction, compare, predict
+from headrace.engine.conductor.predicting import Correction, Prediction, compare, corrected, predict
 from headrace.engine.conductor.room import idle_cores, width_of
 from headrace.engine.conductor.stage import Stage
 from headrace.engine.conductor.statistics import Knowledge
@@ -32,11 +40,13 @@ from headrace.optimizer.grouping.calibration import (
     observe,
     recall_calibration,
 )
+from headrace.optimizer.grouping.costs import Coefficients
 from headrace.optimizer.grouping.monitor import GroupHealth, watch_group
 from headrace.optimizer.grouping.policies import FunctionalIsolation, Grouper, Policy, grouper_of
 from headrace.optimizer.grouping.settings import Scaling, Settings
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.statistics import GroupEpoch, Statistics
+from headrace.optimizer.grouping.throughput import Violation, violations
 from headrace.optimizer.grouping.timetable import Timetable, decide
 from headrace.optimizer.grouping.values import (
     Decision,
@@ -44,6 +54,7 @@ from headrace.optimizer.grouping.values import (
     Grouping,
     GroupName,
     Placed,
+    QueryFacts,
     Resized,
     relocations,
 )
@@ -74,6 +85,8 @@ class ConductorInfo:
     median_cost_error: float | None
     errors: tuple[PredictionError, ...]
     delays_s: tuple[float, ...]
+    saves: Mapping[str, float] = field(default_factory=dict)
+    """By the last look: the CPU seconds per second that queries of each group would need more if each ran alone."""
 
 
 @dataclass(slots=True)
@@ -83,6 +96,7 @@ class _State:
     timetable: Timetable
     calibration: Calibration = field(default_factory=Calibration)
     predicted: dict[str, Prediction] = field(default_factory=dict)
+    corrections: dict[str, Correction] = field(default_factory=dict)
     health: dict[GroupName, GroupHealth] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
     rooms: Rooms | None = None
@@ -117,7 +131,7 @@ class Conductor:
         self._settings, self.interval_s = settings, settings.scaling.interval_s
         self._lock, self._placing = threading.RLock(), threading.Lock()
         self._fresh: deque[Measured] = deque()
-        self._books, self._knowledge = Books(), Knowledge(stage)
+        self._books, self._knowledge, self._course = Books(), Knowledge(stage), Course()
         self._state = _State(Timetable.start(clock(), settings))
 
     @property
@@ -146,6 +160,7 @@ class Conductor:
                 state.calibration.median_cost_error(),
                 state.calibration.errors,
                 state.under_way.delays_s,
+                {name: one.saves for name, one in state.predicted.items() if one.saves is not None},
             )
 
     def learnt(self) -> Learnt:
@@ -175,15 +190,17 @@ class Conductor:
     def due(self) -> bool:
         """Whether something is to be looked at now."""
         table = self._state.timetable
+        if self._grouper is None:
+            return self._clock() >= table.watch_at
         return bool(self._fresh) or self._clock() >= min(table.watch_at, table.merge_at)
 
     def look(self, *, early: bool = False) -> Decision | None:
         """Do what is due now; what was decided, None when it was not time. `early`, only if a group began to lag."""
         with self._lock:
+            now, began = self._clock(), time.thread_time()
             if self._grouper is None:
                 self._fresh.clear()  # nobody would ever read or forget it
-                return None
-            now, began = self._clock(), time.thread_time()
+                return self._only_watch(now)
             self._take_in()
             table = self._hurried(now)
             waits = table is self._state.timetable if early else now < min(table.watch_at, table.merge_at)
@@ -202,12 +219,34 @@ class Conductor:
             self._state.timetable, decision = decide(self._grouper, table, now, situation)
             self._state.rooms = Rooms(situation)
             names = {query.id: query.name for query in queries}
-            self._state.violated = note_violations(self._events, situation, self._state.violated, names, now)
+            self._tell_violations(queries, now, violations(situation))
             self._carry_out(situation, decision, names, now)
-            self._state.predicted = predict(situation, self._knowledge.rate, self._epoch_s(queries))
+            self._state.predicted = predict(
+                situation, self._knowledge.rate, self._epoch_s(queries), self._state.corrections
+            )
             self._state.looks += 1
             self._state.looked_s += time.thread_time() - began
             return decision
+
+    def _only_watch(self, now: float) -> Decision | None:
+        """Without a policy nothing is decided, but it is told who does not get what was asked for."""
+        table = self._state.timetable
+        if now < table.watch_at:
+            return None
+        self._state.timetable = replace(table, watch_at=now + self._settings.watch_every_s)
+        self._tell_violations(self._stage.queries(), now)
+        return Decision(Grouping())
+
+    def _tell_violations(
+        self, queries: Sequence[LiveQuery], now: float, others: Iterable[Violation] = ()
+    ) -> None:
+        """An event for each query that does not get what was asked for, and for `others`."""
+        asking = [query for query in queries if query.needs.asks]
+        homes = sorted({query.home for query in asking})
+        self._course.note(now, self._stage.arrived() if homes else {}, self._stage.standings(homes))
+        found = [*others, *unmet(asking, self._course, self.interval_s)]
+        live = {query.id: query for query in queries}
+        self._state.violated = note_violations(self._events, found, self._state.violated, live, now)
 
     def _hurried(self, now: float) -> Timetable:
         """When to look next: at once if a group has begun to fall behind since the last look, once for each group."""
@@ -257,16 +296,26 @@ class Conductor:
 
     def _situation(self, queries: Sequence[LiveQuery], statistics: Statistics) -> Situation:
         stage, state = self._stage, self._state
-        groups = {query.group for query in queries}
+        groups, costs = {query.group for query in queries}, self._costs(queries)
         tasks = stage.tasks(groups) | {name: n for name, n in state.tasks.items() if name in groups}
         return Situation(
             grouping_of(queries, tasks, stage.cores, stage.next_number()),
-            facts_of((query for query in queries if not query.apart), stage.cores, self._books.functions),
+            self._facts((query for query in queries if not query.apart), costs),
             statistics,
             state.health,
-            state.calibration.coefficients(self._epoch_s(queries)),
+            costs,
             self._settings_now(),
         )
+
+    def _costs(self, queries: Iterable[LiveQuery]) -> Coefficients:
+        """What work costs, as it was measured. Of functions that were not called yet, it is what people said."""
+        measured = self._state.calibration.coefficients(self._epoch_s(queries))
+        return measured.with_estimates(self._stage.function_costs())
+
+    def _facts(self, queries: Iterable[LiveQuery], costs: Coefficients) -> dict[QueryId, QueryFacts]:
+        found, books = list(queries), self._books
+        functions = functions_of(found, books.functions, books.accepted, costs)
+        return facts_of(found, self._stage.cores, functions)
 
     def _epoch_s(self, queries: Iterable[LiveQuery]) -> float:
         """How far epochs are apart. Groups that catch up, or that plain Spark runs, have a pace of their own."""
@@ -298,6 +347,7 @@ class Conductor:
         members = {name: kept[-1].members for name, kept in self._books.epochs.items() if kept}
         errors = compare(state.predicted, epochs, members, state.calibration)
         state.calibration = observe(state.calibration, epochs).with_errors(errors)
+        state.corrections = corrected(state.corrections, state.predicted, epochs, members)
 
     # having it done
 
@@ -366,20 +416,18 @@ class Conductor:
 
         What has been let in since then takes room already. It waits for no look that is under way.
         """
-        facts = facts_of(guests, self._stage.cores, {})
-        return rooms.take(facts, self._knowledge.samples_of(guests, rooms.usual_matches))
+        costs = rooms.situation.costs.with_estimates(self._stage.function_costs())
+        facts = facts_of(guests, self._stage.cores, functions_of(guests, {}, (), costs))
+        return rooms.take(facts, self._knowledge.samples_of(guests, rooms.usual_matches), costs)
 
     def _decide_places(self, guests: Sequence[LiveQuery]) -> dict[LiveQuery, str]:
         """Where the policy puts new queries when it looks at all groups."""
         assert self._grouper is not None
         known = self._queries(self._clock())
         statistics = self._knowledge.with_queries([*known, *guests], self._books)
-        facts = facts_of(
-            [*(query for query in known if not query.apart), *guests],
-            self._stage.cores,
-            self._books.functions,
-        )
-        situation = replace(self._situation(known, statistics), queries=facts)
+        situation = self._situation(known, statistics)
+        living = [query for query in known if not query.apart]
+        situation = replace(situation, queries=self._facts([*living, *guests], situation.costs))
         decision = self._grouper.place(situation, [guest.id for guest in guests])
         self._state.tasks |= {
             group.name: group.tasks for group in decision.grouping.groups if not group.apart

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from headrace.model.grouping import MAIN, auto_number
 from headrace.model.predicate import Predicate, operands_of
 from headrace.model.query import NO_NEEDS, Aggregation, Fallback, Join, Needs, Projection, QueryId, QueryPlan
+from headrace.optimizer.grouping.costs import Coefficients
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.values import (
     FunctionName,
@@ -22,7 +23,7 @@ from headrace.optimizer.grouping.values import (
 
 @dataclass(frozen=True, slots=True)
 class LiveQuery:
-    """A query that runs. `group` is where it lives, or where it goes if it is `moving`.
+    """A query that runs. `group` is where it lives, or where it goes if it is `moving`. `home` is where it lives.
 
     A query that catches up with the streams, or that plain Spark runs, is `apart`: nobody decides about it.
     """
@@ -34,6 +35,11 @@ class LiveQuery:
     needs: Needs = NO_NEEDS
     moving: bool = False
     apart: bool = False
+    living_in: str | None = None
+
+    @property
+    def home(self) -> str:
+        return self.group if self.living_in is None else self.living_in
 
 
 def operator_of(plan: QueryPlan) -> OperatorId | None:
@@ -68,6 +74,27 @@ def predicates_on(plan: QueryPlan, stream: str) -> tuple[Predicate, ...] | None:
             return None
     plain = all(operand.plain for predicate in found for operand in operands_of(predicate))
     return found if plain else None
+
+
+def functions_of(
+    queries: Iterable[LiveQuery],
+    measured: Mapping[QueryId, FunctionName],
+    running: Container[QueryId],
+    costs: Coefficients,
+) -> dict[QueryId, FunctionName]:
+    """The function that each query calls; the dearest one, if it calls several.
+
+    Of queries that are `running` it is what was `measured`: a function in a place where Spark calls it is a part of
+    other work. Of the others it is what their text says.
+    """
+    found = {}
+    for query in queries:
+        name = measured.get(query.id)
+        if name is None and query.id not in running:
+            name = costs.dearest(map(FunctionName, query.plan.functions))
+        if name is not None:
+            found[query.id] = name
+    return found
 
 
 def facts_of(

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.engine.conductor.facts import LiveQuery
 from headrace.engine.conductor.sampling import StreamSample
+from headrace.engine.conductor.stage import Standing
 from headrace.engine.conductor.watching import Measured
 from headrace.engine.group import Group
 from headrace.engine.groups import Groups
@@ -24,6 +25,7 @@ from headrace.model.epoch import Chunk
 from headrace.model.errors import StorageError
 from headrace.model.grouping import GroupKind, auto_number, kind_of
 from headrace.model.query import Fallback, Join, QueryId
+from headrace.optimizer.grouping.values import FunctionName
 
 LOOK_BACK = 20
 """So many epochs back a stream's newest tuples are looked for."""
@@ -73,6 +75,30 @@ class HouseStage:
     def processed(self, epoch: int) -> dict[str, int]:
         """The tuples of each stream up to and with an epoch."""
         return {stream: rows for stream, (rows, _) in self._house.delivered.totals(epoch).items()}
+
+    def standings(self, groups: Iterable[str]) -> dict[str, Standing]:
+        delivered, sealer, now = self._house.delivered, self._house.sealer, self.now()
+        found = {}
+        for name in groups:
+            cursor = max(delivered.cursor(name), sealer.first - 1)
+            waits = now - sealer.head(cursor + 1).sealed_at if cursor < delivered.sealed else 0.0
+            found[name] = Standing(self._done(cursor), max(0.0, waits))
+        return found
+
+    def _done(self, cursor: int) -> dict[str, int]:
+        """The tuples of each stream up to and with an epoch, or all before the oldest one that the log still has."""
+        sealer = self._house.sealer
+        if cursor >= sealer.first or cursor >= self._house.delivered.sealed:
+            return self.processed(cursor)
+        oldest = sealer.head(sealer.first)
+        return {
+            stream: rows - (0 if (inflow := oldest.of(stream)) is None else inflow.rows)
+            for stream, (rows, _) in oldest.totals().items()
+        }
+
+    def function_costs(self) -> dict[FunctionName, float]:
+        specs = self._house.catalog.functions.specs()
+        return {FunctionName(spec.name): spec.cost for spec in specs if spec.cost is not None}
 
     def sample(self, stream: str, columns: Sequence[str], tuples: int) -> StreamSample | None:
         tables: list[pa.Table] = []
@@ -143,7 +169,14 @@ def _live(entry: QueryEntry, *, waits: bool = False) -> LiveQuery:
     apart = waits or kind is not GroupKind.SHARED or isinstance(entry.query.plan.body, Fallback)
     query = entry.query
     return LiveQuery(
-        query.id, query.name, query.plan, group, query.needs, moving=group != entry.group, apart=apart
+        query.id,
+        query.name,
+        query.plan,
+        group,
+        query.needs,
+        moving=group != entry.group,
+        apart=apart,
+        living_in=entry.group,
     )
 
 

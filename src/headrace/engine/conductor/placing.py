@@ -13,7 +13,7 @@ from functools import cached_property
 
 from headrace.model.grouping import MAIN
 from headrace.model.query import QueryId
-from headrace.optimizer.grouping.costs import QueryLoad
+from headrace.optimizer.grouping.costs import Coefficients, QueryLoad
 from headrace.optimizer.grouping.provisioning import usable_tasks
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.statistics import QuerySample
@@ -74,14 +74,18 @@ class Rooms:
         return {operator: sum(found) / len(found) for operator, found in seen.items()}
 
     def take(
-        self, facts: Mapping[QueryId, QueryFacts], samples: Mapping[QueryId, QuerySample]
+        self,
+        facts: Mapping[QueryId, QueryFacts],
+        samples: Mapping[QueryId, QuerySample],
+        costs: Coefficients,
     ) -> Room | None:
         """The group that can take all these queries without slowing anybody, as far as the sum of loads tells; or None.
 
         A group with which they share an operator is asked first, then the main one. What they bring is remembered.
+        `costs` are those of the situation, and what people say of functions by now.
         """
         statistics = replace(self.situation.statistics, samples=samples)
-        guests = replace(self.situation, queries=facts, statistics=statistics)
+        guests = replace(self.situation, queries=facts, statistics=statistics, costs=costs)
         loads = {query: _load(guests, query) for query in facts}
         known = {query: load for query, load in loads.items() if load is not None}
         wanted = {fact.operator for fact in facts.values()}

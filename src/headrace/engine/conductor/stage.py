@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.engine.conductor.facts import LiveQuery
 from headrace.engine.conductor.sampling import StreamSample
 from headrace.model.query import QueryId
+from headrace.optimizer.grouping.values import FunctionName
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a group is: the tuples of each stream that it has behind it, since the stream's beginning, and how long
+    the oldest sealed epoch that it has not run yet has waited.
+    """
+
+    processed: Mapping[str, int]
+    waits_s: float = 0.0
 
 
 class Stage(Protocol):
@@ -28,6 +40,12 @@ class Stage(Protocol):
 
     def arrived(self) -> dict[str, int]:
         """The tuples of each stream since its beginning, sealed or not."""
+
+    def standings(self, groups: Iterable[str]) -> dict[str, Standing]:
+        """How far each of these groups is, be it one that plain Spark runs or one that catches up."""
+
+    def function_costs(self) -> dict[FunctionName, float]:
+        """What people said that calls of registered functions cost, in CPU seconds per row."""
 
     def sample(self, stream: str, columns: Sequence[str], tuples: int) -> StreamSample | None:
         """Some of the newest tuples of a stream; None when there are none."""

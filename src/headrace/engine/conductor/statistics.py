@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from headrace.engine.conductor.facts import LiveQuery, operator_of, streams_of
 from headrace.engine.conductor.sampling import TUPLES, StreamSample, columns_of, region_tables
@@ -93,10 +94,17 @@ class Knowledge:
         joins = [query.id for query in queries if isinstance(query.plan.body, Join)]
         # what is no join has one match for each tuple
         matches = {query.id: 1.0 for query in queries} | dict.fromkeys(joins, float("nan"))
-        tables = region_tables(queries, self._samples, self._rates, matches | books.matches(joins))
+        measured = books.matches(joins)
+        tables = region_tables(queries, self._samples, self._rates, matches | measured)
         samples: dict[QueryId, QuerySample] = {}
         for table in tables.values():
             samples |= query_samples(table)
+        # a region has the matches of all who want it, mixed. What a query by itself finds is known better
+        samples |= {
+            query: replace(samples[query], matches=found)
+            for query, found in measured.items()
+            if query in samples
+        }
         operators = {operator_of(query.plan) for query in queries} - {None}
         rates: dict[OperatorId, float] = {
             operator: sum(self._rates[stream] for stream in streams_of(operator))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 from headrace.catalog.events import EventBook
+from headrace.engine.conductor.facts import LiveQuery
 from headrace.model.events import EventKind
 from headrace.model.query import QueryId
-from headrace.optimizer.grouping.situation import Situation
-from headrace.optimizer.grouping.throughput import violations
+from headrace.optimizer.grouping.throughput import Violation
 from headrace.optimizer.grouping.values import Change, Grouping, Merged, Placed, Resized, SplitOff
 
 Violated = frozenset[tuple[QueryId, str]]
@@ -52,16 +52,19 @@ def note_change(
 
 
 def note_violations(
-    events: EventBook, situation: Situation, before: Violated, names: Mapping[QueryId, str], now: float
+    events: EventBook,
+    violations: Iterable[Violation],
+    before: Violated,
+    queries: Mapping[QueryId, LiveQuery],
+    now: float,
 ) -> Violated:
     """An event for every query that no longer gets what was asked for; one as long as that lasts. All of these."""
-    found = {(violation.query, violation.kind): violation for violation in violations(situation)}
-    homes = situation.grouping.by_query()
-    new: dict[tuple[str, str], list[QueryId]] = defaultdict(list)
+    found = {(violation.query, violation.kind): violation for violation in violations}
+    new: dict[tuple[str, str], list[str]] = defaultdict(list)
     for key, violation in found.items():
         if key not in before:
-            new[homes[violation.query].name, violation.what].append(violation.query)
-    for (group, what), queries in new.items():
-        named = [names[query] for query in queries]
+            query = queries[violation.query]
+            new[query.home, violation.what].append(query.name)
+    for (group, what), named in new.items():
         events.add(now, EventKind.VIOLATION, group, what, named)
     return frozenset(found)

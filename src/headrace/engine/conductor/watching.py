@@ -101,7 +101,7 @@ class Books:
     def add(self, measured: Measured) -> None:
         """Note an epoch. What a group did with quite other members or tasks says nothing about it any more."""
         kept = self.epochs.setdefault(measured.group, deque(maxlen=KEPT))
-        if kept and (kept[-1].tasks != measured.tasks or _are_others(kept[-1].members, measured.members)):
+        if kept and (kept[-1].tasks != measured.tasks or are_others(kept[-1].members, measured.members)):
             kept.clear()
             self.levels.pop(measured.group, None)
         kept.append(measured)
@@ -187,7 +187,7 @@ class Books:
         sums[query] = 0.9 * sums.get(query, 0.0) + count
 
 
-def _are_others(before: frozenset[QueryId], after: frozenset[QueryId]) -> bool:
+def are_others(before: frozenset[QueryId], after: frozenset[QueryId]) -> bool:
     """Whether a fifth of a group's members, or more, came or went. Where queries come and go all the time, some do."""
     return len(before ^ after) * 5 >= max(len(before), len(after), 1)
 

@@ -10,7 +10,8 @@ epochs: windows fill, machines get busy, and a least relative error is too low w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp, log
 
@@ -39,7 +40,8 @@ OUTLIER = 4.0
 PRIOR = 1e-4
 """The weight of the guess beside what was measured."""
 
-ERRORS_KEPT = 512
+ERRORS_KEPT, GROUP_ERRORS_KEPT = 2_048, 256
+"""So many predictions are remembered with what came of them, in all and of one group."""
 
 SCAN_COLUMNS = (FIXED_GUESS, GUESS.alpha)
 JOIN_COLUMNS = (FIXED_GUESS, GUESS.beta, GUESS.gamma)
@@ -186,7 +188,9 @@ class Calibration:
             join, beta, gamma = self.joins[operator].solve()
             operators[operator] = OperatorCost(alpha, beta, gamma, (scan + join) / epoch_s)
         fixed, finish = self.finish.solve()
-        functions = {function: sums.solve()[0] for function, sums in self.functions.items()}
+        functions = {
+            function: sums.solve()[0] for function, sums in self.functions.items() if sums.square.any()
+        }
         return Coefficients(operators, finish, functions, fixed / epoch_s)
 
     def seconds(self, epoch: GroupEpoch) -> float:
@@ -213,7 +217,7 @@ class Calibration:
 
     def with_errors(self, errors: Iterable[PredictionError]) -> Calibration:
         """The same, with more predictions remembered."""
-        return replace(self, errors=(*self.errors, *errors)[-ERRORS_KEPT:])
+        return replace(self, errors=_newest((*self.errors, *errors)))
 
     def median_error(self) -> float | None:
         """The median of the relative errors of the predictions that are remembered; None before the first."""
@@ -260,7 +264,18 @@ def observe(
             sums = functions.get(called.function, _Sums.start((FUNCTION_GUESS,)))
             functions[called.function] = sums.add((called.rows,), called.seconds)
     errors = (*calibration.errors, *_errors(epochs, predicted or {}))
-    return Calibration(scans, joins, finish, functions, errors[-ERRORS_KEPT:])
+    return Calibration(scans, joins, finish, functions, _newest(errors))
+
+
+def _newest(errors: Sequence[PredictionError]) -> tuple[PredictionError, ...]:
+    """The last ones of each group, in the order that they came."""
+    left: Counter[GroupName] = Counter()
+    kept: list[PredictionError] = []
+    for error in reversed(errors[-ERRORS_KEPT:]):
+        left[error.group] += 1
+        if left[error.group] <= GROUP_ERRORS_KEPT:
+            kept.append(error)
+    return tuple(reversed(kept))
 
 
 def _errors(epochs: Iterable[GroupEpoch], predicted: Mapping[GroupName, float]) -> Iterable[PredictionError]:

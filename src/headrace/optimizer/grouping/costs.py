@@ -7,7 +7,7 @@ members use it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from headrace.optimizer.grouping.statistics import QuerySample
@@ -62,6 +62,20 @@ class Coefficients:
         """The same for input alone: without what an epoch costs by itself."""
         operators = {name: replace(cost, fixed=0.0) for name, cost in self.operators.items()}
         return replace(self, operators=operators, finish_fixed=0.0)
+
+    def with_estimates(self, functions: Mapping[FunctionName, float]) -> Coefficients:
+        """The same with what people said that functions cost, for those of which nothing has been measured."""
+        return replace(self, functions={**functions, **self.functions})
+
+    def dearest(self, functions: Iterable[FunctionName]) -> FunctionName | None:
+        """The function whose calls cost most; None of none.
+
+        >>> measured = Coefficients(functions={FunctionName("f"): 1e-6}).with_estimates(
+        ...     {FunctionName("f"): 1.0, FunctionName("g"): 1e-3})
+        >>> measured.dearest([FunctionName("f"), FunctionName("g"), FunctionName("h")])
+        'g'
+        """
+        return max(sorted(functions), key=self.function, default=None)
 
     def operator(self, operator: OperatorId) -> OperatorCost:
         return self.operators.get(operator, GUESS)

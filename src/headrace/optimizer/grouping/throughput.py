@@ -94,7 +94,7 @@ class Violation:
 
 
 def violations(situation: Situation) -> Iterable[Violation]:
-    """Who is slower than alone, or below what its creator asked for."""
+    """Who is slower than alone, or than its input where there are too few cores for all."""
     fair = fair_tasks(situation)
     for group in situation.grouping.groups:
         health = situation.health.get(group.name)
@@ -102,7 +102,6 @@ def violations(situation: Situation) -> Iterable[Violation]:
             continue
         penalised = set(penalised_queries(situation, group, fair))
         for query in group.members:
-            needs = situation.queries[query].needs
             if query in penalised:
                 alone = isolated_share(situation, query, fair)
                 yield Violation(
@@ -115,17 +114,4 @@ def violations(situation: Situation) -> Iterable[Violation]:
                     query,
                     f"processes {health.share:.0%} of its input: all cores are too few for all queries, alone or not",
                     "cores",
-                )
-            if needs.min_rate is not None and health.throughput < min(needs.min_rate, health.rate):
-                yield Violation(
-                    query,
-                    f"gets {health.throughput:.0f} tuples per second, and {needs.min_rate:.0f} are asked for",
-                    "min_rate",
-                )
-            waits = health.lag / health.throughput if health.throughput > 0 else 0.0
-            if needs.max_latency_s is not None and waits > needs.max_latency_s:
-                yield Violation(
-                    query,
-                    f"is {waits:.1f} s behind its input, and {needs.max_latency_s:.1f} s are asked for",
-                    "max_latency",
                 )
