@@ -157,7 +157,7 @@ def test_on_shared_cores_it_settles_and_stays(queries: int, factor: float) -> No
 
 @pytest.mark.parametrize("queries", [100, pytest.param(1_000, marks=THOROUGH)])
 def test_on_shared_cores_isolation_comes_back_after_a_pulse(queries: int) -> None:
-    scenario = in_short(shared_cores_pulse(queries, seed=1))
+    scenario = replace(in_short(shared_cores_pulse(queries, seed=1)), duration_s=600.0)
     table = simulate(scenario)
     assert_comes_back(table, scenario)
     assert splits(table.steps) == 1
