@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from headrace.model.metrics import NOBODY
 from headrace.model.plan import GroupingOperator, JoinOperator, SharedPlan
+from headrace.model.predicate import Operand
 from headrace.model.query import QueryId
 from headrace.model.statistics import JoinCount
 from headrace.model.ways import FamilyWay
@@ -31,6 +32,7 @@ from headrace.operators.protocol import (
     Reduced,
     ReduceOutlet,
     Saved,
+    sources_of,
 )
 from headrace.operators.windows.lifted import Lifted, ship_lifted
 
@@ -149,4 +151,11 @@ def _stages(operator: JoinOperator, rebuilds: bool) -> int:
     return operator.levels if feeding or not rebuilds else 1
 
 
-JOINS = OperatorKind(Joins, load_join, _stages, merges=True)
+def _looked_up(operator: JoinOperator, read: int) -> Sequence[Operand]:
+    """What conditions and calls read, and keys. What tuples carry alone are strings from beginning to end."""
+    input_ = operator.inputs[read]
+    compared = (index.operand for index in input_.operands)
+    return sources_of([*compared, *input_.keys, *(carried for carried in input_.carried if carried.calls)])
+
+
+JOINS = OperatorKind(Joins, load_join, _stages, merges=True, encoded=_looked_up)
