@@ -324,7 +324,8 @@ def test_an_epoch_of_many_queries_is_judged_at_the_size_that_the_aim_has() -> No
 def test_workers_are_judged_at_every_setting_of_the_curves() -> None:
     _, _, keys = campaign(BASE, ("headrace",), ("keys",), False, 4)
     small, large = (
-        Outcome(t, 1.0, result_rows=9, cpu_s=1.0, peak_mb={"worker": mb}) for t, mb in zip(keys.trials, (900, 2_100), strict=False)
+        Outcome(t, 1.0, result_rows=9, cpu_s=1.0, peak_mb={"worker": mb})
+        for t, mb in zip(keys.trials, (900, 2_100), strict=False)
     )
     ended = Outcome(keys.trials[2], failure="it ended with code 1")
     for found, met in (([small], True), ([small, large], False), ([small, ended], False)):
