@@ -142,7 +142,11 @@ def test_tuples_are_kept_where_keys_are_many_and_queries_too(monkeypatch: pytest
     assert one.ways and all(way.pooled for way in one.ways)
     assert "tuples are kept in place of partials" in str(one.ways[0])
     crowd, _ = reduced(members[:2], tuples * 6)
-    assert not any(way.pooled for way in crowd.ways)
+    assert crowd.ways and not any(way.pooled for way in crowd.ways)
+    for done, pooled in ((one, True), (crowd, False)):
+        for way in done.ways:
+            assert way.pool_ms is not None and way.partials_ms is not None
+            assert (way.pool_ms < way.partials_ms) == pooled and (way.listed is None) == pooled
     monkeypatch.setattr(pooling, "FEW_KEYS", 10**9)
     other, same = reduced(members, tuples)
     assert rows == same and not any(way.pooled for way in other.ways)

@@ -72,9 +72,10 @@ class Joins:
         failures: dict[int, str] = {}
         joined = self._outlet(received, outlet, gathered, windowed, failures)
         state, matched, sides, spread = None, NOBODY, list[JoinCount](), None
+        ways: list[FamilyWay] = []
         if received.step > 0:
             held = received.absorbed, received.kept
-            rows = resume_join(self._logic, received.blobs, *held, received.closed_us, joined)
+            rows = resume_join(self._logic, received.blobs, *held, received.closed_us, joined, ways)
         else:
             reduced = reduce_join(
                 self._logic,
@@ -86,13 +87,15 @@ class Joins:
                 joined if self._feeds or not received.rebuilds else None,
             )
             rows, segment, matched, sides = reduced.rows, reduced.segment, reduced.matched, reduced.sides
-            spread = reduced.spread
+            spread, ways = reduced.spread, reduced.ways
             state = None if segment is None else Saved(join_items(segment), segment.last_end_us)
         for waiting in gathered.values():
             waiting.flush()
         joins = [*sides, *(JoinCount(QueryId(query), rows=count) for query, count in windowed.items())]
         stored = rows.only(self._counted)
-        return Reduced(state, stored, failures, matched=matched, joined=rows, joins=joins, spread=spread)
+        return Reduced(
+            state, stored, failures, matched=matched, joined=rows, joins=joins, ways=ways, spread=spread
+        )
 
     def _outlet(
         self,
