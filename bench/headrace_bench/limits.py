@@ -23,7 +23,17 @@ TOGETHER = 0.98
 TELLING = 0.1
 """A part is named when it may take so much of the time."""
 
-HEAD = ("queries", "conjuncts", "bytes read", "matches", "result rows", "bytes written", "µs of CPU", "limit")
+HEAD = (
+    "queries",
+    "conjuncts",
+    "bytes read",
+    "matches",
+    "gone through",
+    "result rows",
+    "bytes written",
+    "µs of CPU",
+    "limit",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +85,7 @@ def _how_sure(fit: Fit | None, trials: int) -> Iterator[str]:
             f"These shares are a fit to {trials} trials, of which the middle one is explained within {error:.0%}. "
             "A range is what a share becomes when one trial is left out. Events stand for all that an epoch takes "
             "anyway. "
-            "Where tuples find their queries by cells, a match takes no time of its own."
+            "Where tuples find their queries by cells, a match takes no time of its own and is not counted."
         )
         joint = [name for name in fit.names if " or " in name]
         if joint:
@@ -85,21 +95,31 @@ def _how_sure(fit: Fit | None, trials: int) -> Iterator[str]:
 
 
 def _amounts(outcome: Outcome) -> tuple[float, ...]:
-    """Of what is measured: counts are those of all files, the clock runs for those after warming up."""
+    """Of what is measured: counts are those of all files, the clock runs for those after warming up.
+
+    Matches are those that tuples were gone through for, where that is known.
+    """
     trial = outcome.trial
     share = trial.files / (trial.files + trial.warm_up)
-    counted = (outcome.bytes_read, outcome.matches, outcome.result_rows, outcome.bytes_written)
-    return (float(trial.fed), *(share * (count or 0) for count in counted))
+    read, matches, rows, written = (
+        share * (count or 0)
+        for count in (outcome.bytes_read, outcome.matches, outcome.result_rows, outcome.bytes_written)
+    )
+    if outcome.visited is not None:
+        matches = outcome.visited * trial.fed
+    return float(trial.fed), read, matches, rows, written
 
 
 def _row(outcome: Outcome, amounts: np.ndarray, fit: Fit | None, number: int) -> tuple[str, ...]:
     trial = outcome.trial
     events, read, matches, rows, written = (float(amount) for amount in amounts)
+    share = trial.files / (trial.files + trial.warm_up)
     return (
         f"{trial.queries:,}",
         f"{trial.columns}",
         f"{read / events:.0f}",
-        f"{matches / events:.2f}",
+        f"{share * (outcome.matches or 0) / events:.2f}",
+        "" if outcome.visited is None else f"{matches / events:.2f}",
         f"{rows / events:.3f}",
         f"{written / events:.1f}",
         f"{outcome.cpu_s / events * 1e6:.2f}",

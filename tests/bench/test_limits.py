@@ -40,6 +40,15 @@ def test_the_parts_that_made_the_time_are_found_again() -> None:
     assert any("within 0 %" in line for line in lines)
 
 
+def test_matches_that_nobody_goes_through_are_not_counted() -> None:
+    found = outcomes_of((1e-6, 0, 5e-6, 0, 0))
+    for outcome in found:
+        outcome.visited = (outcome.matches or 0) / outcome.trial.fed
+    found[-1].visited, found[-1].cpu_s = 0.0, 1e-6 * found[-1].trial.fed
+    *_, many, cells = (line for line in limits(found) if line.startswith("| 10,000 |"))
+    assert "matches 100 to 100 %" in many and "events 100 to 100 %" in cells and "| 0.00 |" in cells
+
+
 def test_bytes_read_can_be_the_limit() -> None:
     (line, *_) = (
         line for line in limits(outcomes_of((1e-9, 1e-6, 0, 0, 0))) if line.startswith("| 10,000 |")
