@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from headrace_bench.campaign import ALIKE_RARE, RARE_KEYS
 from headrace_bench.run import Finished
 from headrace_bench.trial import Outcome
 from headrace_bench.workload import Workload
 
 MANY, MANY_JOINS = 1_000, 100
+MANY_RARE = 10_000
+EPOCH_ROWS = 500_000
+"""Tuples of an epoch of which an aim says how long it may take."""
+MOST_MB = 2_048
+"""What a worker may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,7 @@ def judge(finished: Sequence[Finished]) -> list[Verdict]:
     slow = [o for one in finished for o in one.outcomes if one.section.name == "comparison" and o.too_slow]
     return [
         *_throughput(compared, slow),
+        *_epochs(compared),
         *_alone(compared),
         *_live([*compared, *sections.get("sustainable", [])]),
         *_joins(finished),
@@ -41,6 +48,7 @@ def judge(finished: Sequence[Finished]) -> list[Verdict]:
         *_rare(sections.get(Workload.RARE, [])),
         *_growth("queries", sections.get("queries", [])),
         *_growth("keys", sections.get("keys", [])),
+        *_memory(finished),
     ]
 
 
@@ -50,10 +58,52 @@ def _throughput(outcomes: Sequence[Outcome], slow: Sequence[Outcome]) -> Iterato
         yield from _against(
             ours,
             (*outcomes, *slow),
-            ("spark", "a streaming query each, at its best", (1, 4, 16), 500),
+            ("spark", "a streaming query each, at its best", (1, 4, 16), 600),
             ("fused", "hand-fused Spark", (100,), 20),
             ("flink", "Flink SQL", (100,), 20),
         )
+
+
+def _epochs(outcomes: Sequence[Outcome]) -> Iterator[Verdict]:
+    """How long an epoch of many queries takes, against one of one query."""
+    ours = {o.trial.queries: o for o in outcomes if o.trial.system == "headrace"}
+    if not {1, MANY} <= ours.keys() or ours[MANY].trial.rows != EPOCH_ROWS:
+        return
+    ratio = ours[1].throughput / ours[MANY].throughput
+    yield Verdict(
+        f"epoch time at {MANY:,} queries against one query, {EPOCH_ROWS:,} events per epoch",
+        "at most 2.0 times",
+        f"{ratio:.2f} times",
+        ratio <= 2.0,
+        f"{ratio / 2.0:.2f} times too long. {_rows_bound(ours[MANY])}",
+    )
+
+
+def _memory(finished: Sequence[Finished]) -> Iterator[Verdict]:
+    """What a worker takes at most at any setting of the curves, those over predicates included."""
+    curves = [
+        one
+        for one in finished
+        if one.section.curve or one.section.name in (Workload.PREDICATES, Workload.RARE)
+    ]
+    every = [o for one in curves for o in one.outcomes if o.trial.system == "headrace"]
+    known = [o for o in every if not o.failure and "worker" in o.peak_mb]
+    broken = [o for o in every if o.failure and not o.failure.startswith("left out")]
+    if not known:
+        return
+    most = max(known, key=lambda o: o.peak_mb["worker"])
+    mb, trial = most.peak_mb["worker"], most.trial
+    at = f"{trial.queries:,} queries, {trial.keys:,} keys, {trial.rows:,} tuples per epoch"
+    unknown = (
+        f"; {len(broken)} of {len(every)} settings did not end, so nothing is known of them" if broken else ""
+    )
+    yield Verdict(
+        "memory of a worker at any setting of the curves",
+        f"under {MOST_MB:,} MB",
+        f"{mb:,.0f} MB at most ({at}){unknown}",
+        mb < MOST_MB and not broken,
+        f"{max(0.0, mb - MOST_MB):,.0f} MB too much{unknown}.",
+    )
 
 
 def _against(
@@ -120,19 +170,38 @@ def _predicates(finished: Sequence[Finished]) -> Iterator[Verdict]:
     if 3 in ours:
         hand = [o for o in outcomes if o.trial.system == "fused" and (not o.failure or o.too_slow)]
         yield from _against(ours[3], hand, ("fused", "hand-fused Spark", (100,), 50))
+    if 1 in ours:
+        each = [o for o in outcomes if o.trial.system == "spark" and o.trial.columns == 1]
+        each = [o for o in each if not o.failure or o.too_slow]
+        yield from _against(ours[1], each, ("spark", "a streaming query each, at its best", (1, 4, 16), 600))
 
 
 def _rare(outcomes: Sequence[Outcome]) -> Iterator[Verdict]:
-    """Of rare predicates: what a tuple costs with many of them against few."""
-    cost = {o.trial.queries: o.cpu_s / o.trial.fed for o in outcomes}
-    if {100, 10_000} <= cost.keys():
-        ratio = cost[10_000] / cost[100]
+    """Of rare predicates: what a tuple costs with many of them against few, with as many keys, and with as many result
+    rows. The first is the aim. The second tells what a tuple costs apart from what rows cost.
+    """
+    seen = {(o.trial.queries, o.trial.keys): o for o in outcomes}
+    few, keys = ALIKE_RARE
+    many = seen.get((MANY_RARE, RARE_KEYS))
+    for other, what, binds in (
+        (seen.get((few, RARE_KEYS)), "the same number of matches", True),
+        (
+            seen.get((few, keys)),
+            f"the same number of matches and of result rows ({few:,} with {keys:,} keys)",
+            False,
+        ),
+    ):
+        if many is None or other is None:
+            continue
+        ratio = many.cpu_s / many.trial.fed / (other.cpu_s / other.trial.fed)
+        rows = many.result_rows / max(other.result_rows, 1)
         yield Verdict(
-            "CPU per event at 10,000 queries of a rare equality against 100, with the same number of matches",
+            f"CPU per event at {MANY_RARE:,} queries of a rare equality against {few:,}, with {what}",
             "at most 1.5 times",
-            f"{ratio:.2f} times",
+            f"{ratio:.2f} times, with {rows:.1f} times the result rows",
             ratio <= 1.5,
             f"{ratio / 1.5:.1f} times too much.",
+            binds,
         )
 
 

@@ -54,6 +54,10 @@ PREDICATES = {
 QUICK_PREDICATES = {"headrace": (1_000, 100, 16, 4), "fused": (100,), "spark": (4, 16), "flink": (16, 100)}
 RARE, QUICK_RARE = (10, 100, 1_000, 10_000), (100, 10_000)
 PREDICATE_KEYS, RARE_KEYS = 200, 10
+ALIKE_RARE = (100, 1_000)
+"""Rare queries and keys that make as many result rows as the most rare queries with `RARE_KEYS` do."""
+ALONE_CONJUNCT = {"spark": (1, 4)}
+"""The numbers of queries of one conjunct that an alternative is measured at."""
 
 QUICK_HEADRACE, QUICK_BASELINES = (4, 1_000), {"spark": (4,), "fused": (4,), "flink": (4,)}
 
@@ -105,6 +109,7 @@ def joins(base: Trial, workload: Workload, systems: Sequence[str]) -> Section:
 
 def predicates(base: Trial, systems: Sequence[str], quick: bool = False) -> Section:
     """Every system at three conjuncts, and Headrace with 1,000 queries at each number of conjuncts; at one, if quick.
+    Then streaming queries of one conjunct.
 
     >>> section = predicates(Trial("headrace", 1), ("headrace", "fused", "flink"))
     >>> [(t.system, t.queries, t.columns) for t in section.trials][-4:]
@@ -127,14 +132,18 @@ def predicates(base: Trial, systems: Sequence[str], quick: bool = False) -> Sect
             many = replace(sized, system=name, queries=1_000)
             others = CONJUNCTS[:1] if quick else CONJUNCTS
             trials += [replace(many, columns=n) for n in others if n != USUAL_CONJUNCTS]
+    for name, alone in () if quick else ALONE_CONJUNCT.items():
+        if name in systems:
+            trials += [replace(sized, system=name, queries=count, columns=1) for count in alone]
     return Section(Workload.PREDICATES.value, tuple(trials))
 
 
 def rare(base: Trial, quick: bool = False) -> Section:
-    """Headrace alone with queries for one product each. Tuples are of as many products as there are queries.
+    """Headrace alone with queries for one product each. Tuples are of as many products as there are queries. The last
+    trial has more keys, so that few queries deliver as many rows as many do.
 
-    >>> [(t.queries, t.products) for t in rare(Trial("headrace", 1)).trials]
-    [(10, 10), (100, 100), (1000, 1000), (10000, 10000)]
+    >>> [(t.queries, t.products, t.keys) for t in rare(Trial("headrace", 1)).trials]
+    [(10, 10, 10), (100, 100, 10), (1000, 1000, 10), (10000, 10000, 10), (100, 100, 1000)]
     """
     sized = replace(
         base,
@@ -145,7 +154,9 @@ def rare(base: Trial, quick: bool = False) -> Section:
         sample=3,
     )
     counts = QUICK_RARE if quick else RARE
-    return Section(Workload.RARE.value, tuple(replace(sized, queries=count) for count in counts))
+    few, keys = ALIKE_RARE
+    trials = [replace(sized, queries=count) for count in counts]
+    return Section(Workload.RARE.value, (*trials, replace(sized, queries=few, keys=keys)))
 
 
 def curve_section(base: Trial, curve: Curve) -> Section:

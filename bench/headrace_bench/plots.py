@@ -31,7 +31,8 @@ def draw(folder: Path, name: str, finished: Sequence[Finished]) -> dict[str, str
                 found["comparison"] = _draw_comparison(folder / f"{name}-comparison.png", good)
                 found["comparison-phases"] = _draw_phases(folder / f"{name}-phases.png", good)
             case ("join" | "complex" | "predicates" | "rare") as kind if len(good) > 1:
-                alike = [o for o in good if o.trial.columns == one.section.trials[0].columns]
+                first = one.section.trials[0]
+                alike = [o for o in good if (o.trial.columns, o.trial.keys) == (first.columns, first.keys)]
                 found[kind] = _draw_comparison(folder / f"{name}-{kind}.png", alike)
             case "sustainable" if good:
                 found["sustainable"] = _draw_ages(folder / f"{name}-ages.png", good[0])

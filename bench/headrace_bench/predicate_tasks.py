@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from random import Random
 
 import pyarrow as pa
 
 from headrace.model.query import Query, QueryId, Stream, StreamName
-from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, Column, SqlType
+from headrace.model.types import BIGINT, DOUBLE, STRING, TIMESTAMP, Column, SqlType
 from headrace.planner.group import Member
 from headrace.sql import parse_query
 from headrace_bench import astream, predicates
 from headrace_bench.epochs import START
-from headrace_bench.predicates import MOST_CONJUNCTS
+from headrace_bench.predicates import MOST_CONJUNCTS, PredicateQuery
 
-__all__ = ["MOST_CONJUNCTS", "STREAM", "PredicateFeed", "make_members"]
+__all__ = ["MOST_CONJUNCTS", "STREAM", "Asked", "PredicateFeed", "make_members"]
 
 STREAM = Stream(
     StreamName(astream.STREAM),
@@ -28,10 +29,37 @@ STREAM = Stream(
 )
 
 
+class Asked(StrEnum):
+    """What is asked of the tuples that a predicate accepts."""
+
+    WINDOWS = "windows"
+    SESSIONS = "sessions"
+    FILTERS = "filters"
+
+    def text(self, query: PredicateQuery) -> str:
+        """A query under the same predicate: sessions by two texts, or the tuples themselves with a text."""
+        match self:
+            case Asked.WINDOWS:
+                return query.spark_sql()
+            case Asked.SESSIONS:
+                gap = f"session_window(ts, '{10 * query.range_s} milliseconds')"
+                return (
+                    f"SELECT country, device, {query.aggregate}(amount) AS value FROM {STREAM.name} "
+                    f"WHERE {query.where} GROUP BY country, device, {gap}"
+                )
+            case Asked.FILTERS:
+                return f"SELECT product, ts, amount FROM {STREAM.name} WHERE {query.where}"
+
+
 class Analyzer:
-    """What Spark says of the queries of `predicates`: they all have the same columns."""
+    """What Spark says of the queries of `predicates`: all of a kind have the same columns."""
 
     def schema(self, sql: str, *streams: Stream) -> tuple[Column, ...]:
+        if sql.startswith("SELECT product"):
+            return Column("product", STRING), Column("ts", TIMESTAMP), Column("amount", BIGINT)
+        if sql.startswith("SELECT country"):
+            value = DOUBLE if "AVG(" in sql else BIGINT
+            return Column("country", STRING), Column("device", STRING), Column("value", value)
         value = DOUBLE if "AVG(" in sql else BIGINT
         return Column("end", TIMESTAMP), Column("key", BIGINT), Column("value", value)
 
@@ -39,7 +67,9 @@ class Analyzer:
         return None
 
 
-def make_members(queries: int, conjuncts: int, window_max_s: int = 10, seed: int = 1) -> list[Member]:
+def make_members(
+    queries: int, conjuncts: int, window_max_s: int = 10, seed: int = 1, asked: Asked = Asked.WINDOWS
+) -> list[Member]:
     """Members of a group with random queries of so many conjuncts; 0 for one product each."""
     rng, found = Random(seed), list[Member]()
     for number in range(queries):
@@ -47,7 +77,7 @@ def make_members(queries: int, conjuncts: int, window_max_s: int = 10, seed: int
             query = predicates.predicate_query(rng, window_max_s, conjuncts=conjuncts)
         else:
             query = predicates.rare_query(rng, number, queries, window_max_s)
-        plan = parse_query(query.spark_sql(), {STREAM.name: STREAM}, Analyzer())
+        plan = parse_query(asked.text(query), {STREAM.name: STREAM}, Analyzer())
         found.append(Member(Query(QueryId(number + 1), f"q{number}", plan), number))
     return found
 

@@ -101,7 +101,8 @@ def read_report(path: Path) -> tuple[dict[str, Any], list[Finished]]:
 
 
 def render(name: str, facts: dict[str, Any], finished: Sequence[Finished], plots: dict[str, str]) -> str:
-    sections = [line for one in finished for line in _section(one, plots)]
+    ours = [o for one in finished for o in one.outcomes if o.trial.workload.written and is_ours(o)]
+    sections = [line for one in finished for line in _section(one, plots, ours)]
     return "\n".join([*head(name, facts), *_aims(finished), *sections]) + "\n"
 
 
@@ -114,7 +115,11 @@ def _aims(finished: Sequence[Finished]) -> Iterator[str]:
     yield from table(VERDICTS, verdict_rows(verdicts))
 
 
-def _section(one: Finished, plots: dict[str, str]) -> Iterator[str]:
+def is_ours(outcome: Outcome) -> bool:
+    return outcome.trial.system == "headrace" and not outcome.failure
+
+
+def _section(one: Finished, plots: dict[str, str], ours: Sequence[Outcome]) -> Iterator[str]:
     match one.section.name:
         case "comparison":
             yield from _comparison(one)
@@ -125,9 +130,9 @@ def _section(one: Finished, plots: dict[str, str]) -> Iterator[str]:
         case Workload.JOIN | Workload.COMPLEX:
             yield from _joins(one)
         case Workload.PREDICATES:
-            yield from _predicates(one)
+            yield from _predicates(one, ours)
         case Workload.RARE:
-            yield from _rare(one)
+            yield from _rare(one, ours)
         case _:
             yield from _curve(one)
     for text in one.left_out:
@@ -189,7 +194,7 @@ def _joins(one: Finished) -> Iterator[str]:
     yield from _ratios(one.outcomes)
 
 
-def _predicates(one: Finished) -> Iterator[str]:
+def _predicates(one: Finished, ours: Sequence[Outcome]) -> Iterator[str]:
     first = one.outcomes[0].trial
     yield "## Predicates as people write them"
     yield ""
@@ -202,21 +207,21 @@ def _predicates(one: Finished) -> Iterator[str]:
     yield ""
     yield from table(("conjuncts", *COMPARED), ((f"{o.trial.columns}", *_row(o)) for o in one.outcomes))
     yield from _ratios([o for o in one.outcomes if o.trial.columns == first.columns])
-    yield from limits([o for o in one.outcomes if o.trial.system == "headrace" and not o.failure])
+    yield from limits([o for o in one.outcomes if is_ours(o)], ours)
 
 
-def _rare(one: Finished) -> Iterator[str]:
+def _rare(one: Finished, ours: Sequence[Outcome]) -> Iterator[str]:
     first = one.outcomes[0].trial
     yield "## Rare predicates"
     yield ""
     yield (
         "Each query is for one product and half of the prices, and there are as many products as queries: a tuple "
-        f"matches one query or none, whatever their number. {first.keys:,} keys, windows of 1 to {first.window_max_s} "
-        f"s. {first.warm_up} files of {first.rows:,} tuples warm the system up, then {first.files} are there at once."
+        f"matches one query or none, whatever their number. Windows of 1 to {first.window_max_s} s. {first.warm_up} "
+        f"files of {first.rows:,} tuples warm the system up, then {first.files} are there at once."
     )
     yield ""
-    yield from table(COMPARED, (_row(outcome) for outcome in one.outcomes))
-    yield from limits([o for o in one.outcomes if not o.failure])
+    yield from table(("keys", *COMPARED), ((f"{o.trial.keys:,}", *_row(o)) for o in one.outcomes))
+    yield from limits([o for o in one.outcomes if is_ours(o)], ours)
 
 
 def _row(outcome: Outcome) -> tuple[str, ...]:

@@ -261,6 +261,18 @@ def figures(queries: int, seen: list[Seen]) -> list[str]:
     type=click.IntRange(0, predicate_tasks.MOST_CONJUNCTS),
     help="Tuples and queries of `predicates` with so many conjuncts; 0 for one product each.",
 )
+@click.option(
+    "--asked",
+    type=click.Choice([one.value for one in predicate_tasks.Asked]),
+    default=predicate_tasks.Asked.WINDOWS.value,
+    show_default=True,
+    help="With --conjuncts: what is asked of the tuples that are accepted.",
+)
+@click.option(
+    "--products",
+    type=COUNT,
+    help="With --conjuncts: how many products there are; else as many as queries of one product each.",
+)
 @click.option("--profile", is_flag=True, help="Print the most expensive functions of the measured epochs.")
 def tasks(
     queries: list[int],
@@ -273,6 +285,8 @@ def tasks(
     gap_max: int,
     partitions: int,
     conjuncts: int | None,
+    asked: str,
+    products: int | None,
     profile: bool,
 ) -> None:
     """CPU seconds of an epoch's tasks, all in this process."""
@@ -286,8 +300,11 @@ def tasks(
                 members = make_members(count, window_max_s=window_max, gap_max_ms=gap_max)
                 bench = Bench(root, members, [STREAM], OneStream(Feed(rows, keys, rate)), partitions)
             else:
-                members = predicate_tasks.make_members(count, conjuncts, window_max)
-                fed = predicate_tasks.PredicateFeed(rows, keys, rate, count if conjuncts == 0 else None)
+                members = predicate_tasks.make_members(
+                    count, conjuncts, window_max, asked=predicate_tasks.Asked(asked)
+                )
+                known = products or (count if conjuncts == 0 else None)
+                fed = predicate_tasks.PredicateFeed(rows, keys, rate, known)
                 bench = Bench(root, members, [predicate_tasks.STREAM], OneStream(fed), partitions)
             for number in range(warm_up + epochs):
                 epoch = bench.prepare(number)

@@ -176,9 +176,10 @@ class Outcome:
 
     `progress` is (seconds since the clock started, tuples done) as they were seen; `sample` is the number and the rows
     of some queries, (window end in microseconds, key, value or values); windows that close later than the stream are
-    left out. `closed_us` says up to which end a system has closed the windows of such a query, where it is not the end
-    of the stream. `half` is a probe at half the sustainable rate, `churn` one with queries that come and go (SC2),
-    `burst` one with 1,000 queries that come at once, `ramp` one with queries that come steadily (SC1).
+    left out. `visited` are the matches of an event that were gone through one by one. `closed_us` says up to which end
+    a system has closed the windows of such a query, where it is not the end of the stream. `half` is a probe at half
+    the sustainable rate, `churn` one with queries that come and go (SC2), `burst` one with 1,000 queries that come at
+    once, `ramp` one with queries that come steadily (SC1).
     """
 
     trial: Trial
@@ -188,6 +189,7 @@ class Outcome:
     progress: list[tuple[float, int]] = field(default_factory=list)
     result_rows: int = 0
     matches: int | None = None
+    visited: float | None = None
     bytes_read: int | None = None
     bytes_shuffled: int | None = None
     bytes_written: int | None = None

@@ -209,9 +209,9 @@ def test_aims_say_what_was_missed_and_why() -> None:
     assert late.met and late.seen == "more than 1,000 times: it did not finish"
     missed = judge([Finished(comparison, [ours[1], outcome("spark", 16, 0.1)])])
     assert [(v.seen, v.met) for v in missed] == [("6 times", False)]
-    assert "80.0 times short" in missed[0].why and "2.0 result rows" in missed[0].why
+    assert "96.0 times short" in missed[0].why and "2.0 result rows" in missed[0].why
     page = render("run", FACTS, [Finished(comparison, [ours[1], outcome("spark", 16, 0.1)])], {})
-    assert "missed: 80.0 times short" in page
+    assert "missed: 96.0 times short" in page
 
 
 def test_aims_compare_growth_with_result_rows() -> None:
@@ -269,11 +269,66 @@ def test_predicates_are_judged_by_their_conjuncts_and_against_what_is_written_by
         for trial in section.trials
     ]
     finished = [Finished(section, outcomes)]
-    assert [(v.seen, v.met) for v in judge(finished)] == [("0.20 times", False), ("4 times", False)]
+    assert [(v.seen, v.met) for v in judge(finished)] == [
+        ("0.20 times", False),
+        ("4 times", False),
+        ("750 times", True),
+    ]
     page = render("x", FACTS, finished, {})
     assert "## Predicates as people write them" in page
     assert "| 5 | Headrace | 1,000 |" in page
-    costs = {10: 1.0, 100: 1.0, 1_000: 1.2, 10_000: 1.4}
-    known = [Outcome(t, 3.0, cpu_s=costs[t.queries], matches=9, bytes_written=9) for t in rare.trials]
-    assert [(v.seen, v.met) for v in judge([Finished(rare, known)])] == [("1.40 times", True)]
-    assert "## Rare predicates" in render("x", FACTS, [Finished(rare, known)], {})
+    costs = {(10, 10): 1.0, (100, 10): 1.0, (1_000, 10): 1.2, (10_000, 10): 1.6, (100, 1_000): 1.25}
+    counts = {(100, 10): 10, (10_000, 10): 530, (100, 1_000): 530}
+    known = [
+        Outcome(
+            t,
+            3.0,
+            cpu_s=costs[t.queries, t.keys],
+            result_rows=counts.get((t.queries, t.keys), 0),
+            matches=9,
+            bytes_read=9,
+            bytes_written=9,
+        )
+        for t in rare.trials
+    ]
+    assert [(v.seen, v.met, v.binds) for v in judge([Finished(rare, known)])] == [
+        ("1.60 times, with 53.0 times the result rows", False, True),
+        ("1.28 times, with 1.0 times the result rows", True, False),
+    ]
+    page = render("x", FACTS, [Finished(rare, known)], {})
+    assert "## Rare predicates" in page and "| 1,000 | Headrace | 100 |" in page
+
+
+def test_streaming_queries_are_compared_at_one_conjunct_too() -> None:
+    section, _ = campaign(BASE, ("headrace", "spark"), (), False, 0, (Workload.PREDICATES,))
+    seconds = {("headrace", 1_000): 1.0, ("spark", 1): 2.0, ("spark", 4): 4.0}
+    outcomes = [
+        Outcome(t, seconds[t.system, t.queries], cpu_s=1.0)
+        for t in section.trials
+        if t.columns == 1 and (t.system, t.queries) in seconds
+    ]
+    assert [(v.wanted, v.seen, v.met) for v in judge([Finished(section, outcomes)])] == [
+        ("600 times", "1,000 times", True)
+    ]
+
+
+def test_an_epoch_of_many_queries_is_judged_at_the_size_that_the_aim_has() -> None:
+    for rows, seen in ((500_000, ["2.50 times"]), (200_000, [])):
+        base = replace(BASE, rows=rows)
+        (section, *_) = campaign(base, ("headrace",), (), False, 0)
+        found = [Outcome(replace(base, queries=n), s, result_rows=1) for n, s in ((1, 1.0), (1_000, 2.5))]
+        verdicts = [v for v in judge([Finished(section, found)]) if v.aim.startswith("epoch time")]
+        assert [v.seen for v in verdicts] == seen and not any(v.met for v in verdicts)
+
+
+def test_workers_are_judged_at_every_setting_of_the_curves() -> None:
+    _, _, keys = campaign(BASE, ("headrace",), ("keys",), False, 4)
+    small, large = (
+        Outcome(t, 1.0, result_rows=9, cpu_s=1.0, peak_mb={"worker": mb})
+        for t, mb in zip(keys.trials, (900, 2_100), strict=False)
+    )
+    ended = Outcome(keys.trials[2], failure="it ended with code 1")
+    for found, met in (([small], True), ([small, large], False), ([small, ended], False)):
+        (verdict,) = (v for v in judge([Finished(keys, found)]) if v.aim.startswith("memory"))
+        assert verdict.met is met
+    assert "1 of 2 settings did not end" in verdict.seen

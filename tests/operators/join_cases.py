@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 from brute import canonical, compare, truth
+from coded import coded_columns
 
 from headrace.model.epoch import NEVER_US
 from headrace.model.plan import AcrossPositions, JoinOperator
@@ -230,15 +231,14 @@ def random_rows(rng: random.Random, schema: Schema, count: int, around: int, fir
 
 
 def as_columns(rows: list[Row], operands: Iterable[Operand]) -> dict[Operand, pa.ChunkedArray]:
-    found = {}
-    for operand in operands:
+    found, wanted = {}, tuple(operands)
+    for operand in wanted:
         values = [row[operand.sql] for row in rows]
         if operand == TS:
-            array = pa.array(values, pa.int64()).cast(operand.type.arrow)
+            found[operand.sql] = pa.array(values, pa.int64()).cast(operand.type.arrow)
         else:
-            array = pa.array(values, operand.type.arrow)
-        found[operand] = pa.chunked_array([array])
-    return found
+            found[operand.sql] = pa.array(values, operand.type.arrow)
+    return coded_columns(pa.table(found), wanted)
 
 
 Arrived = tuple[Row, int, int]

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from brute import canonical, windows_of
+from coded import coded_columns
 from shelf import Groups, Shelf
 
 from headrace.model.epoch import FOREVER_US, NEVER_US
@@ -158,7 +159,7 @@ def run_epoch(
     watermark: int,
     rng: random.Random,
 ) -> list[pa.Table]:
-    columns = [{o: table.column(o.sql) for o in operator.scanned} for table in tables]
+    columns = [coded_columns(table, operator.scanned) for table in tables]
     blobs = shelf.blobs()
     for some in columns:
         lifted = lift_tuples(operator, some, closed)

@@ -6,30 +6,20 @@ import random
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from coded import coded
 
 from headrace.model.plan import OperandIndex
 from headrace.model.predicate import Operand
 from headrace.model.types import SqlType
+from headrace.operators.common.calls import Caller, LoadedFunction
 from headrace.operators.common.encode import OrderedStrings
 from headrace.operators.common.keys import encode_keys
 from headrace.operators.common.regions import region_count, regions_of
 
 TEXTS = ["", "a", "a\0", "ab", "b", "é", "z", "\U0001f30a", "ﬀ"]
 NAME = Operand("s", SqlType("string"))
-
-
-def encoded(values: list[str | None], pieces: int, rng: random.Random) -> pa.ChunkedArray:
-    """The values in so many chunks, each with a dictionary of its own, in which some strings do not occur."""
-    bounds = sorted(rng.randint(0, len(values)) for _ in range(pieces - 1))
-    chunks = []
-    for low, high in zip([0, *bounds], [*bounds, len(values)], strict=True):
-        known = rng.sample(TEXTS, len(TEXTS))
-        codes = [None if v is None else known.index(v) for v in values[low:high]]
-        chunks.append(
-            pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(known, pa.string()))
-        )
-    return pa.chunked_array(chunks, pa.dictionary(pa.int32(), pa.string()))
 
 
 @pytest.mark.parametrize("rows", [0, 1, 40])
@@ -39,13 +29,13 @@ def test_codes_stand_for_their_strings(rows: int) -> None:
     rng = random.Random(seed)
     for _ in range(20):
         values = [rng.choice([None, *TEXTS]) for _ in range(rows)]
-        plain, coded = pa.array(values, pa.string()), encoded(values, rng.randint(1, 3), rng)
-        keys = encode_keys([coded], rows)
+        plain, codes = pa.array(values, pa.string()), coded(values, rng.randint(1, 3), rng, TEXTS)
+        keys = encode_keys([codes], rows)
         assert keys.table.column(0).take(pa.array(keys.ids)).to_pylist() == values
         assert keys.table.num_rows == len(set(values)) and keys.table.column(0).type == pa.string()
-        both = encode_keys([coded, pa.array(range(rows))], rows)
+        both = encode_keys([codes, pa.array(range(rows))], rows)
         assert both.table.column(0).take(pa.array(both.ids)).to_pylist() == values
-        one = coded.combine_chunks()
+        one = codes.combine_chunks()
         ordered, expected = OrderedStrings.of(one), OrderedStrings.of(plain)
         assert ordered.values == expected.values
         found, known = ordered.ranks(one), expected.ranks(plain)
@@ -71,6 +61,23 @@ def test_regions_of_strings_follow_their_bytes(constants: tuple[str, ...]) -> No
         return 2 * low + (value in constants)
 
     expected = [region(value) for value in values]
-    for column in (pa.array(values, pa.string()), encoded(values, 3, rng)):
+    for column in (pa.array(values, pa.string()), coded(values, 3, rng, TEXTS)):
         assert regions_of(column, index).tolist() == expected
         assert regions_of(column.slice(0, 0), index).tolist() == []
+
+
+def test_functions_are_given_strings_and_each_distinct_one_once() -> None:
+    seen: list[pa.Array] = []
+
+    def shout(texts: pa.Array) -> pa.Array:
+        seen.append(texts)
+        return pc.utf8_upper(texts)
+
+    caller = Caller(lambda name: LoadedFunction(shout, SqlType("string")))
+    call = Operand("shout(s)", SqlType("string"), function="shout", arguments=(NAME,))
+    values = ["b", None, "a", "b", None, "a"]
+    columns = {NAME: coded(values, 2, random.Random(4))}
+    assert caller.value(call, columns, None).to_pylist() == ["B", None, "A", "B", None, "A"]
+    assert caller.value(call, columns, np.array([4, 5])).to_pylist() == [None, "A"]
+    assert [texts.type for texts in seen] == [pa.string()] * 2
+    assert [texts.to_pylist() for texts in seen] == [["b", None, "a"], [None, "a"]]

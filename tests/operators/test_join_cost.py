@@ -14,6 +14,7 @@ from join_cases import COLUMNS, NUMBER, TS, Ask, Schema, Side, plan_join
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.partitioning import even_partitioning
 from headrace.model.predicate import TRUE, Compare, Op
+from headrace.model.ways import Finding
 from headrace.model.window import Window
 from headrace.operators.common.bitrows import count_bits
 from headrace.operators.common.bundle import pack_bundle, read_bundle
@@ -106,6 +107,12 @@ def test_a_hot_key_costs_time_and_not_memory(monkeypatch: pytest.MonkeyPatch) ->
     assert found == rows * rows == reduced.rows.get(1)
     assert len(peaks) > 100
     assert max(peaks) < 8 << 20
+    (way,) = reduced.ways
+    assert way.finding is Finding.GROUPS and (way.tuples, way.candidates) == (rows, rows * rows)
+    assert way.cells_ms is not None and way.matches_ms is not None and way.cells_ms < way.matches_ms
+    few = batch(np.arange(10), np.arange(10))
+    (way,) = run(logic, [few, few], []).ways
+    assert way.finding is Finding.LIST and "too few for groups" in str(way)
 
 
 def test_a_hot_key_costs_no_memory_on_the_way_to_another_key(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from coded import coded, is_coded
 from test_aggregation import OPERANDS, STREAM, random_aggregate, random_predicate, random_value
 
 from headrace.model.plan import AggregationOperator, OperandIndex, SelectionOperator
@@ -23,6 +24,7 @@ from headrace.model.query import (
     QueryId,
     QueryPlan,
 )
+from headrace.model.tables import output_column
 from headrace.model.ways import FamilyWay, Finding
 from headrace.model.window import Window
 from headrace.operators.common import cells, matching
@@ -403,19 +405,22 @@ def test_selections_by_cells_and_by_bit_rows_are_the_same(seed: int, monkeypatch
     members = []
     for number in range(1, 140):
         where = And(tuple(random_predicate(rng, 1) for _ in range(rng.randint(1, 3))))
-        plan = QueryPlan("", (STREAM.name,), Projection(where, (OPERANDS["i"],)), (), "", "")
+        plan = QueryPlan("", (STREAM.name,), Projection(where, (OPERANDS["i"], OPERANDS["t"])), (), "", "")
         members.append(Member(Query(QueryId(number), f"q{number}", plan), 3 * number))
     (operator,) = plan_group(members, {STREAM.name: STREAM}).operators
     assert isinstance(operator, SelectionOperator)
     rows = [{name: random_value(rng, name) for name in OPERANDS} | {"ts": 1} for _ in range(200)]
     table = pa.Table.from_pylist(rows, schema=pa.schema([(c.name, c.type.arrow) for c in STREAM.columns]))
-    columns = {o: table.column(o.sql) for o in operator.scanned}
+    strings = {o: table.column(o.sql) for o in operator.scanned}
+    codes = {o: c if c.type != pa.string() else coded(c.to_pylist(), 3, rng) for o, c in strings.items()}
+    assert any(is_coded(column) for column in codes.values())
     found = []
-    for most in (2, 10**9):
+    for most, columns in ((2, strings), (10**9, strings), (2, codes)):
         monkeypatch.setattr(cells, "DENSE_CELLS", most)
         accepted, counts = SelectionLogic(operator).select(columns, 200, 7, [])
+        assert accepted.column(output_column(OPERANDS["t"])).type == pa.string()
         found.append((accepted.to_pylist(), counts.tolist()))
-    assert found[0] == found[1] and sum(found[0][1]) > 0
+    assert found[0] == found[1] == found[2] and sum(found[0][1]) > 0
 
 
 def random_query(rng: random.Random, number: int) -> Query:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,15 +22,17 @@ from headrace.model.query import Aggregate, AggregateFunction, Aggregation, Quer
 from headrace.model.types import SqlType
 from headrace.model.window import Window
 from headrace.operators.common import cells
+from headrace.operators.common.bitrows import pack_words
 from headrace.operators.common.bundle import pack_bundle, read_bundle
 from headrace.operators.common.ordered import KeyOrder
 from headrace.operators.common.placing import Portion
-from headrace.operators.windows import aggregation, pool_steps, pooling
+from headrace.operators.windows import aggregation, pool, pool_steps, pooling
 from headrace.operators.windows.aggregation import Reduced, reduce_aggregation
 from headrace.operators.windows.lanes import sums
 from headrace.operators.windows.lifted import lift_tuples
 from headrace.operators.windows.pool import Pool, PoolLane, move_bits
 from headrace.operators.windows.prepared import AggregationLogic
+from headrace.operators.windows.slices import last_ends
 from headrace.operators.windows.stored_pools import pool_from, pool_items, portion_of_pool
 from headrace.planner.group import Member, plan_group
 from thorough import seeds
@@ -138,7 +142,11 @@ def test_tuples_are_kept_where_keys_are_many_and_queries_too(monkeypatch: pytest
     assert one.ways and all(way.pooled for way in one.ways)
     assert "tuples are kept in place of partials" in str(one.ways[0])
     crowd, _ = reduced(members[:2], tuples * 6)
-    assert not any(way.pooled for way in crowd.ways)
+    assert crowd.ways and not any(way.pooled for way in crowd.ways)
+    for done, pooled in ((one, True), (crowd, False)):
+        for way in done.ways:
+            assert way.pool_ms is not None and way.partials_ms is not None
+            assert (way.pool_ms < way.partials_ms) == pooled and (way.listed is None) == pooled
     monkeypatch.setattr(pooling, "FEW_KEYS", 10**9)
     other, same = reduced(members, tuples)
     assert rows == same and not any(way.pooled for way in other.ways)
@@ -209,3 +217,36 @@ def test_portions_of_pools_have_their_keys_and_queries() -> None:
     assert (found.sets == (pool.sets & masks)[:, kept]).all() and (found.slots == pool.slots[kept]).all()
     nobody = Portion(only=frozenset({99}))
     assert portion_of_pool(pool, order.sections(nobody), nobody) is None
+
+
+def test_no_array_has_columns_and_slices() -> None:
+    """What later epochs need is found window by window: with many columns and slices, memory stays small."""
+    rng, columns, slices = np.random.default_rng(3), 1_500, 2_000
+    windows = tuple(Window(1_000 * size, 500 * size, 7) for size in range(1, 6))
+    starts, words = 100 * np.arange(slices), -(-columns // 64)
+    of_column = rng.integers(0, len(windows), columns)
+    logic: Any = SimpleNamespace(
+        operator=SimpleNamespace(windows=windows),
+        column_windows=of_column,
+        column_ids=np.arange(columns),
+        words=words,
+        pack=lambda membership: pack_words(membership).T,
+    )
+    bits = rng.random((400, words * 64)) < 0.001
+    bits[:, columns:] = False
+    bits[:, 0] = True
+    slots = rng.integers(0, slices, 400)
+    pooled: Any = SimpleNamespace(starts=starts, slots=slots, sets=pack_words(bits).T, size=400)
+    watermark = 100 * slices - 2_000
+    tracemalloc.start()
+    try:
+        still = pool.still_asked(logic, pooled, watermark)
+        last = pool.last_end_of(logic, pooled, np.flatnonzero(still))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    ends = np.array([last_ends(windows[w], starts[slots]) for w in of_column]).T
+    wanted = bits[:, :columns] & (ends > watermark)
+    assert still.tolist() == wanted.any(axis=1).tolist() and 0 < still.sum() < 400
+    assert last == ends[still][bits[still, :columns]].max()
+    assert peak < columns * slices, "not even a byte for each column and slice"

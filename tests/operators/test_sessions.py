@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from brute import canonical, sessions_of
+from coded import coded_columns
 from shelf import Groups, Shelf
 from test_aggregation import OPERANDS, STREAM, close_to, random_query, random_value
 
@@ -65,7 +66,7 @@ def run_epoch(
 ) -> list[Reduced[SessionSegment]]:
     blobs = shelf.blobs()
     for table in tables:
-        micros = prepare_micros(operator, {o: table.column(o.sql) for o in operator.scanned}, closed)
+        micros = prepare_micros(operator, coded_columns(table, operator.scanned), closed)
         if micros is not None:
             combined = combine_micros(operator, micros, closed)
             for shipment in ship_micros(operator, combined, shelf.partitioning):

@@ -12,6 +12,7 @@ from plan_cases import CASES, PlanCase
 from test_plan_goldens import BY_NAME, queries_of, strategies_of
 from test_strategies import HOT, SPARSE, statistics_of
 
+from headrace.model.plan import JoinOperator
 from headrace.model.strategy import DEFAULTS
 from headrace.model.ways import FamilyWay, Finding
 from headrace.optimizer.strategies import decide_strategies
@@ -61,6 +62,16 @@ def test_what_tasks_did_is_shown_under_its_family() -> None:
             "found by candidates, updated in place: of 10 tuples each met 0 words and 2 candidates"
             in lines[at]
         )
+
+
+def test_how_a_join_found_partners_is_shown() -> None:
+    case = next(case for name, case in CASES.items() if name.startswith("join"))
+    plan = plan_group([Member(query, query.id - 1) for query in queries_of(case)], BY_NAME)
+    operator = next(o for o in plan.operators if isinstance(o, JoinOperator))
+    way = FamilyWay(operator.id, ("1",), 0, Finding.GROUPS, None, 100, 0, 5_000, 0, 0.1, 0.9)
+    text = explain_plan(plan, [way])
+    assert text.count("partners of input 1 found by groups: 100 rows had 5,000 tuples of their keys") == 1
+    assert "(estimated 0.10 ms; list 0.90 ms)" in text
 
 
 @pytest.mark.parametrize(

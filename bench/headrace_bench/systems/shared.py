@@ -11,6 +11,8 @@ import pyspark
 import headrace
 from headrace import sources
 from headrace.engine.spark import start_session
+from headrace.looking.answers import ways_of
+from headrace.model.ways import FamilyWay, Finding
 from headrace_bench import astream
 from headrace_bench.astream_joins import text_of
 from headrace_bench.workload import Query
@@ -81,6 +83,7 @@ class Shared:
         return {
             "result_rows": self._hr.metrics().result_rows,
             "matches": self._matches(),
+            "visited": visited(ways_of(self._hr, "main")),
             "bytes_read": sum(m.bytes_read for m in found),
             "bytes_shuffled": sum(m.bytes_shuffled for m in found),
             "bytes_written": sum(m.bytes_written for m in found),
@@ -101,3 +104,20 @@ class Shared:
     def close(self) -> None:
         self._hr.close()
         self._spark.stop()
+
+
+def visited(ways: Iterable[FamilyWay]) -> float:
+    """How many matches of an event were gone through one by one, by what tasks told of each family. Tuples that find
+    their queries by cells go through none.
+
+    >>> found, few = Finding.CANDIDATES, Finding.CELLS
+    >>> visited([FamilyWay("w", ("a",), 9, found, tuples=3, matches=6), FamilyWay("w", ("a",), 9, few, tuples=1)])
+    1.5
+    """
+    found: dict[object, tuple[int, float]] = {}
+    for way in ways:
+        family = (way.operator, way.operands, way.filters)
+        tuples, matches = found.get(family, (0, 0.0))
+        more = 0.0 if way.finding in (Finding.CELLS, Finding.SPARSE_CELLS) else way.matches
+        found[family] = tuples + way.tuples, matches + more
+    return sum(matches / max(tuples, 1) for tuples, matches in found.values())

@@ -119,7 +119,7 @@ def report_of(report: Report) -> Shipped:
 class TupleBatch:
     """Tuples of one stream that came by one path; `label` is in the names of what is made of them.
 
-    Strings may be encoded by a dictionary.
+    Strings may be codes and a dictionary.
     """
 
     stream: str
@@ -127,13 +127,6 @@ class TupleBatch:
     columns: dict[Operand, pa.ChunkedArray]
     rows: int
     label: str
-
-    def plain(self) -> dict[Operand, pa.ChunkedArray]:
-        """The columns with every string by itself."""
-        return {
-            operand: column.cast(operand.type.arrow) if pa.types.is_dictionary(column.type) else column
-            for operand, column in self.columns.items()
-        }
 
 
 class MapTask:
@@ -155,13 +148,10 @@ class MapTask:
         return list(dict.fromkeys(o for operator, read in reads for o in operator.reads[read].sources))
 
     def encoded(self, stream: str, path: ScanPath) -> list[str]:
-        """The string columns that an operator takes as codes and a dictionary."""
-        found: dict[str, None] = {}
-        for operator, read in self._prepared.scanning(stream, path):
-            if operator_kind(operator).encoded:
-                sources = operator.reads[read].sources
-                found |= dict.fromkeys(o.sql for o in sources if o.type.kind is Kind.STRING)
-        return list(found)
+        """The string columns that are read as codes and a dictionary, because some operator looks them up."""
+        reads = self._prepared.scanning(stream, path)
+        asked = (o for operator, read in reads for o in operator_kind(operator).encoded(operator, read))
+        return list(dict.fromkeys(o.sql for o in asked if o.type.kind is Kind.STRING))
 
     def run(self, batch: TupleBatch) -> Iterator[Shipped]:
         """What all operators ship of a batch."""
@@ -170,12 +160,12 @@ class MapTask:
             name = attempt_name(self._task, f"{operator.id}-{batch.label}")
             writer = ResultWriter(self._task.root, name, self._task.epoch)
             calls = self._prepared.calls[operator.id, read]
-            called = calls.run(batch.plain(), batch.rows, self._caller) if calls else Called()
+            called = calls.run(batch.columns, batch.rows, self._caller) if calls else Called()
             self._failures |= {str(query): reason for query, reason in called.failures.items()}
             mapped = self._prepared.logic[operator.id].map(
                 Batch(
                     read,
-                    (batch.columns if operator_kind(operator).encoded else batch.plain()) | called.columns,
+                    batch.columns | called.columns,
                     batch.rows,
                     self._task.epoch,
                     self._task.closed_us(operator),

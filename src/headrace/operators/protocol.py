@@ -5,7 +5,7 @@ The engine knows operators by this protocol alone. `operators/kinds.py` says whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -142,6 +142,17 @@ class OperatorLogic(Protocol):
         """What a partition makes of what it received and of its state."""
 
 
+def all_sources(operator: Any, read: int) -> Sequence[Operand]:
+    """Everything that an operator scans for one of its reads."""
+    sources: Sequence[Operand] = operator.reads[read].sources
+    return sources
+
+
+def sources_of(operands: Iterable[Operand]) -> list[Operand]:
+    """What has to be scanned for these, once each."""
+    return list(dict.fromkeys(source for operand in operands for source in operand.sources))
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorKind:
     """What the driver and the tasks must know of a kind before anything is made ready.
@@ -151,7 +162,11 @@ class OperatorKind:
     operator that an operator gets its tuples from, if it reads no stream. `factor_of` names the product whose factors
     its rows are, if they are no results. A kind that `ticks` has work when time passes over its state, even without
     tuples. One that `merges` leaves older segments as they are, up to a limit; any other writes its state anew in every
-    epoch. One that is `encoded` takes string columns as codes and a dictionary too, as the chunks have them.
+    epoch.
+
+    Any string column may come as codes and a dictionary. `encoded` names those that are best read so, by operator and
+    read: they are looked up. Strings that are only handed on are not, for a dictionary of many values takes longer to
+    read than the strings.
     """
 
     prepare: Callable[[Any, SharedPlan], OperatorLogic]
@@ -161,4 +176,4 @@ class OperatorKind:
     factor_of: Callable[[Any], str | None] = lambda operator: None
     ticks: bool = False
     merges: bool = False
-    encoded: bool = False
+    encoded: Callable[[Any, int], Sequence[Operand]] = all_sources

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
 from headrace.model.metrics import QueryCounts
 from headrace.model.plan import SelectionOperator, SharedPlan
+from headrace.model.predicate import Operand
 from headrace.model.tables import WORD, TupleTable, output_column
 from headrace.model.ways import FamilyWay
 from headrace.operators.common.bitrows import count_bits
+from headrace.operators.common.encode import taken_from
 from headrace.operators.common.placing import Portion
 from headrace.operators.common.query_sets import QuerySets
 from headrace.operators.common.regions import regions_of
@@ -23,6 +27,7 @@ from headrace.operators.protocol import (
     Received,
     Reduced,
     ReduceOutlet,
+    sources_of,
 )
 
 
@@ -48,7 +53,7 @@ class SelectionLogic:
         counts = count_bits(sets)[self._slots]
         accepted = np.flatnonzero(sets.any(axis=0))
         taken = pa.array(accepted)
-        outputs = {output_column(o): columns[o].take(taken) for o in operator.outputs}
+        outputs = {output_column(o): taken_from(columns[o], taken) for o in operator.outputs}
         epochs = pa.array(np.full(len(accepted), epoch, np.int64))
         packed = (pa.array(word[accepted].view(np.int64)) for word in sets)
         return self._table.rows([*outputs.values(), epochs, *packed]), counts
@@ -79,4 +84,10 @@ def _no_state(items: Items, operator: str, portion: Portion) -> None:
     raise ValueError("a selection has no segments")
 
 
-SELECTIONS = OperatorKind(Selections, _no_state, stages=lambda operator, rebuilds: 0)
+def _looked_up(operator: SelectionOperator, read: int) -> Sequence[Operand]:
+    """What predicates and calls read. Outputs alone are strings from beginning to end."""
+    compared = (index.operand for index in operator.operands)
+    return sources_of([*compared, *(output for output in operator.outputs if output.calls)])
+
+
+SELECTIONS = OperatorKind(Selections, _no_state, stages=lambda operator, rebuilds: 0, encoded=_looked_up)

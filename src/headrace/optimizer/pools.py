@@ -50,6 +50,18 @@ class PoolBatch:
     span_us: int
 
 
+@dataclass(frozen=True, slots=True)
+class PoolTimes:
+    """What tuples that are kept themselves, and partials in their place, are estimated to take."""
+
+    pool_ns: float
+    partials_ns: float
+
+
+def estimate_pools(windows: Sequence[WindowWork], batch: PoolBatch) -> PoolTimes:
+    return PoolTimes(estimate_pool_ns(windows, batch), estimate_partials_ns(windows, batch))
+
+
 def decide_pool(windows: Sequence[WindowWork], batch: PoolBatch, stays: bool) -> bool:
     """Whether tuples are kept, which is estimated to take less time than partials. `stays` says that they are now.
 
@@ -62,8 +74,8 @@ def decide_pool(windows: Sequence[WindowWork], batch: PoolBatch, stays: bool) ->
     >>> decide_pool([hour], PoolBatch(200_000, 50_000, 200_000, 4_000_000), True)
     False
     """
-    kept = estimate_pool_ns(windows, batch)
-    return kept < estimate_partials_ns(windows, batch) * (STAYING if stays else 1 / STAYING)
+    times = estimate_pools(windows, batch)
+    return times.pool_ns < times.partials_ns * (STAYING if stays else 1 / STAYING)
 
 
 def estimate_pool_ns(windows: Sequence[WindowWork], batch: PoolBatch) -> float:

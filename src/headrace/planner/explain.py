@@ -24,7 +24,7 @@ from headrace.model.plan import (
 from headrace.model.predicate import TRUE, And, Compare, Const, IsNull, Not, Or, Predicate
 from headrace.model.query import Aggregation, Fallback, Join, Projection, Query
 from headrace.model.strategy import Choice, Strategy
-from headrace.model.ways import FamilyWay
+from headrace.model.ways import FamilyWay, input_role
 from headrace.model.window import AnyWindow, SessionWindow, Window
 
 SHOWN = 8
@@ -221,6 +221,7 @@ def _join_lines(operator: JoinOperator, ways: Sequence[FamilyWay]) -> list[str]:
             lines += [_order_line(chain.order(start)) for start in range(len(chain.leaves))]
     if len(operator.chains) > SHOWN:
         lines.append(f"    and {len(operator.chains) - SHOWN} more chains")
+    lines += [f"    partners of input {way.operands[0]} found by {way}" for way in ways if way.is_of_join]
     return lines
 
 
@@ -234,7 +235,7 @@ def _order_line(order: Sequence[JoinStep]) -> str:
 
 
 def _input_role(met: InputRole) -> str:
-    return f"{met.input}" + (f" (role {met.role})" if met.role else "")
+    return input_role(met.input, met.role)
 
 
 def _family_lines(
@@ -246,7 +247,11 @@ def _family_lines(
         index = ", ".join(f"{i.operand.sql} ({len(i.constants)} constants)" for i in names) or "no predicate"
         lines.append(f"    family on {index}: {len(family.columns)} filters")
         reads = tuple(i.operand.sql for i in names)
-        mine = [way for way in ways if way.operands == reads and way.filters <= len(family.columns)]
+        mine = [
+            way
+            for way in ways
+            if not way.is_of_join and way.operands == reads and way.filters <= len(family.columns)
+        ]
         lines += [f"      found by {way}" for way in mine]
     if len(families) > SHOWN:
         lines.append(f"    and {len(families) - SHOWN} more families")

@@ -19,7 +19,7 @@ from headrace.model.plan.predicates import group_families, index_operands
 from headrace.model.predicate import TRUE, And, Compare, Const, IsNull, Not, Operand, Or, Predicate
 from headrace.model.types import Kind, SqlType
 from headrace.operators.common.cells import FamilyIndex
-from headrace.operators.common.encode import Bools, Ints, one_chunk
+from headrace.operators.common.encode import Bools, Ints, decoded, one_chunk
 from headrace.operators.common.regions import regions_of
 from headrace.operators.common.scores import FLOAT, SCORES, score_of
 
@@ -68,6 +68,7 @@ class Caller:
         given = arguments
         if distinct is not None:
             given = [argument.take(pa.array(distinct[0])) for argument in arguments]
+        given = [decoded(argument) for argument in given]
         inputs = rows if distinct is None else len(distinct[0])
         values = invoke(name, found, given, inputs) if inputs else pa.nulls(0, found.type.arrow)
         spent = FunctionMetrics(rows, inputs, time.process_time() - began)

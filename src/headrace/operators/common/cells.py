@@ -102,6 +102,11 @@ class FamilyIndex:
         return self._matcher
 
     @property
+    def known_matcher(self) -> Matcher | None:
+        """The one that was made last."""
+        return self._matcher
+
+    @property
     def static(self) -> bool:
         """Whether the membership is the same for every batch."""
         return self._size <= DENSE_CELLS and self._size * len(self._predicates) <= MEMBER_ELEMENTS

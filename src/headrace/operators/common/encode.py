@@ -41,6 +41,21 @@ def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column
 
 
+def decoded(array: pa.Array) -> pa.Array:
+    """The values themselves, where they are codes and a dictionary.
+
+    >>> decoded(pa.array(["b", None, "b"]).dictionary_encode()).to_pylist()
+    ['b', None, 'b']
+    """
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def taken_from(column: pa.ChunkedArray | pa.Array, rows: pa.Array | None) -> pa.Array:
+    """The values of some rows (None: all) as one array. Of codes and a dictionary these rows alone are decoded."""
+    array = one_chunk(column)
+    return decoded(array if rows is None else array.take(rows))
+
+
 def to_physical(column: pa.ChunkedArray | pa.Array, type_: SqlType) -> Physical:
     """Values of a numeric-like column in its physical domain. Costs one pass; copies only when it must."""
     array = one_chunk(column)

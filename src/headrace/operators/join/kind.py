@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from headrace.model.metrics import NOBODY
 from headrace.model.plan import GroupingOperator, JoinOperator, SharedPlan
+from headrace.model.predicate import Operand
 from headrace.model.query import QueryId
 from headrace.model.statistics import JoinCount
 from headrace.model.ways import FamilyWay
@@ -31,6 +32,7 @@ from headrace.operators.protocol import (
     Reduced,
     ReduceOutlet,
     Saved,
+    sources_of,
 )
 from headrace.operators.windows.lifted import Lifted, ship_lifted
 
@@ -70,9 +72,10 @@ class Joins:
         failures: dict[int, str] = {}
         joined = self._outlet(received, outlet, gathered, windowed, failures)
         state, matched, sides, spread = None, NOBODY, list[JoinCount](), None
+        ways: list[FamilyWay] = []
         if received.step > 0:
             held = received.absorbed, received.kept
-            rows = resume_join(self._logic, received.blobs, *held, received.closed_us, joined)
+            rows = resume_join(self._logic, received.blobs, *held, received.closed_us, joined, ways)
         else:
             reduced = reduce_join(
                 self._logic,
@@ -84,13 +87,15 @@ class Joins:
                 joined if self._feeds or not received.rebuilds else None,
             )
             rows, segment, matched, sides = reduced.rows, reduced.segment, reduced.matched, reduced.sides
-            spread = reduced.spread
+            spread, ways = reduced.spread, reduced.ways
             state = None if segment is None else Saved(join_items(segment), segment.last_end_us)
         for waiting in gathered.values():
             waiting.flush()
         joins = [*sides, *(JoinCount(QueryId(query), rows=count) for query, count in windowed.items())]
         stored = rows.only(self._counted)
-        return Reduced(state, stored, failures, matched=matched, joined=rows, joins=joins, spread=spread)
+        return Reduced(
+            state, stored, failures, matched=matched, joined=rows, joins=joins, ways=ways, spread=spread
+        )
 
     def _outlet(
         self,
@@ -149,4 +154,11 @@ def _stages(operator: JoinOperator, rebuilds: bool) -> int:
     return operator.levels if feeding or not rebuilds else 1
 
 
-JOINS = OperatorKind(Joins, load_join, _stages, merges=True)
+def _looked_up(operator: JoinOperator, read: int) -> Sequence[Operand]:
+    """What conditions and calls read, and keys. What tuples carry alone are strings from beginning to end."""
+    input_ = operator.inputs[read]
+    compared = (index.operand for index in input_.operands)
+    return sources_of([*compared, *input_.keys, *(carried for carried in input_.carried if carried.calls)])
+
+
+JOINS = OperatorKind(Joins, load_join, _stages, merges=True, encoded=_looked_up)

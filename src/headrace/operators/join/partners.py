@@ -7,11 +7,12 @@ wants are never taken apart. Either way pairs are in memory in blocks only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 
+from headrace.model.ways import FamilyWay, Finding
 from headrace.operators.common.encode import Array, Bools, Ints
 from headrace.operators.join.groups import Groups, average_group, group_rows, sampled
 from headrace.operators.join.probing import (
@@ -26,7 +27,13 @@ from headrace.operators.join.probing import (
 )
 from headrace.operators.join.side import Stock
 from headrace.operators.join.windows import Containment
-from headrace.optimizer.layout import Layout, Partners, decide_layout
+from headrace.optimizer.layout import (
+    Layout,
+    Partners,
+    decide_layout,
+    estimate_groups_ns,
+    estimate_list_ns,
+)
 
 BLOCK_ROWS = 1 << 18
 """Pairs that are in memory at a time."""
@@ -49,7 +56,7 @@ class Meeting:
     """Rows with their query-sets and, per earlier position, their moments and how these share windows with the stock's.
 
     `keys[row]` is the row's key in the stock, or -1. `near` says between which times partners of some rows lie.
-    `may_score` says which pairs of rows and tuples are worth a look; without it all are.
+    `may_score` says which pairs of rows and tuples are worth a look; without it all are. `ways` gets what was chosen.
     """
 
     keys: Ints
@@ -60,6 +67,7 @@ class Meeting:
     stock: Stock
     role: int
     may_score: MayScore | None = None
+    ways: list[FamilyWay] = field(default_factory=list)
 
     def pairs(self) -> Iterator[Pairs]:
         """All pairs, block by block; no block is empty."""
@@ -118,10 +126,29 @@ class Meeting:
     def _layout(self, candidates: Candidates) -> Layout:
         rows, pairs = len(candidates.row) + self.stock.content.rows, candidates.pairs
         if pairs < max(LIST_PAIRS, rows):
+            self._note(candidates, Layout.LIST, None)
             return Layout.LIST
         some = candidates.row[sampled(len(candidates.row))]
         left = average_group(self.keys[some], [m[some] for m in self.moments], self.sets[:, some])
-        return decide_layout(Partners(rows, pairs, left, self.stock.sampled_group_rows(self.role)))
+        partners = Partners(rows, pairs, left, self.stock.sampled_group_rows(self.role))
+        layout = decide_layout(partners)
+        self._note(candidates, layout, partners)
+        return layout
+
+    def _note(self, candidates: Candidates, layout: Layout, partners: Partners | None) -> None:
+        """Remember what was chosen and why."""
+        self.ways.append(
+            FamilyWay(
+                "",
+                (),
+                0,
+                Finding.LIST if layout is Layout.LIST else Finding.GROUPS,
+                tuples=len(candidates.row),
+                candidates=candidates.pairs,
+                cells_ms=None if partners is None else estimate_groups_ns(partners) / 1e6,
+                matches_ms=None if partners is None else estimate_list_ns(partners) / 1e6,
+            )
+        )
 
     def _by_groups(self, candidates: Candidates) -> Iterator[Pairs]:
         """All pairs by way of pairs of groups that some query wants."""

@@ -9,7 +9,7 @@ position is joined on another key, rows are sent to where its tuples are, and th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from headrace.model.partitioning import Partitioning
 from headrace.model.plan import InputRole
 from headrace.model.statistics import JoinCount
 from headrace.model.tables import WORD
+from headrace.model.ways import FamilyWay, add_ways, input_role
 from headrace.operators.common.bitrows import count_bits
 from headrace.operators.common.bundle import Blob, Item, read_bundle
 from headrace.operators.common.calls import Caller
@@ -63,6 +64,7 @@ class Outlet:
 class JoinReduced:
     """What a partition produced: its new segment (None: no state), how many joined rows each query has, how many tuples
     it accepted, and what the sides of the queries that are counted let in. `spread` weighs key groups by their work.
+    `ways` says how partners were found.
     """
 
     segment: JoinSegment | None = None
@@ -70,6 +72,7 @@ class JoinReduced:
     matched: QueryCounts = NOBODY
     sides: list[JoinCount] = field(default_factory=list)
     spread: Ints | None = None
+    ways: list[FamilyWay] = field(default_factory=list)
 
 
 def reduce_join(
@@ -98,7 +101,7 @@ def reduce_join(
         join = _Join(logic, sides, outlet)
         for start in logic.starts:
             join.run(start)
-        reduced.rows = join.finish()
+        reduced.rows, reduced.ways = join.finish(), join.ways
         reduced.matched = accepted_tuples(logic, fresh)
         reduced.sides = count_sides(logic, fresh, outlet.counted_chains)
         if outlet.partitioning.partitions > 1:
@@ -115,8 +118,10 @@ def resume_join(
     kept: Sequence[JoinSegment],
     closed_us: int,
     outlet: Outlet,
+    ways: list[FamilyWay] | None = None,
 ) -> QueryCounts:
-    """Go on with the rows that were sent to this partition; how many joined rows each query has of them.
+    """Go on with the rows that were sent to this partition; how many joined rows each query has of them. How their
+    partners were found is added to `ways`.
 
     `blobs` are those rows and, once more, the epoch's new tuples that `reduce_join` received here; the segments are
     those it was given. They are only read.
@@ -140,6 +145,8 @@ def resume_join(
         assert step.number is not None
         for prefix in Arrivals(logic, step, arrived[step.number]).blocks():
             join.resume(step, prefix)
+    if ways is not None:
+        ways += join.ways
     return join.finish()
 
 
@@ -168,6 +175,7 @@ class _Join:
         self._asking = None if outlet.slots is None else slot_mask(outlet.slots, logic.words)
         self._outbox = Outbox(logic, outlet.send, outlet.partitioning)
         self._looks = Looks()
+        self.ways: list[FamilyWay] = []
         self._caller, self._failures = outlet.caller, outlet.failures
         self._containment: dict[tuple[InputRole, InputRole, Moments, Moments], Containment] = {}
         self._counts = np.zeros(len(logic.words) * WORD, np.int64)
@@ -248,6 +256,8 @@ class _Join:
             tuples = take_chosen(prefix.tuples, left)
             tuples[step.position] = (stock, right)
             yield self._checked(step, Prefix(prefix.probe, tuples, prefix.keys[left], sets))
+        met = (input_role(step.met.input, step.met.role),)
+        self.ways = list(add_ways([*self.ways, *(replace(way, operands=met) for way in meeting.ways)]))
 
     def _may_score(self, step: Step, stock: Stock, prefix: Prefix) -> MayScore | None:
         """Which pairs are worth a look, where the scores of vectors decide."""

@@ -13,7 +13,7 @@ from headrace.model.epoch import NEVER_US
 from headrace.model.partitioning import Partitioning
 from headrace.model.ways import FamilyWay
 from headrace.operators.common.bundle import Blob, Item, pack_bundle, read_bundle
-from headrace.operators.common.encode import Bools, Ints, narrow, one_chunk, to_physical
+from headrace.operators.common.encode import Bools, Ints, narrow, one_chunk, taken_from, to_physical
 from headrace.operators.join.keys import RowKeys, concat_keys, encode_row_keys, partition_rows
 from headrace.operators.join.logic import InputLogic, JoinLogic
 from headrace.operators.join.rows import (
@@ -57,16 +57,16 @@ def prepare_join(
         return None
     taken = None if len(kept) == rows else pa.array(kept)
 
-    def take(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-        return one_chunk(column) if taken is None else one_chunk(column).take(taken)
-
-    carried = {name: take(columns[operand]) for name, operand in spec.carried.items()}
+    carried = {name: taken_from(columns[operand], taken) for name, operand in spec.carried.items()}
     if taken is not None:
         sets = np.take(sets, kept, axis=2)
     content = Content(0, times, code, codes, sets, carried)
     if spec.input.keys[0] in BLOCK_KEYS:
         return _in_blocks(spec, content)
-    keys = encode_row_keys([take(columns[key]) for key in spec.input.keys], spec.input.keys)
+    of_rows = [one_chunk(columns[key]) for key in spec.input.keys]
+    if taken is not None:
+        of_rows = [column.take(taken) for column in of_rows]
+    keys = encode_row_keys(of_rows, spec.input.keys)
     return JoinTuples(input, keys, content)
 
 

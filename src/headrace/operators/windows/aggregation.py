@@ -9,7 +9,7 @@ in place of partials: see `docs/decisions/0049-tuples-in-place-of-partials.md`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Generic, TypeVar
 
@@ -33,7 +33,7 @@ from headrace.operators.windows.lifted import Lifted
 from headrace.operators.windows.lower import Closed, Lowered, lower_table
 from headrace.operators.windows.pool import Pool, Pooled, later_pool
 from headrace.operators.windows.pool_steps import close_pooled, expand_pooled
-from headrace.operators.windows.pooling import Arrived, gather_pool
+from headrace.operators.windows.pooling import Arrived, gather_pool, with_times
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, WindowBlock
 from headrace.operators.windows.sparse import MOST_OVERLAPPING, sparse_step
@@ -94,7 +94,7 @@ def reduce_aggregation(
     arrived = None
     if lifted is not None:
         arrived = Arrived(lifted, tuple_keys, keys.num_rows, closed_us, watermark_us)
-    pooled, counts = gather_pool(logic, arrived, before, keys.num_rows, reduced.ways)
+    pooled, counts, times = gather_pool(logic, arrived, before, keys.num_rows, reduced.ways)
     if counts is not None:
         matched, lifted = counts, None
     held = _Held(logic, lifted, tuple_keys, keys.num_rows, before, pooled, bags.every)
@@ -108,6 +108,7 @@ def reduce_aggregation(
                     emit(ready.signature, lowered.table, lowered.queries, lowered.latest_us)
         for w, rest in rests:
             gathered.setdefault(w, []).append(rest)
+    reduced.ways = with_times(reduced.ways, times)
     later = None if pooled is None else later_pool(logic, pooled, watermark_us)
     if gathered or later is not None:
         reduced.segment = _segment(
@@ -146,7 +147,9 @@ class _Held:
             yield whole, [], close_pooled(logic, pooled, closed_us, watermark_us)
             return
         for block in _key_blocks(logic, self.lifted, self.tuple_keys, self.keys, self.before, pooled):
+            known = len(ways)
             folded = None if block.lifted is None else fold_block(logic, block, ways)
+            ways[known:] = [replace(way, listed=block.sparse) for way in ways[known:]]
             if folded is not None:
                 matched += _accepted(folded, len(matched))
             values = [bag.of_keys(block.first, block.count) for bag in self.bags]

@@ -75,7 +75,6 @@ WINDOWS = OperatorKind(
     factor_of=lambda operator: operator.product,
     ticks=True,
     merges=True,
-    encoded=True,
 )
 GROUPINGS = OperatorKind(
     Windows,

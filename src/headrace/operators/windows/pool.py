@@ -9,13 +9,15 @@ older set, as it should be.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from headrace.model.tables import WORD
+from headrace.model.window import Window
+from headrace.operators.common.bitrows import pack_words
 from headrace.operators.common.encode import Array, Bools, Floats, Ints, positions
 from headrace.operators.compiled.sparse import sort_rows
 from headrace.operators.windows.lanes import LaneLogic, Partials
@@ -199,9 +201,22 @@ class _Tables:
 
 
 def asked_bits(logic: AggregationLogic, starts: Ints, after_us: int) -> Array:
-    """[word, slot]: the state columns whose windows hold a slice and end after a moment."""
-    ends = np.stack([last_ends(window, starts) for window in logic.operator.windows])
-    return logic.pack((ends > after_us)[logic.column_windows].T)
+    """[word, slot]: the state columns whose windows hold a slice and end after a moment.
+
+    Window by window: with 10,000 columns and 7,000 slices, an array of both would take memory that nobody has counted.
+    """
+    found = np.zeros((logic.words, len(starts)), np.uint64)
+    for window, words, bits in _bits_of_windows(logic):
+        found[words] |= np.where(last_ends(window, starts) > after_us, bits[:, None], np.uint64(0))
+    return found
+
+
+def _bits_of_windows(logic: AggregationLogic) -> Iterator[tuple[Window, Ints, Array]]:
+    """Each window with the words in which it has state columns, and their bits in these."""
+    for w, window in enumerate(logic.operator.windows):
+        mine = pack_words((logic.column_windows == w)[None])[0]
+        words = np.flatnonzero(mine)
+        yield window, words, mine[words]
 
 
 def still_asked(logic: AggregationLogic, pooled: Pooled, watermark_us: int) -> Bools:
@@ -217,10 +232,11 @@ def last_end_of(logic: AggregationLogic, pooled: Pooled, rows: Ints) -> int:
     every = np.zeros((logic.words, len(pooled.starts)), np.uint64)
     for into, words in zip(every, pooled.sets, strict=True):
         np.bitwise_or.at(into, pooled.slots[rows], words[rows])
-    bits = np.unpackbits(np.ascontiguousarray(every.T).view(np.uint8), axis=1, bitorder="little")
-    ends = np.stack([last_ends(window, pooled.starts) for window in logic.operator.windows])
-    asked = bits[:, : len(logic.column_ids)].astype(bool)
-    return int(ends[logic.column_windows].T[asked].max())
+    latest = [
+        last_ends(window, pooled.starts)[(every[words] & bits[:, None]).any(axis=0)]
+        for window, words, bits in _bits_of_windows(logic)
+    ]
+    return int(np.concatenate(latest).max())
 
 
 def later_pool(logic: AggregationLogic, pooled: Pooled, watermark_us: int) -> Pool | None:

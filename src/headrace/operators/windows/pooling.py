@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from headrace.model.epoch import FOREVER_US, NEVER_US
-from headrace.model.ways import FamilyWay
+from headrace.model.ways import FamilyWay, add_ways
 from headrace.model.window import Window
 from headrace.operators.common.encode import Ints
 from headrace.operators.windows.held import HeldSegment
@@ -17,7 +17,7 @@ from headrace.operators.windows.pool import Pooled, merge_sources
 from headrace.operators.windows.pool_steps import KNOWN_LANES, fresh_source, stored_sources
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.sparse import MOST_OVERLAPPING
-from headrace.optimizer.pools import FEW_KEYS, PoolBatch, decide_pool
+from headrace.optimizer.pools import FEW_KEYS, PoolBatch, PoolTimes, decide_pool, estimate_pools
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +57,33 @@ def gather_pool(
     before: Sequence[HeldSegment],
     keys: int,
     ways: list[FamilyWay],
-) -> tuple[Pooled | None, Ints | None]:
-    """(all tuples that are state themselves, how many new ones each state column accepts).
+) -> tuple[Pooled | None, Ints | None, PoolTimes | None]:
+    """(all tuples that are state themselves, how many new ones each state column accepts, what was estimated).
 
-    There are no such counts when what has arrived is to be partials.
+    There are no such counts when what has arrived is to be partials, and no estimates where nothing was to be chosen.
     """
-    sources, counts = stored_sources(logic, before), None
-    if arrived is not None and _is_pooled(logic, arrived, stays=bool(sources)):
-        fresh, counts = fresh_source(logic, arrived.lifted, arrived.of_tuples, ways)
-        sources.append(fresh)
-    return merge_sources(logic, sources, keys) if sources else None, counts
+    sources, counts, times = stored_sources(logic, before), None, None
+    if arrived is not None and _may_be_pooled(logic, arrived):
+        batch, stays = arrived.batch(logic.operator.windows), bool(sources)
+        times = estimate_pools(logic.window_work, batch)
+        if decide_pool(logic.window_work, batch, stays):
+            fresh, counts = fresh_source(logic, arrived.lifted, arrived.of_tuples, ways)
+            sources.append(fresh)
+    return merge_sources(logic, sources, keys) if sources else None, counts, times
 
 
-def _is_pooled(logic: AggregationLogic, arrived: Arrived, *, stays: bool) -> bool:
-    """Whether new tuples are kept themselves; `stays` says that earlier ones are. Bags know grids only."""
+def with_times(ways: Sequence[FamilyWay], times: PoolTimes | None) -> list[FamilyWay]:
+    """The ways of a task's families, each with what was estimated for all of them together."""
+    if times is None:
+        return [*ways]
+    return [
+        replace(w, pool_ms=times.pool_ns / 1e6, partials_ms=times.partials_ns / 1e6) for w in add_ways(ways)
+    ]
+
+
+def _may_be_pooled(logic: AggregationLogic, arrived: Arrived) -> bool:
+    """Whether new tuples may be kept themselves. Bags know grids only."""
     windows = logic.operator.windows
     overlap = max(window.per_tuple for window in windows)
     known = not logic.bags and all(isinstance(one, KNOWN_LANES) for one in logic.lanes)
-    if not known or overlap > MOST_OVERLAPPING or arrived.keys < FEW_KEYS:
-        return False
-    return decide_pool(logic.window_work, arrived.batch(windows), stays)
+    return known and overlap <= MOST_OVERLAPPING and arrived.keys >= FEW_KEYS
