@@ -66,7 +66,8 @@ def closing_slots(logic: AggregationLogic, pool: Pool, closed_us: int, watermark
     """Which fine slices of a pool are in a window that closes, of a query that tuples were kept for."""
     known = positions(pool.ids, logic.column_ids) >= 0
     asked = np.bincount(logic.column_windows[known], minlength=len(logic.operator.windows)) > 0
-    found: Bools = slots_of_windows(logic, pool.starts, closed_us, watermark_us)[asked].any(axis=0)
+    slots = slots_of_windows(logic, pool.starts, closed_us, watermark_us)
+    found: Bools = slots[asked].any(axis=0, keepdims=True)[0]
     return found
 
 
