@@ -67,7 +67,7 @@ def closing_slots(logic: AggregationLogic, pool: Pool, closed_us: int, watermark
     known = positions(pool.ids, logic.column_ids) >= 0
     asked = np.bincount(logic.column_windows[known], minlength=len(logic.operator.windows)) > 0
     slots = slots_of_windows(logic, pool.starts, closed_us, watermark_us)
-    found: Bools = slots[asked].any(axis=0, keepdims=True)[0]
+    found: Bools = np.logical_or.reduce(slots[asked], axis=0)
     return found
 
 
