@@ -41,7 +41,7 @@ PHASES = (
     ("own worker", "headrace.engine.own_worker", "OwnWorker.run"),
     ("read reports", "headrace.engine.job", "decode_report"),
     ("rows that cannot be finished", "headrace.engine.attempt", "find_unfinishable"),
-    ("make the commit", "headrace.engine.group", "Group._make_commit"),
+    ("make the commit", "headrace.engine.group", "make_commit"),
     ("write the commit", "headrace.engine.group", "Group._put"),
     ("compaction", "headrace.engine.compaction", "Compaction.rewrite"),
     ("upkeep", "headrace.engine.upkeep", "Upkeep.after"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +19,7 @@ import headrace
 from headrace.engine.spark import private_settings, running_session
 from headrace.engine.workers import equip_workers, package_zip
 from headrace.model.errors import EngineError
+from headrace.operators import compiled
 from headrace.sparks import SparkSessions
 
 
@@ -26,9 +29,11 @@ class FakeContext:
     def __init__(self, answer: Any, master: str = "spark://host:7077") -> None:
         self.answer, self.master, self.defaultParallelism = answer, master, 2
         self.taken: list[str] = []
+        self.jobs: list[list[str]] = []
 
     def parallelize(self, questions: list[str], tasks: int) -> FakeContext:
         self.questions = questions
+        self.jobs.append(questions)
         return self
 
     def map(self, function: Any) -> FakeContext:
@@ -49,7 +54,10 @@ def test_workers_like_the_driver_lack_nothing(tmp_path: Path) -> None:
     (tmp_path / "format.json").write_text("{}")
     context = FakeContext(lambda _, question: eval(question))
     equip_workers(spark(context), tmp_path)
-    assert context.taken == [] and len(context.questions) == 2
+    assert context.taken == [] and [len(questions) for questions in context.jobs] == [2, 2]
+    assert "import" in context.questions[0] and "headrace.operators.kinds" in context.questions[0], (
+        "compiled by now"
+    )
 
 
 def test_nobody_is_asked_on_a_local_master(tmp_path: Path) -> None:
@@ -90,6 +98,36 @@ def test_what_workers_lack_is_told(tmp_path: Path, answer: tuple[Any, ...], lack
         equip_workers(spark(context), tmp_path)
     assert caught.value.code == "WORKERS_LACK" and lacking in caught.value.message
     assert "docs/clusters.md" in (caught.value.hint or "")
+
+
+def test_workers_that_cannot_load_the_kernels_are_told_of(tmp_path: Path) -> None:
+    (tmp_path / "format.json").write_text("{}")
+
+    def answer(context: FakeContext, question: str) -> Any:
+        if len(context.jobs) == 2:
+            raise ImportError("numba needs another numpy")
+        return eval(question)
+
+    with pytest.raises(EngineError) as caught:
+        equip_workers(spark(FakeContext(answer)), tmp_path)
+    assert "numba needs another numpy" in (caught.value.detail or "")
+
+
+def test_the_daemon_has_the_kernels_and_no_thread_besides() -> None:
+    """A copy of a process with threads may wait for ever for a lock that one of these held."""
+    program = """
+import os, sys
+from headrace.engine.worker_daemon import load_kernels
+load_kernels()
+kernels = [name for name in sys.modules if name.startswith("headrace.operators.compiled.")]
+print(len(kernels), len(os.listdir("/proc/self/task")), "pyarrow" in sys.modules)
+"""
+    environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+    )
+    kernels = len(list(pkgutil.iter_modules(compiled.__path__)))
+    assert done.stdout.split() == [str(kernels), "1", "False"]
 
 
 class DeadGateway:

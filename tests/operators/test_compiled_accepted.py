@@ -77,20 +77,46 @@ def test_numbers_of_accepted_tuples_are_added_and_compared(case: tuple[int, int,
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_moments_of_accepted_tuples_are_merged(case: tuple[int, int, int, int]) -> None:
+@pytest.mark.parametrize("odd", [False, True])
+@np.errstate(invalid="ignore")
+def test_moments_of_accepted_tuples_are_merged(case: tuple[int, int, int, int], odd: bool) -> None:
+    """Also those that are no number, and zeros with a sign: `odd` ones."""
     rng = rng_of()
     sets, accepted, runs, mine, rows = drawn(*case, rng)
-    counts, numbers = rng.integers(0, 3, (3, case[0])), rng.random((3, case[0]))
+    shape = (3, case[0])
+    counts, means, spreads = rng.integers(0, 3, shape), rng.random(shape), rng.random(shape)
+    if odd:
+        means = rng.choice(
+            [np.nan, np.inf, -np.inf, -0.0, 0.0, 1.5], shape, p=[0.05, 0.05, 0.05, 0.4, 0.2, 0.25]
+        )
     logic = MomentsLogic(0)
     into, picked = logic.zeros((len(mine), 12)), dict[tuple[int, int], list[tuple[int, int]]]()
     each(accepted, runs, mine, rows, lambda e, row, t, run: picked.setdefault((e, run), []).append((row, t)))
     for asked in ask_bits(mine, rows):
-        arguments = (asked.first, asked.mask, asked.entries, *(asked.measures,) * 3)
-        merge_accepted(sets, runs, *arguments, counts, numbers, into["n"], into["v"], into["q"])
+        arguments = (
+            asked.first,
+            asked.mask,
+            asked.entries,
+            asked.measures,
+            asked.measures,
+            asked.measures + 3,
+        )
+        both = np.concatenate([means, spreads])
+        merge_accepted(sets, runs, *arguments, counts, both, into["n"], into["v"], into["q"])
     for (entry, run), pairs in picked.items():
-        at = tuple(np.array(pairs, np.int64).T)  # numbers stand for means and for squared deviations
-        total = logic.total({"n": counts[at], "v": numbers[at], "q": numbers[at] * (counts[at] > 0)}, 0)
-        assert into["n"][entry, run] == total["n"]
-        for part in ("v", "q") if total["n"] else ():
-            assert np.isclose(into[part][entry, run], total[part])
+        known = np.array([pair for pair in pairs if counts[pair]], np.int64).reshape(-1, 2)
+        at = tuple(known.T)
+        total = int(counts[at].sum())
+        assert into["n"][entry, run] == total
+        if total == 0:
+            continue
+        found = {part: into[part][entry, run] for part in ("v", "q")}
+        if not np.isfinite(means[at]).all():
+            assert np.isnan(found["q"]) and not np.isfinite(found["v"])
+            continue
+        mean = (counts[at] * means[at]).sum() / total
+        spread = (spreads[at] + counts[at] * (means[at] - mean) ** 2).sum()
+        assert np.isclose(found["v"], mean) and np.isclose(found["q"], spread)
+        if len(known) == 1:  # nothing was added to it
+            assert np.signbit(found["v"]) == np.signbit(means[at][0])
     assert into["n"].sum() == sum(counts[pair] for pairs in picked.values() for pair in pairs)

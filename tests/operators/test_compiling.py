@@ -1,15 +1,22 @@
-"""One process compiles at a time, and whatever lies in the place of the lock keeps nobody from it."""
+"""One process compiles at a time, whatever lies in the place of the lock keeps nobody from it, and code is kept."""
 
 from __future__ import annotations
 
 import fcntl
+import importlib
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
+import numpy as np
 import pytest
+from numba import int64
 
-from headrace.operators.compiled import compiling
+from headrace.operators.compiled import compiling, keeping
+from headrace.operators.compiled.compiling import compiled, given, made
 
 
 @pytest.fixture
@@ -40,3 +47,118 @@ def test_where_files_cannot_be_locked_everybody_compiles(lock: Path, monkeypatch
     monkeypatch.setattr(compiling.fcntl, "flock", fails)
     with compiling._alone():
         assert lock.exists()
+
+
+def double(given: Any, into: Any) -> None:
+    for i in range(len(given)):
+        into[i] = 2 * given[i]
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Nothing was said yet, and nothing is kept of what is."""
+    monkeypatch.setattr(compiling, "_said", [])
+    return compiling._said
+
+
+@pytest.mark.parametrize("failing", [RuntimeError, OSError, EOFError])
+def test_where_code_cannot_be_kept_it_is_compiled_all_the_same(
+    failing: type[Exception],
+    said: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """No place that can be written to, a full disk, a file that was cut off."""
+    made_by: list[Any] = []
+
+    def njit(wanted: Any, *, nogil: bool, cache: bool = False) -> Callable[..., Any]:
+        def compile_(function: Any) -> Any:
+            made_by.append(cache)
+            if cache:
+                raise failing("no space left on device")
+            return function
+
+        return compile_
+
+    monkeypatch.setattr(compiling, "njit", njit)
+    for _ in range(2):
+        assert compiled((given(int64), made(int64)))(double) is double
+    assert made_by == [True, False] * 2
+    (message,) = caplog.messages
+    assert "no space left on device" in message
+
+
+def test_kernels_run_where_no_cache_can_be_made(
+    said: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without a directory of the user's own, numba raises what the system says."""
+    from numba.core import caching
+
+    class Unwritable:
+        @classmethod
+        def from_function(cls, function: Any, path: str) -> Any:
+            (tmp_path / "nowhere" / "cache").mkdir()
+
+    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [Unwritable])
+    kernel = compiled((given(int64), made(int64)))(double)
+    found = np.zeros(2, np.int64)
+    kernel(np.array([1, 5]), found)
+    assert found.tolist() == [2, 10] and len(said) == 1
+
+
+TINY = """
+from numba import int64
+from headrace.operators.compiled.compiling import compiled, given, made
+
+@compiled((given(int64), made(int64)))
+def double(given, into):
+    for i in range(len(given)):
+        into[i] = {factor} * given[i]
+"""
+
+
+def shipped(folder: Path, factor: int, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The kernel of a package in a zip file, imported anew."""
+    folder.mkdir()
+    with ZipFile(folder / "tiny_package.zip", "w") as archive:
+        archive.writestr("tiny_package/__init__.py", "")
+        archive.writestr("tiny_package/kernels.py", TINY.format(factor=factor))
+    monkeypatch.setattr(keeping, "PACKAGE", "tiny_package")
+    monkeypatch.syspath_prepend(str(folder / "tiny_package.zip"))
+    for name in [name for name in sys.modules if name.startswith("tiny_package")]:
+        monkeypatch.delitem(sys.modules, name)
+    return importlib.import_module("tiny_package.kernels").double
+
+
+def test_what_is_shipped_is_compiled_once(
+    said: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Spark puts the package into another directory in each session."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    loaded = []
+    for session, factor in (("one", 2), ("two", 2), ("three", 3)):
+        kernel = shipped(tmp_path / session, factor, monkeypatch)
+        found = np.zeros(1, np.int64)
+        kernel(np.array([5]), found)
+        assert found.tolist() == [5 * factor]
+        loaded.append(sum(kernel.stats.cache_hits.values()))
+    assert loaded == [0, 1, 0] and not said
+    (home,) = (tmp_path / "cache").iterdir()
+    assert home.stat().st_mode & 0o077 == 0 and len(list(home.iterdir())) == 2
+
+
+def test_no_code_is_taken_from_where_others_can_write(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(keeping.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
+    user, temporary = keeping._homes()
+    user.mkdir(parents=True)
+    user.chmod(0o777)
+    locator = keeping.ShippedCacheLocator
+    found = locator.from_function(keeping.keep_shipped, "/in/a.zip/module.py")
+    assert found is not None and Path(found.get_cache_path()).parent == temporary
+    assert locator.from_function(keeping.keep_shipped, __file__) is None, "no zip file"
+    assert locator.from_function(double, "/in/a.zip/module.py") is None, "not ours"
+    temporary.chmod(0o707)
+    assert locator.from_function(keeping.keep_shipped, "/in/a.zip/module.py") is None

@@ -136,6 +136,7 @@ def test_kernels_equal_loops(seed: int) -> None:
     pairs = [(t, q) for t in range(tuples) for q in kept if member[t, q]]
     counted = matcher.matching(codes)
     assert (counted == member.sum(axis=0)[: len(counted)]).all() and not member[:, len(counted) :].any()
+    check_pairs(table, matcher, codes, member, ordered, numbers)
 
     ints = numbers.integers(-(2**63), 2**63 - 1, tuples)
     floats = numbers.choice([math.nan, math.inf, -0.0, 0.0, 1e300, -1e300, 0.1, 2.5], tuples)
@@ -167,6 +168,31 @@ def test_kernels_equal_loops(seed: int) -> None:
     check_moments(matches, held, numbers, tuples, (len(kept), rows))
 
 
+def check_pairs(
+    table: BoxTable,
+    matcher: Matcher,
+    codes: np.ndarray,
+    member: np.ndarray,
+    ordered: tuple[np.ndarray, np.ndarray],
+    rng: np.random.Generator,
+) -> None:
+    """The tuples of each query, and all matches of candidates in the order of rows."""
+    found, counts = matcher.pairs(codes)
+    by_query = np.split(found, np.cumsum(counts)[:-1])
+    assert [some.tolist() for some in by_query] == [np.flatnonzero(mine).tolist() for mine in member.T]
+    listed = Matcher(table, random_homes(rng, table, 1.1))
+    pairs = listed.listed_matches(codes, *ordered)
+    assert pairs is not None and listed.words == 0
+    assert not matcher.words or matcher.listed_matches(codes, *ordered) is None
+    boxes, tuples = pairs
+    expected = [(t, q) for t in ordered[0].tolist() for q in np.flatnonzero(member[t]).tolist()]
+    assert tuples.tolist() == [t for t, _ in expected]
+    place = np.argsort(ordered[0])  # queries of a tuple come in any order
+    queries = listed.column[boxes[:, 0]]
+    by_tuple = np.lexsort((queries, place[tuples]))
+    assert list(zip(tuples[by_tuple].tolist(), queries[by_tuple].tolist(), strict=True)) == expected
+
+
 def test_many_matches_change_the_same_partials_in_place_as_in_tiles() -> None:
     """More of them than are noted at once."""
     numbers = np.random.default_rng(5)
@@ -195,7 +221,11 @@ def check_moments(
     shape: tuple[int, int],
 ) -> None:
     counts = rng.integers(0, 4, tuples)
-    means = rng.choice([1.0, 1.0, -3.5, 1e8, math.inf], tuples, p=[0.3, 0.3, 0.2, 0.19, 0.01])
+    some, shares = (
+        [1.0, -3.5, 1e8, -0.0, math.inf, -math.inf, math.nan],
+        [0.5, 0.15, 0.12, 0.2, 0.01, 0.01, 0.01],
+    )
+    means = rng.choice(some, tuples, p=shares)
     spreads = np.where(counts > 1, rng.random(tuples), 0.0)
     n, v, q = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape)
     merge_moments_of(*matches.arguments, counts, means, spreads, n, v, q)
@@ -205,7 +235,9 @@ def check_moments(
         assert n[entry, r] == total
         if not known:
             continue
-        mean = math.fsum(counts[t] * means[t] for t in known) / total
+        mean = sum(float(counts[t] * means[t]) for t in known) / total
+        if len(known) == 1:
+            assert math.copysign(1.0, v[entry, r]) == math.copysign(1.0, means[known[0]])
         if math.isfinite(mean):
             spread = sum(spreads[t] + counts[t] * (means[t] - mean) ** 2 for t in known)
             assert math.isclose(v[entry, r], mean, rel_tol=1e-9, abs_tol=1e-6)

@@ -24,6 +24,7 @@ from headrace.operators.windows.storing import (
     store_rows,
     widen_extremes,
 )
+from thorough import seeds
 
 EDGES = [
     sign * 2**bits + off for bits in (7, 8, 15, 16, 31, 32, 62) for sign in (1, -1) for off in range(-3, 4)
@@ -42,9 +43,13 @@ def some(rng: np.random.Generator, shape: tuple[int, ...], nothing: int | None =
 
 
 @pytest.mark.parametrize("least", [True, False])
-@pytest.mark.parametrize("seed", range(150))
-def test_extremes_come_back_as_they_were(seed: int, least: bool) -> None:
-    rng = np.random.default_rng(seed)
+def test_extremes_come_back_as_they_were(least: bool) -> None:
+    for seed in seeds(60):
+        print(f"seed {seed}")
+        check_extremes(np.random.default_rng(seed), least)
+
+
+def check_extremes(rng: np.random.Generator, least: bool) -> None:
     one = extremes(least)
     entries, slots, keys = rng.integers(0, 4, 3)
     cube = some(rng, (entries, slots, keys), one.nothing)
@@ -68,9 +73,13 @@ def test_extremes_come_back_as_they_were(seed: int, least: bool) -> None:
 
 
 @pytest.mark.parametrize("one", [IntSumLogic(), CountLogic(nulls=True)])
-@pytest.mark.parametrize("seed", range(40))
-def test_sums_come_back_as_they_were(seed: int, one: IntSumLogic | CountLogic) -> None:
-    rng = np.random.default_rng(seed)
+def test_sums_come_back_as_they_were(one: IntSumLogic | CountLogic) -> None:
+    for seed in seeds(40):
+        print(f"seed {seed}")
+        check_sums(np.random.default_rng(seed), one)
+
+
+def check_sums(rng: np.random.Generator, one: IntSumLogic | CountLogic) -> None:
     cube = some(rng, (2, 3, 4))
     slots, keys = np.divmod(np.arange(12), 4)
     stored = store_rows(one, {"v": cube}, slots, keys)["v"]

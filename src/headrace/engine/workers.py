@@ -37,6 +37,9 @@ _LOOK = """
 """What a worker tells of itself, as an expression: a function of ours could not be loaded where we are missing."""
 
 
+_WARM_UP = "bool(__import__('headrace.operators.kinds'))"
+
+
 def refuse_connect(spark: object) -> None:
     """EngineError for a Spark Connect session: epochs are jobs of RDDs, which it does not have."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
@@ -49,7 +52,10 @@ def refuse_connect(spark: object) -> None:
 
 
 def equip_workers(spark: SparkSession, root: Path) -> None:
-    """Make sure that the workers can run epochs of a warehouse, or raise what they lack. No job on a local master."""
+    """Make sure that the workers can run epochs of a warehouse, or raise what they lack. No job on a local master.
+
+    Workers have the kernels afterwards: the first epoch is not the one that compiles them.
+    """
     context = spark.sparkContext
     if is_local(context.master or "local"):
         return
@@ -61,6 +67,16 @@ def equip_workers(spark: SparkSession, root: Path) -> None:
         raise worker_error("the package headrace, or have another version of it than the driver")
     if lacking:
         raise worker_error(lacking)
+    warm_up(context)
+
+
+def warm_up(context: SparkContext) -> None:
+    """Let workers import the kernels, so that none of them compiles in an epoch. The first one of a machine does it."""
+    tasks = max(context.defaultParallelism, 1)
+    try:
+        context.parallelize([_WARM_UP] * tasks, tasks).map(eval).collect()
+    except Exception as error:
+        raise worker_error("something that the kernels need to be loaded", spark_reason(error)) from error
 
 
 def look(context: SparkContext, root: Path) -> str | None:

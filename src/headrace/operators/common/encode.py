@@ -11,17 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.model.types import Kind, SqlType
-
-Array = npt.NDArray[Any]
-Ints = Array
-Floats = Array
-Bools = Array
-"""What an array holds is said by name only: numpy's element types do not survive indexing and arithmetic in mypy."""
+from headrace.operators.common.arrays import Array as Array
+from headrace.operators.common.arrays import Bools as Bools
+from headrace.operators.common.arrays import Floats as Floats
+from headrace.operators.common.arrays import Ints as Ints
 
 _SIGN = np.int64(-(2**63))
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import boolean, float64, int64, uint64
 
-from headrace.operators.common.encode import Array, Floats, Ints
+from headrace.operators.common.arrays import Array, Floats, Ints
 from headrace.operators.compiled.compiling import called, compiled, given, inlined, made, trailing_zeros
 
 _ASKED: Any = (given(uint64, 2), given(int64, 2), int64, given(uint64), given(int64), given(int64))

@@ -8,15 +8,23 @@ oracle and no second product. `docs/decisions/0024-compiled-kernels.md` says wha
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, TypeVar, cast
 
 from numba import njit, types
 from numba.extending import intrinsic, register_jitable
+
+from headrace.operators.compiled.keeping import keep_shipped
+
+_LOGGER = logging.getLogger(__name__)
+
+keep_shipped()
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,24 +39,38 @@ def made(dtype: Any, dimensions: int = 1) -> Any:
     return types.Array(dtype, dimensions, "C")
 
 
-def compiled(*signatures: tuple[Any, ...]) -> Callable[[F], F]:
+def compiled(*signatures: tuple[Any, ...], returns: Any = types.void) -> Callable[[F], F]:
     """Compile a function for exactly these lists of argument types when its module is imported.
 
-    The machine code is kept beside the source (or in the user's cache), so only the first import after an installation
-    compiles, and no epoch ever waits for a compiler. Where neither place can be written, each process compiles anew.
-    One process compiles at a time: two would write to the same files. The others wait, and read what is there.
+    The machine code is kept beside the source, or in the user's cache (`keeping` has a place for one in a zip file).
+    So only the first import after an installation compiles, and no epoch ever waits for a compiler. Where no such place
+    can be written or read, each process compiles anew, and says so once. One process compiles at a time, because two
+    would write to the same files. The others wait, and read what is there.
     """
 
-    wanted = [types.void(*arguments) for arguments in signatures]
+    wanted = [returns(*arguments) for arguments in signatures]
 
     def compile_(function: F) -> F:
         try:
             with _alone():
                 return cast(F, njit(wanted, cache=True, nogil=True)(function))
-        except RuntimeError:  # numba found no directory that it may write to
+        except (RuntimeError, OSError, EOFError, UnpicklingError) as error:
+            # numba found no directory that it may write to, or the disk is full, or a file there is damaged
+            _say_once(str(error))
             return cast(F, njit(wanted, nogil=True)(function))
 
     return compile_
+
+
+_said: list[str] = []
+
+
+def _say_once(reason: str) -> None:
+    if not _said:
+        _said.append(reason)
+        _LOGGER.warning(
+            "compiled kernels cannot be kept on disk, so each process compiles them anew: %s", reason
+        )
 
 
 @contextmanager

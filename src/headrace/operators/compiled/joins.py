@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import int32, int64, uint64
 
-from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.arrays import Array, Ints
 from headrace.operators.compiled.compiling import called, compiled, given, made, trailing_zeros
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numba import boolean, float64, int32, int64, types, uint64
 
-from headrace.operators.common.encode import Array, Floats, Ints
+from headrace.operators.common.arrays import Array, Floats, Ints
 from headrace.operators.compiled.compiling import (
     called,
     compiled,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import int64
 
-from headrace.operators.common.encode import Ints
+from headrace.operators.common.arrays import Ints
 from headrace.operators.compiled.compiling import compiled, given, made
 
 _ROWS = (given(int64), given(int64), given(int64), given(int64))

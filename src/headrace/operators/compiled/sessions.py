@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import boolean, float64, int64
 
-from headrace.operators.common.encode import Array, Bools, Ints
+from headrace.operators.common.arrays import Array, Bools, Ints
 from headrace.operators.compiled.compiling import compiled, given, made
 
 _WANTED = (given(int64), given(boolean, 2), given(int64), given(int64))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from numba import boolean, float64, int32, int64
 
-from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.arrays import Array, Ints
 from headrace.operators.compiled.compiling import compiled, given, made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import int64, uint8, uint64
 
-from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.arrays import Array, Ints
 from headrace.operators.compiled.compiling import compiled, given, made
 
 _FIRST, _SECOND = np.uint64(0x7FB5D329728EA185), np.uint64(0x81DADEF4BC2DD44D)

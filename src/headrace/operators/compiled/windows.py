@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import boolean, float64, int8, int16, int32, int64, types
 
-from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.arrays import Array, Ints
 from headrace.operators.compiled.compiling import compiled, given, made
 
 

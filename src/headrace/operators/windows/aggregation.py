@@ -31,6 +31,7 @@ from headrace.operators.windows.grid import grid_step
 from headrace.operators.windows.held import HeldSegment
 from headrace.operators.windows.lifted import Lifted
 from headrace.operators.windows.lower import Closed, Lowered, lower_table
+from headrace.operators.windows.needed import needed_segments
 from headrace.operators.windows.pool import Pool, Pooled, later_pool
 from headrace.operators.windows.pool_steps import close_pooled, expand_pooled
 from headrace.operators.windows.pooling import Arrived, gather_pool, with_times
@@ -81,10 +82,12 @@ def reduce_aggregation(
     watermark_us: int,
     emit: Emit,
 ) -> Reduced[Segment]:
-    """Run one partition of one epoch. `absorbed` segments are merged into the new one, `kept` ones only read.
+    """Run one partition of one epoch. `absorbed` segments are merged into the new one. `kept` ones are only read, and
+    only where a window of theirs closes.
 
     Result rows go to `emit` as soon as a block of keys has them, so memory does not grow with their number.
     """
+    kept, idle = needed_segments(logic, kept, closed_us, watermark_us)
     vocabularies = common_vocabularies(logic.operator, [] if lifted is None else [lifted], [*absorbed, *kept])
     keys, order, tuple_keys, before = _unify(logic.operator.id, lifted, absorbed, kept)
     bags = _Bags.of(logic, lifted, tuple_keys, before)
@@ -93,8 +96,9 @@ def reduce_aggregation(
     matched = np.zeros(len(logic.ids[0]), np.int64)
     arrived = None
     if lifted is not None:
-        arrived = Arrived(lifted, tuple_keys, keys.num_rows, closed_us, watermark_us)
-    pooled, counts, times = gather_pool(logic, arrived, before, keys.num_rows, reduced.ways)
+        arrived = Arrived(lifted, tuple_keys, keys.num_rows, idle)
+    clock = (closed_us, watermark_us)
+    pooled, counts, times = gather_pool(logic, arrived, before, keys.num_rows, clock, reduced.ways)
     if counts is not None:
         matched, lifted = counts, None
     held = _Held(logic, lifted, tuple_keys, keys.num_rows, before, pooled, bags.every)
@@ -155,7 +159,8 @@ class _Held:
             values = [bag.of_keys(block.first, block.count) for bag in self.bags]
             before = self.before
             if pooled is not None:
-                before = [*before, expand_pooled(logic, pooled, block, self.keys, closed_us)]
+                expanded = expand_pooled(logic, pooled, block, self.keys, closed_us, watermark_us)
+                before = [*before, expanded]
             steps = _sparse_steps if block.sparse else _grid_steps
             for rests, closing in steps(logic, block, folded, before, values, closed_us, watermark_us):
                 yield block, rests, closing

@@ -24,10 +24,11 @@ from headrace.operators.windows.lanes import AddedLogic, ExtremeLogic, Partials
 from headrace.operators.windows.lanes.moments import MomentsLogic
 from headrace.operators.windows.lifted import Lifted
 from headrace.operators.windows.lower import Closed, Places
+from headrace.operators.windows.needed import closing_slots, slots_of_windows
 from headrace.operators.windows.pool import Pooled, Source, source_of
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, WindowBlock
-from headrace.operators.windows.slices import closing_windows, distinct_of, last_ends, slice_starts
+from headrace.operators.windows.slices import closing_windows, distinct_of, slice_starts
 from headrace.operators.windows.sparse import window_runs
 
 KNOWN_LANES = (AddedLogic, ExtremeLogic, MomentsLogic)
@@ -37,10 +38,19 @@ TURN_ELEMENTS = 1 << 20
 """Windows close together as long as a lane of them has no more partials than this: they stay near to the processor."""
 
 
-def stored_sources(logic: AggregationLogic, before: Sequence[HeldSegment]) -> list[Source]:
-    """The pools of segments under this plan."""
-    found = ((held, held.segment.pool) for held in before)
-    return [source_of(logic, pool, held.ids, held.absorbed) for held, pool in found if pool is not None]
+def stored_sources(
+    logic: AggregationLogic, before: Sequence[HeldSegment], closed_us: int, watermark_us: int
+) -> list[Source]:
+    """The pools of segments under this plan; where they are only read, the tuples in windows that close."""
+    found = []
+    for held in before:
+        if (pool := held.segment.pool) is not None:
+            source = source_of(logic, pool, held.ids, held.absorbed)
+            if not held.absorbed:
+                closing = closing_slots(logic, pool, closed_us, watermark_us)
+                source = source if closing.all() else source.take(np.flatnonzero(closing[pool.slots]))
+            found.append(source)
+    return found
 
 
 def fresh_source(
@@ -161,19 +171,21 @@ def _lane_partials(logic: AggregationLogic, lane: int, w: int, pooled: Pooled, r
 
 
 def expand_pooled(
-    logic: AggregationLogic, pooled: Pooled, block: KeyBlock, keys: int, closed_us: int
+    logic: AggregationLogic, pooled: Pooled, block: KeyBlock, keys: int, closed_us: int, watermark_us: int
 ) -> HeldSegment:
-    """A block of keys of a pool as a segment of partials, for windows that end after a moment. It is only read, for the
-    tuples themselves are what is stored.
+    """A block of keys of a pool as a segment of partials, for windows that close. It is only read, for the tuples
+    themselves are what is stored.
     """
     low, high = np.searchsorted(pooled.keys, [block.first, block.first + block.count])
     of_key, slots = pooled.keys[low:high], pooled.slots[low:high]
     blocks = []
-    for w, window in _asked_windows(logic, pooled) if low < high else ():
+    closing = slots_of_windows(logic, pooled.starts, closed_us, watermark_us)
+    for w, window in _asked_windows(logic, pooled) if low < high and closing.any() else ():
+        if not closing[w].any():
+            continue
         own = slice_starts(window, pooled.starts)[slots]
         begins = np.flatnonzero(np.append(True, (of_key[1:] != of_key[:-1]) | (own[1:] != own[:-1])))
-        alive = last_ends(window, own[begins]) > closed_us
-        runs = np.stack([begins, np.append(begins[1:], len(own))])[:, alive]
+        runs = np.stack([begins, np.append(begins[1:], len(own))])[:, closing[w][slots[begins]]]
         if runs.shape[1] == 0:
             continue
         found = partials_of(logic, pooled, w, np.ascontiguousarray(runs + low))

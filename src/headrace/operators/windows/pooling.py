@@ -13,24 +13,27 @@ from headrace.model.window import Window
 from headrace.operators.common.encode import Ints
 from headrace.operators.windows.held import HeldSegment
 from headrace.operators.windows.lifted import Lifted
+from headrace.operators.windows.needed import Idle
 from headrace.operators.windows.pool import Pooled, merge_sources
 from headrace.operators.windows.pool_steps import KNOWN_LANES, fresh_source, stored_sources
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.sparse import MOST_OVERLAPPING
 from headrace.optimizer.pools import FEW_KEYS, PoolBatch, PoolTimes, decide_pool, estimate_pools
 
+Clock = tuple[int, int]
+"""The watermarks before and after an epoch."""
+
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """This epoch's tuples, the key of each out of so many `keys`, and the watermarks before and after them."""
+    """This epoch's tuples, the key of each out of so many `keys`, and what is stored without being read."""
 
     lifted: Lifted
     of_tuples: Ints
     keys: int
-    closed_us: int
-    watermark_us: int
+    idle: Idle
 
-    def batch(self, windows: Sequence[Window]) -> PoolBatch:
+    def batch(self, windows: Sequence[Window], clock: Clock) -> PoolBatch:
         """What there is to know of them, which costs a few passes over them."""
         slices = len(self.lifted.slice_starts)
         codes, size = self.of_tuples * slices + self.lifted.slice, self.keys * slices
@@ -41,12 +44,13 @@ class Arrived:
         else:
             pairs = len(np.unique(codes))
         used = int(np.count_nonzero(np.bincount(self.of_tuples)))
-        return PoolBatch(len(codes), used, pairs, self._span_us(windows))
+        return PoolBatch(len(codes), used, pairs, self._span_us(windows, clock))
 
-    def _span_us(self, windows: Sequence[Window]) -> int:
+    def _span_us(self, windows: Sequence[Window], clock: Clock) -> int:
         """About how much time they span: as much as the watermark went on, or as their slices are apart."""
-        if NEVER_US < self.closed_us < self.watermark_us < FOREVER_US:
-            return self.watermark_us - self.closed_us
+        closed_us, watermark_us = clock
+        if NEVER_US < closed_us < watermark_us < FOREVER_US:
+            return watermark_us - closed_us
         starts = self.lifted.slice_starts
         return int(starts[-1] - starts[0]) + min(window.slide_us for window in windows)
 
@@ -56,15 +60,17 @@ def gather_pool(
     arrived: Arrived | None,
     before: Sequence[HeldSegment],
     keys: int,
+    clock: Clock,
     ways: list[FamilyWay],
 ) -> tuple[Pooled | None, Ints | None, PoolTimes | None]:
-    """(all tuples that are state themselves, how many new ones each state column accepts, what was estimated).
+    """(all tuples that are state themselves, how many new ones each state column accepts, what was estimated). Stored
+    ones that stay where they are, and are in no window that closes, are left out.
 
     There are no such counts when what has arrived is to be partials, and no estimates where nothing was to be chosen.
     """
-    sources, counts, times = stored_sources(logic, before), None, None
+    sources, counts, times = stored_sources(logic, before, *clock), None, None
     if arrived is not None and _may_be_pooled(logic, arrived):
-        batch, stays = arrived.batch(logic.operator.windows), bool(sources)
+        batch, stays = arrived.batch(logic.operator.windows, clock), bool(sources) or arrived.idle.pooled
         times = estimate_pools(logic.window_work, batch)
         if decide_pool(logic.window_work, batch, stays):
             fresh, counts = fresh_source(logic, arrived.lifted, arrived.of_tuples, ways)
@@ -86,4 +92,4 @@ def _may_be_pooled(logic: AggregationLogic, arrived: Arrived) -> bool:
     windows = logic.operator.windows
     overlap = max(window.per_tuple for window in windows)
     known = not logic.bags and all(isinstance(one, KNOWN_LANES) for one in logic.lanes)
-    return known and overlap <= MOST_OVERLAPPING and arrived.keys >= FEW_KEYS
+    return known and overlap <= MOST_OVERLAPPING and max(arrived.keys, arrived.idle.keys) >= FEW_KEYS

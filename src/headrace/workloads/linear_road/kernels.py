@@ -6,15 +6,13 @@ Each report depends on the ones before it, so this is a compiled loop. Everythin
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
-from numba import from_dtype, int32, int64, njit, types
+from numba import from_dtype, int32, int64
 
+from headrace.operators.compiled.compiling import compiled, given, made
 from headrace.workloads.linear_road.hashing import Ints
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 STRETCHES = 200
 """Segments of both directions: stretch = direction * 100 + segment."""
@@ -49,27 +47,15 @@ VEHICLES, STOPS, READINGS, TOLLS, ALERTS, BALANCES, TOUCHED, MARK = range(8)
 TYPE, TIME, VID, SPD, LANE, DIR, SEG, POS, QID = range(9)
 """Rows of the array of tuples."""
 
-_GIVEN = types.Array(int32, 2, "C", readonly=True)
-_MADE = types.Array(int32, 2, "C")
-_VEHICLES = types.Array(from_dtype(VEHICLE), 1, "C")
-_STOPS = types.Array(from_dtype(STOP), 1, "C")
-_LONGS = types.Array(int64, 1, "C")
-_WORDS = types.Array(int32, 1, "C")
+_GIVEN = given(int32, 2)
+_MADE = made(int32, 2)
+_VEHICLES = made(from_dtype(VEHICLE))
+_STOPS = made(from_dtype(STOP))
+_LONGS = made(int64)
+_WORDS = made(int32)
 
 
-def compiled(*arguments: Any, returns: Any = types.void) -> Callable[[F], F]:
-    """Compile a function for these types when its module is imported, and keep the machine code on disk if possible."""
-
-    def compile_(function: F) -> F:
-        try:
-            return cast(F, njit([returns(*arguments)], cache=True, nogil=True)(function))
-        except RuntimeError:  # numba found no directory that it may write to
-            return cast(F, njit([returns(*arguments)], nogil=True)(function))
-
-    return compile_
-
-
-@compiled(_VEHICLES, _WORDS, int64, returns=int64)
+@compiled((_VEHICLES, _WORDS, int64), returns=int64)
 def find_vehicle(vehicles: Any, buckets: Ints, vid: Any) -> int:
     """The bucket of a vehicle, or of where it belongs: open addressing in a power of two of buckets, -1 is empty."""
     mask = len(buckets) - 1
@@ -79,14 +65,14 @@ def find_vehicle(vehicles: Any, buckets: Ints, vid: Any) -> int:
     return at
 
 
-@compiled(_VEHICLES, _WORDS, int64, int64)
+@compiled((_VEHICLES, _WORDS, int64, int64))
 def index_vehicles(vehicles: Any, buckets: Ints, first: int, count: int) -> None:
     """Enter the vehicles from slot `first` up to `count` into the buckets."""
     for slot in range(first, count):
         buckets[find_vehicle(vehicles, buckets, vehicles[slot].vid)] = slot
 
 
-@compiled(_STOPS, _LONGS, int64, int64)
+@compiled((_STOPS, _LONGS, int64, int64))
 def come_to_stop(stops: Any, counters: Ints, place: Any, stretch: Any) -> None:
     """One more vehicle is stopped at a place."""
     for at in range(counters[STOPS]):
@@ -98,7 +84,7 @@ def come_to_stop(stops: Any, counters: Ints, place: Any, stretch: Any) -> None:
     counters[STOPS] = at + 1
 
 
-@compiled(_STOPS, _LONGS, int64)
+@compiled((_STOPS, _LONGS, int64))
 def drive_on(stops: Any, counters: Ints, place: Any) -> None:
     """One vehicle fewer is stopped at a place."""
     for at in range(counters[STOPS]):
@@ -111,8 +97,10 @@ def drive_on(stops: Any, counters: Ints, place: Any) -> None:
 
 
 @compiled(
-    *(_GIVEN, int64, int64, _VEHICLES, _WORDS, _WORDS, _STOPS, _LONGS),
-    *(_MADE, _LONGS, _MADE, _MADE, _LONGS, _MADE),
+    (
+        *(_GIVEN, int64, int64, _VEHICLES, _WORDS, _WORDS, _STOPS, _LONGS),
+        *(_MADE, _LONGS, _MADE, _MADE, _LONGS, _MADE),
+    )
 )
 def drive(
     tuples: Ints,
@@ -201,7 +189,7 @@ def drive(
             car.left = time
 
 
-@compiled(_LONGS, types.Array(int64, 2, "C"), returns=int64)
+@compiled((_LONGS, made(int64, 2)), returns=int64)
 def summarise(readings: Ints, minute: Ints) -> int:
     """Add a minute's sorted readings to its four rows over the stretches; the most readings one vehicle had.
 
@@ -225,7 +213,7 @@ def summarise(readings: Ints, minute: Ints) -> int:
     return most
 
 
-@compiled(_MADE, _MADE, _MADE, _MADE)
+@compiled((_MADE, _MADE, _MADE, _MADE))
 def drive_through(requests: Ints, seconds: Ints, tolls: Ints, found: Ints) -> None:
     """How long journeys take, and what they cost, into the two rows of `found`.
 
