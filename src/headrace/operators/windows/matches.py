@@ -115,8 +115,8 @@ def _cell_work(
         sum(fold.cells for _, fold in every),
         sum(fold.cells * len(fold.scattered) for _, fold in every),
         sum(len(fold.scattered) for fold in slow) + sum(fold.columns for fold in moments),
-        sum(int(fold.membership[:, fold.scattered].sum()) for fold in slow)
-        + 4 * sum(int(fold.membership.sum()) for fold in moments),
+        sum(int(np.count_nonzero(fold.membership[:, fold.scattered])) for fold in slow)
+        + 4 * sum(int(np.count_nonzero(fold.membership)) for fold in moments),
         sum(fold.cells * fold.steps for fold in slow),
     )
 
