@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,18 @@ collect_ignore_glob = ["*conftest.py"]
 
 
 NEEDS_SPARK = ("spark", "cluster", "crash")
+
+WITHOUT_SPARK = f"not ({' or '.join(NEEDS_SPARK)})"
+"""What `make unit` asks for."""
+
+_ALL_NEED_SPARK = re.compile(rf"^pytestmark = .*pytest\.mark\.({'|'.join(NEEDS_SPARK)})\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file whose tests all need Spark is not even imported where none of them runs."""
+    if config.option.markexpr != WITHOUT_SPARK or collection_path.suffix != ".py":
+        return None
+    return True if _ALL_NEED_SPARK.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -199,7 +199,7 @@ def close_to(left: Any, right: Any) -> bool:
     return left == right
 
 
-@pytest.mark.parametrize("seed", seeds(2))
+@pytest.mark.parametrize("seed", seeds(1))
 def test_matches_slow_evaluator(seed: int) -> None:
     check_against_slow_evaluator(seed)
 
@@ -222,7 +222,7 @@ def test_matches_slow_evaluator_in_small_blocks(seed: int, monkeypatch: pytest.M
     check_against_slow_evaluator(seed)
 
 
-@pytest.mark.parametrize("seed", seeds(2, 200))
+@pytest.mark.parametrize("seed", seeds(1, 200))
 @pytest.mark.parametrize("overlapping", [-1, 1_000])
 def test_matches_slow_evaluator_with_windows_apart_and_together(
     seed: int, overlapping: int, monkeypatch: pytest.MonkeyPatch
@@ -232,7 +232,7 @@ def test_matches_slow_evaluator_with_windows_apart_and_together(
     check_against_slow_evaluator(seed)
 
 
-@pytest.mark.parametrize("seed", seeds(2, 300))
+@pytest.mark.parametrize("seed", seeds(1, 300))
 def test_matches_slow_evaluator_where_rows_are_listed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What only many keys with few tuples meet otherwise."""
     rng = random.Random(seed)

@@ -103,7 +103,7 @@ def random_session_query(rng: random.Random, number: int) -> Query:
     return replace(query, plan=replace(query.plan, body=body))
 
 
-@pytest.mark.parametrize("seed", seeds(8))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_rows_are_ordered_as_numpy_orders_them(seed: int) -> None:
     """Few and many groups, in time or not, already in order, one row."""
     print(f"seed {seed}")
@@ -117,7 +117,7 @@ def test_rows_are_ordered_as_numpy_orders_them(seed: int) -> None:
     assert micro.ordered(groups[order], starts[order]).tolist() == list(range(rows))
 
 
-@pytest.mark.parametrize("seed", seeds(8))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_runs_are_those_of_a_loop(seed: int) -> None:
     """Rows that touch, lie inside of each other or leave a gap; no row."""
     print(f"seed {seed}")
@@ -142,7 +142,7 @@ def test_runs_are_those_of_a_loop(seed: int) -> None:
     assert found == expected
 
 
-@pytest.mark.parametrize("seed", seeds(2))
+@pytest.mark.parametrize("seed", seeds(1))
 def test_matches_slow_evaluator(seed: int) -> None:
     check_against_slow_evaluator(seed)
 
