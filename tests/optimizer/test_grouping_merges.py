@@ -25,7 +25,7 @@ from headrace.optimizer.grouping.settings import Scaling, Settings
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.throughput import isolated_load
 from headrace.optimizer.grouping.timetable import Timetable, decide
-from headrace.optimizer.grouping.values import Decision, FunctionName, Merged
+from headrace.optimizer.grouping.values import Decision, FunctionName, Merged, SplitCause, SplitOff
 
 SEEDS = st.integers(0, 2**32)
 ROOMY = Settings(headroom=0.15, scaling=Scaling(overhead_s=0.0, serial=0.01))
@@ -240,6 +240,24 @@ def test_groups_merge_when_their_cursors_are_near_each_other() -> None:
     behind = {left: replace(health[left], lag=100 * RATE), right: health[right]}
     both = {**behind, right: replace(health[right], lag=95 * RATE)}
     assert [merged_groups(case, health=h) for h in (health, behind, both)] == [1, 2, 1]
+
+
+def test_what_was_split_off_is_merged_when_it_has_caught_up() -> None:
+    case = random_case(4, 2)
+    left, right = case.situation.grouping.groups
+
+    class Splits(FunctionalIsolation):
+        def help(self, situation: Situation) -> Decision:
+            off = SplitOff(left.name, right.members, (right.name,), SplitCause.PENALTY, "slower than alone")
+            return Decision(situation.grouping, (off,))
+
+    far = replace(case.situation.health[right.name], lag=100 * RATE)
+    behind = replace(case.situation, health={left.name: far, right.name: far})
+    timetable, _ = decide(Splits(), Timetable(60.0, 60.0), 60.0, behind)
+    still, decision = decide(FunctionalIsolation(), replace(timetable, watch_at=999.0), 60.0, behind)
+    assert still.parted == set(right.members) and not decision.changes
+    near, decision = decide(FunctionalIsolation(), replace(still, merge_at=120.0), 120.0, case.situation)
+    assert not near.parted and decision.changes
 
 
 def test_a_group_that_catches_up_is_provisioned_for_its_input_alone() -> None:

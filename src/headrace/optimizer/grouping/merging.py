@@ -124,6 +124,7 @@ def _candidates_of(
         np.array([situation.isolated_tasks(group.members) for group in groups], dtype=float),
         np.arange(n) < residents,
         np.array([group.name in situation.settled for group in groups]),
+        np.array([not situation.parted.isdisjoint(group.members) for group in groups]),
     )
 
 

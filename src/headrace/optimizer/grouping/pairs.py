@@ -40,7 +40,7 @@ BLOCK = 64
 
 PER_GROUP = (
     *("position", "tasks", "busy", "share", "pressed", "behind"),
-    *("isolated", "resident", "known", "load", "rate", "gone", "settled", "error"),
+    *("isolated", "resident", "known", "load", "rate", "gone", "settled", "parted", "error"),
 )
 
 Singles = npt.NDArray[np.float32]
@@ -53,8 +53,9 @@ class Candidates:
     `pressed` groups have a shared part that waits for what comes after it. `behind` says by how many seconds of input
     a group's cursor is behind. Two `resident` groups are not merged with
     each other: a new query may join a group at any time, but groups are merged only in a merge step. Two `settled`
-    groups were not merged in the last step, and are merged now only if that is better by more than chance. `estranged`
-    pairs have just been parted because one of them slowed the other (None: there are none).
+    groups were not merged in the last step, and are merged now only if that is better by more than chance. `parted`
+    groups were split off and still have to catch up. `estranged` pairs have just been parted because one of them slowed
+    the other (None: there are none).
     """
 
     work: Work
@@ -67,6 +68,7 @@ class Candidates:
     isolated: Floats
     resident: Bits
     settled: Bits
+    parted: Bits
     estranged: Bits | None = None
 
 
@@ -102,6 +104,7 @@ class PairCosts:
         self.behind = candidates.behind.copy()
         self.resident = candidates.resident.copy()
         self.settled = candidates.settled.copy()
+        self.parted = candidates.parted.copy()
         self.estranged = None if candidates.estranged is None else candidates.estranged.copy()
         self.known = work.known.copy()
         self.operators = work.operators.astype(np.float32)
@@ -118,6 +121,7 @@ class PairCosts:
         self.groups = len(self.tasks)
         self.residents = bool(self.resident.any())
         self.some_settled = bool(self.settled.any())
+        self.some_parted = bool(self.parted.any())
         self.unknown = not self.known.all()
         self.some_lag = bool(self.behind.any())
         self.under_pressure = bool(self.pressed.any())
@@ -177,6 +181,7 @@ class PairCosts:
         self.behind[a] = max(self.behind[a], self.behind[b])
         self.resident[a] |= self.resident[b]
         self.settled[a] = False
+        self.parted[a] |= self.parted[b]
         self.known[a] &= self.known[b]
         self.isolated[a] += self.isolated[b]
         self.operators[:, a] = np.maximum(self.operators[:, a], self.operators[:, b])
@@ -288,6 +293,8 @@ class PairCosts:
             allowed &= self._common_operator(own)
         if self.some_lag:
             allowed &= np.abs(self.behind[own] - self.behind) <= self.settings.meet_within_s
+        if self.some_parted:
+            allowed &= ~(self.parted[own] | self.parted)
         if self.under_pressure:
             allowed &= ~self._throttled(own)
         if self.limits:

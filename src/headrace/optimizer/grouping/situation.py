@@ -18,7 +18,7 @@ class Situation:
     """The grouping in force, its queries, how its groups fare, and what samples and calibration say.
 
     `settled` groups were there in the last merge step, which left them as they are, with about the load that they have
-    now.
+    now. `parted` queries were split off, and their groups have not caught up with the input since.
     """
 
     grouping: Grouping
@@ -28,6 +28,7 @@ class Situation:
     costs: Coefficients = field(default_factory=Coefficients)
     settings: Settings = field(default_factory=Settings)
     settled: frozenset[GroupName] = frozenset()
+    parted: frozenset[QueryId] = frozenset()
 
     def isolated_tasks(self, members: Iterable[QueryId]) -> int:
         """The tasks that these queries would have together if each ran alone: what a group may have at most."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from headrace.model.query import QueryId
 from headrace.optimizer.grouping.policies import Grouper
 from headrace.optimizer.grouping.settings import Settings
 from headrace.optimizer.grouping.situation import Situation
-from headrace.optimizer.grouping.values import Decision, GroupName, SharingGroup
+from headrace.optimizer.grouping.values import Decision, GroupName, SharingGroup, SplitOff
 
 CHANGED = 0.25
 """A load that has changed by this part of it, or less, may have done so by chance."""
@@ -19,12 +20,15 @@ class Timetable:
     """When the next looks are due, in seconds on whatever clock the caller has.
 
     `left` are the groups after the last merge step, with the load that each had then (None: not measured yet). Groups
-    that could not be compared, because they were far behind, are not among them.
+    that could not be compared, because they were far behind, are not among them. `parted` are queries that were split
+    off and have not caught up since. Nobody merges with them: their first epochs alone tell little, and what has just
+    been parted would be merged and parted again as long as more comes in than all cores can process.
     """
 
     watch_at: float
     merge_at: float
     left: Mapping[SharingGroup, float | None] = field(default_factory=dict)
+    parted: frozenset[QueryId] = frozenset()
 
     @staticmethod
     def start(now: float, settings: Settings) -> Timetable:
@@ -40,16 +44,30 @@ def decide(
     that are no longer there.
     """
     settings = situation.settings
+    timetable = replace(timetable, parted=_still_behind(timetable.parted, situation))
     if now >= timetable.watch_at:
         timetable = replace(timetable, watch_at=now + settings.watch_every_s)
         helped = grouper.help(situation)
         if helped.changes:
-            return timetable, helped
+            left = (q for change in helped.changes if isinstance(change, SplitOff) for q in change.queries)
+            return replace(timetable, parted=timetable.parted.union(left)), helped
     if now >= timetable.merge_at:
-        decision = grouper.merge(replace(situation, settled=_settled(timetable, situation)))
+        settled = _settled(timetable, situation)
+        decision = grouper.merge(replace(situation, settled=settled, parted=timetable.parted))
         due = now + settings.merge_every_s
         return replace(timetable, merge_at=due, left=_left(situation, decision)), decision
     return timetable, Decision(situation.grouping)
+
+
+def _still_behind(parted: frozenset[QueryId], situation: Situation) -> frozenset[QueryId]:
+    """The queries whose group has not caught up with the input yet, or has not run an epoch."""
+    homes, health, enough = situation.grouping.by_query(), situation.health, situation.settings.meet_within_s
+    return frozenset(
+        query
+        for query in parted
+        if (home := homes.get(query)) is not None
+        and (home.name not in health or health[home.name].behind_s > enough)
+    )
 
 
 def _left(situation: Situation, decision: Decision) -> dict[SharingGroup, float | None]:
