@@ -151,8 +151,9 @@ COMPARED = (
     f"them ever had to wait. All at once they would have {CORES} cores, as functional isolation has, and in a pulse "
     "they would fall behind and work that off afterwards. What they would take second by second is computed from what "
     "each took while it ran alone. Against that, two things are judged: the CPU seconds since the start of a run, at "
-    "every second of it from the tenth on, and those of any 10 s in which neither side works off what waits. Whoever does less "
-    "when there is much to do does the rest later, so other 10 s, and phases by themselves, are told and not judged."
+    "every second of it from the tenth on, and those of any 10 s in which neither side works off what waits. Whoever "
+    "does less when there is much to do does the rest later, so other 10 s, and phases by themselves, are told and not "
+    "judged."
 )
 
 
