@@ -208,6 +208,28 @@ def test_a_pair_of_few_sampled_tuples_has_to_pay_by_more() -> None:
     assert left[0] < left[1]
 
 
+def settled_in(situations: list[Situation], parted: frozenset[QueryId] = frozenset()) -> list[set[str]]:
+    """The settled groups of merge steps in these situations, one a minute, in which nothing is merged."""
+    seen: list[set[str]] = []
+
+    class Watched(FunctionalIsolation):
+        def merge(self, situation: Situation) -> Decision:
+            seen.append(set(situation.settled))
+            return Decision(situation.grouping)
+
+    timetable = Timetable(1e9, 0.0, parted=parted)
+    for step, situation in enumerate(situations):
+        timetable, _ = decide(Watched(), timetable, 60.0 * step, situation)
+    return seen
+
+
+def faring(case: Case, **health: Any) -> Situation:
+    """The situation in which the first group fares otherwise."""
+    first = case.situation.grouping.groups[0].name
+    other = replace(case.situation.health[first], **health)
+    return replace(case.situation, health={**case.situation.health, first: other})
+
+
 @pytest.mark.parametrize(
     ("load", "behind_s", "looked_at_anew"),
     [(1.0, 0.0, False), (1.1, 0.0, False), (0.5, 0.0, True), (1.0, 60.0, True)],
@@ -215,22 +237,39 @@ def test_a_pair_of_few_sampled_tuples_has_to_pay_by_more() -> None:
 def test_what_was_refused_under_other_conditions_is_looked_at_anew(
     load: float, behind_s: float, looked_at_anew: bool
 ) -> None:
-    """A margin is for chance alone: not for a load that has changed since, nor for a group that was too far behind."""
-    case = random_case(4, 1)
-    (group,) = case.situation.grouping.groups
-    seen: list[frozenset[str]] = []
+    """A margin is for chance alone: not for a load that has changed since, nor for a group that was far behind."""
+    case = random_case(4, 2)
+    busy = load * case.situation.health[case.situation.grouping.groups[0].name].busy
+    seen = settled_in([faring(case, lag=behind_s * RATE), faring(case, busy=busy)])
+    assert seen == [set(), {"g1"} if looked_at_anew else {"g0", "g1"}]
 
-    class Watched(FunctionalIsolation):
-        def merge(self, situation: Situation) -> Decision:
-            seen.append(frozenset(situation.settled))
-            return Decision(situation.grouping)
 
-    health = case.situation.health[group.name]
-    then = replace(case.situation, health={group.name: replace(health, lag=behind_s * RATE)})
-    now = replace(case.situation, health={group.name: replace(health, busy=load * health.busy)})
-    timetable, _ = decide(Watched(), Timetable(60.0, 60.0), 60.0, then)
-    decide(Watched(), timetable, 120.0, now)
-    assert seen == [frozenset(), frozenset() if looked_at_anew else frozenset({group.name})]
+def test_groups_that_are_all_as_far_behind_were_compared() -> None:
+    """Epochs of three seconds: so much input always waits, and that is more than cursors may differ by."""
+    case = random_case(4, 2, replace(LINEAR, meet_within_s=2.0))
+    waits = {name: replace(health, lag=3 * RATE) for name, health in case.situation.health.items()}
+    assert settled_in([replace(case.situation, health=waits)] * 2)[-1] == {"g0", "g1"}
+
+
+def test_a_load_that_changes_little_by_little_has_changed() -> None:
+    case = random_case(4, 2)
+    busy = case.situation.health[case.situation.grouping.groups[0].name].busy
+    seen = settled_in([faring(case, busy=busy * 0.8**step) for step in range(5)])
+    assert [("g0" in step) for step in seen] == [False, True, False, True, False]
+
+
+def test_what_could_not_be_compared_was_not_refused() -> None:
+    """Groups that are not measured, that a person made, or that were just parted are in no pair."""
+    case = random_case(4, 2)
+    now = case.situation
+    assert settled_in([now, now])[-1] == {"g0", "g1"}
+    left, right = now.grouping.groups
+    unmeasured = replace(now, health={right.name: now.health[right.name]})
+    assert settled_in([unmeasured, now])[-1] == {"g1"}
+    by_hand = replace(now, grouping=replace(now.grouping, groups=(replace(left, apart=True), right)))
+    assert settled_in([by_hand, by_hand])[-1] == {"g1"}
+    falls_behind = faring(case, lag_growth=0.5 * RATE)
+    assert settled_in([falls_behind, now], frozenset(left.members))[-1] == {"g1"}
 
 
 def test_groups_merge_when_their_cursors_are_near_each_other() -> None:
@@ -242,22 +281,48 @@ def test_groups_merge_when_their_cursors_are_near_each_other() -> None:
     assert [merged_groups(case, health=h) for h in (health, behind, both)] == [1, 2, 1]
 
 
-def test_what_was_split_off_is_merged_when_it_has_caught_up() -> None:
-    case = random_case(4, 2)
-    left, right = case.situation.grouping.groups
+@pytest.mark.parametrize(
+    "behind", [{"lag": 100 * RATE}, {"lag": RATE, "lag_growth": 0.5 * RATE, "throughput": 0.5 * RATE}]
+)
+def test_what_was_split_off_is_merged_when_it_has_caught_up(behind: dict[str, Any]) -> None:
+    """Two groups that were split off one after the other: they are overloaded, or far behind the light group."""
+    case = random_case(4, 3, replace(LINEAR, meet_within_s=2.0))
+    light, *heavy = case.situation.grouping.groups
+    slow = {group.name: replace(case.situation.health[group.name], **behind) for group in heavy}
+    parted = frozenset(query for group in heavy for query in group.members)
 
     class Splits(FunctionalIsolation):
         def help(self, situation: Situation) -> Decision:
-            off = SplitOff(left.name, right.members, (right.name,), SplitCause.PENALTY, "slower than alone")
-            return Decision(situation.grouping, (off,))
+            off = (
+                SplitOff(light.name, g.members, (g.name,), SplitCause.PENALTY, "slower alone") for g in heavy
+            )
+            return Decision(situation.grouping, tuple(off))
 
-    far = replace(case.situation.health[right.name], lag=100 * RATE)
-    behind = replace(case.situation, health={left.name: far, right.name: far})
-    timetable, _ = decide(Splits(), Timetable(60.0, 60.0), 60.0, behind)
-    still, decision = decide(FunctionalIsolation(), replace(timetable, watch_at=999.0), 60.0, behind)
-    assert still.parted == set(right.members) and not decision.changes
+    pulse = replace(case.situation, health={**case.situation.health, **slow})
+    timetable, _ = decide(Splits(), Timetable(60.0, 60.0), 60.0, pulse)
+    still, decision = decide(FunctionalIsolation(), replace(timetable, watch_at=999.0), 60.0, pulse)
+    assert still.parted == parted and not decision.changes
     near, decision = decide(FunctionalIsolation(), replace(still, merge_at=120.0), 120.0, case.situation)
     assert not near.parted and decision.changes
+
+
+@pytest.mark.parametrize("idle", [False, True])
+def test_groups_whose_epochs_take_seconds_catch_up_too(idle: bool) -> None:
+    """So much input always waits for all of them. A group that gets no input is no measure of that."""
+    case = random_case(4, 3, replace(LINEAR, meet_within_s=2.0))
+    groups, health = case.situation.grouping.groups, case.situation.health
+    waits = {name: replace(one, lag=3 * RATE) for name, one in health.items()}
+    if idle:
+        waits[groups[2].name] = replace(health[groups[2].name], rate=0.0, throughput=0.0)
+    parted = frozenset(groups[0].members)
+    found, decision = decide(
+        FunctionalIsolation(),
+        Timetable(1e9, 60.0, parted=parted),
+        60.0,
+        replace(case.situation, health=waits),
+    )
+    assert not found.parted
+    assert groups[0] not in decision.grouping.groups
 
 
 def test_a_group_that_catches_up_is_provisioned_for_its_input_alone() -> None:

@@ -17,8 +17,9 @@ from headrace.optimizer.grouping.values import Grouping, GroupName, QueryFacts
 class Situation:
     """The grouping in force, its queries, how its groups fare, and what samples and calibration say.
 
-    `settled` groups were there in the last merge step, which left them as they are, with about the load that they have
-    now. `parted` queries were split off, and their groups have not caught up with the input since.
+    `settled` groups were there in the last merge step, which left them as they are. They have about the load that they
+    had when they were first left. `parted` queries were split off, and their groups have not caught up with the others
+    since.
     """
 
     grouping: Grouping

@@ -19,10 +19,11 @@ CHANGED = 0.25
 class Timetable:
     """When the next looks are due, in seconds on whatever clock the caller has.
 
-    `left` are the groups after the last merge step, with the load that each had then (None: not measured yet). Groups
-    that could not be compared, because they were far behind, are not among them. `parted` are queries that were split
-    off and have not caught up since. Nobody merges with them: their first epochs alone tell little, and what has just
-    been parted would be merged and parted again as long as more comes in than all cores can process.
+    `left` are the groups after the last merge step, with the load that each had when it was refused (None: made by that
+    step, so not measured yet). Groups that could not be compared are not among them: those that are far behind others,
+    are parted or apart, or were not measured. `parted` are queries that were split off and have not caught up with the
+    other groups since. Nobody merges with them: their first epochs alone tell little, and what has just been parted
+    would be merged and parted again as long as more comes in than all cores can process.
     """
 
     watch_at: float
@@ -52,43 +53,62 @@ def decide(
             left = (q for change in helped.changes if isinstance(change, SplitOff) for q in change.queries)
             return replace(timetable, parted=timetable.parted.union(left)), helped
     if now >= timetable.merge_at:
-        settled = _settled(timetable, situation)
-        decision = grouper.merge(replace(situation, settled=settled, parted=timetable.parted))
-        due = now + settings.merge_every_s
-        return replace(timetable, merge_at=due, left=_left(situation, decision)), decision
+        situation = replace(situation, settled=_settled(timetable, situation), parted=timetable.parted)
+        decision = grouper.merge(situation)
+        due, refused = now + settings.merge_every_s, _left(timetable.left, situation, decision)
+        return replace(timetable, merge_at=due, left=refused), decision
     return timetable, Decision(situation.grouping)
 
 
 def _still_behind(parted: frozenset[QueryId], situation: Situation) -> frozenset[QueryId]:
-    """The queries whose group has not caught up with the input yet, or has not run an epoch."""
-    homes, health, enough = situation.grouping.by_query(), situation.health, situation.settings.meet_within_s
+    """The queries whose group falls behind, is behind others, or has not run an epoch."""
+    homes, health, near = situation.grouping.by_query(), situation.health, _near(situation)
     return frozenset(
         query
         for query in parted
-        if (home := homes.get(query)) is not None
-        and (home.name not in health or health[home.name].behind_s > enough)
+        if (home := homes.get(query)) is not None and (home.name not in near or health[home.name].lags)
     )
 
 
-def _left(situation: Situation, decision: Decision) -> dict[SharingGroup, float | None]:
-    """The groups that a merge step leaves as they are now."""
-    health, homes = situation.health, situation.grouping.by_query()
-    behind = {
-        group: max((health[n].behind_s for q in group.members if (n := homes[q].name) in health), default=0.0)
-        for group in decision.grouping.groups
-    }
-    unchanged = set(situation.grouping.groups)
-    return {
-        group: health[group.name].load if group in unchanged and group.name in health else None
-        for group in decision.grouping.groups
-        if behind[group] <= situation.settings.meet_within_s
-    }
+def _near(situation: Situation) -> frozenset[GroupName]:
+    """The measured groups that are about as far as the one that is least behind.
+
+    How much input waits tells nothing by itself: groups whose epochs take seconds always have seconds of it waiting. A
+    group without input is behind nobody, and nobody is behind it.
+    """
+    names = {group.name for group in situation.grouping.groups}
+    measured = {name: health for name, health in situation.health.items() if name in names}
+    least = min((health.behind_s for health in measured.values() if health.rate > 0), default=0.0)
+    most = least + situation.settings.meet_within_s
+    return frozenset(name for name, health in measured.items() if health.behind_s <= most)
+
+
+def _left(
+    before: Mapping[SharingGroup, float | None], situation: Situation, decision: Decision
+) -> dict[SharingGroup, float | None]:
+    """The groups that a merge step leaves as they are now, except for those that it could not compare with others.
+
+    A group that was settled keeps the load that it had when it was first refused. Otherwise a load that changes little
+    by little would never count as changed.
+    """
+    health, homes, near = situation.health, situation.grouping.by_query(), _near(situation)
+    unchanged, left = set(situation.grouping.groups), dict[SharingGroup, float | None]()
+    for group in decision.grouping.groups:
+        measured = {homes[query].name for query in group.members} & health.keys()
+        if group.apart or not measured <= near or not situation.parted.isdisjoint(group.members):
+            continue
+        if group not in unchanged:
+            left[group] = None
+        elif group.name in health:
+            then = before.get(group) if group.name in situation.settled else None
+            left[group] = health[group.name].load if then is None else then
+    return left
 
 
 def _settled(timetable: Timetable, situation: Situation) -> frozenset[GroupName]:
-    """The groups that are what they were in the last merge step, and have about the load that they had then.
+    """The groups that are what they were in the last merge step, and have about the load that they were refused with.
 
-    If the load has changed by more than chance, what was refused then is looked at as if for the first time.
+    If the load has changed by more than chance since, what was refused is looked at as if for the first time.
     """
     found = set[GroupName]()
     for group in situation.grouping.groups:
