@@ -7,22 +7,28 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grouping_cases import JOIN, RATE, Case, health_of, random_case
+from headrace.model.grouping import MAIN, auto_group
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.monitor import GroupHealth
 from headrace.optimizer.grouping.settings import Scaling, Settings
+from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.splitting import decide_splits
 from headrace.optimizer.grouping.throughput import fair_tasks, isolated_share, penalised_queries
 from headrace.optimizer.grouping.values import (
     Decision,
     FunctionName,
+    Grouping,
+    GroupName,
+    Merged,
     OperatorId,
     Resized,
     SplitCause,
     SplitOff,
+    relocations,
 )
 
 SLOW = FunctionName("slow")
@@ -204,6 +210,58 @@ def test_splits_keep_to_the_number_of_groups_that_the_driver_can_run() -> None:
     _, decision = run(case)
     assert len(decision.grouping.groups) == tight.max_groups == 5
     assert sorted(q for g in decision.grouping.groups for q in g.members) == list(range(12))
+
+
+def crowded(seed: int, queries: int, *, main: bool) -> Situation:
+    """Random groups that cannot keep up, some with a function that is too narrow, and room for five groups.
+
+    Without `main`, the main group has no queries, so that new groups may be called that.
+    """
+    rng = np.random.default_rng(seed)
+    tight = Settings(tolerance=0.0, scaling=Scaling(overhead_s=0.2, interval_s=1.0), driver_threads=1)
+    case = random_case(seed, queries, tight).dearer(rng.uniform(1, 4))
+    situation = random_partition(case, rng, full=True).situation
+    names = {
+        group.name: GroupName(MAIN if main and i == 0 else auto_group(i))
+        for i, group in enumerate(situation.grouping.groups)
+    }
+    calling = rng.choice([0.3, 0.6, 1.0])
+    facts = {
+        q: replace(f, function=SLOW, width=1) if rng.random() < calling else f
+        for q, f in situation.queries.items()
+    }
+    health = {names[n]: replace(h, functions={SLOW: rng.uniform(0, 2)}) for n, h in situation.health.items()}
+    groups = tuple(replace(group, name=names[group.name]) for group in situation.grouping.groups)
+    return replace(situation, queries=facts, health=health, grouping=Grouping(groups, len(groups)))
+
+
+@given(SEEDS, st.integers(4, 17), st.booleans())
+@example(109, 15, False)  # the rest of a group moved to a new main group, and nobody told
+@example(137, 15, False)  # the same with a group that nobody left
+@example(
+    134, 12, False
+)  # the leavers of a group and its rest were together in another one, and told as parted
+@example(585, 15, True)
+def test_changes_tell_of_every_query_that_moves_and_of_no_split_that_parts_nobody(
+    seed: int, queries: int, main: bool
+) -> None:
+    situation = crowded(seed, queries, main=main)
+    decision = decide_splits(situation)
+    before, homes = situation.grouping.by_name(), decision.grouping.by_query()
+    told = set[tuple[QueryId, GroupName, GroupName]]()
+    for change in decision.changes:
+        if isinstance(change, SplitOff):
+            assert {homes[q].name for q in change.queries} == set(change.into)
+            rest = set(before[change.group].members) - set(change.queries)
+            assert not {homes[q].name for q in rest} & set(change.into), (
+                "they are told as parted, and are not"
+            )
+            told |= {(q, change.group, homes[q].name) for q in change.queries}
+        elif isinstance(change, Merged):
+            for name in change.groups:
+                told |= {(q, name, change.into) for q in before[name].members}
+    moved = relocations(situation.grouping, decision.grouping)
+    assert {(move.query, move.source, move.target) for move in moved} <= told
 
 
 def test_nobody_is_penalised_who_would_be_as_slow_alone() -> None:

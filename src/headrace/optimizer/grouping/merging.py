@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -139,15 +139,17 @@ def _unite(unions: dict[int, Union], pair: Pair, pairs: PairCosts) -> None:
 
 
 def unite(
-    decision: Decision, groups: list[SharingGroup], union: Union, there: Container[GroupName] = ()
+    decision: Decision, groups: list[SharingGroup], union: Union, there: Collection[GroupName] = ()
 ) -> Decision:
     """The group with most members keeps its name, because its state need not move then. The main group stays anyway.
 
-    If only some of them are `there` already, it is one of these: the members of the others have to move anyway.
+    If only some of them are `there` already, it is one of these: the members of the others have to move anyway. That
+    counts for more, since a main group that had no queries is a new group like others.
     """
+    main_stays = not there or MAIN in there
     keeper = max(
         groups,
-        key=lambda g: (g.name == MAIN, g.name in there, len(g.members), g.tasks, g.name),
+        key=lambda g: (g.name == MAIN and main_stays, g.name in there, len(g.members), g.tasks, g.name),
     )
     members: tuple[QueryId, ...] = tuple(sorted(q for group in groups for q in group.members))
     saved = sum(group.tasks for group in groups) - union.tasks

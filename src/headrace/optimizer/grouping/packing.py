@@ -57,7 +57,7 @@ def make_room(situation: Situation, split: Decision) -> Decision:
         parts = [groups[i] for i in union.groups]
         merged.append((union, parts))
         after = unite(after, parts, union, before.by_name())
-    changes = [told for change in split.changes if (told := _told(change, after.grouping)) is not None]
+    changes = [told for change in split.changes if (told := _told(change, split, after.grouping)) is not None]
     found = (_merged(before, after.grouping, union, parts) for union, parts in merged)
     return Decision(after.grouping, (*changes, *(change for change in found if change is not None)))
 
@@ -81,12 +81,16 @@ def _estranged(groups: list[SharingGroup], split: Decision) -> Bits:
     return found
 
 
-def _told(change: Change, after: Grouping) -> Change | None:
-    """A change by where its queries and groups are in the end; None if nothing is left of it."""
+def _told(change: Change, split: Decision, after: Grouping) -> Change | None:
+    """A change by where its queries and groups are in the end; None if nothing is left of it.
+
+    Only those who are not with the rest of their group in the end have left it. All of these may be in a third group:
+    then two groups were merged.
+    """
     match change:
         case SplitOff():
-            homes = after.by_query()
-            gone: tuple[QueryId, ...] = tuple(q for q in change.queries if homes[q].name != change.group)
+            homes, rest = after.by_query(), split.grouping.by_name()[change.group].members[0]
+            gone: tuple[QueryId, ...] = tuple(q for q in change.queries if homes[q] != homes[rest])
             into = tuple(sorted({homes[q].name for q in gone}))
             return replace(change, queries=gone, into=into) if gone else None
         case Resized():
