@@ -73,7 +73,9 @@ def open(
             type of its values. See `Session.register_function`.
         function_timeout: As `epoch_timeout` and `query_timeout`, for epochs in which such functions are called: one
             that never returns would hold up all who share with it. An epoch of more than 100,000 tuples gets so much
-            for each 100,000, and `epoch_timeout` at most. None: those limits alone.
+            for each 100,000. All get ten times what the last ones took, or what the `cost` of the functions lets
+            expect, and `epoch_timeout` at most. A query is quarantined only if it takes longer than `query_timeout` by
+            itself, too. Queries that plain Spark runs have `query_timeout` alone. None: those limits alone.
     """
     return Session(
         path,

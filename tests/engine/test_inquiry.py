@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,9 @@ from headrace.engine.job import JobResult
 from headrace.engine.paths import search_path
 from headrace.model.epoch import Chunk, Epoch, StreamEpoch
 from headrace.model.errors import EngineError
-from headrace.model.query import EpochId, Query, QueryId
+from headrace.model.functions import FunctionSpec
+from headrace.model.query import EpochId, Query, QueryId, StreamName
+from headrace.model.types import BIGINT
 from headrace.storage.warehouse import Warehouse
 from log_samples import PLAN
 
@@ -50,9 +53,13 @@ class FakeRunner:
     stuck: bool = False
     query_seconds: float | None = 60.0
     trials: list[list[int]] = field(default_factory=list)
+    limits: list[float | None] = field(default_factory=list)
     spark: Any = field(default_factory=lambda: SimpleNamespace(sparkContext=There()))
 
     def take_thread(self, epoch: Epoch) -> None: ...
+
+    def width(self, epoch: Epoch) -> int:
+        return 2
 
     def answers(self) -> bool:
         return not self.stuck
@@ -64,9 +71,10 @@ class FakeRunner:
     def plan(self, epoch: int, entries: Any) -> Any:
         return None
 
-    def run_shared(self, epoch: Any, plan: Any, entries: Any, *_: Any) -> tuple[JobResult, dict[int, str]]:
+    def run_shared(self, epoch: Any, plan: Any, entries: Any, *rest: Any) -> tuple[JobResult, dict[int, str]]:
         ids = [int(entry.query.id) for entry in entries]
         self.trials.append(ids)
+        self.limits.append(rest[2] if rest else None)
         for id_ in ids:
             if id_ in self.bad:
                 raise EpochTrouble(self.bad[id_])
@@ -76,9 +84,13 @@ class FakeRunner:
 
 
 class FakeCatalog:
-    """Active queries by id; those that were quarantined are out."""
+    """Active queries by id; those that were quarantined are out. `costs` is what functions are said to cost."""
 
-    def __init__(self, count: int, *, dropping: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, count: int, *, dropping: tuple[int, ...] = (), costs: Mapping[str, float] | None = None
+    ) -> None:
+        specs = [FunctionSpec(name, BIGINT, cost) for name, cost in (costs or {}).items()]
+        self.functions = SimpleNamespace(specs=lambda: specs)
         self.entries = {
             i: QueryEntry(
                 Query(QueryId(i), f"q{i}", PLAN),
@@ -89,6 +101,11 @@ class FakeCatalog:
             )
             for i in range(1, count + 1)
         }
+
+    def change(self, id_: int, **plan: Any) -> None:
+        """Let a query have another plan."""
+        entry = self.entries[id_]
+        self.entries[id_] = replace(entry, query=replace(entry.query, plan=replace(entry.query.plan, **plan)))
 
     def active_entries(self, epoch: int, group: str = "main") -> tuple[QueryEntry, ...]:
         return tuple(self.entries.values())
@@ -227,27 +244,108 @@ def test_an_epoch_that_is_slow_by_the_sum_of_all_runs_without_a_limit(tmp_path: 
     assert inquiry.seconds(EPOCH) is None and inquiry.seconds(Epoch(EpochId(4), ())) == 600.0
 
 
+def with_functions(
+    path: Path, runner: FakeRunner, catalog: FakeCatalog, whole: float | None = 600.0
+) -> Inquiry:
+    return Inquiry("main", runner, Warehouse(path), catalog, whole, 60.0)  # type: ignore[arg-type]
+
+
+def holding(number: int = 3, **tuples: int) -> Epoch:
+    """An epoch with so many tuples of streams; `own` is the one that queries read unless somebody says otherwise."""
+    streams = {StreamName(str(PLAN.streams[0]) if name == "own" else name): n for name, n in tuples.items()}
+    return Epoch(
+        EpochId(number),
+        tuple(StreamEpoch(name, (Chunk("c", n, 0, None, None),), 0, 0) for name, n in streams.items()),
+    )
+
+
 def test_epochs_in_which_functions_are_called_have_a_limit_of_their_own(tmp_path: Path) -> None:
     hangs = Failure(FailureKind.TIME, "it did not end")
-    runner, catalog = FakeRunner({2: hangs}), FakeCatalog(5)
-    inquiry = Inquiry("main", runner, Warehouse(tmp_path), catalog, 600.0, 60.0)  # type: ignore[arg-type]
-
-    def of(tuples: int) -> Epoch:
-        chunk = Chunk("c", tuples, 0, None, None)
-        return Epoch(EPOCH.id, (StreamEpoch(PLAN.streams[0], (chunk,), 0, 0),))
-
-    assert inquiry.seconds(of(10)) == 600.0, "nobody calls one"
-    entry = catalog.entries[2]
-    catalog.entries[2] = replace(
-        entry, query=replace(entry.query, plan=replace(entry.query.plan, functions=("stuck",)))
-    )
-    assert inquiry.seconds(of(10)) == inquiry.seconds(of(100_000)) == 60.0
-    assert inquiry.seconds(of(300_000)) == 180.0, "it may be dear, and need not hang"
-    assert inquiry.seconds(of(10_000_000)) == 600.0
+    runner, catalog = FakeRunner({2: hangs}, query_seconds=300.0), FakeCatalog(5)
+    inquiry = with_functions(tmp_path, runner, catalog)
+    assert inquiry.seconds(holding(own=10)) == 600.0, "nobody calls one"
+    catalog.change(2, functions=("stuck",))
+    assert inquiry.seconds(holding(own=10)) == inquiry.seconds(holding(own=100_000)) == 60.0
+    assert inquiry.seconds(holding(own=300_000)) == 180.0, "it may be dear, and need not hang"
+    assert inquiry.seconds(holding(own=10_000_000)) == 600.0
     out = run(inquiry, runner, catalog)
     assert out.keys() == {2}
-    assert sum(2 in trial for trial in runner.trials) == 3, "each of these takes as long as the limit"
-    assert inquiry.seconds(of(10)) == 600.0, "the others go on as before"
+    tried = [i for i, trial in enumerate(runner.trials) if 2 in trial]
+    assert len(tried) == 3, "each of these takes as long as its limit"
+    assert [runner.limits[i] for i in tried[1:]] == [pytest.approx(60.0, abs=1), pytest.approx(300.0, abs=1)]
+    assert inquiry.seconds(holding(own=10)) == 600.0, "the others go on as before"
+
+
+@pytest.mark.parametrize(
+    ("calls", "own", "alone"), [(True, None, 600.0), (False, None, None), (False, 300.0, 300.0)]
+)
+def test_the_last_trial_ends_if_anybody_wants_it_to(
+    tmp_path: Path, calls: bool, own: float | None, alone: float | None
+) -> None:
+    runner = FakeRunner({2: Failure(FailureKind.TIME, "it did not end")}, query_seconds=own)
+    catalog = FakeCatalog(5)
+    if calls:
+        catalog.change(2, functions=("stuck",))
+    assert run(with_functions(tmp_path, runner, catalog), runner, catalog).keys() == {2}
+    limit = runner.limits[runner.trials.index([2])]
+    assert limit == (None if alone is None else pytest.approx(alone, abs=1))
+
+
+def test_tuples_that_are_read_without_a_function_take_time_too(tmp_path: Path) -> None:
+    catalog = FakeCatalog(5)
+    catalog.change(2, functions=("f",), streams=(StreamName("few"),))
+    inquiry = with_functions(tmp_path, FakeRunner(), catalog)
+    assert inquiry.seconds(holding(own=500_000, few=10)) == pytest.approx(300.0, rel=1e-3)
+    assert inquiry.seconds(holding(unread=500_000, few=10)) == 60.0, "nobody reads these"
+
+
+def test_without_a_limit_for_epochs_functions_have_none(tmp_path: Path) -> None:
+    catalog = FakeCatalog(1)
+    catalog.change(1, functions=("f",))
+    assert with_functions(tmp_path, FakeRunner(), catalog, None).seconds(holding(own=10)) is None
+
+
+def test_epochs_have_ten_times_what_the_last_ones_took(tmp_path: Path) -> None:
+    catalog = FakeCatalog(1)
+    catalog.change(1, functions=("f",))
+    inquiry = with_functions(tmp_path, FakeRunner(), catalog)
+    inquiry.ran(holding(own=10), catalog.active_entries(3), 2.0)
+    assert inquiry.seconds(holding(own=100_000)) == 200.0, "at most two seconds for each 10,000"
+    inquiry.ran(holding(own=100_000), catalog.active_entries(3), 30.0)
+    assert inquiry.seconds(holding(own=10)) == 300.0
+    assert inquiry.seconds(holding(own=190_000)) == pytest.approx(570.0), "30 seconds for each 100,000"
+    for _ in range(40):
+        inquiry.ran(holding(own=1_000), catalog.active_entries(3), 0.1)
+    assert inquiry.seconds(holding(own=10)) == 60.0, "that was long ago"
+
+
+def test_what_a_function_is_said_to_cost_counts_before_anything_ran(tmp_path: Path) -> None:
+    catalog = FakeCatalog(2, costs={"dear": 0.0008, "unused": 1.0})
+    catalog.change(1, functions=("dear",))
+    inquiry = with_functions(tmp_path, FakeRunner(), catalog)
+    assert inquiry.seconds(holding(own=100_000)) == 460.0, "80 s of CPU on two cores, ten times"
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_a_function_that_is_only_slow_costs_nobody_anything(tmp_path: Path, count: int) -> None:
+    class Slow(FakeRunner):
+        """Whatever calls the function takes two minutes."""
+
+        def run_shared(
+            self, epoch: Any, plan: Any, entries: Any, *rest: Any
+        ) -> tuple[JobResult, dict[int, str]]:
+            seconds = rest[2] if rest else inquiry.seconds(EPOCH)
+            calls = any(entry.query.plan.functions for entry in entries)
+            self.bad = {1: Failure(FailureKind.TIME, "slow")} if calls and (seconds or 999) < 120 else {}
+            return super().run_shared(epoch, plan, entries, *rest)
+
+    runner, catalog = Slow(query_seconds=300.0), FakeCatalog(count)
+    catalog.change(1, functions=("f",))
+    inquiry = with_functions(tmp_path, runner, catalog)
+    assert inquiry.seconds(EPOCH) == 60.0
+    assert run(inquiry, runner, catalog) == {}
+    inquiry.ran(EPOCH, catalog.active_entries(3), 120.0)
+    assert inquiry.seconds(holding(4, own=10)) == 600.0, "the next epoch is not stopped for that"
 
 
 def test_the_query_that_was_dropped_is_left_out_before_anybody_is_searched(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def test_w2_and_w3_of_funshare_deliver_what_spark_does(open_session: Callable[..
 def test_a_function_that_hangs_loses_its_queries_and_nobody_else(
     open_session: Callable[..., Any], tmp_path: Path
 ) -> None:
-    hr = _open(open_session, function_timeout="8 seconds")  # the other limits are minutes
+    hr = _open(open_session, function_timeout="8 seconds", query_timeout="12 seconds")
     still = tmp_path / "still"
 
     def stuck(prices: pa.Array) -> pa.Array:

@@ -81,6 +81,9 @@ class EpochRunner:
             delivered,
         )
         self._home = home
+        self._cores = int(
+            home.spark.sparkContext.defaultParallelism
+        )  # asked now: Spark may be dead when it counts
         self._kept, self._plans = Kept(), PlanWriter(warehouse, home.name)
 
     def plan(self, epoch: int, entries: Sequence[QueryEntry]) -> SharedPlan:
@@ -271,6 +274,10 @@ class EpochRunner:
                     ).mode("overwrite").save()
                 except Exception as error:
                     raise self._trouble(epoch, watch, error) from error
+
+    def width(self, epoch: Epoch) -> int:
+        """How many tasks of the epoch may run at the same time."""
+        return min(self._home.spec(int(epoch.id)).tasks, self._cores)
 
     def answers(self) -> bool:
         """Whether Spark still runs jobs: tasks that cannot be interrupted may hold all of its cores."""

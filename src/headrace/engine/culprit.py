@@ -74,12 +74,18 @@ def begin(search: Search, suspects: Sequence[int], failure: Failure) -> Search:
 
 
 def find_culprit(
-    search: Search, fails: Fails, note: Callable[[Search], None], likely: int = 0, died: Failure | None = None
+    search: Search,
+    fails: Fails,
+    note: Callable[[Search], None],
+    likely: int = 0,
+    died: Failure | None = None,
+    gave_time: bool = True,
 ) -> tuple[Search, bool]:
     """(the search at its end, whether `order[good]` is to blame). Needs a row that is not empty.
 
     The first trial is without the `likely` last ones. `died` is how a trial failed that never ended; `note` is called
-    with what is known before each trial.
+    with what is known before each trial. `gave_time` says whether an epoch that was stopped had as long as the trial of
+    a query by itself has; if not, a row of one query has to fail such a trial, too.
 
     >>> row = Search(7, order=(1, 2, 3, 4, 5), bad=5)
     >>> found, guilty = find_culprit(row, lambda ids: Failure(FailureKind.ERROR, "x") if 3 in ids else None, id)
@@ -95,12 +101,12 @@ def find_culprit(
     while True:
         search = _halve(search, fails, note, likely)
         if search.failure.by_resources:
-            return _alone(search, fails, note)
+            return _alone(search, fails, note, gave_time)
         note(replace(search, trying=search.bad))
         failure = fails(search.order[: search.bad])
         if failure is not None:
             search = search.failed(search.bad, failure)
-            return _alone(search, fails, note) if failure.by_resources else (search, True)
+            return _alone(search, fails, note, gave_time) if failure.by_resources else (search, True)
         search = replace(search, good=search.bad, bad=len(search.order))
         if search.good == search.bad:  # everybody runs together now: nobody is to blame
             return search, False
@@ -118,9 +124,11 @@ def _halve(search: Search, fails: Fails, note: Callable[[Search], None], likely:
     return search
 
 
-def _alone(search: Search, fails: Fails, note: Callable[[Search], None]) -> tuple[Search, bool]:
+def _alone(
+    search: Search, fails: Fails, note: Callable[[Search], None], gave_time: bool
+) -> tuple[Search, bool]:
     """Whether `order[good]` fails by itself too, when memory or time ran out."""
-    if len(search.order) == 1:
+    if len(search.order) == 1 and (gave_time or search.failure.kind is not FailureKind.TIME):
         return search, True
     note(replace(search, trying=search.bad, alone=True))
     failure = fails((search.order[search.good],))

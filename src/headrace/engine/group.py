@@ -370,11 +370,13 @@ class Group:
         """(what the epoch produced, the queries that failed in it)."""
         entries = self._house.catalog.active_entries(epoch.id, self.name)
         held, seconds = self.held(int(epoch.id)), self._inquiry.seconds(epoch)
+        started = time.perf_counter()
         result, broken = self._runner.run_shared(
             epoch, plan, entries, held, attempt, seconds, partial(self._place, epoch)
         )
         if broken:
             return result, broken
+        self._inquiry.ran(epoch, entries, time.perf_counter() - started)
         broken = self._runner.run_fallbacks(epoch, plan, result, attempt, self._inquiry.fallback_begins)
         if broken:
             self._inquiry.keep(epoch, broken)

@@ -25,6 +25,7 @@ from headrace.engine.culprit import AT_ONCE, Search, begin, by_suspicion, find_c
 from headrace.engine.errors import epoch_failed, epoch_unrunnable, spark_gone, spark_stuck
 from headrace.engine.failure import EpochTrouble, Failure, FailureKind, spark_died
 from headrace.engine.paths import TRIAL, search_path
+from headrace.engine.patience import Patience
 from headrace.engine.spark import is_gone, is_stopped
 from headrace.model.epoch import Epoch
 from headrace.model.errors import HeadraceError, StorageError
@@ -33,9 +34,6 @@ from headrace.model.state import SegmentFile
 from headrace.storage.warehouse import Warehouse
 
 Broken = dict[int, str]
-
-FUNCTION_ROWS = 100_000
-"""The time limit of functions holds for so many tuples. Epochs in the background are seldom larger."""
 
 
 class Inquiry:
@@ -52,7 +50,8 @@ class Inquiry:
     ) -> None:
         self._group, self._runner, self._warehouse, self._catalog = group, runner, warehouse, catalog
         self._path = search_path(group)
-        self._epoch_seconds, self._function_seconds = epoch_seconds, function_seconds
+        self._epoch_seconds = epoch_seconds
+        self._patience = Patience(function_seconds, lambda: catalog.functions.specs())
         self._good_seconds = 0.0
         self._tried_again = self._unlimited = self._ran_in_trial = -1
         self._search: Search | None = None
@@ -66,24 +65,19 @@ class Inquiry:
     # before an epoch
 
     def seconds(self, epoch: Epoch) -> float | None:
-        """How long the epoch may take; None when it was found to be slow through nobody's fault."""
-        if epoch.id == self._unlimited:
+        """How long the epoch may take; None when nobody wants a limit, and when it was found to be slow through
+        nobody's fault.
+        """
+        if epoch.id == self._unlimited or self._epoch_seconds is None:
             return None
         return _least(
             self._epoch_seconds, self._calling(epoch, self._catalog.active_entries(epoch.id, self._group))
         )
 
     def _calling(self, epoch: Epoch, entries: Iterable[QueryEntry]) -> float | None:
-        """How long an epoch may take in which these queries call functions; None if none of them does.
-
-        A function that never returns holds up all who share with it. But one may be dear, so large epochs get more.
-        """
-        plans = [entry.query.plan for entry in entries if not isinstance(entry.query.plan.body, Fallback)]
-        streams = {stream for plan in plans if plan.functions for stream in plan.streams}
-        if self._function_seconds is None or not streams:
-            return None
-        tuples = sum(inflow.rows for inflow in epoch.streams if inflow.stream in streams)
-        return self._function_seconds * max(1.0, tuples / FUNCTION_ROWS)
+        """How long an epoch may take in which these queries call functions; None if none of them does."""
+        plans = [entry.query.plan for entry in entries]
+        return self._patience.limit(epoch, plans, self._runner.width(epoch))
 
     def untroubled(self, epoch: Epoch) -> bool:
         """Whether no run of the epoch has failed so far, as far as anybody remembers."""
@@ -110,6 +104,10 @@ class Inquiry:
             self._note(replace(self._search, fallback=query))
 
     # after an epoch
+
+    def ran(self, epoch: Epoch, entries: Iterable[QueryEntry], seconds: float) -> None:
+        """What is shared of the epoch was run, and took so long."""
+        self._patience.ran(epoch, (entry.query.plan for entry in entries), seconds)
 
     def settled(self) -> None:
         """The epoch was committed: what was known of it is no longer needed."""
@@ -169,7 +167,12 @@ class Inquiry:
         search = begin(search, order, failure)
         try:
             search, guilty = find_culprit(
-                search, lambda ids: self._fails(epoch, held, ids), self._note, likely, spark_died()
+                search,
+                lambda ids: self._fails(epoch, held, ids),
+                self._note,
+                likely,
+                spark_died(),
+                self._gave_time(epoch, entries),
             )
         except HeadraceError as error:
             if error.code not in (
@@ -196,7 +199,7 @@ class Inquiry:
     def _fails(self, epoch: Epoch, held: Sequence[SegmentFile], ids: Sequence[int]) -> Failure | None:
         """One trial; queries that it can name do not make it fail, because an epoch goes on without them."""
         entries = [self._catalog.entry_of(QueryId(id_)) for id_ in ids]
-        seconds = _least(self._runner.query_seconds, self._calling(epoch, entries))
+        seconds = self._trial_seconds(epoch, entries)
         if seconds is not None:
             seconds += 2 * self._good_seconds
         started = time.monotonic()
@@ -220,6 +223,34 @@ class Inquiry:
             return trouble.failure
         self._good_seconds = time.monotonic() - started
         return None
+
+    def _trial_seconds(self, epoch: Epoch, entries: Sequence[QueryEntry]) -> float | None:
+        """How long a trial may take. Those that look for a function that hangs have the limit of functions. The last
+        one, of a query by itself, has the time of any query: who is only slow must not be blamed.
+        """
+        search = self._of(epoch)
+        if search.alone:
+            return self._alone_seconds(epoch, entries)
+        own = self._runner.query_seconds
+        return _least(own, self._calling(epoch, entries)) if search.failure.kind is FailureKind.TIME else own
+
+    def _alone_seconds(self, epoch: Epoch, entries: Sequence[QueryEntry]) -> float | None:
+        """How long a query may take in a trial by itself. Without a `query_timeout`, one that calls a function has as
+        long as an epoch, or the search would never end.
+        """
+        own, calling = self._runner.query_seconds, self._calling(epoch, entries)
+        if calling is None:
+            return own
+        whole = self._epoch_seconds
+        if own is None or whole is None:
+            return own if whole is None else whole
+        return max(own, min(whole, calling))
+
+    def _gave_time(self, epoch: Epoch, entries: Sequence[QueryEntry]) -> bool:
+        """Whether an epoch that was stopped had as long as a query has by itself."""
+        given = _least(self._epoch_seconds, self._calling(epoch, entries))
+        own = self._alone_seconds(epoch, entries)
+        return given is None or own is None or given >= own
 
     def _nobody(self, epoch: Epoch, trouble: EpochTrouble) -> Exception:
         match trouble.failure.kind:
