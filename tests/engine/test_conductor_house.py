@@ -175,3 +175,10 @@ def test_a_group_stands_where_its_cursor_is_whoever_runs_it(log: Opened) -> None
     }
     assert (found["plain-2"].waits_s, found["alerts"].waits_s) == (360.0, 0.0)
     assert 0 < found["backfill-3"].waits_s <= 360.0
+    assert (found["plain-2"].waiting, found["alerts"].waiting) == ({"purchases"}, frozenset())
+    log.catalog.request_create("d", CHEAP)
+    seal(log)  # an epoch without tuples
+    stage._house.delivered.replace(replace(no_commit("plain-2"), epoch=2))
+    silent = stage.standings(["plain-2"])["plain-2"]
+    assert silent.waits_s > 0
+    assert silent.waiting == frozenset(), "there is nothing in it for anybody"

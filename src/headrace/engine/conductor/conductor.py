@@ -6,6 +6,7 @@ when their cursors meet.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import defaultdict, deque
@@ -59,6 +60,8 @@ from headrace.optimizer.grouping.values import (
     relocations,
 )
 from headrace.optimizer.grouping.wording import count_queries
+
+_LOGGER = logging.getLogger(__name__)
 
 DEFAULTS = Settings(bounded=True)
 
@@ -150,15 +153,18 @@ class Conductor:
         self._fresh.append(epoch)
 
     def info(self) -> ConductorInfo:
+        """What is told of groups is about those that are still there."""
         with self._lock:
-            state = self._state
+            state, there = self._state, self._books.epochs
+            errors = tuple(error for error in state.calibration.errors if error.group in there)
+            calibration = replace(state.calibration, errors=errors)
             return ConductorInfo(
                 "manual" if self._policy is None else self._policy.value,
                 state.looks,
                 state.looked_s,
-                state.calibration.median_error(),
-                state.calibration.median_cost_error(),
-                state.calibration.errors,
+                calibration.median_error(),
+                calibration.median_cost_error(),
+                errors,
                 state.under_way.delays_s,
                 {name: one.saves for name, one in state.predicted.items() if one.saves is not None},
             )
@@ -219,8 +225,8 @@ class Conductor:
             self._state.timetable, decision = decide(self._grouper, table, now, situation)
             self._state.rooms = Rooms(situation)
             names = {query.id: query.name for query in queries}
-            self._tell_violations(queries, now, violations(situation))
             self._carry_out(situation, decision, names, now)
+            self._tell_violations(queries, now, violations(situation))
             self._state.predicted = predict(
                 situation, self._knowledge.rate, self._epoch_s(queries), self._state.corrections
             )
@@ -240,13 +246,19 @@ class Conductor:
     def _tell_violations(
         self, queries: Sequence[LiveQuery], now: float, others: Iterable[Violation] = ()
     ) -> None:
-        """An event for each query that does not get what was asked for, and for `others`."""
-        asking = [query for query in queries if query.needs.asks]
-        homes = sorted({query.home for query in asking})
-        self._course.note(now, self._stage.arrived() if homes else {}, self._stage.standings(homes))
-        found = [*others, *unmet(asking, self._course, self.interval_s)]
-        live = {query.id: query for query in queries}
-        self._state.violated = note_violations(self._events, found, self._state.violated, live, now)
+        """An event for each query that does not get what was asked for, and for `others`.
+
+        What was decided holds whether people can be told of that or not. So trouble is logged, and not raised.
+        """
+        try:
+            asking = [query for query in queries if query.needs.asks]
+            homes = sorted({query.home for query in asking})
+            self._course.note(now, self._stage.arrived() if homes else {}, self._stage.standings(homes))
+            found = [*others, *unmet(asking, self._course, self.interval_s)]
+            live = {query.id: query for query in queries}
+            self._state.violated = note_violations(self._events, found, self._state.violated, live, now)
+        except Exception as error:
+            _LOGGER.warning("nobody is told which queries do not get what was asked for: %s", error)
 
     def _hurried(self, now: float) -> Timetable:
         """When to look next: at once if a group has begun to fall behind since the last look, once for each group."""

@@ -81,8 +81,13 @@ class HouseStage:
         found = {}
         for name in groups:
             cursor = max(delivered.cursor(name), sealer.first - 1)
-            waits = now - sealer.head(cursor + 1).sealed_at if cursor < delivered.sealed else 0.0
-            found[name] = Standing(self._done(cursor), max(0.0, waits))
+            done = self._done(cursor)
+            if cursor >= delivered.sealed:
+                found[name] = Standing(done)
+                continue
+            following = sealer.head(cursor + 1)
+            waiting = frozenset(str(inflow.stream) for inflow in following.streams if inflow.rows)
+            found[name] = Standing(done, max(0.0, now - following.sealed_at), waiting)
         return found
 
     def _done(self, cursor: int) -> dict[str, int]:

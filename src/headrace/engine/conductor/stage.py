@@ -15,11 +15,12 @@ from headrace.optimizer.grouping.values import FunctionName
 @dataclass(frozen=True, slots=True)
 class Standing:
     """How far a group is: the tuples of each stream that it has behind it, since the stream's beginning, and how long
-    the oldest sealed epoch that it has not run yet has waited.
+    the oldest sealed epoch that it has not run yet has waited. `waiting` are the streams that this epoch has tuples of.
     """
 
     processed: Mapping[str, int]
     waits_s: float = 0.0
+    waiting: frozenset[str] = frozenset()
 
 
 class Stage(Protocol):
