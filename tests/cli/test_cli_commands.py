@@ -332,6 +332,18 @@ def test_groups_tell_what_was_predicted_when_they_are_asked_for_more(run, sessio
     assert "4.5" in result.stdout, "the rows of the table"
 
 
+def test_the_newest_predictions_of_every_group_are_listed(run, session):
+    names = [name for name in ("auto-1", "auto-2", "main") for _ in range(100)]
+    session.answers["SHOW PREDICTIONS"] = pa.table({"group": names, "epoch": [*range(100)] * 3})
+    lines = run("groups", "--verbose", "--max-rows", "7").stdout.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.split()[:2] == ["group", "epoch"])
+    assert [line.split() for line in lines[start + 1 : start + 7]] == [
+        [name, str(epoch)] for name in ("auto-1", "auto-2", "main") for epoch in (98, 99)
+    ]
+    session.answers["SHOW PREDICTIONS"] = pa.table({"group": names[:0], "epoch": pa.array([], pa.int64())})
+    assert run("groups", "--verbose").exit_code == 0, "nothing was predicted yet"
+
+
 def test_queries_of_an_unknown_state_are_refused_with_the_list(run, session):
     result = run("queries", "--state", "foo")
     assert result.exit_code == 2

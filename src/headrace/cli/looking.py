@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -37,7 +39,11 @@ def queries(opener: Opener, warehouse: str, state: str | None, group: str | None
 @warehouse_option()
 @click.option("--verbose", is_flag=True, help="Also what work was predicted for epochs, and what they took.")
 @click.option(
-    "--max-rows", type=click.IntRange(min=1), default=50, show_default=True, help="So many predictions."
+    "--max-rows",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    help="So many predictions: the newest of each group.",
 )
 @click.pass_obj
 def groups(opener: Opener, warehouse: str, verbose: bool, max_rows: int) -> None:
@@ -53,7 +59,21 @@ def groups(opener: Opener, warehouse: str, verbose: bool, max_rows: int) -> None
     screen.print(tables.render_groups(infos))
     if found is not None:
         assert not isinstance(found, str)
-        screen.print(tables.render_rows(found.slice(max(0, found.num_rows - max_rows)), max_rows))
+        screen.print(tables.render_rows(_newest(found, max_rows), max_rows))
+
+
+def _newest(predictions: Any, count: int) -> Any:
+    """About so many of a table of predictions that lists group after group: the newest of each group, one at least."""
+    groups = predictions.column("group").to_pylist()
+    if not groups:
+        return predictions
+    sizes = Counter(groups)
+    each, left = max(1, count // len(sizes)), []
+    for row, group in enumerate(groups):
+        if sizes[group] <= each:
+            left.append(row)
+        sizes[group] -= 1
+    return predictions.take(left)
 
 
 @click.command()

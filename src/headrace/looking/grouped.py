@@ -12,12 +12,13 @@ from headrace.catalog.catalog import Catalog
 from headrace.catalog.queries import QueryEntry
 from headrace.engine.conductor.conductor import ConductorInfo
 from headrace.engine.delivered import Delivered
+from headrace.engine.records import Metrics
 from headrace.log.seal import Sealer
 from headrace.looking.group_info import GroupInfo
-from headrace.looking.predictions import error_of
+from headrace.looking.predictions import errors_of_groups
 from headrace.looking.showing import Listing
 from headrace.model.errors import CatalogError
-from headrace.model.events import Event, why_as_it_is
+from headrace.model.events import Event, why_as_they_are
 from headrace.model.grouping import MAIN, is_reserved, kind_of
 from headrace.running.totals import EpochInfo
 
@@ -45,12 +46,16 @@ def group_infos(
     """
     infos: list[GroupInfo] = Listing()
     now, homes = time.time(), members_by_group(catalog)
+    reasons, off = why_as_they_are(events), {} if info is None else errors_of_groups(info)
+    spent: dict[str, list[Metrics]] = defaultdict(list)
+    for epoch in epochs:
+        spent[epoch.group].append(epoch.cost)
     for name in sorted({MAIN, *homes}, key=lambda name: (name != MAIN, name)):
         following, entries = delivered.next_epoch(name), homes.get(name, [])
         cursor, spec = delivered.cursor(name), catalog.homes.spec(name, following)
         spec = None if spec is None else spec.catching_up(backfill_tasks)
         lag = delivered.behind(name)
-        recent = [epoch.cost for epoch in epochs if epoch.group == name][-MEASURED:]
+        recent = spent[name][-MEASURED:]
         state = delivered.state_of(name)
         infos.append(
             GroupInfo(
@@ -70,9 +75,9 @@ def group_infos(
                 _average([cost.fallback_seconds for cost in recent]),
                 errors.get(name),
                 min((entry.stays[-1].epoch for entry in entries if entry.stays), default=0),
-                why_as_it_is(events, name),
+                reasons.get(name),
                 None if info is None else info.saves.get(name),
-                None if info is None else error_of(info, name),
+                off.get(name),
             )
         )
     return infos

@@ -63,7 +63,9 @@ def group_predictions(errors: Iterable[PredictionError]) -> tuple[GroupPredictio
     )
 
 
-def error_of(info: ConductorInfo, group: str) -> float | None:
-    """The median error of the predictions about a group; None if there were none."""
-    found = [error.relative for error in info.errors if error.group == group]
-    return statistics.median(found) if found else None
+def errors_of_groups(info: ConductorInfo) -> dict[str, float]:
+    """The median error of the predictions about each group of which there were some."""
+    found: dict[str, list[float]] = {}
+    for error in info.errors:
+        found.setdefault(error.group, []).append(error.relative)
+    return {group: statistics.median(known) for group, known in found.items()}

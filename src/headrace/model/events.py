@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -43,9 +43,10 @@ class Event:
     delay_s: float | None = None
     others: tuple[str, ...] = ()
 
-    def concerns(self, group: str) -> bool:
-        """Whether it says why a group is as it is."""
-        return self.kind not in (EventKind.VIOLATION, EventKind.ERROR) and group in (self.group, *self.others)
+    @property
+    def decides(self) -> bool:
+        """Whether it says why the groups that it is about are as they are."""
+        return self.kind not in (EventKind.VIOLATION, EventKind.ERROR)
 
     @property
     def regroups(self) -> bool:
@@ -53,17 +54,20 @@ class Event:
         return self.kind in (EventKind.MERGED, EventKind.SPLIT)
 
 
-def why_as_it_is(events: Sequence[Event], group: str) -> str | None:
-    """Why a group is as it is, of events from the oldest to the newest: its last merge or split. If there was none, the
-    last of other things that were decided about it; None if nothing was.
+def why_as_they_are(events: Iterable[Event]) -> dict[str, str]:
+    """Why each group is as it is, of events from the oldest to the newest: its last merge or split. If there was none,
+    the last of other things that were decided about it. Groups of which nothing was decided are absent.
 
     >>> told = [Event(0, 0.0, EventKind.MERGED, "main", "merged"), Event(1, 1.0, EventKind.TASKS, "main", "2 tasks")]
-    >>> why_as_it_is(told, "main"), why_as_it_is(told[1:], "main"), why_as_it_is(told, "alerts")
-    ('merged', '2 tasks', None)
+    >>> why_as_they_are(told), why_as_they_are(told[1:])
+    ({'main': 'merged'}, {'main': '2 tasks'})
     """
-    about = [event for event in events if event.concerns(group)]
-    found = [event for event in about if event.regroups] or about
-    return found[-1].reason if found else None
+    last: dict[str, Event] = {}
+    for event in events:
+        for group in (event.group, *event.others) if event.decides else ():
+            if event.regroups or group not in last or not last[group].regroups:
+                last[group] = event
+    return {group: event.reason for group, event in last.items()}
 
 
 codec.register(EventKind, Event)
