@@ -18,6 +18,7 @@ from headrace.engine.conductor.room import idle_cores
 from headrace.engine.conductor.sampling import StreamSample, _matches, columns_of, region_tables
 from headrace.engine.conductor.stage import Standing
 from headrace.engine.conductor.statistics import NOTHING, Knowledge
+from headrace.engine.conductor.telling import Violated, note_violations
 from headrace.engine.conductor.watching import Books, Measured, group_epochs, while_lagging
 from headrace.engine.records import Metrics
 from headrace.model.errors import StorageError
@@ -45,6 +46,7 @@ from headrace.optimizer.grouping.policies import Policy
 from headrace.optimizer.grouping.settings import Settings
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.statistics import RegionTable
+from headrace.optimizer.grouping.throughput import Violation
 from headrace.optimizer.grouping.values import FunctionName, Grouping, GroupName, OperatorId, SharingGroup
 from headrace.storage.warehouse import Warehouse
 
@@ -596,6 +598,20 @@ def test_tuples_that_no_epoch_has_taken_in_wait_too() -> None:
     assert course.behind_s("main", ["t"]) == 0.0
     course.note(40.0, {"s": 500}, {"main": Standing({"s": 500})})
     assert course.behind_s("main", ["s"]) == 0.0
+
+
+def test_what_comes_and_goes_with_every_look_is_told_once(book: EventBook) -> None:
+    engine = Engine()
+    engine.create(0, 0, needs=ASKED)
+    queries = {query.id: query for query in engine.queries()}
+    late = [Violation(QueryId(0), "is late", "max_latency")]
+    violated: Violated = {}
+    for look in range(12):
+        violated = note_violations(book, late if look % 2 else [], violated, queries, 10.0 * look)
+    assert len(book.all()) == 1
+    violated = note_violations(book, [], violated, queries, 180.0)
+    violated = note_violations(book, late, violated, queries, 190.0)
+    assert len(book.all()) == 2, "it was over for a minute"
 
 
 def test_an_epoch_that_waits_holds_up_only_those_whose_tuples_it_has() -> None:

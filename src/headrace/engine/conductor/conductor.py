@@ -29,7 +29,7 @@ from headrace.engine.conductor.predicting import Correction, Prediction, compare
 from headrace.engine.conductor.room import idle_cores, width_of
 from headrace.engine.conductor.stage import Stage
 from headrace.engine.conductor.statistics import Knowledge
-from headrace.engine.conductor.telling import note_change, note_violations
+from headrace.engine.conductor.telling import Violated, note_change, note_violations
 from headrace.engine.conductor.under_way import UnderWay
 from headrace.engine.conductor.watching import Books, Measured, came_since, group_epochs, while_lagging
 from headrace.model.events import EventKind
@@ -104,7 +104,7 @@ class _State:
     seen: dict[str, int] = field(default_factory=dict)
     rooms: Rooms | None = None
     tasks: dict[str, int] = field(default_factory=dict)
-    violated: frozenset[tuple[QueryId, str]] = frozenset()
+    violated: Violated = field(default_factory=dict)
     under_way: UnderWay = field(default_factory=UnderWay)
     looks: int = 0
     looked_s: float = 0.0

@@ -13,8 +13,11 @@ from headrace.model.query import QueryId
 from headrace.optimizer.grouping.throughput import Violation
 from headrace.optimizer.grouping.values import Change, Grouping, Merged, Placed, Resized, SplitOff
 
-Violated = frozenset[tuple[QueryId, str]]
-"""Who does not get what was asked for, and of what kind that is."""
+Violated = Mapping[tuple[QueryId, str], float]
+"""Who does not get what was asked for, and of what kind that is, with when it was last so."""
+
+OVER_S = 60.0
+"""It is over when it has not been so for this long: what comes and goes with every look is told once."""
 
 
 def note_change(
@@ -58,7 +61,9 @@ def note_violations(
     queries: Mapping[QueryId, LiveQuery],
     now: float,
 ) -> Violated:
-    """An event for every query that no longer gets what was asked for; one as long as that lasts. All of these."""
+    """An event for every query that no longer gets what was asked for; one as long as that lasts. All of these, and
+    those of which it is not yet known that it is over.
+    """
     found = {(violation.query, violation.kind): violation for violation in violations}
     new: dict[tuple[str, str], list[str]] = defaultdict(list)
     for key, violation in found.items():
@@ -67,4 +72,4 @@ def note_violations(
             new[query.home, violation.what].append(query.name)
     for (group, what), named in new.items():
         events.add(now, EventKind.VIOLATION, group, what, named)
-    return frozenset(found)
+    return {key: at for key, at in before.items() if now - at < OVER_S} | dict.fromkeys(found, now)
