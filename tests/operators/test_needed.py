@@ -140,6 +140,18 @@ def test_of_tuples_only_those_in_closing_windows_become_partials(monkeypatch: py
     assert made[1].segment.blocks[0].distinct_slices.tolist() == [0] and len(rows) == 10
 
 
+def test_stored_values_are_merged_where_times_outgrow_what_they_are_stored_in() -> None:
+    """The time of the tuple fits 32 bits, and the end of its last window does not."""
+    second = 1_000_000
+    logic = logic_of(Window(300 * second, 60 * second), distinct=True)
+    first, _ = epoch(logic, [(1, 2_000 * second)], [], (NEVER_US, 2_000 * second))
+    old = stored(first)
+    assert {bag.bag.slices.dtype for bag in old.bags.values()} == {np.dtype(np.int32)}
+    merged, _ = epoch(logic, [], [], (2_000 * second, 2_001 * second), [old])
+    _, rows = epoch(logic, [], [stored(merged)], (2_001 * second, 4_000 * second))
+    assert len(rows) == 5 and {row[-1] for row in rows} == {1}
+
+
 def test_slices_are_found_in_the_windows_that_close() -> None:
     rng = np.random.default_rng(5)
     windows = (Window(10, 10), Window(30, 5), Window(20, 7), Window(50, 12, 3))

@@ -85,13 +85,20 @@ class StoredBag:
     bag: Bag
 
     def under(self, ids: Ints, keys: Ints) -> Bag:
-        """The bag with other keys, `keys[k]` for k, and for the entries with these ids. Nobody else's are left."""
+        """The bag with other keys, `keys[k]` for k, and for the entries with these ids. Nobody else's are left.
+
+        A stored bag's columns are as narrow as they were written. Those of this one are wide, so that times can be
+        added to them.
+        """
         membership = np.zeros((len(self.bag.membership), len(ids)), bool)
         _, now, before = np.intersect1d(ids, self.ids, assume_unique=True, return_indices=True)
         membership[:, now] = self.bag.membership[:, before]
         asked = np.logical_or.reduce(membership, axis=1)
         bag = self.bag.take(asked[self.bag.sets])
-        return Bag(keys[bag.keys], bag.values, bag.slices, bag.sets, bag.counts, membership)
+        values, slices, sets, counts = (
+            column.astype(np.int64, copy=False) for column in (bag.values, bag.slices, bag.sets, bag.counts)
+        )
+        return Bag(keys[bag.keys], values, slices, sets, counts, membership)
 
 
 class BagLogic:

@@ -23,7 +23,6 @@ from headrace.operators.windows.stored_bags import (
     bag_items,
     bags_from,
     portion_of_bags,
-    wide_bags,
 )
 
 Block = TypeVar("Block")
@@ -102,10 +101,8 @@ def portion_of(
 
 
 def whole_of(segment: Kind, whole_block: Callable[[Any], Any]) -> Kind:
-    """All of a segment, with numbers that nothing overflows."""
-    return replace(
-        segment, blocks=[whole_block(block) for block in segment.blocks], bags=wide_bags(segment.bags)
-    )
+    """All of a segment; `whole_block` makes its blocks ready."""
+    return replace(segment, blocks=[whole_block(block) for block in segment.blocks])
 
 
 def lane_items(prefix: str, lanes: Mapping[str, LaneBlock]) -> tuple[dict[str, Item], list[dict[str, Any]]]:

@@ -37,7 +37,10 @@ def bag_items(bags: Mapping[str, StoredBag]) -> dict[str, Item]:
 
 
 def bags_from(items: Mapping[str, Item], names: Sequence[str]) -> Bags:
-    """The inverse of `bag_items`; columns stay views of the bundle, as narrow as they are stored."""
+    """The inverse of `bag_items`; columns stay views of the bundle, as narrow as they are stored.
+
+    `StoredBag.under` makes them wide, when it is known which entries somebody asks for.
+    """
     return {name: _bag_from(items, f"bag{i}") for i, name in enumerate(names)}
 
 
@@ -47,15 +50,6 @@ def _bag_from(items: Mapping[str, Item], prefix: str) -> StoredBag:
     width = -(-len(ids) // 8)
     membership = np.unpackbits(packed.reshape(-1, width), axis=1, count=len(ids)).astype(bool)
     return StoredBag(ids, Bag(**columns, membership=membership))
-
-
-def wide_bags(bags: Mapping[str, StoredBag]) -> Bags:
-    """The bags with numbers that nothing overflows."""
-    return {name: StoredBag(stored.ids, _wide(stored.bag)) for name, stored in bags.items()}
-
-
-def _wide(bag: Bag) -> Bag:
-    return replace(bag, **{name: getattr(bag, name).astype(np.int64, copy=False) for name in _COLUMNS})
 
 
 def order_bags(bags: Mapping[str, StoredBag], ranks: Ints) -> Bags:
@@ -84,7 +78,7 @@ def _portion(stored: StoredBag, keys: Sections, portion: Portion) -> StoredBag:
     asked = np.logical_or.reduce(membership, axis=1)
     bag = replace(stored.bag, membership=membership).take(keys.rows_of(stored.bag.keys).numbers)
     bag = bag.take(asked[bag.sets])
-    return StoredBag(stored.ids[mine], _wide(replace(bag, keys=keys.renumber(bag.keys))))
+    return StoredBag(stored.ids[mine], replace(bag, keys=keys.renumber(bag.keys)))
 
 
 def revalue_bags(bags: Bags, names: Iterable[str], places: Ints) -> None:
