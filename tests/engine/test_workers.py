@@ -114,20 +114,29 @@ def test_workers_that_cannot_load_the_kernels_are_told_of(tmp_path: Path) -> Non
 
 
 def test_the_daemon_has_the_kernels_and_no_thread_besides() -> None:
-    """A copy of a process with threads may wait for ever for a lock that one of these held."""
+    """A copy of a process with threads may wait for ever for a lock that one of these held. Its workers draw random
+    numbers of their own.
+    """
     program = """
 import os, sys
 from headrace.engine.worker_daemon import load_kernels
 load_kernels()
 kernels = [name for name in sys.modules if name.startswith("headrace.operators.compiled.")]
-print(len(kernels), len(os.listdir("/proc/self/task")), "pyarrow" in sys.modules)
+print(len(kernels), len(os.listdir("/proc/self/task")), "pyarrow" in sys.modules, flush=True)
+for _ in range(2):
+    if os.fork() == 0:
+        os.write(1, f"{sys.modules['numpy'].random.random()}\\n".encode())
+        os._exit(0)
+    os.wait()
 """
     environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
     )
     kernels = len(list(pkgutil.iter_modules(compiled.__path__)))
-    assert done.stdout.split() == [str(kernels), "1", "False"]
+    *daemon, first, second = done.stdout.split()
+    assert daemon == [str(kernels), "1", "False"]
+    assert first != second
 
 
 class DeadGateway:

@@ -6,7 +6,8 @@ what tells.
 
 A worker is a copy of this process. So kernels are loaded here once, and not in the first task of each worker. PySpark
 forbids threads before the copies are made, so nothing that starts one is imported: no Arrow, and numpy's library for
-linear algebra gets one thread, which is all that a task may use anyway.
+linear algebra gets one thread, which is all that a task may use anyway. Each copy gives numpy's own generator another
+seed: people's functions would draw the same numbers in all workers otherwise. Python's `random` does so by itself.
 
 Spark starts this module in place of `pyspark.daemon` where the session is ours.
 """
@@ -33,13 +34,17 @@ def print_unless_gone(*arguments: Any, **named: Any) -> None:
 
 
 def load_kernels() -> None:
-    """Import what numba compiles. Tasks do it where somebody asks for more threads, and tell why where it fails."""
+    """Import what numba compiles, in a process that is going to be copied. Tasks do it where somebody asks for more
+    threads, and tell why where it fails.
+    """
     if os.environ.setdefault("OPENBLAS_NUM_THREADS", "1") != "1":
         return
     with suppress(Exception), redirect_stdout(sys.stderr):  # Spark reads a port from standard output
         kernels = importlib.import_module("headrace.operators.compiled")
         for module in pkgutil.iter_modules(kernels.__path__):
             importlib.import_module(f"{kernels.__name__}.{module.name}")
+    if numpy := sys.modules.get("numpy"):
+        os.register_at_fork(after_in_child=numpy.random.seed)
 
 
 if __name__ == "__main__":
