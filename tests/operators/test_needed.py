@@ -10,7 +10,7 @@ import pytest
 from test_aggregation import OPERANDS, STREAM
 
 from forced import force_pools
-from headrace.model.epoch import NEVER_US
+from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.plan import AggregationOperator
 from headrace.model.predicate import TRUE
 from headrace.model.query import Aggregate, AggregateFunction, Aggregation, Query, QueryId, QueryPlan
@@ -20,9 +20,9 @@ from headrace.operators.common.bundle import pack_bundle, read_bundle
 from headrace.operators.windows import aggregation, pool_steps, pooling
 from headrace.operators.windows.aggregation import Reduced, reduce_aggregation
 from headrace.operators.windows.lifted import lift_tuples
-from headrace.operators.windows.needed import slots_of_windows
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, segment_from, segment_items
+from headrace.operators.windows.slices import in_closing
 from headrace.planner.group import Member, plan_group
 
 SCHEMA = pa.schema([(column.name, column.type.arrow) for column in STREAM.columns])
@@ -153,19 +153,20 @@ def test_stored_values_are_merged_where_times_outgrow_what_they_are_stored_in() 
 
 
 def test_slices_are_found_in_the_windows_that_close() -> None:
+    """The last of a slice's windows decide, and watermarks may be as far away as numbers go."""
     rng = np.random.default_rng(5)
-    windows = (Window(10, 10), Window(30, 5), Window(20, 7), Window(50, 12, 3))
-    logic = logic_of(*windows)
-    for _ in range(30):
-        starts = np.unique(rng.integers(-100, 100, rng.integers(1, 20)))
-        closed = int(rng.integers(-120, 120))
-        watermark = closed + int(rng.integers(0, 40))
-        found = slots_of_windows(logic, starts, closed, watermark)
-        for w, window in enumerate(logic.operator.windows):
+    windows = (Window(10, 10), Window(30, 5), Window(20, 7), Window(50, 12, 3), Window(5, 5, 2))
+    for number in range(60):
+        starts = np.unique(rng.integers(-100, 100, rng.integers(0, 20)))
+        closed = NEVER_US if number % 5 == 0 else int(rng.integers(-120, 120))
+        watermark = FOREVER_US if number % 7 == 0 else max(closed, -120) + int(rng.integers(0, 40))
+        if number % 20 == 1:
+            watermark = NEVER_US
+        for window in windows:
+            found = in_closing(window, starts, closed, watermark)
             for slot, start in enumerate(starts.tolist()):
-                # a fine slice begins at an edge or later, so its own slice decides
                 ends = [s + window.range_us for s in window_starts(window, start)]
-                assert found[w, slot] == any(closed < end <= watermark for end in ends)
+                assert found[slot] == any(closed < end <= watermark for end in ends)
 
 
 def window_starts(window: Window, time: int) -> list[int]:

@@ -31,9 +31,9 @@ from headrace.operators.windows.grid import grid_step
 from headrace.operators.windows.held import HeldSegment
 from headrace.operators.windows.lifted import Lifted
 from headrace.operators.windows.lower import Closed, Lowered, lower_table
-from headrace.operators.windows.needed import needed_segments
+from headrace.operators.windows.needed import Needed, needed_segments
 from headrace.operators.windows.pool import Pool, Pooled, later_pool
-from headrace.operators.windows.pool_steps import close_pooled, expand_pooled
+from headrace.operators.windows.pool_steps import close_pooled, closing_of_windows, expand_pooled
 from headrace.operators.windows.pooling import Arrived, gather_pool, with_times
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, WindowBlock
@@ -87,9 +87,10 @@ def reduce_aggregation(
 
     Result rows go to `emit` as soon as a block of keys has them, so memory does not grow with their number.
     """
-    kept, idle = needed_segments(logic, kept, closed_us, watermark_us)
+    needed, idle = needed_segments(logic, kept, closed_us, watermark_us)
+    kept = [one.segment for one in needed]
     vocabularies = common_vocabularies(logic.operator, [] if lifted is None else [lifted], [*absorbed, *kept])
-    keys, order, tuple_keys, before = _unify(logic.operator.id, lifted, absorbed, kept)
+    keys, order, tuple_keys, before = _unify(logic.operator.id, lifted, absorbed, needed)
     bags = _Bags.of(logic, lifted, tuple_keys, before)
     reduced: Reduced[Segment] = Reduced()
     gathered: dict[int, list[WindowBlock]] = {}
@@ -150,6 +151,7 @@ class _Held:
             whole = KeyBlock(0, self.keys, None, self.tuple_keys, slice(None), self.keys)
             yield whole, [], close_pooled(logic, pooled, closed_us, watermark_us)
             return
+        asked = [] if pooled is None else closing_of_windows(logic, pooled, closed_us, watermark_us)
         for block in _key_blocks(logic, self.lifted, self.tuple_keys, self.keys, self.before, pooled):
             known = len(ways)
             folded = None if block.lifted is None else fold_block(logic, block, ways)
@@ -159,8 +161,7 @@ class _Held:
             values = [bag.of_keys(block.first, block.count) for bag in self.bags]
             before = self.before
             if pooled is not None:
-                expanded = expand_pooled(logic, pooled, block, self.keys, closed_us, watermark_us)
-                before = [*before, expanded]
+                before = [*before, expand_pooled(logic, pooled, block, self.keys, asked)]
             steps = _sparse_steps if block.sparse else _grid_steps
             for rests, closing in steps(logic, block, folded, before, values, closed_us, watermark_us):
                 yield block, rests, closing
@@ -237,14 +238,17 @@ class _Bags:
 
 
 def _unify(
-    operator: str, lifted: Lifted | None, absorbed: Sequence[Segment], kept: Sequence[Segment]
+    operator: str, lifted: Lifted | None, absorbed: Sequence[Segment], kept: Sequence[Needed]
 ) -> tuple[pa.Table, KeyOrder, Ints, list[HeldSegment]]:
     """(all keys in the order of key groups, where these begin, the key of each tuple, the segments with theirs).
 
     `operator` is the id of the operator that has the keys.
     """
-    segments = [*absorbed, *kept]
-    tables = [segment.keys for segment in segments]
+    segments = [
+        *((segment, True, None) for segment in absorbed),
+        *((k.segment, False, k.closing) for k in kept),
+    ]
+    tables = [segment.keys for segment, _, _ in segments]
     if lifted is not None:
         tables.append(lifted.keys.table)
     if not tables:
@@ -253,8 +257,8 @@ def _unify(
     order, sequence = order_keys(keys, operator)
     ranks = ranks_of(sequence)
     before = [
-        HeldSegment(s, ranks[i], n < len(absorbed))
-        for n, (s, i) in enumerate(zip(segments, ids, strict=False))
+        HeldSegment(segment, ranks[i], own, closing)
+        for (segment, own, closing), i in zip(segments, ids, strict=False)
     ]
     of_tuples = np.empty(0, np.int64) if lifted is None else ranks[ids[-1]][lifted.keys.ids]
     return keys.take(pa.array(sequence)), order, of_tuples, before

@@ -10,7 +10,7 @@ import numpy as np
 from headrace.model.lanes import is_ranked
 from headrace.model.window import Window
 from headrace.operators.common.bitrows import ordered_by_row
-from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.encode import Array, Bools, Ints
 from headrace.operators.compiled.windows import add_stored, keep_stored
 from headrace.operators.windows.folding import KeyBlock
 from headrace.operators.windows.framing import LaneBlock
@@ -24,11 +24,15 @@ from headrace.operators.windows.segment import Segment, WindowBlock, few_distinc
 
 @dataclass(slots=True)
 class HeldSegment:
-    """A segment of an epoch before, with the position of its keys among the common keys."""
+    """A segment of an epoch before, with the position of its keys among the common keys.
+
+    Of one that is only read, `closing` says which fine slices of its pool are in a window that closes.
+    """
 
     segment: Segment
     ids: Ints
     absorbed: bool
+    closing: Bools | None = None
     _rows: dict[Window, tuple[Ints, Ints]] = field(default_factory=dict)
     _blocks: dict[Window, WindowBlock] = field(init=False)
     _lanes: dict[str, PackedLane] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from headrace.model.tables import WORD
 from headrace.model.ways import FamilyWay
 from headrace.model.window import Window
 from headrace.operators.common.bitrows import count_bits
-from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.encode import Array, Bools, Ints
 from headrace.operators.common.keys import empty_key
 from headrace.operators.compiled.accepted import add_accepted, keep_accepted, merge_accepted
 from headrace.operators.compiled.sparse import count_keys, list_keys
@@ -24,11 +24,10 @@ from headrace.operators.windows.lanes import AddedLogic, ExtremeLogic, Partials
 from headrace.operators.windows.lanes.moments import MomentsLogic
 from headrace.operators.windows.lifted import Lifted
 from headrace.operators.windows.lower import Closed, Places
-from headrace.operators.windows.needed import closing_slots, slots_of_windows
 from headrace.operators.windows.pool import Pooled, Source, source_of
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment, WindowBlock
-from headrace.operators.windows.slices import closing_windows, distinct_of, slice_starts
+from headrace.operators.windows.slices import closing_windows, distinct_of, in_closing, slice_starts
 from headrace.operators.windows.sparse import window_runs
 
 KNOWN_LANES = (AddedLogic, ExtremeLogic, MomentsLogic)
@@ -38,17 +37,15 @@ TURN_ELEMENTS = 1 << 20
 """Windows close together as long as a lane of them has no more partials than this: they stay near to the processor."""
 
 
-def stored_sources(
-    logic: AggregationLogic, before: Sequence[HeldSegment], closed_us: int, watermark_us: int
-) -> list[Source]:
+def stored_sources(logic: AggregationLogic, before: Sequence[HeldSegment]) -> list[Source]:
     """The pools of segments under this plan; where they are only read, the tuples in windows that close."""
     found = []
     for held in before:
         if (pool := held.segment.pool) is not None:
             source = source_of(logic, pool, held.ids, held.absorbed)
-            if not held.absorbed:
-                closing = closing_slots(logic, pool, closed_us, watermark_us)
-                source = source if closing.all() else source.take(np.flatnonzero(closing[pool.slots]))
+            closing = None if held.absorbed else held.closing
+            if closing is not None and not closing.all():
+                source = source.take(np.flatnonzero(closing[pool.slots]))
             found.append(source)
     return found
 
@@ -170,8 +167,23 @@ def _lane_partials(logic: AggregationLogic, lane: int, w: int, pooled: Pooled, r
     return into
 
 
+ClosingSlots = list[tuple[int, Window, Bools]]
+"""Windows with their numbers, and which fine slices are in one that closes; windows without any are left out."""
+
+
+def closing_of_windows(
+    logic: AggregationLogic, pooled: Pooled, closed_us: int, watermark_us: int
+) -> ClosingSlots:
+    """Of windows whose queries accept any tuple of a pool."""
+    every = (
+        (w, window, in_closing(window, pooled.starts, closed_us, watermark_us))
+        for w, window in _asked_windows(logic, pooled)
+    )
+    return [(w, window, slots) for w, window, slots in every if slots.any()]
+
+
 def expand_pooled(
-    logic: AggregationLogic, pooled: Pooled, block: KeyBlock, keys: int, closed_us: int, watermark_us: int
+    logic: AggregationLogic, pooled: Pooled, block: KeyBlock, keys: int, closing: ClosingSlots
 ) -> HeldSegment:
     """A block of keys of a pool as a segment of partials, for windows that close. It is only read, for the tuples
     themselves are what is stored.
@@ -179,13 +191,10 @@ def expand_pooled(
     low, high = np.searchsorted(pooled.keys, [block.first, block.first + block.count])
     of_key, slots = pooled.keys[low:high], pooled.slots[low:high]
     blocks = []
-    closing = slots_of_windows(logic, pooled.starts, closed_us, watermark_us)
-    for w, window in _asked_windows(logic, pooled) if low < high and closing.any() else ():
-        if not closing[w].any():
-            continue
+    for w, window, asked in closing if low < high else ():
         own = slice_starts(window, pooled.starts)[slots]
         begins = np.flatnonzero(np.append(True, (of_key[1:] != of_key[:-1]) | (own[1:] != own[:-1])))
-        runs = np.stack([begins, np.append(begins[1:], len(own))])[:, closing[w][slots[begins]]]
+        runs = np.stack([begins, np.append(begins[1:], len(own))])[:, asked[slots[begins]]]
         if runs.shape[1] == 0:
             continue
         found = partials_of(logic, pooled, w, np.ascontiguousarray(runs + low))

@@ -68,7 +68,7 @@ def gather_pool(
 
     There are no such counts when what has arrived is to be partials, and no estimates where nothing was to be chosen.
     """
-    sources, counts, times = stored_sources(logic, before, *clock), None, None
+    sources, counts, times = stored_sources(logic, before), None, None
     if arrived is not None and _may_be_pooled(logic, arrived):
         batch, stays = arrived.batch(logic.operator.windows, clock), bool(sources) or arrived.idle.pooled
         times = estimate_pools(logic.window_work, batch)

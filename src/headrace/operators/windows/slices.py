@@ -9,7 +9,7 @@ import numpy as np
 
 from headrace.model.window import Window
 from headrace.operators.common.bitrows import as_given
-from headrace.operators.common.encode import Ints
+from headrace.operators.common.encode import Bools, Ints
 from headrace.operators.compiled.spans import find_slices
 
 EDGE_BUDGET = 1 << 16
@@ -93,6 +93,30 @@ def _edges(window: Window, low: int, high: int) -> Ints:
     first = window.last_start(low)
     starts = np.arange(first, high + 1, window.slide_us, dtype=np.int64)
     return np.concatenate([starts, starts + window.remainder_us]) if window.remainder_us else starts
+
+
+def in_closing(window: Window, starts: Ints, closed_us: int, watermark_us: int) -> Bools:
+    """Which slices, of which these are the starts, are in a window that ends in (closed, watermark].
+
+    No edge of the window lies inside of a slice. Of the windows that hold it, the last one that has ended decides. So
+    no window is listed, and the cost is a few passes over the slices.
+
+    >>> in_closing(Window(10, 5), np.array([0, 5, 40]), 5, 49).tolist()
+    [True, True, True]
+    >>> in_closing(Window(10, 5), np.array([0, 5, 40]), 10, 20).tolist()
+    [False, True, False]
+    """
+    if watermark_us <= closed_us:
+        return np.zeros(len(starts), bool)
+    last = last_ends(window, starts)
+    # where all has ended, the watermark may be as far away as numbers go
+    end = min(watermark_us, int(last.max(initial=closed_us)))
+    end -= (end - window.range_us - window.offset_us) % window.slide_us
+    if end <= closed_us:
+        return np.zeros(len(starts), bool)
+    ends = np.minimum(last, end)
+    found: Bools = (ends > closed_us) & (ends > starts)
+    return found
 
 
 def closing_windows(window: Window, own_starts: Ints, closed_us: int, watermark_us: int) -> Ints:
