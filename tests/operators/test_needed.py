@@ -114,9 +114,30 @@ def test_tuples_that_stay_are_kept_though_the_stored_ones_are_not_read(
     unread.keys = Unreadable()  # type: ignore
     told = []
     monkeypatch.setattr(pooling, "FEW_KEYS", 4_096)
-    monkeypatch.setattr(pooling, "decide_pool", lambda work, batch, stays: told.append(stays))
+    monkeypatch.setattr(pooling, "decide_pool", lambda times, stays: told.append(stays))
     epoch(logic, [(1, 35)], [unread], (30, 40))
     assert told == [True]
+
+
+def test_tuples_are_kept_while_each_segment_has_few_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In an epoch in which no window closes, the keys of those before are not known. The way stays all the same."""
+    force_pools(monkeypatch, lambda: True)
+    monkeypatch.setattr(pooling, "FEW_KEYS", 60)
+    logic = logic_of(Window(100, 100))
+    first, _ = epoch(logic, MANY, [], (NEVER_US, 30))
+    second, _ = epoch(logic, [(k, 35) for k in range(5)], [stored(first)], (30, 40))
+    assert second.segment is not None and second.segment.pool is not None
+    third, _ = epoch(logic, [(k, 45) for k in range(5)], [stored(second)], (40, 50))
+    assert third.segment is not None and third.segment.pool is not None
+
+
+def test_keys_of_all_segments_that_are_not_read_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    logic = logic_of(Window(100, 100))
+    halves = [stored(epoch(logic, some, [], (NEVER_US, 30))[0]) for some in (MANY[:30], MANY[30:])]
+    force_pools(monkeypatch, lambda: True)
+    monkeypatch.setattr(pooling, "FEW_KEYS", 60)
+    after, _ = epoch(logic, [(1, 35)], halves, (30, 40))
+    assert after.segment is not None and after.segment.pool is not None
 
 
 def test_of_tuples_only_those_in_closing_windows_become_partials(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 FEW_KEYS = 4_096
-"""Below so many keys partials are few."""
+"""Below so many keys partials are few. Tuples that are kept already are not counted again."""
 
 ROW_NS, OWN_NS = 4.0, 8.0
 """For each query: to update its partial of a key and fine slice; that of a key and own slice, to store and to read it,
@@ -62,19 +62,18 @@ def estimate_pools(windows: Sequence[WindowWork], batch: PoolBatch) -> PoolTimes
     return PoolTimes(estimate_pool_ns(windows, batch), estimate_partials_ns(windows, batch))
 
 
-def decide_pool(windows: Sequence[WindowWork], batch: PoolBatch, stays: bool) -> bool:
+def decide_pool(times: PoolTimes, stays: bool) -> bool:
     """Whether tuples are kept, which is estimated to take less time than partials. `stays` says that they are now.
 
     >>> windows = [WindowWork(5_000_000, 2_500_000, 1_000)]
-    >>> decide_pool(windows, PoolBatch(200_000, 100_000, 200_000, 4_000_000), False)
+    >>> decide_pool(estimate_pools(windows, PoolBatch(200_000, 100_000, 200_000, 4_000_000)), False)
     True
-    >>> decide_pool(windows, PoolBatch(200_000, 5_000, 20_000, 4_000_000), True)
+    >>> decide_pool(estimate_pools(windows, PoolBatch(200_000, 5_000, 20_000, 4_000_000)), True)
     False
     >>> hour = WindowWork(3_600_000_000, 3_600_000_000, 1_000)
-    >>> decide_pool([hour], PoolBatch(200_000, 50_000, 200_000, 4_000_000), True)
+    >>> decide_pool(estimate_pools([hour], PoolBatch(200_000, 50_000, 200_000, 4_000_000)), True)
     False
     """
-    times = estimate_pools(windows, batch)
     return times.pool_ns < times.partials_ns * (STAYING if stays else 1 / STAYING)
 
 

@@ -19,7 +19,8 @@ from headrace.operators.windows.slices import in_closing
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """What is known of segments that are not read: the most keys that one of them has, and whether one has tuples."""
+    """What is known of segments that are not read: how many keys they have, one by one added up, and
+    whether one has tuples."""
 
     keys: int
     pooled: bool
@@ -48,7 +49,7 @@ def needed_segments(
             needed.append(Needed(segment, slots))
         else:
             others.append(segment)
-    keys = max((segment.keys.num_rows for segment in others), default=0)
+    keys = sum(segment.keys.num_rows for segment in others)
     return needed, Idle(keys, any(segment.pool is not None for segment in others))
 
 

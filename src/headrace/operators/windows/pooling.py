@@ -69,10 +69,10 @@ def gather_pool(
     There are no such counts when what has arrived is to be partials, and no estimates where nothing was to be chosen.
     """
     sources, counts, times = stored_sources(logic, before), None, None
-    if arrived is not None and _may_be_pooled(logic, arrived):
-        batch, stays = arrived.batch(logic.operator.windows, clock), bool(sources) or arrived.idle.pooled
-        times = estimate_pools(logic.window_work, batch)
-        if decide_pool(logic.window_work, batch, stays):
+    stays = bool(sources) or (arrived is not None and arrived.idle.pooled)
+    if arrived is not None and _may_be_pooled(logic, arrived, stays):
+        times = estimate_pools(logic.window_work, arrived.batch(logic.operator.windows, clock))
+        if decide_pool(times, stays):
             fresh, counts = fresh_source(logic, arrived.lifted, arrived.of_tuples, ways)
             sources.append(fresh)
     return merge_sources(logic, sources, keys) if sources else None, counts, times
@@ -87,9 +87,14 @@ def with_times(ways: Sequence[FamilyWay], times: PoolTimes | None) -> list[Famil
     ]
 
 
-def _may_be_pooled(logic: AggregationLogic, arrived: Arrived) -> bool:
-    """Whether new tuples may be kept themselves. Bags know grids only."""
+def _may_be_pooled(logic: AggregationLogic, arrived: Arrived, stays: bool) -> bool:
+    """Whether new tuples may be kept themselves. Bags know grids only.
+
+    Where tuples are kept now (`stays`), keys are not counted: in an epoch in which no window closes only its own keys
+    are known, and the way would change to and fro.
+    """
     windows = logic.operator.windows
     overlap = max(window.per_tuple for window in windows)
     known = not logic.bags and all(isinstance(one, KNOWN_LANES) for one in logic.lanes)
-    return known and overlap <= MOST_OVERLAPPING and max(arrived.keys, arrived.idle.keys) >= FEW_KEYS
+    many = stays or max(arrived.keys, arrived.idle.keys) >= FEW_KEYS
+    return known and many and overlap <= MOST_OVERLAPPING
