@@ -12,7 +12,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, TypeVar, cast
@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 from numba import njit, types
 from numba.extending import intrinsic, register_jitable
 
-from headrace.operators.compiled.keeping import keep_shipped
+from headrace.operators.compiled.keeping import Kept, keep_shipped
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -45,22 +45,32 @@ def compiled(*signatures: tuple[Any, ...], returns: Any = types.void) -> Callabl
     The machine code is kept beside the source, or in the user's cache (`keeping` has a place for one in a zip file).
     So only the first import after an installation compiles, and no epoch ever waits for a compiler. Where no such place
     can be written or read, each process compiles anew, and says so once. One process compiles at a time, because two
-    would write to the same files. The others wait, and read what is there.
+    would write to the same files. The others wait, and read what is there. What is damaged there is written anew.
     """
 
     wanted = [returns(*arguments) for arguments in signatures]
 
     def compile_(function: F) -> F:
+        kept = Kept.of(function)
         try:
-            with _alone():
-                return cast(F, njit(wanted, cache=True, nogil=True)(function))
-        except (RuntimeError, OSError, EOFError, UnpicklingError) as error:
-            # numba found no directory that it may write to, or the disk is full, or a file there is damaged
+            with _alone(None if kept is None else kept.folder):
+                try:
+                    return cast(F, njit(wanted, cache=True, nogil=True)(function))
+                except _DAMAGED:
+                    if kept is None:
+                        raise
+                    kept.forget()
+                    return cast(F, njit(wanted, cache=True, nogil=True)(function))
+        except (RuntimeError, OSError, *_DAMAGED) as error:
+            # numba found no directory that it may write to, or the disk is full, or what is damaged stays so
             _say_once(str(error))
             return cast(F, njit(wanted, nogil=True)(function))
 
     return compile_
 
+
+_DAMAGED = (EOFError, UnpicklingError, ValueError, LookupError, AttributeError, ImportError)
+"""What reading a damaged file raises: pickle says that its errors are not all of one kind."""
 
 _said: list[str] = []
 
@@ -74,21 +84,38 @@ def _say_once(reason: str) -> None:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _alone(folder: Path | None = None) -> Iterator[None]:
     """No other process of this user compiles meanwhile; where there is no place for a lock, nobody is kept from it.
 
-    Others may write to that directory, too. So the lock is the user's own file, and never a link to another one.
+    The lock lies in the directory that the code goes to, which other machines may have, too. Where it cannot be there,
+    it is among the temporary files.
     """
-    path = Path(tempfile.gettempdir(), f"headrace-kernels-{os.getuid()}.lock")
-    lock = None
-    with suppress(OSError):
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    lock = None if folder is None else _locked(folder)
+    if lock is None:
+        lock = _locked(Path(tempfile.gettempdir()))
     try:
         yield
     finally:
         if lock is not None:
             os.close(lock)
+
+
+def _locked(folder: Path) -> int | None:
+    """A lock in a directory, which is released when it is closed.
+
+    Others may write to that directory, too. So the lock is the user's own file, and never a link to another one.
+    """
+    path = folder / f"headrace-kernels-{os.getuid()}.lock"
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    except OSError:
+        os.close(lock)
+        return None
+    return lock
 
 
 def inlined(function: F) -> F:

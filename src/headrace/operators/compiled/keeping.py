@@ -1,7 +1,8 @@
 """Where machine code is kept when the package itself is in a zip file, as Spark ships it to the workers of a cluster.
 
 Such a file lies in another directory in every Spark session, and numba's caches go by the directory. So every session
-would compile everything again. Here they go by what the module says, in a directory of the user's own.
+would compile everything again. Here they go by what the module says and by the processor, in a directory of the user's
+own. Machines with other processors may share it, as home directories on a network are.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ import stat
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import llvmlite.binding as llvm
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -24,7 +29,8 @@ class ShippedCacheLocator:
 
     def __init__(self, function: Callable[..., Any], source: bytes, home: Path) -> None:
         self._stamp = hashlib.sha256(source).hexdigest()
-        self._path = home / f"{Path(function.__code__.co_filename).stem}-{self._stamp[:16]}"
+        name = Path(function.__code__.co_filename).stem
+        self._path = home / f"{name}-{self._stamp[:16]}-{_processor()[:8]}"
         self._line = function.__code__.co_firstlineno
 
     def get_cache_path(self) -> str:
@@ -57,6 +63,30 @@ class ShippedCacheLocator:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Where numba keeps the machine code of a function, in a zip file or not: a directory, and a list."""
+
+    folder: Path
+    index: Path
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Kept | None:
+        """None where it finds no place, or where a version of numba does not say so."""
+        with suppress(ImportError, AttributeError, RuntimeError, OSError):
+            from numba.core import caching
+
+            found = cast(Any, caching).CompileResultCacheImpl(function)
+            folder = Path(found.locator.get_cache_path())
+            return cls(folder, folder / f"{found.filename_base}.nbi")
+        return None
+
+    def forget(self) -> None:
+        """Let numba compile the function anew, and write over what is there."""
+        with suppress(OSError):
+            self.index.unlink(missing_ok=True)
+
+
 def keep_shipped() -> None:
     """Let numba know of this place. A version of numba that asks in another way finds places of its own."""
     with suppress(ImportError, AttributeError):
@@ -68,20 +98,37 @@ def keep_shipped() -> None:
 
 
 def _source_of(function: Callable[..., Any]) -> bytes | None:
-    """What decides about a function's code: its module, and the one that says how it is compiled."""
+    """What decides about a function's code: its module, and the one that says how it is compiled. None without text."""
     texts = []
     for name in (function.__module__, f"{__package__}.compiling"):
         try:
-            texts.append(find_spec(name).loader.get_source(name))  # type: ignore[union-attr]
+            text: str | None = find_spec(name).loader.get_source(name)  # type: ignore[union-attr]
         except (AttributeError, ImportError, OSError, ValueError):
             return None
-    return "".join(text or "" for text in texts).encode()
+        if text is None:  # an empty one would be the same after every change
+            return None
+        texts.append(text)
+    return "".join(texts).encode()
+
+
+@cache
+def _processor() -> str:
+    """A hash of what machine code is made for: the name of the processor and what it can do."""
+    try:
+        features = llvm.get_host_cpu_features().flatten()
+    except RuntimeError:  # LLVM does not know; numba makes code for any processor of this name then
+        features = ""
+    return hashlib.sha256(f"{llvm.get_host_cpu_name()} {features}".encode()).hexdigest()
 
 
 def _homes() -> list[Path]:
     """The user's cache directory; workers of a cluster may have none, so that of temporary files after it."""
     user = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return [Path(user, f"{PACKAGE}-kernels"), Path(tempfile.gettempdir(), f"{PACKAGE}-kernels-{os.getuid()}")]
+    homes = [
+        Path(user, f"{PACKAGE}-kernels"),
+        Path(tempfile.gettempdir(), f"{PACKAGE}-kernels-{os.getuid()}"),
+    ]
+    return [home for home in homes if home.is_absolute()]  # a user that nobody knows has "~" for a home
 
 
 def _is_private(home: Path) -> bool:
