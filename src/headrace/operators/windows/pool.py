@@ -10,7 +10,7 @@ older set, as it should be.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -71,12 +71,18 @@ class Source:
         return Source(self.keys[rows], self.starts, self.slots[rows], self.sets[:, rows], measures, self.own)
 
 
-def source_of(logic: AggregationLogic, pool: Pool, keys: Ints, own: bool) -> Source:
-    """A stored pool under another plan, with key `keys[k]` for k."""
+def source_of(logic: AggregationLogic, pool: Pool, keys: Ints, own: bool, slots: Bools | None) -> Source:
+    """A stored pool under another plan, with key `keys[k]` for k; of the tuples in some slots, or of all (None).
+
+    Nothing is done with the other tuples.
+    """
     lanes = (pool.lanes.get(name) for name in logic.pool_names)
     measures = [None if lane is None else lane.partials for lane in lanes]
-    sets = move_bits(pool.sets, pool.ids, logic.column_ids)
-    return Source(keys[pool.keys], pool.starts, pool.slots, sets, measures, own)
+    source = Source(pool.keys, pool.starts, pool.slots, pool.sets, measures, own)
+    if slots is not None and not slots.all():
+        source = source.take(np.flatnonzero(slots[pool.slots]))
+    sets = move_bits(source.sets, pool.ids, logic.column_ids)
+    return replace(source, keys=keys[source.keys], sets=sets)
 
 
 def move_bits(sets: Array, before: Ints, after: Ints) -> Array:

@@ -39,15 +39,11 @@ TURN_ELEMENTS = 1 << 20
 
 def stored_sources(logic: AggregationLogic, before: Sequence[HeldSegment]) -> list[Source]:
     """The pools of segments under this plan; where they are only read, the tuples in windows that close."""
-    found = []
-    for held in before:
-        if (pool := held.segment.pool) is not None:
-            source = source_of(logic, pool, held.ids, held.absorbed)
-            closing = None if held.absorbed else held.closing
-            if closing is not None and not closing.all():
-                source = source.take(np.flatnonzero(closing[pool.slots]))
-            found.append(source)
-    return found
+    return [
+        source_of(logic, pool, held.ids, held.absorbed, None if held.absorbed else held.closing)
+        for held in before
+        if (pool := held.segment.pool) is not None
+    ]
 
 
 def fresh_source(
