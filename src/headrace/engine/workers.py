@@ -54,7 +54,8 @@ def refuse_connect(spark: object) -> None:
 def equip_workers(spark: SparkSession, root: Path) -> None:
     """Make sure that the workers can run epochs of a warehouse, or raise what they lack. No job on a local master.
 
-    Workers have the kernels afterwards: the first epoch is not the one that compiles them.
+    Those workers that are there, and that Spark uses for this, have the kernels afterwards. One that comes later loads
+    them in its first task, and compiles them there if nobody has done so on its machine.
     """
     context = spark.sparkContext
     if is_local(context.master or "local"):
@@ -71,7 +72,10 @@ def equip_workers(spark: SparkSession, root: Path) -> None:
 
 
 def warm_up(context: SparkContext) -> None:
-    """Let workers import the kernels, so that none of them compiles in an epoch. The first one of a machine does it."""
+    """Let the workers that are there now import the kernels, as far as Spark gives each of them a task.
+
+    The first one of a machine compiles them, and not in an epoch.
+    """
     tasks = max(context.defaultParallelism, 1)
     try:
         context.parallelize([_WARM_UP] * tasks, tasks).map(eval).collect()
