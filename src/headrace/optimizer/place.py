@@ -40,6 +40,11 @@ CROWDED_TUPLES = 1 << 18
 stage of this group's job. The own worker is a process of its own, which gets its share of the cores at once.
 """
 
+CROWDED_SECONDS = 0.1
+"""Of these larger epochs, those that need more CPU seconds than this are worth a job, too. There is one own worker: while
+it has half a second of work of a heavy group, the light ones wait, or run a job that waits for the heavy ones' tasks.
+"""
+
 STATE_BYTES = 1 << 25
 """So is more state than this: whatever of it closes has to be read and delivered."""
 
@@ -62,16 +67,19 @@ def decide_place(work: EpochWork) -> Place:
     >>> decide_place(waits).value
     'Spark'
     >>> from dataclasses import replace
-    >>> light = EpochWork(50_000, 1 << 20, catalyst=False, before=(0.1, 25_000))
+    >>> light = EpochWork(50_000, 1 << 20, catalyst=False, before=(0.04, 25_000))
     >>> decide_place(light).value, decide_place(replace(light, crowded=True)).value
     ('Spark', 'own worker')
+    >>> decide_place(replace(light, crowded=True, before=(0.4, 50_000))).value
+    'Spark'
     """
     most = CROWDED_TUPLES if work.crowded and work.before is not None else TUPLES
     if work.catalyst or work.tuples > most or work.state_bytes > STATE_BYTES:
         return Place.SPARK
+    seconds = SECONDS if work.tuples <= TUPLES else CROWDED_SECONDS
     by_clock = work.clock_seconds * _share(work)
     return (
-        Place.OWN_WORKER if expected_seconds(work) <= SECONDS and by_clock <= CLOCK_SECONDS else Place.SPARK
+        Place.OWN_WORKER if expected_seconds(work) <= seconds and by_clock <= CLOCK_SECONDS else Place.SPARK
     )
 
 
