@@ -209,12 +209,12 @@ def test_epochs_that_wait_for_others_are_jobs() -> None:
 
 def test_a_function_that_left_is_no_longer_expected() -> None:
     called = FunctionMetrics(rows=9, seconds=3.0, wanted=QueryCounts.of((4,), (9,)))
-    operator = OperatorMetrics(map_seconds=0.1, reduce_seconds=3.2, functions={"dear": called})
+    operator = OperatorMetrics(map_seconds=0.1, reduce_seconds=3.11, functions={"dear": called})
     spent = {"o": replace(operator, matched=QueryCounts.of((3, 4), (100, 200)))}
     metrics = Metrics(input_rows=20_000, map_seconds=0.2, reduce_seconds=6.0)
     before = replace(no_commit("g"), metrics=metrics, operators=spent)
     work = EpochWork(20_000, 0, catalyst=False, crowded=True)
     assert decide_place(after_epoch(work, before, {3, 4})) is Place.SPARK
     light = after_epoch(work, before, {3})
-    assert light.before == (pytest.approx(0.1), 20_000)
+    assert light.before == (pytest.approx(0.07), 20_000)
     assert decide_place(light) is Place.OWN_WORKER

@@ -41,8 +41,8 @@ stage of this group's job. The own worker is a process of its own, which gets it
 """
 
 CROWDED_SECONDS = 0.1
-"""Of these larger epochs, those that need more CPU seconds than this are worth a job, too. There is one own worker: while
-it has half a second of work of a heavy group, the light ones wait, or run a job that waits for the heavy ones' tasks.
+"""Of these larger epochs, those that need more CPU seconds than this are worth a job, too. There is one own worker:
+while it has half a second of a heavy group's work, light ones wait, or run a job that waits for the heavy ones' tasks.
 """
 
 STATE_BYTES = 1 << 25
