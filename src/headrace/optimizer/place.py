@@ -40,7 +40,7 @@ CROWDED_TUPLES = 1 << 18
 stage of this group's job. The own worker is a process of its own, which gets its share of the cores at once.
 """
 
-CROWDED_SECONDS = 0.1
+CROWDED_SECONDS = 0.25
 """Of these larger epochs, those that need more CPU seconds than this are worth a job, too. There is one own worker:
 while it has half a second of a heavy group's work, light ones wait, or run a job that waits for the heavy ones' tasks.
 """
