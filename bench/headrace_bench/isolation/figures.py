@@ -236,6 +236,10 @@ TROUGH_S = 1.6
 of a group that falls behind are longer, and then so is this time."""
 
 
+STEP_S = 1.0
+"""Input comes in steps of a second. Where epochs and steps go together, a trough may lack the time between them."""
+
+
 def growth_of(query: str, moments: Sequence[Moment]) -> float:
     """By how many tuples per second what waits for a query grew: from trough to trough, because input comes in steps.
 
@@ -250,8 +254,10 @@ def growth_of(query: str, moments: Sequence[Moment]) -> float:
 
     before = min((m for m in moments if m.at <= first + trough_s), key=waits)
     after = min((m for m in reversed(moments) if m.at >= last - trough_s), key=waits)
-    elapsed = after.at - before.at
-    return (waits(after) - waits(before)) / elapsed if elapsed > 0 else 0.0
+    elapsed, more = after.at - before.at, waits(after) - waits(before)
+    if elapsed <= 0 or abs(more) <= STEP_S * arriving(moments):  # a step more or less is no growth
+        return 0.0
+    return more / elapsed
 
 
 def _longest_still(query: str, moments: Sequence[Moment]) -> float:

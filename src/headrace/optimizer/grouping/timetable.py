@@ -11,6 +11,9 @@ from headrace.optimizer.grouping.settings import Settings
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.values import Decision, GroupName, SharingGroup, SplitOff
 
+EPOCH_S = 4.0
+"""An epoch may take so many seconds, and what came in meanwhile waits. So much waits for groups that keep up, too."""
+
 CHANGED = 0.25
 """A load that has changed by this part of it, or less, may have done so by chance."""
 
@@ -61,8 +64,9 @@ def decide(
 
 
 def _still_behind(parted: frozenset[QueryId], situation: Situation) -> frozenset[QueryId]:
-    """The queries whose group falls behind, is behind others, or has not run an epoch."""
-    homes, health, near = situation.grouping.by_query(), situation.health, _near(situation)
+    """The queries whose group falls behind, is behind others or its input, or has not run an epoch."""
+    homes, health, most = situation.grouping.by_query(), situation.health, situation.settings.meet_within_s
+    near = {name for name in _near(situation) if health[name].behind_s <= most + EPOCH_S}
     return frozenset(
         query
         for query in parted
