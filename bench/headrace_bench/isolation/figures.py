@@ -236,8 +236,9 @@ TROUGH_S = 1.6
 of a group that falls behind are longer, and then so is this time."""
 
 
-STEP_S = 1.0
-"""Input comes in steps of a second. Where epochs and steps go together, a trough may lack the time between them."""
+STEP_S = 1.25
+"""Input comes in steps of a second or a little more. Where epochs and steps go together, a trough may lack the time
+between them."""
 
 
 def growth_of(query: str, moments: Sequence[Moment]) -> float:
