@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,6 +25,7 @@ from headrace.simulate.isolation.workloads import (
     shared_cores,
     shared_cores_pulse,
     similarity,
+    uneven_functions,
     varying_downstream,
     windowed_join,
 )
@@ -111,6 +113,19 @@ def test_more_queries_than_the_driver_can_run_groups_settle_as_well() -> None:
     """A third of them call a function that uses one task at most, so many groups are needed."""
     scenario = replace(few_groups(varying_downstream(150, seed=1)), duration_s=200.0)
     assert_settles(simulate(scenario), scenario)
+
+
+@pytest.mark.parametrize("factor", [1.3, 2.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_where_all_cores_are_too_few_queries_are_parted_only_if_that_brings_them_nearer_to_isolation(
+    seed: int, factor: float
+) -> None:
+    """Groups get the same part of the cores. So each split takes from those who stay, and a second one seldom pays."""
+    table = simulate(uneven_functions(seed, factor=factor))
+    pulse = [step for step in table.steps if 130 <= step.time_s < 400]
+    assert 1 <= splits(table.steps) <= 3
+    assert float(np.median([step.worst for step in pulse])) >= AS_GOOD_AS_ALONE - 0.1
+    assert len([step for step in pulse if step.changes]) <= 2
 
 
 @THOROUGH

@@ -12,7 +12,8 @@ from dataclasses import replace
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.monitor import GroupHealth
 from headrace.optimizer.grouping.packing import make_room
-from headrace.optimizer.grouping.provisioning import tasks_for, usable_tasks
+from headrace.optimizer.grouping.paying import pays_on_shared_cores
+from headrace.optimizer.grouping.provisioning import tasks_for
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.throughput import (
     fair_tasks,
@@ -32,7 +33,6 @@ from headrace.optimizer.grouping.values import (
     SplitOff,
 )
 from headrace.optimizer.grouping.wording import why_foreign, why_more, why_penalised, why_pressed
-from headrace.optimizer.grouping.work import estimate_work
 
 
 def decide_splits(situation: Situation) -> Decision:
@@ -65,25 +65,11 @@ def _help(
         why = why_more(group.tasks, more, health.share, len(penalised))
         grown = situation.grouping.replaced([group.name], [replace(group, tasks=more)])
         return grown, Resized(group.name, group.tasks, more, why)
-    if cores is not None and not _pays(situation, health, penalised, cores):
+    if cores is not None and not pays_on_shared_cores(situation, group, penalised, fair):
         return situation.grouping, None
     fastest = max(isolated_share(situation, query, fair) for query in penalised)
     why = why_penalised(len(penalised), health.share, fastest, group.tasks)
     return split_off(situation, group, penalised, SplitCause.PENALTY, why, together=cores is not None)
-
-
-def _pays(situation: Situation, health: GroupHealth, penalised: tuple[QueryId, ...], cores: int) -> bool:
-    """Whether queries are faster in a group of their own when both groups have to share so many cores.
-
-    All that a split can give to those who leave is a fair half of them. That helps if the others are what is slow. It
-    helps nobody if there is simply more input than all cores can process: there would be more work, and no more cores.
-    """
-    load = estimate_work(
-        {query: situation.queries[query] for query in penalised}, situation.statistics, situation.costs
-    ).load(penalised)
-    half = float(usable_tasks(cores, situation.settings)) / 2
-    after = min(1.0, half / load) if load > 0 else 1.0
-    return after > health.share / (1 - situation.settings.tolerance)
 
 
 def _more_tasks(situation: Situation, group: SharingGroup, health: GroupHealth) -> int | None:

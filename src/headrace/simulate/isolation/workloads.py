@@ -119,6 +119,34 @@ def shared_cores_pulse(queries: int = 100, seed: int = 0, factor: float = 2.0) -
     return replace(base, name="W2 on shared cores with a pulse", phases=phases, duration_s=960.0)
 
 
+def uneven_functions(seed: int = 0, cores: int = 2, factor: float = 2.0) -> Scenario:
+    """The engine's mode: 8 light queries, and 4 that call a dear function for 2 % to 20 % of the values each.
+
+    From 100 s to 400 s their calls alone need `factor` times the cores that there are, though they share them.
+    """
+    base, rng = shared_cores(12, seed, cores), np.random.default_rng([seed, 7])
+    queries = tuple(
+        replace(_random_range(rng, (0.02, 0.2)), function=ANOMALY)
+        if i % 3 == 2
+        else replace(query, function=None)
+        for i, query in enumerate(base.queries)
+    )
+    called = len({v for query in queries if query.function for v in range(query.low, query.high)}) / DOMAIN
+    busy = base.phases[0]
+    per_row = base.scaling.useful(cores) / (called * MATCHES * busy.rate)
+    costs = Coefficients({JOIN: OperatorCost(alpha=8e-7, beta=2e-6, gamma=2e-7)}, 5e-8, {ANOMALY: per_row})
+    calm = replace(busy, rate=busy.rate / 8)
+    pulse = replace(busy, starts_s=100.0, rate=factor * busy.rate)
+    return replace(
+        base,
+        name="W2 on shared cores with uneven functions",
+        queries=queries,
+        phases=(calm, pulse, replace(calm, starts_s=400.0)),
+        costs=costs,
+        duration_s=600.0,
+    )
+
+
 def fan_out_shift(queries: int = 32, seed: int = 0) -> Scenario:
     """W1, and a part of the values that matches ten times as much from 300 s on."""
     base = windowed_join(queries, seed=seed)
