@@ -320,6 +320,17 @@ def test_an_operator_that_others_do_not_use_leaves_with_all_its_queries() -> Non
     assert "their work on person and auction held the group at 40%" in change.reason
 
 
+@pytest.mark.parametrize("cores", [None, 4])
+def test_a_group_that_has_processed_nothing_is_looked_at_later(cores: int | None) -> None:
+    """All of its last epochs may have been without tuples of its streams, while more came in."""
+    case = random_case(7, 6, tasks=4).with_groups([(range(6), 24)])
+    (group,) = case.situation.grouping.groups
+    nothing = GroupHealth(RATE, 0.0, RATE, RATE, busy=4.0, shared=4.0, functions={SLOW: 1.0})
+    settings = replace(case.situation.settings, cores=cores, task_budget=cores)
+    decision = decide_splits(replace(case.situation, health={group.name: nothing}, settings=settings))
+    assert not [change for change in decision.changes if isinstance(change, SplitOff) and cores is not None]
+
+
 def test_within_the_cores_a_split_has_to_pay() -> None:
     """The same situation asks for a split where everybody has tasks of their own, as the paper has it."""
     case = random_case(7, 6, tasks=4).dearer(3.0).with_groups([(range(6), 4)])

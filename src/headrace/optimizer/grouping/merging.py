@@ -11,6 +11,7 @@ from headrace.model.grouping import MAIN
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.pairs import Candidates, Pair, PairCosts
 from headrace.optimizer.grouping.provisioning import tasks_for
+from headrace.optimizer.grouping.shared_cores import Outlook, unite_on_shared_cores
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.statistics import Bits
 from headrace.optimizer.grouping.values import (
@@ -42,11 +43,21 @@ def decide_merges(situation: Situation) -> Decision:
 
     A merged group gets the tasks it needs at once, before the next pair is looked at. So what is compared is what the
     groups will really have, and the next step finds nothing more to merge if nothing changes.
+
+    Where all groups share the cores, what a group may have is no promise: others may want it, too. So groups are merged
+    only if that makes nobody slower there.
     """
     groups = [group for group in situation.grouping.groups if not group.apart]
     decision = Decision(situation.grouping)
+    outlook = None if situation.settings.cores is None else Outlook.of(situation)
     for union in (union for union in merge_pairs(situation, groups) if len(union.groups) > 1):
-        decision = unite(decision, [groups[i] for i in union.groups], union)
+        parts = [groups[i] for i in union.groups]
+        if outlook is not None:
+            after = unite_on_shared_cores(situation, parts, outlook)
+            if after is None and not union.forced:
+                continue
+            outlook = after or outlook
+        decision = unite(decision, parts, union)
     return release_tasks(replace(situation, grouping=decision.grouping), decision)
 
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.monitor import GroupHealth
 from headrace.optimizer.grouping.packing import make_room
-from headrace.optimizer.grouping.paying import pays_on_shared_cores
 from headrace.optimizer.grouping.provisioning import tasks_for
+from headrace.optimizer.grouping.shared_cores import Outlook, best_parting
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.throughput import (
     fair_tasks,
@@ -37,6 +37,8 @@ from headrace.optimizer.grouping.wording import why_foreign, why_more, why_penal
 
 def decide_splits(situation: Situation) -> Decision:
     """What is done for every group with a penalised query, as one decision. Other groups stay as they are."""
+    if situation.settings.cores is not None:
+        return _part_on_shared_cores(situation)
     grouping, changes, fair = situation.grouping, list[Change](), fair_tasks(situation)
     for group in situation.grouping.groups:
         penalised = () if group.apart else penalised_queries(situation, group, fair)
@@ -46,16 +48,48 @@ def decide_splits(situation: Situation) -> Decision:
     return make_room(situation, Decision(grouping, tuple(changes)))
 
 
+def _part_on_shared_cores(situation: Situation) -> Decision:
+    """What is done where all groups share the cores: at most one split for each group that falls behind.
+
+    Groups beyond what the driver can start would only wait for it. So nobody leaves when there are as many. Of a group
+    that has processed nothing lately it is not known what it needs.
+    """
+    grouping, changes, outlook = situation.grouping, list[Change](), Outlook.of(situation)
+    behind = [
+        (health.share, group)
+        for group in grouping.groups
+        if not group.apart
+        and (health := situation.health.get(group.name)) is not None
+        and health.lags
+        and health.throughput > 0
+    ]
+    for share, group in sorted(behind, key=lambda one: (one[0], one[1].name)):
+        now = replace(situation, grouping=grouping)
+        parting = None
+        if len(group.members) > 1 and len(grouping.groups) < situation.settings.max_groups:
+            parting = best_parting(now, group, outlook)
+        if parting is not None:
+            grouping, change = split_off(
+                now, group, parting.leaving, parting.cause, parting.why, together=True
+            )
+            assert change is not None
+            outlook = outlook.parted(group, parting, change.into[0])
+            changes.append(change)
+        elif (more := _more_tasks(now, group, situation.health[group.name])) is not None:
+            why = why_more(group.tasks, more, share, len(group.members))
+            grouping = grouping.replaced([group.name], [replace(group, tasks=more)])
+            changes.append(Resized(group.name, group.tasks, more, why))
+    return Decision(grouping, tuple(changes))
+
+
 def _help(
     situation: Situation, group: SharingGroup, penalised: tuple[QueryId, ...], fair: float
 ) -> tuple[Grouping, Change | None]:
-    health, cores = situation.health[group.name], situation.settings.cores
+    health = situation.health[group.name]
     culprits, functions, narrow = causing_queries(situation, group, health)
     if culprits and (narrow or len(culprits) < len(group.members)):
         why = why_pressed(len(culprits), tuple(sorted(functions)), health.share)
-        # where cores are what there is too little of, calls that they share are not made twice
-        together = cores is not None and not narrow
-        return split_off(situation, group, culprits, SplitCause.BACK_PRESSURE, why, together=together)
+        return split_off(situation, group, culprits, SplitCause.BACK_PRESSURE, why)
     strangers, operator = foreign_queries(situation, group, health, penalised)
     if operator is not None:
         why = why_foreign(len(strangers), operator, health.share)
@@ -65,11 +99,9 @@ def _help(
         why = why_more(group.tasks, more, health.share, len(penalised))
         grown = situation.grouping.replaced([group.name], [replace(group, tasks=more)])
         return grown, Resized(group.name, group.tasks, more, why)
-    if cores is not None and not pays_on_shared_cores(situation, group, penalised, fair):
-        return situation.grouping, None
     fastest = max(isolated_share(situation, query, fair) for query in penalised)
     why = why_penalised(len(penalised), health.share, fastest, group.tasks)
-    return split_off(situation, group, penalised, SplitCause.PENALTY, why, together=cores is not None)
+    return split_off(situation, group, penalised, SplitCause.PENALTY, why)
 
 
 def _more_tasks(situation: Situation, group: SharingGroup, health: GroupHealth) -> int | None:
@@ -105,6 +137,8 @@ def causing_queries(
     can do, and nobody would leave. So if the group is held up all the same, its dearest function leaves, unless the
     shared part is so much dearer that the busy task is likely to be busy with that.
     """
+    if health.share <= 0:
+        return (), frozenset(), False  # nothing was processed, so nothing is known of what held it up
     pressed = health.pressed(group.tasks, situation.settings)
     after = sorted(_after(situation, group, health), key=lambda one: (-one[0], one[1]))
     left = health.busy / health.share

@@ -46,6 +46,17 @@ def why_foreign(queries: int, operator: str, share: float) -> str:
     )
 
 
+def why_heavy(queries: int, share: float) -> str:
+    """
+    >>> why_heavy(2, 0.4)
+    'split off 2 queries: they need most, and the group processed 40% of its input'
+    """
+    most = "it needs" if queries == 1 else "they need"
+    return (
+        f"split off {count_queries(queries)}: {most} most, and the group processed {share:.0%} of its input"
+    )
+
+
 def why_penalised(queries: int, share: float, alone: float, tasks: int) -> str:
     """
     >>> why_penalised(2, 0.8, 1.0, 12)

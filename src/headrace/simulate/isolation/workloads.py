@@ -119,6 +119,26 @@ def shared_cores_pulse(queries: int = 100, seed: int = 0, factor: float = 2.0) -
     return replace(base, name="W2 on shared cores with a pulse", phases=phases, duration_s=960.0)
 
 
+def several_functions(
+    queries: int = 60, seed: int = 0, cores: int = 8, factor: float = 1.0, functions: int = 5
+) -> Scenario:
+    """The engine's mode: a third of the queries call one of some functions, each dearer than the one before."""
+    base = shared_cores(queries, seed, cores, factor)
+    names = [FunctionName(f"f{number}") for number in range(functions)]
+    changed = tuple(
+        replace(query, function=names[i // 3 % functions] if i % 3 == 2 else None)
+        for i, query in enumerate(base.queries)
+    )
+    dear = base.costs.functions[ANOMALY]
+    costs = {name: dear * (0.2 + 0.25 * number) for number, name in enumerate(names)}
+    return replace(
+        base,
+        name="W2 on shared cores with several functions",
+        queries=changed,
+        costs=replace(base.costs, functions=costs),
+    )
+
+
 def uneven_functions(seed: int = 0, cores: int = 2, factor: float = 2.0) -> Scenario:
     """The engine's mode: 8 light queries, and 4 that call a dear function for 2 % to 20 % of the values each.
 

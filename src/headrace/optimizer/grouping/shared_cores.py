@@ -1,0 +1,259 @@
+"""Who leaves a group that falls behind, where all groups share the cores that there are.
+
+Algorithm 2 of the paper gives a query that is penalised tasks of its own. Here there are no cores beside those that all
+groups share: what a split gives to some, it may take from others. So what every group would get of the cores is worked
+out for some ways to part a group, each group as much as every other one up to what it needs. The best of them is taken
+if it clearly helps, and nobody is hurt by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from headrace.model.query import QueryId
+from headrace.optimizer.grouping.monitor import GroupHealth
+from headrace.optimizer.grouping.situation import Situation
+from headrace.optimizer.grouping.throughput import fair_part, fair_tasks, isolated_load, isolated_share
+from headrace.optimizer.grouping.values import GroupName, SharingGroup, SplitCause
+from headrace.optimizer.grouping.wording import why_foreign, why_heavy, why_pressed
+from headrace.optimizer.grouping.work import Work, estimate_work
+
+BUSY = 0.85
+"""All cores are busy when so much of what they can do is done. Then a group that has just been split off works off what
+waits for it, and the others get less than they will have afterwards."""
+
+DEAR = 0.1
+"""What takes less than this part of a group's CPU seconds does not hold it up."""
+
+TINY = 0.01
+"""A difference in throughput that nobody notices."""
+
+GONE = GroupName("")
+"""Those who leave, as long as their group has no name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """A way to part a group: who leaves it, why, and what those who leave and those who stay need then."""
+
+    leaving: tuple[QueryId, ...]
+    cause: SplitCause
+    why: str
+    gone: float
+    rest: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What groups get of the cores: `shares` of their input, by what they `need` in CPU seconds per second of input.
+
+    A group that falls behind while cores rest keeps so many of them busy at most as its `widths` says: something in it
+    may be done by one task after the other. `alone` is the share that each query would have in isolation.
+    """
+
+    needs: Mapping[GroupName, float]
+    widths: Mapping[GroupName, float]
+    shares: Mapping[GroupName, float]
+    alone: Mapping[QueryId, float]
+    room: float
+
+    @staticmethod
+    def of(situation: Situation) -> Outlook:
+        """By what was measured of each group, and estimated of those of which nothing was."""
+        cores, fair = situation.settings.cores, fair_tasks(situation)
+        assert cores is not None
+        room = situation.settings.scaling.useful(cores)
+        needs = {name: health.load for name, health in situation.health.items()}
+        for group in situation.grouping.groups:
+            if group.name not in needs and not group.apart:
+                needs[group.name] = _work(situation, group.members).load(group.members)
+        busy = sum(health.busy for health in situation.health.values()) >= BUSY * room
+        # while all cores are busy, nobody knows how many of them a group could use
+        behind = {} if busy else {name: one for name, one in situation.health.items() if one.lags}
+        widths = {name: health.busy for name, health in behind.items()}
+        shares = shares_of_cores(needs, room, widths)
+        for name, health in situation.health.items():
+            shares[name] = max(health.share, shares[name]) if busy else health.share
+        alone = {query: isolated_share(situation, query, fair) for query in situation.queries}
+        return Outlook(needs, widths, shares, alone, room)
+
+    def parted(self, group: SharingGroup, parting: Parting, new: GroupName = GONE) -> Outlook:
+        """What groups would get after a split."""
+        needs = {**self.needs, group.name: parting.rest, new: parting.gone}
+        widths = {**self.widths, new: self.widths.get(group.name, self.room)}
+        return replace(self, needs=needs, widths=widths, shares=shares_of_cores(needs, self.room, widths))
+
+    def worst(self, name: GroupName, members: Iterable[QueryId]) -> float:
+        """The least that any of these members of a group gets, as a part of what it would have in isolation."""
+        return min(1.0, self.shares[name] / max(self.alone[query] for query in members))
+
+    def hurts(self, before: Outlook, least: float, name: GroupName, members: Iterable[QueryId]) -> bool:
+        """Whether a group gets less than `before`, and somebody in it less than this part of what it has isolated."""
+        wanted = min(least, before.worst(name, members))
+        return self.shares[name] < before.shares[name] and self.worst(name, members) < wanted * (1 - TINY)
+
+    def content(self, groups: Iterable[tuple[GroupName, Iterable[QueryId]]]) -> float:
+        """How much of their isolated throughput all queries of these groups get together, in queries."""
+        return sum(
+            min(1.0, self.shares[name] / self.alone[query]) for name, members in groups for query in members
+        )
+
+
+def shares_of_cores(
+    needs: Mapping[GroupName, float], room: float, widths: Mapping[GroupName, float]
+) -> dict[GroupName, float]:
+    """The part of its input that each group processes: all get what they can use up to the same part of the room.
+
+    >>> light, a, b = map(GroupName, ("light", "a", "b"))
+    >>> def shares(**widths: float) -> list[float]:
+    ...     found = shares_of_cores({light: 0.5, a: 1.0, b: 3.0}, 2.0, {GroupName(n): w for n, w in widths.items()})
+    ...     return [round(share, 2) for share in found.values()]
+    >>> shares(), shares(b=0.3)
+    ([1.0, 0.75, 0.25], [1.0, 1.0, 0.1])
+    """
+    wanted = {name: min(need, widths.get(name, room)) for name, need in needs.items()}
+    part = fair_part(wanted.values(), room)
+    return {
+        name: min(1.0, min(part, wanted[name]) / need) if need > 0 else 1.0 for name, need in needs.items()
+    }
+
+
+def best_parting(situation: Situation, group: SharingGroup, outlook: Outlook) -> Parting | None:
+    """The way to part a group that leaves its worst query nearest to isolation and gives most; None if none helps.
+
+    A split helps if the member that is furthest below its isolated throughput comes nearer to it by `hysteresis`, and
+    nobody in another group falls below its own. Or if the members get more by that much on average, nobody falls below
+    its isolated throughput, and other groups get as much as before: isolated throughput is little where hundreds of
+    queries would have to share the cores.
+
+    Queries that share a function or an operator stay together if any such way helps.
+    """
+    ways = _Ways(situation, group)
+    for partings in (ways.by_piece(), ways.by_need()):
+        found = [
+            (value, parting)
+            for parting in partings
+            if (value := _value(situation, group, outlook, parting)) is not None
+        ]
+        if found:
+            return max(found, key=lambda one: one[0])[1]
+    return None
+
+
+def unite_on_shared_cores(
+    situation: Situation, groups: Sequence[SharingGroup], outlook: Outlook
+) -> Outlook | None:
+    """What groups would get if these were one; None if some query would be slower by that than it is and than alone."""
+    name, members = groups[0].name, tuple(sorted(query for group in groups for query in group.members))
+    work = _work(situation, members)
+    apart = sum(work.load(group.members) for group in groups)
+    measured = sum(outlook.needs[group.name] for group in groups)
+    need = measured * work.load(members) / apart if apart > 0 else measured
+    gone = {group.name for group in groups}
+    needs = {other: least for other, least in outlook.needs.items() if other not in gone} | {name: need}
+    widths = {other: width for other, width in outlook.widths.items() if other not in gone}
+    after = replace(outlook, needs=needs, widths=widths, shares=shares_of_cores(needs, outlook.room, widths))
+    least = 1 - situation.settings.tolerance
+    for group in groups:
+        wanted = min(least, outlook.worst(group.name, group.members))
+        if after.shares[name] < outlook.shares[group.name] and after.worst(name, group.members) < wanted:
+            return None
+    return after
+
+
+def _value(
+    situation: Situation, group: SharingGroup, outlook: Outlook, parting: Parting
+) -> tuple[float, ...] | None:
+    """How good a split is, to be compared with others; None if it does not help."""
+    settings, after = situation.settings, outlook.parted(group, parting)
+    gone = frozenset(parting.leaving)
+    rest = tuple(query for query in group.members if query not in gone)
+    least, more = 1 - settings.tolerance, 1 - settings.hysteresis
+    others = [one for one in situation.grouping.groups if one.name in outlook.shares and one != group]
+    parts = [(GONE, parting.leaving), (group.name, rest)]
+    now = [(one.name, one.members) for one in others]
+    if after.content([*parts, *now]) < outlook.content([(group.name, group.members), *now]):
+        return None
+    worst = min(after.worst(*part) for part in parts)
+    mean = sum(len(members) * after.shares[name] for name, members in parts) / len(group.members)
+    before = outlook.shares[group.name]
+    nearer = worst * more > outlook.worst(group.name, group.members)
+    more_for_all = (
+        mean * more > before
+        and worst >= (1 - TINY) * min(least, outlook.worst(group.name, group.members))
+        and all(after.shares[name] >= (1 - TINY) * outlook.shares[name] for name, _ in now)
+    )
+    if not (nearer or more_for_all) or any(after.hurts(outlook, least, *one) for one in now):
+        return None
+    return round(worst, 2), round(mean, 2), -len(gone)
+
+
+class _Ways:
+    """The ways to part a group that are looked at, with what both parts need then.
+
+    That is estimated, as a part of what was measured of the whole group. Of work that was measured apart, and that only
+    those who leave need, it is known.
+    """
+
+    def __init__(self, situation: Situation, group: SharingGroup) -> None:
+        self._situation, self._group = situation, group
+        self._health = situation.health[group.name]
+        self._work = _work(situation, group.members)
+        whole = self._work.load(group.members)
+        self._scale = self._health.load / whole if whole > 0 else 0.0
+
+    def by_piece(self) -> Iterator[Parting]:
+        """The users of one function, or of one operator, leave."""
+        health = self._health
+        for name, seconds, users in _pieces(self._situation, self._group, health):
+            measured = seconds * health.load / health.busy if health.busy > 0 else 0.0
+            why = why_pressed(len(users), (name,), health.share)
+            if name not in health.functions:
+                why = why_foreign(len(users), name, health.share)
+            yield from self._part(users, SplitCause.BACK_PRESSURE, why, measured)
+
+    def by_need(self) -> Iterator[Parting]:
+        """The queries leave that would need most alone: one, two, four and so on, or all but as many."""
+        members = self._group.members
+        needs = {query: load.total for query in members if (load := isolated_load(self._situation, query))}
+        heaviest = sorted(needs, key=lambda query: (-needs[query], query))
+        few = [1 << bit for bit in range(len(heaviest).bit_length())]
+        for size in sorted({*few, *(len(heaviest) - n for n in few)}):
+            leaving = heaviest[:size]
+            why = why_heavy(len(leaving), self._health.share)
+            yield from self._part(leaving, SplitCause.PENALTY, why, 0.0)
+
+    def _part(
+        self, leaving: Iterable[QueryId], cause: SplitCause, why: str, measured: float
+    ) -> Iterator[Parting]:
+        gone = tuple(sorted(leaving))
+        out = set(gone)
+        rest = tuple(query for query in self._group.members if query not in out)
+        if gone and rest:
+            needs = self._scale * self._work.load(gone), self._scale * self._work.load(rest)
+            if measured:
+                needs = max(needs[0], measured), min(needs[1], max(0.0, self._health.load - measured))
+            if needs[0] > 0:
+                yield Parting(gone, cause, why, *needs)
+
+
+def _pieces(
+    situation: Situation, group: SharingGroup, health: GroupHealth
+) -> Iterator[tuple[str, float, list[QueryId]]]:
+    """The work that only some members need: its name, CPU seconds per second that were measured, and who needs it."""
+    users: dict[str, list[QueryId]] = {}
+    for query in group.members:
+        facts = situation.queries[query]
+        for name in {str(one) for one in (facts.function, facts.operator) if one is not None}:
+            users.setdefault(name, []).append(query)
+    spent: dict[str, float] = {str(name): seconds for name, seconds in health.functions.items()}
+    spent |= {str(name): seconds for name, seconds in health.operators.items()}
+    for name in sorted(users, key=lambda name: (-spent.get(name, 0.0), name)):
+        if spent.get(name, 0.0) > DEAR * health.busy:
+            yield name, spent[name], users[name]
+
+
+def _work(situation: Situation, members: Iterable[QueryId]) -> Work:
+    facts = {query: situation.queries[query] for query in members}
+    return estimate_work(facts, situation.statistics, situation.costs)
