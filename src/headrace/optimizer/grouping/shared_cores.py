@@ -181,7 +181,7 @@ def _value(
     nearer = worst * more > outlook.worst(group.name, group.members)
     more_for_all = (
         mean * more > before
-        and worst >= (1 - TINY) * min(least, outlook.worst(group.name, group.members))
+        and worst >= least * min(least, outlook.worst(group.name, group.members))
         and all(after.shares[name] >= (1 - TINY) * outlook.shares[name] for name, _ in now)
     )
     if not (nearer or more_for_all) or any(after.hurts(outlook, least, *one) for one in now):
