@@ -19,7 +19,7 @@ from headrace.engine.conductor.sampling import StreamSample, _matches, columns_o
 from headrace.engine.conductor.stage import Standing
 from headrace.engine.conductor.statistics import NOTHING, Knowledge
 from headrace.engine.conductor.telling import Violated, note_violations
-from headrace.engine.conductor.watching import Books, Measured, group_epochs, while_lagging
+from headrace.engine.conductor.watching import Books, Measured, group_epochs, part_of, while_lagging
 from headrace.engine.records import Metrics
 from headrace.model.errors import StorageError
 from headrace.model.events import EventKind
@@ -65,7 +65,10 @@ def plan_of(where: Predicate = TRUE, streams: Sequence[str] = ("s",), *, plain: 
 
 @dataclass
 class PlayedQuery:
-    """A query, the tuples it takes, and what each of them costs in seconds of CPU; `called` is that of a function."""
+    """A query, the tuples it takes, and what each of them costs in seconds of CPU; `called` is that of a function.
+
+    `part` is its operator in the plan, if that is another one than others of its streams have.
+    """
 
     plan: QueryPlan
     group: str
@@ -76,6 +79,7 @@ class PlayedQuery:
     apart: bool = False
     called: float = 0.0
     function: str | None = None
+    part: str | None = None
 
 
 @dataclass
@@ -176,7 +180,8 @@ class Engine:
     def _run(self, conductor: Conductor, name: str, members: list[int]) -> None:
         by_operator: dict[str, list[int]] = {}
         for id_ in members:
-            by_operator.setdefault(str(operator_of(self.played[id_].plan)), []).append(id_)
+            played = self.played[id_]
+            by_operator.setdefault(played.part or str(operator_of(played.plan)), []).append(id_)
         cost = {
             operator: (
                 self.scan_s,
@@ -281,6 +286,28 @@ def test_a_stable_stream_settles_within_two_merge_steps_and_stays(book: EventBoo
     error = conductor.info().median_error
     assert error is not None
     assert error < 0.2
+
+
+@pytest.mark.parametrize("light", [4, 20, 300])
+@pytest.mark.parametrize("seconds", [3e-4, 3e-3])
+def test_a_query_that_is_dear_by_itself_leaves_though_it_reads_and_filters_as_others_do(
+    book: EventBook, light: int, seconds: float
+) -> None:
+    """Say, by keys of its own. Nobody registered a function that could be blamed."""
+    engine = Engine()
+    for i in range(light):
+        engine.create(i, 900 * i // light)
+    conductor = conductor_of(engine, book)
+    play(engine, conductor, 30)
+    engine.create(5000, 0, seconds=seconds, part="by other keys")
+    play(engine, conductor, 40)
+    homes = engine.groups()
+    assert [5000] in homes.values()
+    assert homes[MAIN] == list(range(light))
+    assert engine.lag[MAIN] == 0.0
+    assert next(event.reason for event in book.all() if event.kind is EventKind.SPLIT).startswith(
+        "split off 1 query: work that no other query needs held the group at "
+    )
 
 
 def test_an_operator_that_others_do_not_use_leaves_when_it_holds_them_up(book: EventBook) -> None:
@@ -860,7 +887,8 @@ def test_costs_are_learnt_from_what_an_epoch_matched_and_not_from_what_is_usual(
     operators = dict.fromkeys((QueryId(1), QueryId(2)), OperatorId("s"))
     kept = (epoch(0, 1), epoch(1, 1), epoch(2, 2))
     usual, busy = group_epochs(kept, operators, {OperatorId("s"): table}, 1.0, {"embed"})
-    assert [(e.operators[0].selected, e.operators[0].matches) for e in (usual, busy)] == [(40, 80), (80, 160)]
+    parts = [next(one for one in e.operators if one.operator == part_of("a")) for e in (usual, busy)]
+    assert [(part.selected, part.matches) for part in parts] == [(40, 80), (80, 160)]
     assert [e.functions[0].rows for e in (usual, busy)] == [60, 120]
 
 

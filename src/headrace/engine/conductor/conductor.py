@@ -21,6 +21,7 @@ from headrace.engine.conductor.facts import (
     grouping_of,
     only_measured,
     operator_of,
+    usual_parts,
 )
 from headrace.engine.conductor.memory import Learnt
 from headrace.engine.conductor.needs import Course, unmet
@@ -327,7 +328,8 @@ class Conductor:
     def _facts(self, queries: Iterable[LiveQuery], costs: Coefficients) -> dict[QueryId, QueryFacts]:
         found, books = list(queries), self._books
         functions = functions_of(found, books.functions, books.accepted, costs)
-        return facts_of(found, self._stage.cores, functions)
+        running = ((operator_of(q.plan), books.parts[q.id]) for q in found if q.id in books.parts)
+        return facts_of(found, self._stage.cores, functions, books.parts, usual_parts(running))
 
     def _epoch_s(self, queries: Iterable[LiveQuery]) -> float:
         """How far epochs are apart. Groups that catch up, or that plain Spark runs, have a pace of their own."""
@@ -429,7 +431,8 @@ class Conductor:
         What has been let in since then takes room already. It waits for no look that is under way.
         """
         costs = rooms.situation.costs.with_estimates(self._stage.function_costs())
-        facts = facts_of(guests, self._stage.cores, functions_of(guests, {}, (), costs))
+        functions = functions_of(guests, {}, (), costs)
+        facts = facts_of(guests, self._stage.cores, functions, {}, rooms.usual_parts)
         return rooms.take(facts, self._knowledge.samples_of(guests, rooms.usual_matches), costs)
 
     def _decide_places(self, guests: Sequence[LiveQuery]) -> dict[LiveQuery, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -97,13 +97,36 @@ def functions_of(
     return found
 
 
+Parts = tuple[OperatorId, ...]
+
+
+def usual_parts(queries: Iterable[tuple[OperatorId | None, Parts]]) -> dict[OperatorId | None, Parts]:
+    """The parts that most queries of an operator have."""
+    counts: dict[OperatorId | None, Counter[Parts]] = defaultdict(Counter)
+    for operator, parts in queries:
+        counts[operator][parts] += 1
+    return {operator: max(sorted(found), key=found.__getitem__) for operator, found in counts.items()}
+
+
 def facts_of(
-    queries: Iterable[LiveQuery], cores: int, functions: Mapping[QueryId, FunctionName]
+    queries: Iterable[LiveQuery],
+    cores: int,
+    functions: Mapping[QueryId, FunctionName],
+    parts: Mapping[QueryId, Parts],
+    usual: Mapping[OperatorId | None, Parts],
 ) -> dict[QueryId, QueryFacts]:
-    """What the controller knows of each query. Alone it would have all cores, as every group has by default."""
+    """What the controller knows of each query. Alone it would have all cores, as every group has by default.
+
+    A query that has not run yet is taken to have the parts that are `usual` among those of its streams.
+    """
     return {
         query.id: QueryFacts(
-            query.id, operator_of(query.plan), cores, functions.get(query.id), needs=query.needs
+            query.id,
+            operator := operator_of(query.plan),
+            cores,
+            functions.get(query.id),
+            needs=query.needs,
+            parts=parts.get(query.id, usual.get(operator, ())),
         )
         for query in queries
     }

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from headrace.engine.conductor.facts import Parts, usual_parts
 from headrace.model.grouping import MAIN
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.costs import Coefficients, QueryLoad
@@ -61,7 +62,11 @@ class Rooms:
             group.name: frozenset(situation.queries[query].operator for query in group.members)
             for group in self._groups
         }
-        self._uncovered: dict[tuple[str, OperatorId | None], float] = {}
+        self._parts = {
+            group.name: {part for query in group.members for part in situation.queries[query].parts}
+            for group in self._groups
+        }
+        self._uncovered: dict[tuple[str, OperatorId | None, OperatorId | None], float] = {}
         self._promised: dict[str, Brought] = {}
 
     @cached_property
@@ -72,6 +77,13 @@ class Rooms:
             if sample.selectivity > 0 and query in self.situation.queries:
                 seen[self.situation.queries[query].operator].append(sample.matches)
         return {operator: sum(found) / len(found) for operator, found in seen.items()}
+
+    @cached_property
+    def usual_parts(self) -> Mapping[OperatorId | None, Parts]:
+        """What a query that has not run is taken to do, by its operator."""
+        return usual_parts(
+            (facts.operator, facts.parts) for facts in self.situation.queries.values() if facts.parts
+        )
 
     def take(
         self,
@@ -92,7 +104,8 @@ class Rooms:
         for group in sorted(self._groups, key=lambda group: self._order(group, wanted)):
             brought = self._brought(group, facts, known)
             both = self._promised.get(group.name, NOTHING) + brought
-            most = sum(self._most(group, operator) for operator in {facts[query].operator for query in known})
+            work = {(facts[query].operator, part) for query in known for part in (None, *facts[query].parts)}
+            most = sum(self._most(group, operator, part) for operator, part in work)
             added, left = min(both.shared, most) + both.own, idle_tasks(self.situation, group)
             if len(known) == len(loads) and left >= added:
                 self._promised[group.name] = both
@@ -110,24 +123,30 @@ class Rooms:
     def _brought(
         self, group: SharingGroup, facts: Mapping[QueryId, QueryFacts], loads: Mapping[QueryId, QueryLoad]
     ) -> Brought:
-        """What queries bring to a group. It reads and filters a stream once, whoever asks."""
-        situation, read = self.situation, set(self._read[group.name])
+        """What queries bring to a group. It reads a stream and runs a part once, whoever asks."""
+        situation, there = self.situation, {*self._read[group.name], *self._parts[group.name]}
         shared = own = 0.0
         for query, load in loads.items():
             operator = facts[query].operator
             assert operator is not None
-            cost = situation.costs.operator(operator)
-            scan = situation.statistics.rates[operator] * cost.alpha + cost.fixed
-            shared += load.shared - scan - situation.costs.finish_fixed
-            own += load.finishing + load.function + (0.0 if operator in read else scan)
-            read.add(operator)
+            shared += load.shared - situation.costs.finish_fixed
+            own += load.finishing + load.function
+            for name in (operator, *facts[query].parts):
+                cost = situation.costs.operators.get(name)
+                if cost is not None:
+                    scan = situation.statistics.rates[operator] * cost.alpha + cost.fixed
+                    shared -= scan
+                    own += 0.0 if name in there else scan
+                    there.add(name)
         return Brought(shared, own)
 
-    def _most(self, group: SharingGroup, operator: OperatorId | None) -> float:
-        """What newcomers can add to the shared part, however many there are: the tuples that no member selects yet."""
-        key = group.name, operator
+    def _most(self, group: SharingGroup, operator: OperatorId | None, part: OperatorId | None) -> float:
+        """What newcomers can add to the shared part, or to one of their own, however many there are: the tuples that no
+        member selects yet who has it, too.
+        """
+        key = group.name, operator, part
         if key not in self._uncovered:
-            self._uncovered[key] = _uncovered(self.situation, group, operator)
+            self._uncovered[key] = _uncovered(self.situation, group, operator, part)
         return self._uncovered[key]
 
     def _order(self, group: SharingGroup, wanted: Set[OperatorId | None]) -> tuple[bool, bool, int, str]:
@@ -135,16 +154,18 @@ class Rooms:
         return not shares, group.name != MAIN, -len(group.members), group.name
 
 
-def _uncovered(situation: Situation, group: SharingGroup, operator: OperatorId | None) -> float:
+def _uncovered(
+    situation: Situation, group: SharingGroup, operator: OperatorId | None, part: OperatorId | None
+) -> float:
     table = situation.statistics.regions.get(operator) if operator is not None else None
     if operator is None or table is None or not table.sampled:
         return float("inf")
-    members = set(group.members)
+    members = {query for query in group.members if part is None or part in situation.queries[query].parts}
     columns = [i for i, query in enumerate(table.queries) if query in members]
     covered = float(table.tuples @ table.wanted[:, columns].any(axis=1)) / table.sampled
     selected = float(table.tuples.sum())
     matches = float(table.matches.sum()) / selected if selected else 1.0
-    cost = situation.costs.operator(operator)
+    cost = situation.costs.operator(operator if part is None else part)
     return situation.statistics.rates[operator] * (1 - covered) * (cost.beta + cost.gamma * matches)
 
 

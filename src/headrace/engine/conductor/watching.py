@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -95,6 +95,8 @@ class Books:
     joined: dict[QueryId, float] = field(default_factory=dict)
     functions: dict[QueryId, FunctionName] = field(default_factory=dict)
     """The function that each query calls; the dearest one, if it calls several."""
+    parts: dict[QueryId, tuple[OperatorId, ...]] = field(default_factory=dict)
+    """What each query takes part in, of the plan of its group."""
     levels: dict[str, Level] = field(default_factory=dict)
     """What the joins of each group find now, beside what is usual."""
 
@@ -117,6 +119,7 @@ class Books:
         level = self.levels.get(measured.group, Level())
         now = self._usual_of(measured, usual)
         self.levels[measured.group] = level.after(found, sum(usual.values()), sum(now.values()))
+        self.parts |= parts_of(measured)
         for spent in measured.operators.values():
             for name, called in sorted(spent.functions.items(), key=lambda item: item[1].seconds):
                 self.functions |= {
@@ -131,6 +134,7 @@ class Books:
         self.accepted = {query: count for query, count in self.accepted.items() if query in live}
         self.joined = {query: count for query, count in self.joined.items() if query in live}
         self.functions = {query: name for query, name in self.functions.items() if query in live}
+        self.parts = {query: parts for query, parts in self.parts.items() if query in live}
 
     def matches(self, joins: Iterable[QueryId]) -> dict[QueryId, float]:
         """Rows that each of these joins makes of a tuple it accepts. A query that is no join has one for each."""
@@ -190,6 +194,20 @@ class Books:
 def are_others(before: frozenset[QueryId], after: frozenset[QueryId]) -> bool:
     """Whether a fifth of a group's members, or more, came or went. Where queries come and go all the time, some do."""
     return len(before ^ after) * 5 >= max(len(before), len(after), 1)
+
+
+def part_of(plan_operator: str) -> OperatorId:
+    """The controller's name for an operator of plans. Groups whose plans have the same one do the same work."""
+    return OperatorId(f"part {plan_operator}")
+
+
+def parts_of(measured: Measured) -> dict[QueryId, tuple[OperatorId, ...]]:
+    """The parts that each member has had in the plan of an epoch."""
+    found: dict[QueryId, list[OperatorId]] = {}
+    for plan_operator, users in sorted(measured.users.items()):
+        for query in users:
+            found.setdefault(query, []).append(part_of(plan_operator))
+    return {query: tuple(parts) for query, parts in found.items()}
 
 
 def group_epochs(
@@ -301,7 +319,7 @@ def _epoch(
         sum(taken.values()),
         sum(max(0, after.arrived.get(s, 0) - after.processed.get(s, 0)) for s in streams),
         max(0.0, after.tasks * elapsed - spent.cpu_seconds),
-        tuple(_operator(operator, after, taken, operators, regions, counted) for operator in sorted(mine)),
+        (*_reading(sorted(mine), after, taken), *_parts(after, taken, operators, regions, counted)),
         _rows(after),
         spent.finish_cpu,
         _functions(after, taken, operators, regions, counted),
@@ -312,42 +330,46 @@ def _since(after: Mapping[str, int], before: Mapping[str, int], stream: str) -> 
     return max(0, after.get(stream, 0) - before.get(stream, 0))
 
 
-def _operator(
-    operator: OperatorId,
+def _reading(
+    operators: Sequence[OperatorId], measured: Measured, taken: Mapping[str, int]
+) -> Iterator[OperatorEpoch]:
+    """What it took to read the streams: what map tasks did besides the work of the plan, divided by tuples."""
+    reading = max(0.0, measured.metrics.map_cpu - sum(one.map_seconds for one in measured.operators.values()))
+    tuples = {operator: sum(taken[stream] for stream in operator.split("+")) for operator in operators}
+    whole = sum(tuples.values())
+    for operator, count in tuples.items():
+        yield OperatorEpoch(operator, count, 0, 0, reading * count / whole if whole else 0.0, 0.0)
+
+
+def _parts(
     measured: Measured,
     taken: Mapping[str, int],
     operators: Mapping[QueryId, OperatorId],
     regions: Mapping[OperatorId, RegionTable],
     counted: Collection[str],
-) -> OperatorEpoch:
-    """What the queries of one operator did. The CPU of tasks is divided as that of the plan's operators is."""
-    tuples = sum(taken[stream] for stream in operator.split("+"))
-    selected, matches = _selected(regions.get(operator), measured.members, tuples, measured)
-    owned = [id_ for id_, users in measured.users.items() if users and operators.get(users[0]) == operator]
-    spent = measured.operators
-    map_s = sum(spent[id_].map_seconds for id_ in owned if id_ in spent)
-    reduce_s = sum(spent[id_].reduce_seconds for id_ in owned if id_ in spent)
-    all_map = sum(one.map_seconds for one in spent.values())
-    all_reduce = sum(one.reduce_seconds for one in spent.values())
-    scan_s = measured.metrics.map_cpu * (map_s / all_map if all_map > 0 else 0.0)
-    join_s = measured.metrics.reduce_cpu * (reduce_s / all_reduce if all_reduce > 0 else 0.0)
-    # functions are called in the same tasks. The dearest one of a query is counted by itself, others are part of this
-    called = sum(
-        one.seconds
-        for id_ in owned
-        if id_ in spent
-        for name, one in spent[id_].functions.items()
-        if name in counted
-    )
-    in_joins = min(called, join_s)
-    return OperatorEpoch(
-        operator,
-        tuples,
-        round(selected),
-        round(matches),
-        max(0.0, scan_s - (called - in_joins)),
-        join_s - in_joins,
-    )
+) -> Iterator[OperatorEpoch]:
+    """What the operators of the plan did. The CPU of reduce tasks is divided as their own clocks are."""
+    clocks = sum(one.reduce_seconds for one in measured.operators.values())
+    scale = measured.metrics.reduce_cpu / clocks if clocks > 0 else 0.0
+    for plan_operator, spent in sorted(measured.operators.items()):
+        users = [query for query in measured.users.get(plan_operator, ()) if query in operators]
+        if not users:
+            continue
+        operator = operators[users[0]]
+        tuples = sum(taken[stream] for stream in operator.split("+"))
+        selected, matches = _selected(regions.get(operator), users, tuples, measured)
+        # functions are called in the same tasks. The dearest one of a query is counted by itself
+        called = sum(one.seconds for name, one in spent.functions.items() if name in counted)
+        join_s = scale * spent.reduce_seconds
+        in_joins = min(called, join_s)
+        yield OperatorEpoch(
+            part_of(plan_operator),
+            tuples,
+            round(selected),
+            round(matches),
+            max(0.0, spent.map_seconds - (called - in_joins)),
+            join_s - in_joins,
+        )
 
 
 def _selected(

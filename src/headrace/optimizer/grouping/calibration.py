@@ -122,6 +122,10 @@ class _Sums:
         level = exp(self.level)
         return tuple(level * found for found in self._solve())
 
+    def measured(self) -> tuple[float, ...]:
+        """The same, and nothing where no epoch spent anything."""
+        return self.solve() if self.square.any() else (0.0,) * len(self.guess)
+
     def _solve(self) -> tuple[float, ...]:
         """Coefficients of zero or more. What comes out negative is set to zero, and the rest solved again.
 
@@ -184,8 +188,8 @@ class Calibration:
         """The costs, when a group runs an epoch every so many seconds."""
         operators: dict[OperatorId, OperatorCost] = {}
         for operator, sums in self.scans.items():
-            scan, alpha = sums.solve()
-            join, beta, gamma = self.joins[operator].solve()
+            scan, alpha = sums.measured()
+            join, beta, gamma = self.joins[operator].measured()
             operators[operator] = OperatorCost(alpha, beta, gamma, (scan + join) / epoch_s)
         fixed, finish = self.finish.solve()
         functions = {
@@ -199,7 +203,8 @@ class Calibration:
         for ran in epoch.operators:
             scans, joins = self.scans.get(ran.operator), self.joins.get(ran.operator)
             if scans is not None and joins is not None:
-                found += scans.expect((1, ran.tuples)) + joins.expect((1, ran.selected, ran.matches))
+                found += float(np.dot((1, ran.tuples), scans.measured()))
+                found += float(np.dot((1, ran.selected, ran.matches), joins.measured()))
         found += self.finish.expect((1, epoch.rows))
         for called in epoch.functions:
             if called.function in self.functions:

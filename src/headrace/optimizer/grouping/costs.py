@@ -106,7 +106,8 @@ def estimate_query_load(
     """The load of a query that runs alone, at an input of `rate` tuples per second."""
     assert query.operator is not None
     rows = rate * sample.selectivity * sample.matches
-    cost = costs.operator(query.operator)
-    fixed = cost.fixed + costs.finish_fixed
-    shared = rate * cost.per_tuple(sample.selectivity, sample.matches) + fixed
+    measured = (costs.operators[part] for part in query.parts if part in costs.operators)
+    shared = costs.finish_fixed
+    for cost in (costs.operator(query.operator), *measured):
+        shared += rate * cost.per_tuple(sample.selectivity, sample.matches) + cost.fixed
     return QueryLoad(shared, rows * costs.finish, rows * costs.function(query.function))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.statistics import Bits, Floats, QuerySample, RegionTable
@@ -69,19 +70,29 @@ def summarise_counts(
     Rows with the same query-set become one region. Rows that nobody wants are left out, and stay in `sampled`.
     """
     some = wanted.any(axis=1)
-    packed = np.ascontiguousarray(np.packbits(wanted[some], axis=1))
-    if not len(packed):
+    if not some.any():
         none = np.zeros(0)
         return RegionTable(operator, queries, np.zeros((0, len(queries)), dtype=bool), none, none, sampled)
-    keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
-    _, first, region = np.unique(keys, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.argsort(order)[region.ravel()]
+    first, region = rows_alike(wanted[some])
     return RegionTable(
         operator,
         queries,
-        wanted[some][first[order]],
-        np.bincount(rank, tuples[some], len(first)).astype(np.float64),
-        np.bincount(rank, matches[some], len(first)).astype(np.float64),
+        wanted[some][first],
+        np.bincount(region, tuples[some], len(first)).astype(np.float64),
+        np.bincount(region, matches[some], len(first)).astype(np.float64),
         sampled,
     )
+
+
+def rows_alike(rows: Bits) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """(the first of each kind of row, in the order of these; which kind each row is of).
+
+    >>> first, kind = rows_alike(np.array([[0, 1], [1, 1], [0, 1]], dtype=bool))
+    >>> first.tolist(), kind.tolist()
+    ([0, 1], [0, 1, 0])
+    """
+    packed = np.ascontiguousarray(np.packbits(rows, axis=1))
+    keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
+    _, first, kind = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[kind.ravel()]

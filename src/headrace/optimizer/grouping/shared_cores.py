@@ -15,8 +15,8 @@ from headrace.model.query import QueryId
 from headrace.optimizer.grouping.monitor import GroupHealth
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.throughput import fair_part, fair_tasks, isolated_load, isolated_share
-from headrace.optimizer.grouping.values import GroupName, SharingGroup, SplitCause
-from headrace.optimizer.grouping.wording import why_foreign, why_heavy, why_pressed
+from headrace.optimizer.grouping.values import GroupName, OperatorId, SharingGroup, SplitCause
+from headrace.optimizer.grouping.wording import why_foreign, why_heavy, why_part, why_pressed
 from headrace.optimizer.grouping.work import Work, estimate_work
 
 BUSY = 0.85
@@ -208,10 +208,21 @@ class _Ways:
         health = self._health
         for name, seconds, users in _pieces(self._situation, self._group, health):
             measured = seconds * health.load / health.busy if health.busy > 0 else 0.0
-            why = why_pressed(len(users), (name,), health.share)
-            if name not in health.functions:
-                why = why_foreign(len(users), name, health.share)
+            operators = self._only_theirs(users)
+            if name in health.functions:
+                why = why_pressed(len(users), (name,), health.share)
+            elif operators:
+                why = why_foreign(len(users), operators[0], health.share)
+            else:
+                why = why_part(len(users), health.share)
             yield from self._part(users, SplitCause.BACK_PRESSURE, why, measured)
+
+    def _only_theirs(self, users: Iterable[QueryId]) -> list[OperatorId]:
+        """The operators of these queries that no other member of the group has."""
+        some, queries = set(users), self._situation.queries
+        theirs = {queries[query].operator for query in some}
+        others = {queries[query].operator for query in self._group.members if query not in some}
+        return sorted(operator for operator in theirs - others if operator is not None)
 
     def by_need(self) -> Iterator[Parting]:
         """The queries leave that would need most alone: one, two, four and so on, or all but as many."""
@@ -245,7 +256,7 @@ def _pieces(
     users: dict[str, list[QueryId]] = {}
     for query in group.members:
         facts = situation.queries[query]
-        for name in {str(one) for one in (facts.function, facts.operator) if one is not None}:
+        for name in {str(one) for one in (facts.function, facts.operator, *facts.parts) if one is not None}:
             users.setdefault(name, []).append(query)
     spent: dict[str, float] = {str(name): seconds for name, seconds in health.functions.items()}
     spent |= {str(name): seconds for name, seconds in health.operators.items()}

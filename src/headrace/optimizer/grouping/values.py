@@ -26,6 +26,9 @@ FunctionName = NewType("FunctionName", str)
 class QueryFacts:
     """A query as the controller sees it.
 
+    Queries of one `operator` read the same streams. What they do with a tuple then is done by their `parts`: two
+    queries that have a part in common do its work once. Without parts, all of it is the operator's.
+
     `tasks` is what it would be given if it ran alone. A query without `operator` shares nothing with anybody. `width`
     is how many tasks its function can keep busy at most (None: as many as there are).
     """
@@ -36,6 +39,7 @@ class QueryFacts:
     function: FunctionName | None = None
     width: int | None = None
     needs: Needs = NO_NEEDS
+    parts: tuple[OperatorId, ...] = ()
 
     def __post_init__(self) -> None:
         if self.tasks < 1 or (self.width is not None and self.width < 1):

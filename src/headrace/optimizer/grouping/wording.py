@@ -46,6 +46,15 @@ def why_foreign(queries: int, operator: str, share: float) -> str:
     )
 
 
+def why_part(queries: int, share: float) -> str:
+    """
+    >>> why_part(2, 0.4)
+    'split off 2 queries: work that no other query needs held the group at 40% of its input'
+    """
+    what = "work that no other query needs"
+    return f"split off {count_queries(queries)}: {what} held the group at {share:.0%} of its input"
+
+
 def why_heavy(queries: int, share: float) -> str:
     """
     >>> why_heavy(2, 0.4)

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.model.query import QueryId
-from headrace.optimizer.grouping.costs import Coefficients
+from headrace.optimizer.grouping.costs import Coefficients, OperatorCost
+from headrace.optimizer.grouping.regions import rows_alike
 from headrace.optimizer.grouping.statistics import Bits, Floats, RegionTable, Statistics
 from headrace.optimizer.grouping.values import FunctionName, OperatorId, QueryFacts
 
@@ -135,16 +136,38 @@ class _Builder:
         places = np.array([self.place[table.queries[i]] for i in columns], dtype=np.intp)
         wanted = np.zeros((len(table.tuples), len(self.order)), dtype=bool)
         wanted[:, places] = table.wanted[:, columns]
-        cost = self.costs.operator(operator)
         self.known[places] = True
-        scan = np.zeros((1, len(self.order)), dtype=bool)
-        scan[0, places] = True
-        self._add(scan, np.array([rate * cost.alpha + cost.fixed]))
         per_sampled = rate / table.sampled
-        shared = per_sampled * (cost.beta * table.tuples + cost.gamma * table.matches)
-        self._add(wanted, shared, table.tuples)
+        self._add_shared(self.costs.operator(operator), wanted, places, table, rate)
+        parts: dict[OperatorId, list[int]] = {}
+        for place in places.tolist():
+            for part in self.queries[self.order[place]].parts:
+                parts.setdefault(part, []).append(place)
+        for part, users in sorted(parts.items()):
+            if part in self.costs.operators:
+                mine = np.zeros_like(wanted)
+                mine[:, users] = wanted[:, users]
+                self._add_shared(
+                    self.costs.operators[part], mine, np.array(users, dtype=np.intp), table, rate
+                )
         self.own += per_sampled * self.costs.finish * (table.matches @ wanted)
         self._add_functions(wanted, table, per_sampled)
+
+    def _add_shared(
+        self,
+        cost: OperatorCost,
+        wanted: Bits,
+        users: npt.NDArray[np.intp],
+        table: RegionTable,
+        rate: float,
+    ) -> None:
+        """What is done once for all users of an operator or part: with every tuple, and with those that they want."""
+        scan = np.zeros((1, len(self.order)), dtype=bool)
+        scan[0, users] = True
+        self._add(scan, np.array([rate * cost.alpha + cost.fixed]))
+        if cost.beta or cost.gamma:
+            weights = rate / table.sampled * (cost.beta * table.tuples + cost.gamma * table.matches)
+            self._add(*_merged(wanted, weights, table.tuples))
 
     def _add_functions(self, wanted: Bits, table: RegionTable, per_sampled: float) -> None:
         users: dict[FunctionName, list[int]] = {}
@@ -190,3 +213,23 @@ class _Builder:
             uses,
             tuple(self.bottlenecks),
         )
+
+
+def _merged(wanted: Bits, weights: Floats, sampled: Floats) -> tuple[Bits, Floats, Floats]:
+    """The same items, where those that the same queries want are one. Most regions of others are nobody's.
+
+    >>> found = _merged(np.array([[1, 0], [0, 0], [1, 0]], dtype=bool), np.array([1.0, 9.0, 2.0]), np.ones(3))
+    >>> [array.tolist() for array in found]
+    [[[True, False]], [3.0], [2.0]]
+    """
+    some = wanted.any(axis=1)
+    if some.all():
+        return wanted, weights, sampled
+    if not some.any():
+        return wanted[some], weights[some], sampled[some]
+    first, region = rows_alike(wanted[some])
+    return (
+        wanted[some][first],
+        np.bincount(region, weights[some], len(first)).astype(np.float64),
+        np.bincount(region, sampled[some], len(first)).astype(np.float64),
+    )
