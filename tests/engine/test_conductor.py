@@ -901,3 +901,35 @@ def test_a_join_alone_finds_what_it_was_measured_to_find_and_not_what_others_fin
     found = knowledge.statistics.samples
     assert [found[QueryId(i)].matches for i in range(2)] == [20.0, 2.0]
     assert 2.0 < found[QueryId(2)].matches < 20.0, "of the third, nothing is known but where it looks"
+
+
+def test_a_look_that_reads_other_columns_meanwhile_takes_nothing_from_a_new_query() -> None:
+    """A look replaces the samples, without the column of a new query, just when that column has been read."""
+    engine = Engine(came=10_000)
+    engine.create(0, 100)
+    knowledge, books = Knowledge(engine), Books()
+    knowledge.look(engine.queries(), books, 1.0, 10.0)
+    sample = engine.sample
+
+    def overtaken(stream: str, columns: Sequence[str], tuples: int) -> StreamSample | None:
+        found = sample(stream, columns, tuples)
+        if stream == "t":  # the last one that is read for the new query
+            engine.sample = sample  # type: ignore[method-assign]
+            knowledge.look(engine.queries(), books, 2.0, 10.0)
+        return found
+
+    engine.sample = overtaken  # type: ignore[method-assign]
+    plan = plan_of(Compare(Operand("w", BIGINT), Op.GE, 500), ("s", "t"))
+    guest = LiveQuery(QueryId(7), "new", plan, MAIN)
+    found = knowledge.samples_of([guest], {})
+    assert found[QueryId(7)].selectivity == pytest.approx(0.5, abs=0.01)
+
+
+def test_of_a_stream_whose_columns_cannot_be_read_any_more_nothing_is_told() -> None:
+    engine = Engine(came=10_000)
+    engine.create(0, 100)
+    knowledge, books = Knowledge(engine), Books()
+    knowledge.look(engine.queries(), books, 1.0, 10.0)
+    engine.came = 0  # the log has no tuples
+    guest = LiveQuery(QueryId(7), "new", plan_of(Compare(Operand("w", BIGINT), Op.GE, 500)), MAIN)
+    assert knowledge.samples_of([guest], {}) == {}
