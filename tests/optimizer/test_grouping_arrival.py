@@ -134,7 +134,9 @@ def test_help_comes_every_ten_seconds_and_before_merges() -> None:
     crowded = case.dearer(4.0).with_groups([(range(6), 1)])
     late, helped = decide(FUNCTIONAL, table, 60.0, crowded.situation)
     assert [type(change) for change in helped.changes] == [Resized]
-    assert late.merge_at == 60.0, "the merge is still due"
-    table, merged = decide(FUNCTIONAL, table, 60.0, case.situation)
+    assert late.merge_at == late.watch_at == 70.0, "the merge is due with the next look"
+    late, nothing = decide(FUNCTIONAL, late, 60.5, case.situation)
+    assert not nothing.changes, "what was measured is about groups that are no longer there"
+    table, merged = decide(FUNCTIONAL, late, 70.0, case.situation)
     assert merged.changes
-    assert table.merge_at == 120.0
+    assert table.merge_at == 130.0
