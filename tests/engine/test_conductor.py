@@ -933,3 +933,32 @@ def test_of_a_stream_whose_columns_cannot_be_read_any_more_nothing_is_told() -> 
     engine.came = 0  # the log has no tuples
     guest = LiveQuery(QueryId(7), "new", plan_of(Compare(Operand("w", BIGINT), Op.GE, 500)), MAIN)
     assert knowledge.samples_of([guest], {}) == {}
+
+
+def test_what_was_decided_is_remembered_though_its_event_cannot_be_kept(
+    book: EventBook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The disk is full, and no epoch takes the wish in."""
+
+    def full(*_: object, **__: object) -> None:
+        raise StorageError("WRITE_FAILED", "the disk is full")
+
+    engine = Engine()
+    for i in range(3):
+        engine.create(i, 100 * i, MAIN if i == 0 else auto_group(i))
+    conductor = conductor_of(engine, book)
+    play(engine, conductor, 58)
+    with monkeypatch.context() as patched:
+        patched.setattr(Warehouse, "replace_value", full)
+        play(engine, conductor, 2)
+        asked = list(engine.wishes)
+        assert asked, "the look went on"
+        assert "the disk is full" in caplog.text
+        for _ in range(5):
+            engine.now += 10
+            conductor.look()
+        assert engine.wishes == asked, "it is not decided again"
+        engine.step(conductor)
+        assert len(conductor.info().delays_s) == 1
+        engine.step(conductor)
+    assert len(conductor.info().delays_s) == 1, "it is in force once"

@@ -29,7 +29,7 @@ from headrace.engine.conductor.predicting import Correction, Prediction, compare
 from headrace.engine.conductor.room import idle_cores, width_of
 from headrace.engine.conductor.stage import Stage
 from headrace.engine.conductor.statistics import Knowledge
-from headrace.engine.conductor.telling import Violated, note_change, note_violations
+from headrace.engine.conductor.telling import Violated, note_change, note_violations, only_telling
 from headrace.engine.conductor.under_way import UnderWay
 from headrace.engine.conductor.watching import Books, Measured, came_since, group_epochs, while_lagging
 from headrace.model.events import EventKind
@@ -366,18 +366,24 @@ class Conductor:
     def _carry_out(
         self, situation: Situation, decision: Decision, names: Mapping[QueryId, str], now: float
     ) -> None:
-        """Wishes for the queries that are to live elsewhere, tasks for groups, and an event for every change."""
-        moves = relocations(situation.grouping, decision.grouping)
-        if moves:
+        """Wishes for the queries that are to live elsewhere, tasks for groups, and an event for every change.
+
+        What has been asked for is remembered before anybody is told of it.
+        """
+        under_way = None
+        if moves := relocations(situation.grouping, decision.grouping):
             self._stage.move([(move.query, move.target) for move in moves])
+            under_way = self._state.under_way.decided(now, {move.query: move.target for move in moves})
         widths = self._give_tasks(situation, decision.grouping)
-        numbers = [
-            note_change(self._events, change, situation.grouping, decision.grouping, names, now)
-            for change in decision.changes
-            if not isinstance(change, Resized) or change.group in widths
-        ]
-        if moves:
-            self._state.under_way.decided(now, numbers, {move.query: move.target for move in moves})
+        numbers: list[int] = []
+        for change in decision.changes:
+            if not isinstance(change, Resized) or change.group in widths:
+                with only_telling():
+                    numbers.append(
+                        note_change(self._events, change, situation.grouping, decision.grouping, names, now)
+                    )
+        if under_way is not None:
+            under_way.events = numbers
 
     def _give_tasks(self, situation: Situation, grouping: Grouping) -> set[str]:
         """Let groups run with what was decided for them; the groups that run with more or fewer tasks by that."""
@@ -420,7 +426,8 @@ class Conductor:
                 places[i] = homes[guest]
             if room is not None and room.group != MAIN:
                 text = f"{count_queries(len(guests))} began here: {room.reason}"
-                self._events.add(self._clock(), EventKind.PLACED, room.group, text)
+                with only_telling():
+                    self._events.add(self._clock(), EventKind.PLACED, room.group, text)
             return places
 
     def _find_room(self, rooms: Rooms, guests: Sequence[LiveQuery]) -> Room | None:
@@ -450,6 +457,7 @@ class Conductor:
                 reasons[change.group, change.reason] += 1
         for (group, reason), count in list(reasons.items())[:NOTED]:
             text = f"{count_queries(count)} began here: {reason}"
-            self._events.add(self._clock(), EventKind.PLACED, group, text)
+            with only_telling():
+                self._events.add(self._clock(), EventKind.PLACED, group, text)
         homes = decision.grouping.by_query()
         return {guest: homes[guest.id].name for guest in guests}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import assert_never
 
 from headrace.catalog.events import EventBook
@@ -13,11 +15,24 @@ from headrace.model.query import QueryId
 from headrace.optimizer.grouping.throughput import Violation
 from headrace.optimizer.grouping.values import Change, Grouping, Merged, Placed, Resized, SplitOff
 
+_LOGGER = logging.getLogger(__name__)
+
 Violated = Mapping[tuple[QueryId, str], float]
 """Who does not get what was asked for, and of what kind that is, with when it was last so."""
 
 OVER_S = 60.0
 """It is over when it has not been so for this long: what comes and goes with every look is told once."""
+
+
+@contextmanager
+def only_telling() -> Iterator[None]:
+    """For what is told of things that are decided or done. They hold whether anybody can be told or not, on a full disk
+    say. So trouble is logged, and not raised.
+    """
+    try:
+        yield
+    except Exception as error:
+        _LOGGER.warning("an event could not be kept: %s", error)
 
 
 def note_change(
