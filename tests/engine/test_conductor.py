@@ -14,6 +14,7 @@ from headrace.catalog.events import EVENTS, EventBook
 from headrace.engine.conductor.conductor import Conductor
 from headrace.engine.conductor.facts import LiveQuery, operator_of
 from headrace.engine.conductor.needs import Course, unmet
+from headrace.engine.conductor.promises import Promises
 from headrace.engine.conductor.room import idle_cores
 from headrace.engine.conductor.sampling import StreamSample, _matches, columns_of, region_tables
 from headrace.engine.conductor.stage import Standing
@@ -962,3 +963,34 @@ def test_what_was_decided_is_remembered_though_its_event_cannot_be_kept(
         assert len(conductor.info().delays_s) == 1
         engine.step(conductor)
     assert len(conductor.info().delays_s) == 1, "it is in force once"
+
+
+def busy_house(book: EventBook) -> tuple[Engine, Conductor]:
+    """A main group that has no room for queries of which nothing is known."""
+    engine = Engine()
+    engine.create(0, 0, seconds=1.4e-4)
+    conductor = conductor_of(engine, book)
+    play(engine, conductor, 25)
+    return engine, conductor
+
+
+def test_queries_that_should_begin_alone_do_though_the_catalog_has_none_of_them_yet(book: EventBook) -> None:
+    engine, conductor = busy_house(book)
+    [first] = conductor.place([(plan_of(above(0), ("t",)), NO_NEEDS)])
+    [second] = conductor.place([(plan_of(above(0), ("s", "t")), NO_NEEDS)])
+    assert first is not None and second is not None
+    assert {auto_number(first), auto_number(second)} == {0, 1}
+    assert engine.next_number() == 0, "nothing tells of them yet"
+
+
+def test_a_query_that_was_given_a_place_counts_there_until_it_is_there_itself() -> None:
+    promises = Promises()
+    guests = [LiveQuery(promises.number(), f"new {i}", plan_of(), MAIN) for i in range(3)]
+    there = [LiveQuery(QueryId(i), f"q{i}", plan_of(), MAIN) for i in range(5)]
+    promises.add(0.0, dict.fromkeys(guests, "auto-0"), QueryId(1))
+    assert [query.group for query in promises.left(1.0, there[:2])] == ["auto-0"] * 3, "the others are older"
+    assert [query.name for query in promises.left(1.0, there[:4])] == ["new 2"]
+    assert [query.name for query in promises.left(1.0, there[:4])] == ["new 2"]
+    other = replace(there[4], plan=replace(plan_of(), text="something else"))
+    assert len(promises.left(1.0, [*there[:4], other])) == 1, "another query is none of them"
+    assert promises.left(31.0, there[:4]) == [], "it was not created"

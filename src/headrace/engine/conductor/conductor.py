@@ -26,6 +26,7 @@ from headrace.engine.conductor.memory import Learnt
 from headrace.engine.conductor.needs import Course, unmet
 from headrace.engine.conductor.placing import Room, Rooms
 from headrace.engine.conductor.predicting import Correction, Prediction, compare, corrected, predict
+from headrace.engine.conductor.promises import Promises
 from headrace.engine.conductor.room import idle_cores, width_of
 from headrace.engine.conductor.stage import Stage
 from headrace.engine.conductor.statistics import Knowledge
@@ -33,7 +34,7 @@ from headrace.engine.conductor.telling import Violated, note_change, note_violat
 from headrace.engine.conductor.under_way import UnderWay
 from headrace.engine.conductor.watching import Books, Measured, came_since, group_epochs, while_lagging
 from headrace.model.events import EventKind
-from headrace.model.grouping import MAIN
+from headrace.model.grouping import MAIN, auto_number
 from headrace.model.query import Fallback, Needs, QueryId, QueryPlan
 from headrace.optimizer.grouping.calibration import (
     Calibration,
@@ -70,9 +71,6 @@ EARLY = 0.1
 at least.
 """
 
-GUESTS = 2**62
-"""Queries that are being created have no number yet. While it is decided where they start, they have these."""
-
 NOTED = 20
 """So many events are written of one call that creates queries."""
 
@@ -106,6 +104,8 @@ class _State:
     tasks: dict[str, int] = field(default_factory=dict)
     violated: Violated = field(default_factory=dict)
     under_way: UnderWay = field(default_factory=UnderWay)
+    next_number: int = 0
+    """Groups that new queries begin in have smaller numbers, also those that the catalog does not know of yet."""
     looks: int = 0
     looked_s: float = 0.0
     looked_at: float = float("-inf")
@@ -134,6 +134,7 @@ class Conductor:
         self._settings, self.interval_s = settings, settings.scaling.interval_s
         self._lock, self._placing = threading.RLock(), threading.Lock()
         self._fresh: deque[Measured] = deque()
+        self._promises = Promises()  # only who holds `_placing` may ask
         self._books, self._knowledge, self._course = Books(), Knowledge(stage), Course()
         self._state = _State(Timetable.start(clock(), settings))
 
@@ -311,7 +312,7 @@ class Conductor:
         groups, costs = {query.group for query in queries}, self._costs(queries)
         tasks = stage.tasks(groups) | {name: n for name, n in state.tasks.items() if name in groups}
         return Situation(
-            grouping_of(queries, tasks, stage.cores, stage.next_number()),
+            grouping_of(queries, tasks, stage.cores, max(stage.next_number(), state.next_number)),
             self._facts((query for query in queries if not query.apart), costs),
             statistics,
             state.health,
@@ -414,7 +415,8 @@ class Conductor:
             return places  # nobody can be slowed before anything has been measured
         with self._placing:
             guests = [
-                LiveQuery(QueryId(GUESTS + i), f"new {i}", wanted[i][0], MAIN, wanted[i][1]) for i in fresh
+                LiveQuery(self._promises.number(), f"new {i}", wanted[i][0], MAIN, wanted[i][1])
+                for i in fresh
             ]
             room = self._find_room(rooms, guests) if functional and rooms is not None else None
             if room is None:
@@ -422,6 +424,8 @@ class Conductor:
                     homes = self._decide_places(guests)
             else:
                 homes = dict.fromkeys(guests, room.group)
+            newest = QueryId(-1) if rooms is None else max(rooms.situation.queries, default=QueryId(-1))
+            self._promises.add(self._clock(), homes, newest)
             for i, guest in zip(fresh, guests, strict=True):
                 places[i] = homes[guest]
             if room is not None and room.group != MAIN:
@@ -440,9 +444,11 @@ class Conductor:
         return rooms.take(facts, self._knowledge.samples_of(guests, rooms.usual_matches), costs)
 
     def _decide_places(self, guests: Sequence[LiveQuery]) -> dict[LiveQuery, str]:
-        """Where the policy puts new queries when it looks at all groups."""
+        """Where the policy puts new queries when it looks at all groups, and at those that are about to begin."""
         assert self._grouper is not None
-        known = self._queries(self._clock())
+        now = self._clock()
+        there = self._queries(now)
+        known = [*there, *self._promises.left(now, there)]
         statistics = self._knowledge.with_queries([*known, *guests], self._books)
         situation = self._situation(known, statistics)
         living = [query for query in known if not query.apart]
@@ -451,6 +457,9 @@ class Conductor:
         self._state.tasks |= {
             group.name: group.tasks for group in decision.grouping.groups if not group.apart
         }
+        numbers = [auto_number(group.name) for group in decision.grouping.groups]
+        used = (1 + number for number in numbers if number is not None)
+        self._state.next_number = max(used, default=0)
         reasons: dict[tuple[str, str], int] = defaultdict(int)
         for change in decision.changes:
             if isinstance(change, Placed) and change.group != MAIN:
