@@ -16,8 +16,18 @@ from headrace.optimizer.grouping.policies import Policy, grouper_of
 from headrace.optimizer.grouping.regions import query_samples
 from headrace.optimizer.grouping.settings import Scaling, Settings
 from headrace.optimizer.grouping.situation import Situation
+from headrace.optimizer.grouping.statistics import QuerySample
 from headrace.optimizer.grouping.timetable import Timetable, decide
-from headrace.optimizer.grouping.values import Grouping, OperatorId, Placed, Resized
+from headrace.optimizer.grouping.values import (
+    Change,
+    Grouping,
+    Merged,
+    OperatorId,
+    Placed,
+    Resized,
+    SplitCause,
+    SplitOff,
+)
 
 FUNCTIONAL = grouper_of(Policy.FUNCTIONAL)
 
@@ -140,3 +150,30 @@ def test_help_comes_every_ten_seconds_and_before_merges() -> None:
     table, merged = decide(FUNCTIONAL, late, 70.0, case.situation)
     assert merged.changes
     assert table.merge_at == 130.0
+
+
+def test_rules_say_who_leaves_and_who_comes_together_and_make_up_no_figures() -> None:
+    case = random_case(0, 6, replace(LINEAR, low_selectivity=0.1), regions=4)
+    samples = {QueryId(i): QuerySample(0.01 if i < 4 else 0.5, 1.0) for i in range(6)}
+    statistics = replace(case.situation.statistics, samples=samples)
+    case = replace(case, situation=replace(case.situation, statistics=statistics))
+
+    def told(groups: list[list[int]], policy: Policy = Policy.SELECTIVITY) -> list[Change]:
+        situation = case.with_groups([(members, 2) for members in groups]).situation
+        decision = grouper_of(policy).merge(situation)
+        return [change for change in decision.changes if not isinstance(change, Resized)]
+
+    [split] = told([[0, 1, 2, 3, 4, 5]])
+    assert isinstance(split, SplitOff)
+    assert (split.group, split.queries, split.cause) == ("g0", (4, 5), SplitCause.RULE)
+    assert split.reason == "split off 2 queries by selectivity sharing"
+    [merge] = told([[0, 1, 2], [3], [4, 5]])
+    assert isinstance(merge, Merged)
+    assert (merge.into, merge.groups, merge.cost, merge.threshold) == ("g0", ("g0", "g1"), None, None)
+    assert merge.reason.startswith("merged with 1 query by selectivity sharing")
+    assert [(type(change), change.reason.split(" by")[0]) for change in told([[0, 1, 2, 4], [3], [5]])] == [
+        (SplitOff, "split off 1 query"),
+        (Merged, "merged with 1 query"),
+        (Merged, "merged with 1 query"),
+    ]
+    assert told([[0, 1, 2, 3], [4, 5]]) == []

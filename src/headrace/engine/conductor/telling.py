@@ -48,11 +48,9 @@ def note_change(
     match change:
         case Merged():
             came = [q for q in after.by_name()[change.into].members if homes[q].name != change.into]
-            figures = {
-                "cost": change.cost,
-                "threshold": change.threshold,
-                "saved_tasks": change.saved_tasks,
-            }
+            asked = {"cost": change.cost, "threshold": change.threshold}
+            figures = {name: figure for name, figure in asked.items() if figure is not None}
+            figures["saved_tasks"] = change.saved_tasks
             named = [names[query] for query in came]
             return add(
                 now, EventKind.MERGED, change.into, change.reason, named, figures, change.groups

@@ -6,7 +6,8 @@ earlier systems, and each of them slows some queries in some situation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
@@ -29,8 +30,10 @@ from headrace.optimizer.grouping.values import (
     Placed,
     Resized,
     SharingGroup,
+    SplitCause,
+    SplitOff,
 )
-from headrace.optimizer.grouping.wording import count_queries, why_merged
+from headrace.optimizer.grouping.wording import count_queries, why_parted, why_together
 from headrace.optimizer.grouping.work import Work, estimate_work
 
 
@@ -108,13 +111,13 @@ class RuleGrouper:
         decision = self.merge(replace(situation, grouping=grouping))
         homes = decision.grouping.by_query()
         placed = (Placed(q, homes[q].name, f"placed by {self.policy.value}") for q in fresh)
-        kept = (change for change in decision.changes if not isinstance(change, Merged))
+        kept = (change for change in decision.changes if isinstance(change, Resized))
         return Decision(decision.grouping, (*placed, *kept))
 
     def merge(self, situation: Situation) -> Decision:
         groups = {group.name: group for group in situation.grouping.groups if not group.apart}
         queries = sorted(query for group in groups.values() for query in group.members)
-        sets = self.rule(situation, queries)
+        sets = ruled = self.rule(situation, queries)
         if situation.settings.bounded:
             sets = _bound(situation, sets)
         work = estimate_work(
@@ -136,7 +139,7 @@ class RuleGrouper:
                 grouping, new = grouping.named([(members, tasks)])
                 made += new
             taken.add(made[-1].name)
-        return Decision(grouping.replaced(groups, made), _changes(groups, made))
+        return Decision(grouping.replaced(groups, made), _changes(self.policy, groups, made, set(ruled)))
 
     def help(self, situation: Situation) -> Decision:
         """More tasks where the rule still allows them; never another grouping."""
@@ -164,22 +167,47 @@ def _bound(situation: Situation, sets: list[tuple[QueryId, ...]]) -> list[tuple[
     return [tuple(sorted(q for members in ranked[a:b] for q in members)) for a, b in pairwise(cuts)]
 
 
-def _changes(before: dict[GroupName, SharingGroup], made: list[SharingGroup]) -> tuple[Change, ...]:
-    homes = {query: group for group in before.values() for query in group.members}
-    changes: list[Change] = []
+def _changes(
+    policy: Policy,
+    before: Mapping[GroupName, SharingGroup],
+    made: Sequence[SharingGroup],
+    ruled: Collection[tuple[QueryId, ...]],
+) -> tuple[Change, ...]:
+    """Who leaves whom, who comes together, and which groups get other tasks. Sets that the rule `ruled` are its own;
+    others are larger because the driver cannot run more groups.
+    """
+    after = {query: group.name for group in made for query in group.members}
+    splits = (_split(policy, group, after) for group in before.values())
+    changes: list[Change] = [split for split in splits if split is not None]
+    homes = {query: group.name for group in before.values() for query in group.members}
     for group in made:
-        came = sorted({homes[query].name for query in group.members})
         old = before.get(group.name)
+        came = Counter(homes[query] for query in group.members)
         if old is not None and old.members == group.members:
             if old.tasks != group.tasks:
                 why = f"from {old.tasks} to {group.tasks} tasks: the load of {count_queries(len(group.members))}"
                 changes.append(Resized(group.name, old.tasks, group.tasks, why))
-        else:
-            others = len(group.members) - (len(set(old.members) & set(group.members)) if old else 0)
-            saved = max(0, sum(before[name].tasks for name in came) - group.tasks)
-            why = why_merged(others, 0.0, saved, False)
-            changes.append(Merged(group.name, tuple(came), 0.0, 1.0, saved, why))
+        elif len(came) > 1:
+            whole = all(count == len(before[name].members) for name, count in came.items())
+            saved = max(0, sum(before[name].tasks for name in came) - group.tasks) if whole else 0
+            others = len(group.members) - (came[group.name] or max(came.values()))
+            why = why_together(others, policy.value, saved, group.members not in ruled)
+            changes.append(Merged(group.name, tuple(sorted(came)), None, None, saved, why))
     return tuple(changes)
+
+
+def _split(policy: Policy, group: SharingGroup, after: Mapping[QueryId, GroupName]) -> SplitOff | None:
+    """The members of a group that are not with the rest of it in the end; None if all of them stay together.
+
+    The rest is who keeps the name of the group. If nobody does, it is the largest part.
+    """
+    parts = Counter(after[query] for query in group.members)
+    if len(parts) == 1:
+        return None
+    rest = group.name if group.name in parts else max(parts, key=lambda name: (parts[name], name))
+    gone: tuple[QueryId, ...] = tuple(query for query in group.members if after[query] != rest)
+    into = tuple(sorted(parts.keys() - {rest}))
+    return SplitOff(group.name, gone, into, SplitCause.RULE, why_parted(len(gone), policy.value))
 
 
 def isolate(situation: Situation, queries: Sequence[QueryId]) -> list[tuple[QueryId, ...]]:
