@@ -994,3 +994,35 @@ def test_a_query_that_was_given_a_place_counts_there_until_it_is_there_itself() 
     other = replace(there[4], plan=replace(plan_of(), text="something else"))
     assert len(promises.left(1.0, [*there[:4], other])) == 1, "another query is none of them"
     assert promises.left(31.0, there[:4]) == [], "it was not created"
+
+
+def test_isolated_queries_stay_where_they_are_while_what_an_epoch_costs_goes_up_and_down(
+    book: EventBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(1)
+    monkeypatch.setattr(Books, "overhead_s", lambda self: 0.2 * rng.uniform(0.8, 1.25))
+    engine = Engine(rate=1_000)
+    for i in range(60):
+        engine.create(i, 16 * i)
+    conductor = conductor_of(engine, book, Policy.ISOLATED)
+    play(engine, conductor, 200)
+    told = [event for event in book.all() if event.kind in (EventKind.MERGED, EventKind.SPLIT)]
+    homes = engine.groups()
+    assert 12 <= len(homes) <= 25
+    play(engine, conductor, 300)
+    assert engine.groups() == homes
+    after = [event for event in book.all() if event.kind in (EventKind.MERGED, EventKind.SPLIT)]
+    assert after == told
+    assert len(told) <= 5, "60 queries left the main group, and little else"
+
+
+def test_epochs_that_seem_to_cost_nothing_are_no_reason_for_a_thousand_groups(
+    book: EventBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Books, "overhead_s", lambda self: 0.0)
+    engine = Engine(rate=1_000)
+    for i in range(600):
+        engine.create(i, i)
+    conductor = conductor_of(engine, book, Policy.ISOLATED)
+    play(engine, conductor, 62)
+    assert len(engine.groups()) == 200

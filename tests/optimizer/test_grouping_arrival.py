@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,6 +28,7 @@ from headrace.optimizer.grouping.values import (
     Resized,
     SplitCause,
     SplitOff,
+    relocations,
 )
 
 FUNCTIONAL = grouper_of(Policy.FUNCTIONAL)
@@ -177,3 +179,41 @@ def test_rules_say_who_leaves_and_who_comes_together_and_make_up_no_figures() ->
         (Merged, "merged with 1 query"),
     ]
     assert told([[0, 1, 2, 3], [4, 5]]) == []
+
+
+def moved_by(case: Case, overheads: Sequence[float]) -> list[tuple[int, int]]:
+    """(groups, queries that move) of isolated queries that all begin in one group, as an epoch's cost changes."""
+    situation, found = case.with_groups([(range(300), 2)]).situation, []
+    for overhead in overheads:
+        settings = Settings(bounded=True, scaling=Scaling(overhead, 1.0))
+        situation = replace(situation, settings=settings, health={})
+        decision = grouper_of(Policy.ISOLATED).merge(situation)
+        found.append((len(decision.grouping.groups), len(relocations(situation.grouping, decision.grouping))))
+        situation = replace(situation, grouping=decision.grouping)
+    return found
+
+
+def test_a_bound_that_changes_by_one_moves_few_and_one_that_grows_a_little_moves_nobody() -> None:
+    case = random_case(0, 300, LINEAR, regions=4, tasks=2)
+    groups, moved = zip(*moved_by(case, (0.2, 0.19, 0.2, 0.21, 0.05, 0.048, 0.0)), strict=True)
+    assert groups == (20, 20, 20, 19, 80, 80, 300)
+    assert (moved[1], moved[2], moved[5]) == (0, 0, 0)
+    assert 0 < moved[3] <= 16, "the smaller one of the two smallest groups"
+
+
+def test_several_new_groups_have_several_names_also_where_there_is_no_main_group() -> None:
+    situation = random_case(0, 3, LINEAR, regions=4).with_groups([(range(3), 2)]).situation
+    decision = grouper_of(Policy.ISOLATED).merge(situation)
+    assert {group.name for group in decision.grouping.groups} == {"g0", "main", "auto-1"}
+
+
+def test_queries_that_are_too_many_are_packed_evenly_and_by_operator() -> None:
+    case = random_case(0, 90, Settings(bounded=True), regions=4, tasks=2)
+    facts = {
+        query: replace(fact, operator=OperatorId("ab"[query % 2]))
+        for query, fact in case.situation.queries.items()
+    }
+    decision = grouper_of(Policy.ISOLATED).merge(replace(case.situation, queries=facts))
+    sizes = [len(group.members) for group in decision.grouping.groups]
+    assert (len(sizes), min(sizes) * 2) >= (20, max(sizes))
+    assert all(len({query % 2 for query in group.members}) == 1 for group in decision.grouping.groups)

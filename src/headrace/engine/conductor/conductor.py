@@ -45,7 +45,7 @@ from headrace.optimizer.grouping.calibration import (
 from headrace.optimizer.grouping.costs import Coefficients
 from headrace.optimizer.grouping.monitor import GroupHealth, watch_group
 from headrace.optimizer.grouping.policies import FunctionalIsolation, Grouper, Policy, grouper_of
-from headrace.optimizer.grouping.settings import Scaling, Settings
+from headrace.optimizer.grouping.settings import Scaling, Settings, follow_overhead
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.statistics import GroupEpoch, Statistics
 from headrace.optimizer.grouping.throughput import Violation, violations
@@ -104,6 +104,8 @@ class _State:
     tasks: dict[str, int] = field(default_factory=dict)
     violated: Violated = field(default_factory=dict)
     under_way: UnderWay = field(default_factory=UnderWay)
+    overhead_s: float | None = None
+    """What an epoch is taken to cost by itself, as it was measured; None before it was."""
     next_number: int = 0
     """Groups that new queries begin in have smaller numbers, also those that the catalog does not know of yet."""
     looks: int = 0
@@ -306,6 +308,9 @@ class Conductor:
                 new += [epoch for epoch in epochs if epoch.epoch > last and epoch.processed]
                 state.seen[name] = epochs[-1].epoch
         self._calibrate(new)
+        if (overhead := self._books.overhead_s()) is not None:
+            before = overhead if state.overhead_s is None else state.overhead_s
+            state.overhead_s = follow_overhead(before, overhead)
 
     def _situation(self, queries: Sequence[LiveQuery], statistics: Statistics) -> Situation:
         stage, state = self._stage, self._state
@@ -341,14 +346,12 @@ class Conductor:
         Groups are merged when they have come about as far as each other. A query of one that is far behind the other
         would be on its way for as long as it takes to catch up, and nothing would be gained meanwhile.
         """
-        overhead = self._books.overhead_s()
         scaling = self._settings.scaling
-        most = 0.8 * self.interval_s
-        found = min(most, scaling.overhead_s if overhead is None else overhead)
+        found = scaling.overhead_s if self._state.overhead_s is None else self._state.overhead_s
         budget = self._settings.task_budget or self._stage.cores
         return replace(
             self._settings,
-            scaling=Scaling(found, self.interval_s, scaling.serial),
+            scaling=Scaling(min(0.8 * self.interval_s, found), self.interval_s, scaling.serial),
             task_budget=budget,
             cores=self._stage.cores,
             meet_within_s=min(self._settings.meet_within_s, 2 * self.interval_s),

@@ -6,11 +6,11 @@ earlier systems, and each of them slows some queries in some situation.
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import pairwise
 from typing import Protocol, assert_never
 
 import numpy as np
@@ -125,8 +125,8 @@ class RuleGrouper:
         )
         taken: set[GroupName] = set()
         made: list[SharingGroup] = []
-        grouping = situation.grouping
-        home = grouping.by_query()
+        unnamed: list[tuple[tuple[QueryId, ...], int]] = []
+        home = situation.grouping.by_query()
         for members in sorted(sets, key=lambda s: (-len(s), s)):
             tasks = self._tasks(situation, work, members)
             same = home[members[0]]
@@ -135,10 +135,11 @@ class RuleGrouper:
             names = [home[q].name for q in members if home[q].name not in taken]
             if names:
                 made.append(SharingGroup(max(names, key=lambda n: (names.count(n), n)), members, tasks))
+                taken.add(made[-1].name)
             else:
-                grouping, new = grouping.named([(members, tasks)])
-                made += new
-            taken.add(made[-1].name)
+                unnamed.append((members, tasks))
+        grouping, new = situation.grouping.named(unnamed)
+        made += new
         return Decision(grouping.replaced(groups, made), _changes(self.policy, groups, made, set(ruled)))
 
     def help(self, situation: Situation) -> Decision:
@@ -156,15 +157,45 @@ class RuleGrouper:
         return tasks_for(work.load(members), most, situation.settings)
 
 
+LEFT = 0.75
+"""Groups stay as they are packed as long as they are this part of those that the driver can run, or more."""
+
+
 def _bound(situation: Situation, sets: list[tuple[QueryId, ...]]) -> list[tuple[QueryId, ...]]:
-    """No more sets than the driver can run: neighbours by operator go together."""
+    """No more sets than the driver can run. Who is in one group stays together as far as that can be.
+
+    How many groups the driver can run changes with what epochs are seen to cost. So when it becomes one less, two
+    groups are merged, and when it becomes a little more, nobody moves.
+    """
     apart = sum(group.apart for group in situation.grouping.groups)
     room = max(1, situation.settings.max_groups - apart)
     if len(sets) <= room:
         return sets
-    ranked = sorted(sets, key=lambda members: (situation.queries[members[0]].operator or "", members))
-    cuts = [round(i * len(ranked) / room) for i in range(room + 1)]
-    return [tuple(sorted(q for members in ranked[a:b] for q in members)) for a, b in pairwise(cuts)]
+    homes, packs = situation.grouping.by_query(), dict[GroupName, list[QueryId]]()
+    for members in sets:
+        found = Counter(homes[query].name for query in members)
+        packs.setdefault(max(found, key=lambda name: (found[name], name)), []).extend(members)
+    if len(packs) < LEFT * room:
+        return _pack(situation, sets, room)
+    return _pack(situation, packs.values(), room)
+
+
+def _pack(situation: Situation, sets: Iterable[Sequence[QueryId]], room: int) -> list[tuple[QueryId, ...]]:
+    """The smallest ones go together until there is room for all; those of one operator first."""
+    heaps: dict[str, list[tuple[int, tuple[QueryId, ...]]]] = {}
+    for members in sets:
+        operator = situation.queries[members[0]].operator or ""
+        heapq.heappush(heaps.setdefault(operator, []), (len(members), tuple(sorted(members))))
+    for _ in range(sum(map(len, heaps.values())) - room):
+        smallest = min(heaps, key=lambda operator: heaps[operator][0])
+        _, left = heapq.heappop(heaps[smallest])
+        if not heaps[smallest]:
+            del heaps[smallest]
+            smallest = min(heaps, key=lambda operator: heaps[operator][0])
+        _, right = heapq.heappop(heaps[smallest])
+        both = tuple(sorted((*left, *right)))
+        heapq.heappush(heaps[smallest], (len(both), both))
+    return [members for heap in heaps.values() for _, members in heap]
 
 
 def _changes(
