@@ -217,3 +217,15 @@ def test_queries_that_are_too_many_are_packed_evenly_and_by_operator() -> None:
     sizes = [len(group.members) for group in decision.grouping.groups]
     assert (len(sizes), min(sizes) * 2) >= (20, max(sizes))
     assert all(len({query % 2 for query in group.members}) == 1 for group in decision.grouping.groups)
+
+
+def test_a_load_that_goes_up_and_down_a_little_gives_nobody_other_tasks() -> None:
+    grouper, case = grouper_of(Policy.FULL), random_case(0, 8, Settings(), tasks=3)
+    rng, whole = np.random.default_rng(5), case.load(range(8))
+    for load in np.linspace(1.0, 9.0, 17):
+        grouping = case.situation.grouping
+        for step in range(20):
+            costs = case.dearer(load / whole * rng.uniform(0.96, 1.04)).situation.costs
+            decision = grouper.help(replace(case.situation, grouping=grouping, costs=costs, health={}))
+            assert step == 0 or not decision.changes, (load, decision.changes)
+            grouping = decision.grouping

@@ -128,10 +128,8 @@ class RuleGrouper:
         unnamed: list[tuple[tuple[QueryId, ...], int]] = []
         home = situation.grouping.by_query()
         for members in sorted(sets, key=lambda s: (-len(s), s)):
-            tasks = self._tasks(situation, work, members)
             same = home[members[0]]
-            if same.members == members and abs(same.tasks - tasks) <= 0.1 * same.tasks:
-                tasks = same.tasks  # a small error of the estimate is no reason to change anything
+            tasks = self._tasks(situation, work, members, same.tasks if same.members == members else None)
             names = [home[q].name for q in members if home[q].name not in taken]
             if names:
                 made.append(SharingGroup(max(names, key=lambda n: (names.count(n), n)), members, tasks))
@@ -146,15 +144,21 @@ class RuleGrouper:
         """More tasks where the rule still allows them; never another grouping."""
         return self.merge(situation) if self.policy is not Policy.ISOLATED else Decision(situation.grouping)
 
-    def _tasks(self, situation: Situation, work: Work, members: tuple[QueryId, ...]) -> int:
-        isolated = situation.isolated_tasks(members)
+    def _tasks(self, situation: Situation, work: Work, members: tuple[QueryId, ...], now: int | None) -> int:
+        """The tasks of a group; those that it has `now`, if they would do for a load a little lower or higher."""
+        isolated, settings = situation.isolated_tasks(members), situation.settings
         if len(members) == 1:
             return isolated
-        most = isolated if situation.settings.within_isolated else 100 * isolated
+        most = isolated if settings.within_isolated else 100 * isolated
         columns = work.columns(members)
         if not work.known[columns].all():
             return isolated
-        return tasks_for(work.load(members), most, situation.settings)
+        load, slack = work.load(members), settings.hysteresis
+        wanted = tasks_for(load, most, settings)
+        if now is None or now > most:
+            return wanted
+        lowest, highest = (tasks_for(load * part, most, settings) for part in (1 - slack, 1 + slack))
+        return now if lowest <= now <= highest or abs(now - wanted) <= 0.1 * now else wanted
 
 
 LEFT = 0.75
