@@ -1026,3 +1026,45 @@ def test_epochs_that_seem_to_cost_nothing_are_no_reason_for_a_thousand_groups(
     conductor = conductor_of(engine, book, Policy.ISOLATED)
     play(engine, conductor, 62)
     assert len(engine.groups()) == 200
+
+
+def told_violations(book: EventBook) -> list[tuple[float, str, int]]:
+    """(when, why, of how many queries) of each violation."""
+    return [(e.at, e.reason, e.count) for e in book.all() if e.kind is EventKind.VIOLATION]
+
+
+def test_a_query_that_falls_behind_alone_is_told_of_though_the_cores_should_be_enough(
+    book: EventBook,
+) -> None:
+    engine = Engine()
+    engine.create(0, 0)
+    engine.create(1, 0, auto_group(1))
+    conductor = conductor_of(engine, book)
+    play(engine, conductor, 20)
+    engine.played[1].seconds = 1.7e-4  # 0.8 of two cores do 9,400 tuples per second, and 10,000 come in
+    play(engine, conductor, 80)
+    [(_, why, count)] = told_violations(book)
+    assert why.endswith("% of its input, though the cores should be enough")
+    assert count == 1
+
+
+def test_why_a_group_falls_behind_is_told_once_for_all_its_queries(book: EventBook) -> None:
+    engine = Engine()
+    for i in range(3):
+        engine.create(i, 100 * i)
+    queries = {query.id: query for query in engine.queries()}
+    violated: Violated = {}
+
+    def look(now: float, kind: str, whats: Sequence[str]) -> None:
+        nonlocal violated
+        found = [Violation(QueryId(i), what, kind) for i, what in enumerate(whats)]
+        violated = note_violations(book, found, violated, queries, now)
+
+    look(0.0, "isolation", ["53% alone", "54% alone", "54% alone"])
+    assert told_violations(book) == [(0.0, "54% alone, or about as much", 3)]
+    for at in (10.0, 20.0, 30.0):
+        look(at, "cores" if at == 20 else "isolation", ["something else"] * 3)
+    assert len(told_violations(book)) == 1, "it looks different at every look"
+    for at in (40.0, 50.0, 60.0, 70.0):
+        look(at, "cores", ["all cores are too few"] * 3)
+    assert told_violations(book)[1:] == [(60.0, "all cores are too few", 3)], "it has been so for a while"

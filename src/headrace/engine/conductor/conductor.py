@@ -30,7 +30,13 @@ from headrace.engine.conductor.promises import Promises
 from headrace.engine.conductor.room import idle_cores, width_of
 from headrace.engine.conductor.stage import Stage
 from headrace.engine.conductor.statistics import Knowledge
-from headrace.engine.conductor.telling import Violated, note_change, note_violations, only_telling
+from headrace.engine.conductor.telling import (
+    Violated,
+    left_behind,
+    note_change,
+    note_violations,
+    only_telling,
+)
 from headrace.engine.conductor.under_way import UnderWay
 from headrace.engine.conductor.watching import Books, Measured, came_since, group_epochs, while_lagging
 from headrace.model.events import EventKind
@@ -229,7 +235,8 @@ class Conductor:
             self._state.rooms = Rooms(situation)
             names = {query.id: query.name for query in queries}
             self._carry_out(situation, decision, names, now)
-            self._tell_violations(queries, now, violations(situation))
+            behind = list(violations(situation))
+            self._tell_violations(queries, now, [*behind, *left_behind(situation, behind)])
             self._state.predicted = predict(
                 situation, self._knowledge.rate, self._epoch_s(queries), self._state.corrections
             )
