@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.catalog.events import EVENTS, EventBook
+from headrace.engine.conductor import conductor as conducting
 from headrace.engine.conductor.conductor import Conductor
 from headrace.engine.conductor.facts import LiveQuery, operator_of
 from headrace.engine.conductor.needs import Course, unmet
@@ -1068,3 +1070,35 @@ def test_why_a_group_falls_behind_is_told_once_for_all_its_queries(book: EventBo
     for at in (40.0, 50.0, 60.0, 70.0):
         look(at, "cores", ["all cores are too few"] * 3)
     assert told_violations(book)[1:] == [(60.0, "all cores are too few", 3)], "it has been so for a while"
+
+
+def test_of_groups_and_costs_that_are_gone_nothing_is_kept_for_ever(
+    book: EventBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conducting, "COSTS_KEPT", 4)
+    engine = Engine()
+    conductor = conductor_of(engine, book)
+    engine.create(0, 0)
+    for i in range(1, 12):
+        engine.create(i, 900, auto_group(i), called=1e-6, streams=("s", f"t{i}"))
+        play(engine, conductor, 12)
+        state = conductor._state
+        assert state.seen.keys() <= {MAIN, auto_group(i)}
+        assert len(state.calibration.scans) == len(state.calibration.joins) <= 6
+        assert len(state.calibration.functions) <= 6
+        assert f"s+t{i}" in state.calibration.scans
+        del engine.played[i]
+    assert "s" in state.calibration.scans, "a query reads it still"
+
+
+def test_polls_that_find_nothing_to_do_are_counted_as_time_of_looks(
+    book: EventBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = iter(range(1_000))
+    monkeypatch.setattr(time, "thread_time", lambda: float(next(ticks)))
+    engine = Engine()
+    engine.create(0, 0)
+    conductor = conductor_of(engine, book)
+    for _ in range(5):
+        assert conductor.look() is None
+    assert (conductor.info().looks, conductor.info().looked_s) == (0, 5.0)

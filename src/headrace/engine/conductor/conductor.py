@@ -77,13 +77,19 @@ EARLY = 0.1
 at least.
 """
 
+COSTS_KEPT = 1_000
+"""When costs of more operators or functions are known, those that no query has are forgotten."""
+
 NOTED = 20
 """So many events are written of one call that creates queries."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConductorInfo:
-    """What the conductor has done since the warehouse was opened. `looked_s` is the CPU time of its looks."""
+    """What the conductor has done since the warehouse was opened.
+
+    `looked_s` is the CPU time of its looks, and of finding that nothing is due.
+    """
 
     policy: str
     looks: int
@@ -212,37 +218,65 @@ class Conductor:
     def look(self, *, early: bool = False) -> Decision | None:
         """Do what is due now; what was decided, None when it was not time. `early`, only if a group began to lag."""
         with self._lock:
-            now, began = self._clock(), time.thread_time()
-            if self._grouper is None:
-                self._fresh.clear()  # nobody would ever read or forget it
-                return self._only_watch(now)
-            self._take_in()
-            table = self._hurried(now)
-            waits = table is self._state.timetable if early else now < min(table.watch_at, table.merge_at)
-            if waits:
-                return None
-            queries = self._queries(now)
-            self._books.forget({query.group for query in queries}, (query.id for query in queries))
-            self._knowledge.look(queries, self._books, now, self._settings.watch_every_s)
-            self._observe(queries)
-            situation = self._situation(queries, self._knowledge.statistics)
-            if isinstance(self._grouper, FunctionalIsolation):
-                situation = only_measured(situation)
-            if now >= self._state.timetable.watch_at:
-                self._state.hurried = self._books.lagging(self.interval_s)
-            self._state.looked_at = now
-            self._state.timetable, decision = decide(self._grouper, table, now, situation)
-            self._state.rooms = Rooms(situation)
-            names = {query.id: query.name for query in queries}
-            self._carry_out(situation, decision, names, now)
-            behind = list(violations(situation))
-            self._tell_violations(queries, now, [*behind, *left_behind(situation, behind)])
-            self._state.predicted = predict(
-                situation, self._knowledge.rate, self._epoch_s(queries), self._state.corrections
+            began = time.thread_time()
+            try:
+                return self._look(self._clock(), early)
+            finally:
+                self._state.looked_s += time.thread_time() - began
+
+    def _look(self, now: float, early: bool) -> Decision | None:
+        """`look`, by whoever holds the lock."""
+        if self._grouper is None:
+            self._fresh.clear()  # nobody would ever read or forget it
+            return self._only_watch(now)
+        self._take_in()
+        table = self._hurried(now)
+        waits = table is self._state.timetable if early else now < min(table.watch_at, table.merge_at)
+        if waits:
+            return None
+        queries = self._queries(now)
+        self._forget(queries)
+        self._knowledge.look(queries, self._books, now, self._settings.watch_every_s)
+        self._observe(queries)
+        situation = self._situation(queries, self._knowledge.statistics)
+        if isinstance(self._grouper, FunctionalIsolation):
+            situation = only_measured(situation)
+        if now >= self._state.timetable.watch_at:
+            self._state.hurried = self._books.lagging(self.interval_s)
+        self._state.looked_at = now
+        self._state.timetable, decision = decide(self._grouper, table, now, situation)
+        self._state.rooms = Rooms(situation)
+        names = {query.id: query.name for query in queries}
+        self._carry_out(situation, decision, names, now)
+        behind = list(violations(situation))
+        self._tell_violations(queries, now, [*behind, *left_behind(situation, behind)])
+        self._state.predicted = predict(
+            situation, self._knowledge.rate, self._epoch_s(queries), self._state.corrections
+        )
+        self._state.looks += 1
+        return decision
+
+    def _forget(self, queries: Sequence[LiveQuery]) -> None:
+        """Keep only what is known of groups and queries that are there, and of costs that some of them have.
+
+        What others cost is kept, too, as long as that is not much: they may come again.
+        """
+        state = self._state
+        self._books.forget({query.group for query in queries}, (query.id for query in queries))
+        state.seen = {name: epoch for name, epoch in state.seen.items() if name in self._books.epochs}
+        costs = state.calibration
+        if max(len(costs.scans), len(costs.functions)) > COSTS_KEPT:
+            read = {operator_of(query.plan) for query in queries}
+            called = {
+                *self._books.functions.values(),
+                *(n for query in queries for n in query.plan.functions),
+            }
+            state.calibration = replace(
+                costs,
+                scans={operator: sums for operator, sums in costs.scans.items() if operator in read},
+                joins={operator: sums for operator, sums in costs.joins.items() if operator in read},
+                functions={name: sums for name, sums in costs.functions.items() if name in called},
             )
-            self._state.looks += 1
-            self._state.looked_s += time.thread_time() - began
-            return decision
 
     def _only_watch(self, now: float) -> Decision | None:
         """Without a policy nothing is decided, but it is told who does not get what was asked for."""
