@@ -54,10 +54,6 @@ def test_trouble_is_told_once_and_tried_again(book: EventBook) -> None:
     group: Any = SimpleNamespace(name="main")
     conducting.look()
     conducting.committed(group, group)
-    plan: Any = None
-    assert conducting.place([(plan, NO_NEEDS)] * 2) == [None, None], (
-        "people are not kept from creating queries"
-    )
     assert conducting.trouble.error is not None
     [event] = book.all()
     assert event.kind is EventKind.ERROR
@@ -71,6 +67,26 @@ def test_trouble_is_told_once_and_tried_again(book: EventBook) -> None:
     conductor.idle = conductor.broken = False
     conducting.look()
     assert conducting.trouble.error is None
+
+
+def test_trouble_of_placing_is_told_once_and_puts_no_look_off(book: EventBook) -> None:
+    conductor = Troubled()
+    conducting = conducting_of(conductor, book)
+    plan: Any = None
+    for _ in range(3):
+        assert conducting.place([(plan, NO_NEEDS)] * 2) == [None, None], (
+            "people are not kept from creating queries"
+        )
+    assert [event.kind for event in book.all()] == [EventKind.ERROR]
+    assert conducting.trouble.error is None, "it is not the trouble of looks"
+    conductor.broken = False
+    before = conductor.looks
+    conducting.look()
+    assert conductor.looks == before + 1, "looks go on"
+    conducting.place([(plan, NO_NEEDS)])
+    conductor.broken = True
+    conducting.place([(plan, NO_NEEDS)])
+    assert len(book.all()) == 2, "it had worked in between"
 
 
 def test_the_thread_looks_on_until_it_is_stopped(book: EventBook) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,9 +12,11 @@ import pyarrow as pa
 import pytest
 
 from headrace.catalog.events import EVENTS, EventBook
+from headrace.engine.conductor import conductor as conducting
 from headrace.engine.conductor.conductor import Conductor
 from headrace.engine.conductor.facts import LiveQuery, operator_of
 from headrace.engine.conductor.needs import Course, unmet
+from headrace.engine.conductor.promises import Promises
 from headrace.engine.conductor.room import idle_cores
 from headrace.engine.conductor.sampling import StreamSample, _matches, columns_of, region_tables
 from headrace.engine.conductor.stage import Standing
@@ -929,3 +932,201 @@ def test_a_join_alone_finds_what_it_was_measured_to_find_and_not_what_others_fin
     found = knowledge.statistics.samples
     assert [found[QueryId(i)].matches for i in range(2)] == [20.0, 2.0]
     assert 2.0 < found[QueryId(2)].matches < 20.0, "of the third, nothing is known but where it looks"
+
+
+def test_a_look_that_reads_other_columns_meanwhile_takes_nothing_from_a_new_query() -> None:
+    """A look replaces the samples, without the column of a new query, just when that column has been read."""
+    engine = Engine(came=10_000)
+    engine.create(0, 100)
+    knowledge, books = Knowledge(engine), Books()
+    knowledge.look(engine.queries(), books, 1.0, 10.0)
+    sample = engine.sample
+
+    def overtaken(stream: str, columns: Sequence[str], tuples: int) -> StreamSample | None:
+        found = sample(stream, columns, tuples)
+        if stream == "t":  # the last one that is read for the new query
+            engine.sample = sample  # type: ignore[method-assign]
+            knowledge.look(engine.queries(), books, 2.0, 10.0)
+        return found
+
+    engine.sample = overtaken  # type: ignore[method-assign]
+    plan = plan_of(Compare(Operand("w", BIGINT), Op.GE, 500), ("s", "t"))
+    guest = LiveQuery(QueryId(7), "new", plan, MAIN)
+    found = knowledge.samples_of([guest], {})
+    assert found[QueryId(7)].selectivity == pytest.approx(0.5, abs=0.01)
+
+
+def test_of_a_stream_whose_columns_cannot_be_read_any_more_nothing_is_told() -> None:
+    engine = Engine(came=10_000)
+    engine.create(0, 100)
+    knowledge, books = Knowledge(engine), Books()
+    knowledge.look(engine.queries(), books, 1.0, 10.0)
+    engine.came = 0  # the log has no tuples
+    guest = LiveQuery(QueryId(7), "new", plan_of(Compare(Operand("w", BIGINT), Op.GE, 500)), MAIN)
+    assert knowledge.samples_of([guest], {}) == {}
+
+
+def test_what_was_decided_is_remembered_though_its_event_cannot_be_kept(
+    book: EventBook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The disk is full, and no epoch takes the wish in."""
+
+    def full(*_: object, **__: object) -> None:
+        raise StorageError("WRITE_FAILED", "the disk is full")
+
+    engine = Engine()
+    for i in range(3):
+        engine.create(i, 100 * i, MAIN if i == 0 else auto_group(i))
+    conductor = conductor_of(engine, book)
+    play(engine, conductor, 58)
+    with monkeypatch.context() as patched:
+        patched.setattr(Warehouse, "replace_value", full)
+        play(engine, conductor, 2)
+        asked = list(engine.wishes)
+        assert asked, "the look went on"
+        assert "the disk is full" in caplog.text
+        for _ in range(5):
+            engine.now += 10
+            conductor.look()
+        assert engine.wishes == asked, "it is not decided again"
+        engine.step(conductor)
+        assert len(conductor.info().delays_s) == 1
+        engine.step(conductor)
+    assert len(conductor.info().delays_s) == 1, "it is in force once"
+
+
+def busy_house(book: EventBook) -> tuple[Engine, Conductor]:
+    """A main group that has no room for queries of which nothing is known."""
+    engine = Engine()
+    engine.create(0, 0, seconds=1.4e-4)
+    conductor = conductor_of(engine, book)
+    play(engine, conductor, 25)
+    return engine, conductor
+
+
+def test_queries_that_should_begin_alone_do_though_the_catalog_has_none_of_them_yet(book: EventBook) -> None:
+    engine, conductor = busy_house(book)
+    [first] = conductor.place([(plan_of(above(0), ("t",)), NO_NEEDS)])
+    [second] = conductor.place([(plan_of(above(0), ("s", "t")), NO_NEEDS)])
+    assert first is not None and second is not None
+    assert {auto_number(first), auto_number(second)} == {0, 1}
+    assert engine.next_number() == 0, "nothing tells of them yet"
+
+
+def test_a_query_that_was_given_a_place_counts_there_until_it_is_there_itself() -> None:
+    promises = Promises()
+    guests = [LiveQuery(promises.number(), f"new {i}", plan_of(), MAIN) for i in range(3)]
+    there = [LiveQuery(QueryId(i), f"q{i}", plan_of(), MAIN) for i in range(5)]
+    promises.add(0.0, dict.fromkeys(guests, "auto-0"), QueryId(1))
+    assert [query.group for query in promises.left(1.0, there[:2])] == ["auto-0"] * 3, "the others are older"
+    assert [query.name for query in promises.left(1.0, there[:4])] == ["new 2"]
+    assert [query.name for query in promises.left(1.0, there[:4])] == ["new 2"]
+    other = replace(there[4], plan=replace(plan_of(), text="something else"))
+    assert len(promises.left(1.0, [*there[:4], other])) == 1, "another query is none of them"
+    assert promises.left(31.0, there[:4]) == [], "it was not created"
+
+
+def test_isolated_queries_stay_where_they_are_while_what_an_epoch_costs_goes_up_and_down(
+    book: EventBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(1)
+    monkeypatch.setattr(Books, "overhead_s", lambda self: 0.2 * rng.uniform(0.8, 1.25))
+    engine = Engine(rate=1_000)
+    for i in range(60):
+        engine.create(i, 16 * i)
+    conductor = conductor_of(engine, book, Policy.ISOLATED)
+    play(engine, conductor, 200)
+    told = [event for event in book.all() if event.kind in (EventKind.MERGED, EventKind.SPLIT)]
+    homes = engine.groups()
+    assert 12 <= len(homes) <= 25
+    play(engine, conductor, 300)
+    assert engine.groups() == homes
+    after = [event for event in book.all() if event.kind in (EventKind.MERGED, EventKind.SPLIT)]
+    assert after == told
+    assert len(told) <= 5, "60 queries left the main group, and little else"
+
+
+def test_epochs_that_seem_to_cost_nothing_are_no_reason_for_a_thousand_groups(
+    book: EventBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Books, "overhead_s", lambda self: 0.0)
+    engine = Engine(rate=1_000)
+    for i in range(600):
+        engine.create(i, i)
+    conductor = conductor_of(engine, book, Policy.ISOLATED)
+    play(engine, conductor, 62)
+    assert len(engine.groups()) == 200
+
+
+def told_violations(book: EventBook) -> list[tuple[float, str, int]]:
+    """(when, why, of how many queries) of each violation."""
+    return [(e.at, e.reason, e.count) for e in book.all() if e.kind is EventKind.VIOLATION]
+
+
+def test_a_query_that_falls_behind_alone_is_told_of_though_the_cores_should_be_enough(
+    book: EventBook,
+) -> None:
+    engine = Engine()
+    engine.create(0, 0)
+    engine.create(1, 0, auto_group(1))
+    conductor = conductor_of(engine, book)
+    play(engine, conductor, 20)
+    engine.played[1].seconds = 1.7e-4  # 0.8 of two cores do 9,400 tuples per second, and 10,000 come in
+    play(engine, conductor, 80)
+    [(_, why, count)] = told_violations(book)
+    assert why.endswith("% of its input, though the cores should be enough")
+    assert count == 1
+
+
+def test_why_a_group_falls_behind_is_told_once_for_all_its_queries(book: EventBook) -> None:
+    engine = Engine()
+    for i in range(3):
+        engine.create(i, 100 * i)
+    queries = {query.id: query for query in engine.queries()}
+    violated: Violated = {}
+
+    def look(now: float, kind: str, whats: Sequence[str]) -> None:
+        nonlocal violated
+        found = [Violation(QueryId(i), what, kind) for i, what in enumerate(whats)]
+        violated = note_violations(book, found, violated, queries, now)
+
+    look(0.0, "isolation", ["53% alone", "54% alone", "54% alone"])
+    assert told_violations(book) == [(0.0, "54% alone, or about as much", 3)]
+    for at in (10.0, 20.0, 30.0):
+        look(at, "cores" if at == 20 else "isolation", ["something else"] * 3)
+    assert len(told_violations(book)) == 1, "it looks different at every look"
+    for at in (40.0, 50.0, 60.0, 70.0):
+        look(at, "cores", ["all cores are too few"] * 3)
+    assert told_violations(book)[1:] == [(60.0, "all cores are too few", 3)], "it has been so for a while"
+
+
+def test_of_groups_and_costs_that_are_gone_nothing_is_kept_for_ever(
+    book: EventBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conducting, "COSTS_KEPT", 4)
+    engine = Engine()
+    conductor = conductor_of(engine, book)
+    engine.create(0, 0)
+    for i in range(1, 12):
+        engine.create(i, 900, auto_group(i), called=1e-6, streams=("s", f"t{i}"))
+        play(engine, conductor, 12)
+        state = conductor._state
+        assert state.seen.keys() <= {MAIN, auto_group(i)}
+        assert len(state.calibration.scans) == len(state.calibration.joins) <= 6
+        assert len(state.calibration.functions) <= 6
+        assert f"s+t{i}" in state.calibration.scans
+        del engine.played[i]
+    assert "s" in state.calibration.scans, "a query reads it still"
+
+
+def test_polls_that_find_nothing_to_do_are_counted_as_time_of_looks(
+    book: EventBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = iter(range(1_000))
+    monkeypatch.setattr(time, "thread_time", lambda: float(next(ticks)))
+    engine = Engine()
+    engine.create(0, 0)
+    conductor = conductor_of(engine, book)
+    for _ in range(5):
+        assert conductor.look() is None
+    assert (conductor.info().looks, conductor.info().looked_s) == (0, 5.0)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping_cases import JOIN, Case, random_case
+from grouping_cases import JOIN, random_case
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.calibration import (
     JOIN_COLUMNS,
@@ -21,8 +21,7 @@ from headrace.optimizer.grouping.calibration import (
 )
 from headrace.optimizer.grouping.costs import Coefficients, OperatorCost
 from headrace.optimizer.grouping.monitor import watch_group
-from headrace.optimizer.grouping.regions import join_samples, query_samples, summarise_sample
-from headrace.optimizer.grouping.sampling import choose_collectors
+from headrace.optimizer.grouping.regions import query_samples, summarise_counts
 from headrace.optimizer.grouping.settings import Settings
 from headrace.optimizer.grouping.statistics import (
     FunctionEpoch,
@@ -44,8 +43,7 @@ def test_regions_lose_nothing_about_any_union(seed: int, queries: int, tuples: i
     wanted = rng.random((tuples, queries)) < 0.3
     matches = rng.integers(0, 5, tuples).astype(float)
     ids = [QueryId(i) for i in range(queries)]
-    halves = [summarise_sample(JOIN, ids, wanted[i::2], matches[i::2]) for i in range(2)]
-    table = join_samples(halves)
+    table = summarise_counts(JOIN, tuple(ids), wanted, np.ones(tuples), matches, tuples)
     assert len({row.tobytes() for row in table.wanted}) == len(table.wanted)
     case = random_case(0, queries)
     facts = {q: replace(f, function=SLOW if q % 2 else None) for q, f in case.situation.queries.items()}
@@ -213,15 +211,3 @@ def test_lag_that_grows_is_back_pressure_from_downstream_if_the_shared_part_woul
     assert not watch_group([heavy]).pressed(2, settings)
     fine = replace(epoch, processed=1_000, lag=0)
     assert not watch_group([fine]).pressed(2, settings)
-
-
-def collectors(case: Case) -> list[tuple[str, int]]:
-    return [(c.group, len(c.queries)) for c in choose_collectors(case.situation)]
-
-
-def test_the_group_that_selects_most_collects_for_everybody() -> None:
-    case = random_case(2, 5)
-    shares = {q: case.situation.statistics.samples[q].selectivity for q in case.situation.queries}
-    best = max(shares, key=lambda q: shares[q])
-    assert collectors(case) == [(case.situation.grouping.by_query()[best].name, 5)]
-    assert collectors(case.with_groups([(range(5), 3)])) == []

@@ -29,6 +29,10 @@ KEEP_LOOKS = 30
 LOOK_SECONDS = 0.5
 """How often it is looked whether something is due."""
 
+STAYS = "who shares with whom stays as it is for now"
+BY_DEFAULT = "new queries start where they do without a decision for now"
+"""What follows from trouble of a look, and from trouble of finding a place for new queries."""
+
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -42,7 +46,7 @@ class Conducting:
         self._unkept = 0
         if memory is not None and (learnt := memory.recall()) is not None:
             conductor.recall(learnt)
-        self.trouble = Retry()
+        self.trouble, self._placing, self._noting = Retry(), Retry(), threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
 
@@ -75,7 +79,7 @@ class Conducting:
             if self.trouble.due:
                 self._conductor.look(early=True)
         except Exception as error:  # the epoch counts whatever is known of it
-            self._failed(error)
+            self._failed(self.trouble, error, STAYS)
 
     def balance(self, group: Group) -> None:
         """Spread a group's keys anew if one of its tasks has much more to do than the others; an event says so."""
@@ -87,12 +91,14 @@ class Conducting:
             _LOGGER.warning("the keys of group %s stay where they are: %s", group.name, error)
 
     def place(self, wanted: Sequence[tuple[QueryPlan, Needs]]) -> list[str | None]:
-        """Where new queries start. Trouble puts them where they start by default, and is told."""
+        """Where new queries start. Trouble puts them where they start by default, and is told; looks go on."""
         try:
-            return self._conductor.place(wanted)
+            places = self._conductor.place(wanted)
         except Exception as error:
-            self._failed(error)
+            self._failed(self._placing, error, BY_DEFAULT)
             return [None] * len(wanted)
+        self._passed(self._placing)
+        return places
 
     def look(self) -> None:
         """Do what is due."""
@@ -101,12 +107,12 @@ class Conducting:
         try:
             if self._conductor.look() is None:
                 return  # nothing was due, so nothing is known of what was in trouble
-            self.trouble.passed()
+            self._passed(self.trouble)
             self._unkept += 1
             if self._unkept >= KEEP_LOOKS:
                 self.keep()
         except Exception as error:
-            self._failed(error)
+            self._failed(self.trouble, error, STAYS)
 
     def keep(self) -> None:
         """Write down what was learnt, if there is anything new."""
@@ -114,14 +120,19 @@ class Conducting:
             self._unkept = 0
             self._memory.keep(self._conductor.learnt())
 
-    def _failed(self, error: Exception) -> None:
-        new = self.trouble.error is None
-        ours = self.trouble.failed(error)
+    def _passed(self, trouble: Retry) -> None:
+        with self._noting:
+            trouble.passed()
+
+    def _failed(self, trouble: Retry, error: Exception, so: str) -> None:
+        """Note trouble, and tell the first one of several in a row, and what follows from it. From any thread."""
+        with self._noting:
+            new, ours = trouble.error is None, trouble.failed(error)
         if new:
             text = ours.message if ours.detail is None else f"{ours.message}; {ours.detail}"
-            _LOGGER.warning("who shares with whom stays as it is for now: %s", text, exc_info=error)
+            _LOGGER.warning("%s: %s", so, text, exc_info=error)
             try:
-                self._events.add(self.trouble.since, EventKind.ERROR, MAIN, text)
+                self._events.add(trouble.since, EventKind.ERROR, MAIN, text)
             except HeadraceError as other:  # a full disk, say: `trouble` still tells the first error
                 _LOGGER.warning("the event could not be kept: %s", other)
 

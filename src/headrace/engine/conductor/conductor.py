@@ -27,14 +27,21 @@ from headrace.engine.conductor.memory import Learnt
 from headrace.engine.conductor.needs import Course, unmet
 from headrace.engine.conductor.placing import Room, Rooms
 from headrace.engine.conductor.predicting import Correction, Prediction, compare, corrected, predict
+from headrace.engine.conductor.promises import Promises
 from headrace.engine.conductor.room import idle_cores, width_of
 from headrace.engine.conductor.stage import Stage
 from headrace.engine.conductor.statistics import Knowledge
-from headrace.engine.conductor.telling import Violated, note_change, note_violations
+from headrace.engine.conductor.telling import (
+    Violated,
+    left_behind,
+    note_change,
+    note_violations,
+    only_telling,
+)
 from headrace.engine.conductor.under_way import UnderWay
 from headrace.engine.conductor.watching import Books, Measured, came_since, group_epochs, while_lagging
 from headrace.model.events import EventKind
-from headrace.model.grouping import MAIN
+from headrace.model.grouping import MAIN, auto_number
 from headrace.model.query import Fallback, Needs, QueryId, QueryPlan
 from headrace.optimizer.grouping.calibration import (
     Calibration,
@@ -45,7 +52,7 @@ from headrace.optimizer.grouping.calibration import (
 from headrace.optimizer.grouping.costs import Coefficients
 from headrace.optimizer.grouping.monitor import GroupHealth, watch_group
 from headrace.optimizer.grouping.policies import FunctionalIsolation, Grouper, Policy, grouper_of
-from headrace.optimizer.grouping.settings import Scaling, Settings
+from headrace.optimizer.grouping.settings import Scaling, Settings, follow_overhead
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.statistics import GroupEpoch, Statistics
 from headrace.optimizer.grouping.throughput import Violation, violations
@@ -71,8 +78,8 @@ EARLY = 0.1
 at least.
 """
 
-GUESTS = 2**62
-"""Queries that are being created have no number yet. While it is decided where they start, they have these."""
+COSTS_KEPT = 1_000
+"""When costs of more operators or functions are known, those that no query has are forgotten."""
 
 NOTED = 20
 """So many events are written of one call that creates queries."""
@@ -80,7 +87,10 @@ NOTED = 20
 
 @dataclass(frozen=True, slots=True)
 class ConductorInfo:
-    """What the conductor has done since the warehouse was opened. `looked_s` is the CPU time of its looks."""
+    """What the conductor has done since the warehouse was opened.
+
+    `looked_s` is the CPU time of its looks, and of finding that nothing is due.
+    """
 
     policy: str
     looks: int
@@ -107,6 +117,10 @@ class _State:
     tasks: dict[str, int] = field(default_factory=dict)
     violated: Violated = field(default_factory=dict)
     under_way: UnderWay = field(default_factory=UnderWay)
+    overhead_s: float | None = None
+    """What an epoch is taken to cost by itself, as it was measured; None before it was."""
+    next_number: int = 0
+    """Groups that new queries begin in have smaller numbers, also those that the catalog does not know of yet."""
     looks: int = 0
     looked_s: float = 0.0
     looked_at: float = float("-inf")
@@ -135,6 +149,7 @@ class Conductor:
         self._settings, self.interval_s = settings, settings.scaling.interval_s
         self._lock, self._placing = threading.RLock(), threading.Lock()
         self._fresh: deque[Measured] = deque()
+        self._promises = Promises()  # only who holds `_placing` may ask
         self._books, self._knowledge, self._course = Books(), Knowledge(stage), Course()
         self._state = _State(Timetable.start(clock(), settings))
 
@@ -204,36 +219,65 @@ class Conductor:
     def look(self, *, early: bool = False) -> Decision | None:
         """Do what is due now; what was decided, None when it was not time. `early`, only if a group began to lag."""
         with self._lock:
-            now, began = self._clock(), time.thread_time()
-            if self._grouper is None:
-                self._fresh.clear()  # nobody would ever read or forget it
-                return self._only_watch(now)
-            self._take_in()
-            table = self._hurried(now)
-            waits = table is self._state.timetable if early else now < min(table.watch_at, table.merge_at)
-            if waits:
-                return None
-            queries = self._queries(now)
-            self._books.forget({query.group for query in queries}, (query.id for query in queries))
-            self._knowledge.look(queries, self._books, now, self._settings.watch_every_s)
-            self._observe(queries)
-            situation = self._situation(queries, self._knowledge.statistics)
-            if isinstance(self._grouper, FunctionalIsolation):
-                situation = only_measured(situation)
-            if now >= self._state.timetable.watch_at:
-                self._state.hurried = self._books.lagging(self.interval_s)
-            self._state.looked_at = now
-            self._state.timetable, decision = decide(self._grouper, table, now, situation)
-            self._state.rooms = Rooms(situation)
-            names = {query.id: query.name for query in queries}
-            self._carry_out(situation, decision, names, now)
-            self._tell_violations(queries, now, violations(situation))
-            self._state.predicted = predict(
-                situation, self._knowledge.rate, self._epoch_s(queries), self._state.corrections
+            began = time.thread_time()
+            try:
+                return self._look(self._clock(), early)
+            finally:
+                self._state.looked_s += time.thread_time() - began
+
+    def _look(self, now: float, early: bool) -> Decision | None:
+        """`look`, by whoever holds the lock."""
+        if self._grouper is None:
+            self._fresh.clear()  # nobody would ever read or forget it
+            return self._only_watch(now)
+        self._take_in()
+        table = self._hurried(now)
+        waits = table is self._state.timetable if early else now < min(table.watch_at, table.merge_at)
+        if waits:
+            return None
+        queries = self._queries(now)
+        self._forget(queries)
+        self._knowledge.look(queries, self._books, now, self._settings.watch_every_s)
+        self._observe(queries)
+        situation = self._situation(queries, self._knowledge.statistics)
+        if isinstance(self._grouper, FunctionalIsolation):
+            situation = only_measured(situation)
+        if now >= self._state.timetable.watch_at:
+            self._state.hurried = self._books.lagging(self.interval_s)
+        self._state.looked_at = now
+        self._state.timetable, decision = decide(self._grouper, table, now, situation)
+        self._state.rooms = Rooms(situation)
+        names = {query.id: query.name for query in queries}
+        self._carry_out(situation, decision, names, now)
+        behind = list(violations(situation))
+        self._tell_violations(queries, now, [*behind, *left_behind(situation, behind)])
+        self._state.predicted = predict(
+            situation, self._knowledge.rate, self._epoch_s(queries), self._state.corrections
+        )
+        self._state.looks += 1
+        return decision
+
+    def _forget(self, queries: Sequence[LiveQuery]) -> None:
+        """Keep only what is known of groups and queries that are there, and of costs that some of them have.
+
+        What others cost is kept, too, as long as that is not much: they may come again.
+        """
+        state = self._state
+        self._books.forget({query.group for query in queries}, (query.id for query in queries))
+        state.seen = {name: epoch for name, epoch in state.seen.items() if name in self._books.epochs}
+        costs = state.calibration
+        if max(len(costs.scans), len(costs.functions)) > COSTS_KEPT:
+            read = {operator_of(query.plan) for query in queries}
+            called = {
+                *self._books.functions.values(),
+                *(n for query in queries for n in query.plan.functions),
+            }
+            state.calibration = replace(
+                costs,
+                scans={operator: sums for operator, sums in costs.scans.items() if operator in read},
+                joins={operator: sums for operator, sums in costs.joins.items() if operator in read},
+                functions={name: sums for name, sums in costs.functions.items() if name in called},
             )
-            self._state.looks += 1
-            self._state.looked_s += time.thread_time() - began
-            return decision
 
     def _only_watch(self, now: float) -> Decision | None:
         """Without a policy nothing is decided, but it is told who does not get what was asked for."""
@@ -306,13 +350,16 @@ class Conductor:
                 new += [epoch for epoch in epochs if epoch.epoch > last and epoch.processed]
                 state.seen[name] = epochs[-1].epoch
         self._calibrate(new)
+        if (overhead := self._books.overhead_s()) is not None:
+            before = overhead if state.overhead_s is None else state.overhead_s
+            state.overhead_s = follow_overhead(before, overhead)
 
     def _situation(self, queries: Sequence[LiveQuery], statistics: Statistics) -> Situation:
         stage, state = self._stage, self._state
         groups, costs = {query.group for query in queries}, self._costs(queries)
         tasks = stage.tasks(groups) | {name: n for name, n in state.tasks.items() if name in groups}
         return Situation(
-            grouping_of(queries, tasks, stage.cores, stage.next_number()),
+            grouping_of(queries, tasks, stage.cores, max(stage.next_number(), state.next_number)),
             self._facts((query for query in queries if not query.apart), costs),
             statistics,
             state.health,
@@ -342,14 +389,12 @@ class Conductor:
         Groups are merged when they have come about as far as each other. A query of one that is far behind the other
         would be on its way for as long as it takes to catch up, and nothing would be gained meanwhile.
         """
-        overhead = self._books.overhead_s()
         scaling = self._settings.scaling
-        most = 0.8 * self.interval_s
-        found = min(most, scaling.overhead_s if overhead is None else overhead)
+        found = scaling.overhead_s if self._state.overhead_s is None else self._state.overhead_s
         budget = self._settings.task_budget or self._stage.cores
         return replace(
             self._settings,
-            scaling=Scaling(found, self.interval_s, scaling.serial),
+            scaling=Scaling(min(0.8 * self.interval_s, found), self.interval_s, scaling.serial),
             task_budget=budget,
             cores=self._stage.cores,
             meet_within_s=min(self._settings.meet_within_s, 2 * self.interval_s),
@@ -368,18 +413,24 @@ class Conductor:
     def _carry_out(
         self, situation: Situation, decision: Decision, names: Mapping[QueryId, str], now: float
     ) -> None:
-        """Wishes for the queries that are to live elsewhere, tasks for groups, and an event for every change."""
-        moves = relocations(situation.grouping, decision.grouping)
-        if moves:
+        """Wishes for the queries that are to live elsewhere, tasks for groups, and an event for every change.
+
+        What has been asked for is remembered before anybody is told of it.
+        """
+        under_way = None
+        if moves := relocations(situation.grouping, decision.grouping):
             self._stage.move([(move.query, move.target) for move in moves])
+            under_way = self._state.under_way.decided(now, {move.query: move.target for move in moves})
         widths = self._give_tasks(situation, decision.grouping)
-        numbers = [
-            note_change(self._events, change, situation.grouping, decision.grouping, names, now)
-            for change in decision.changes
-            if not isinstance(change, Resized) or change.group in widths
-        ]
-        if moves:
-            self._state.under_way.decided(now, numbers, {move.query: move.target for move in moves})
+        numbers: list[int] = []
+        for change in decision.changes:
+            if not isinstance(change, Resized) or change.group in widths:
+                with only_telling():
+                    numbers.append(
+                        note_change(self._events, change, situation.grouping, decision.grouping, names, now)
+                    )
+        if under_way is not None:
+            under_way.events = numbers
 
     def _give_tasks(self, situation: Situation, grouping: Grouping) -> set[str]:
         """Let groups run with what was decided for them; the groups that run with more or fewer tasks by that."""
@@ -410,7 +461,8 @@ class Conductor:
             return places  # nobody can be slowed before anything has been measured
         with self._placing:
             guests = [
-                LiveQuery(QueryId(GUESTS + i), f"new {i}", wanted[i][0], MAIN, wanted[i][1]) for i in fresh
+                LiveQuery(self._promises.number(), f"new {i}", wanted[i][0], MAIN, wanted[i][1])
+                for i in fresh
             ]
             room = self._find_room(rooms, guests) if functional and rooms is not None else None
             if room is None:
@@ -418,11 +470,14 @@ class Conductor:
                     homes = self._decide_places(guests)
             else:
                 homes = dict.fromkeys(guests, room.group)
+            newest = QueryId(-1) if rooms is None else max(rooms.situation.queries, default=QueryId(-1))
+            self._promises.add(self._clock(), homes, newest)
             for i, guest in zip(fresh, guests, strict=True):
                 places[i] = homes[guest]
             if room is not None and room.group != MAIN:
                 text = f"{count_queries(len(guests))} began here: {room.reason}"
-                self._events.add(self._clock(), EventKind.PLACED, room.group, text)
+                with only_telling():
+                    self._events.add(self._clock(), EventKind.PLACED, room.group, text)
             return places
 
     def _find_room(self, rooms: Rooms, guests: Sequence[LiveQuery]) -> Room | None:
@@ -436,9 +491,11 @@ class Conductor:
         return rooms.take(facts, self._knowledge.samples_of(guests, rooms.usual_matches), costs)
 
     def _decide_places(self, guests: Sequence[LiveQuery]) -> dict[LiveQuery, str]:
-        """Where the policy puts new queries when it looks at all groups."""
+        """Where the policy puts new queries when it looks at all groups, and at those that are about to begin."""
         assert self._grouper is not None
-        known = self._queries(self._clock())
+        now = self._clock()
+        there = self._queries(now)
+        known = [*there, *self._promises.left(now, there)]
         statistics = self._knowledge.with_queries([*known, *guests], self._books)
         situation = self._situation(known, statistics)
         living = [query for query in known if not query.apart]
@@ -447,12 +504,16 @@ class Conductor:
         self._state.tasks |= {
             group.name: group.tasks for group in decision.grouping.groups if not group.apart
         }
+        numbers = [auto_number(group.name) for group in decision.grouping.groups]
+        used = (1 + number for number in numbers if number is not None)
+        self._state.next_number = max(used, default=0)
         reasons: dict[tuple[str, str], int] = defaultdict(int)
         for change in decision.changes:
             if isinstance(change, Placed) and change.group != MAIN:
                 reasons[change.group, change.reason] += 1
         for (group, reason), count in list(reasons.items())[:NOTED]:
             text = f"{count_queries(count)} began here: {reason}"
-            self._events.add(self._clock(), EventKind.PLACED, group, text)
+            with only_telling():
+                self._events.add(self._clock(), EventKind.PLACED, group, text)
         homes = decision.grouping.by_query()
         return {guest: homes[guest.id].name for guest in guests}

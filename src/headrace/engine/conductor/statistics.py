@@ -59,7 +59,7 @@ class Knowledge:
             if sample is not None:
                 found[stream] = sample
         self._samples = found
-        self.statistics = self._make(queries, books)
+        self.statistics = self._make(queries, books, found)
 
     def samples_of(
         self, guests: Sequence[LiveQuery], usual: Mapping[OperatorId | None, float]
@@ -68,34 +68,43 @@ class Knowledge:
 
         A join is taken to find as many matches as those of the same streams do, which `usual` has.
         """
-        self._read_missing([guest.plan for guest in guests])
+        sampled = self._with_columns([guest.plan for guest in guests])
         found = {guest.id: usual.get(operator_of(guest.plan), 1.0) for guest in guests}
         samples: dict[QueryId, QuerySample] = {}
-        for table in region_tables(guests, self._samples, self._rates, found).values():
+        for table in region_tables(guests, sampled, self._rates, found).values():
             samples |= query_samples(table)
         return samples
 
     def with_queries(self, queries: Sequence[LiveQuery], books: Books) -> Statistics:
         """The same about more queries, from new samples of the streams whose columns were not read for the old ones."""
-        self._read_missing([query.plan for query in queries])
-        return self._make(queries, books)
+        return self._make(queries, books, self._with_columns([query.plan for query in queries]))
 
-    def _read_missing(self, plans: Sequence[QueryPlan]) -> None:
-        """Take new samples of the streams of which columns are asked for that were not read."""
+    def _with_columns(self, plans: Sequence[QueryPlan]) -> Mapping[str, StreamSample]:
+        """The samples, with new ones of the streams of which columns are asked for that were not read.
+
+        A look may put others in their place meanwhile. So whoever asks goes on with what this gives. A stream is not
+        among them if no sample of it has the columns.
+        """
+        samples = dict(self._samples)
         for stream in sorted({stream for plan in plans for stream in plan.streams}):
-            wanted, known = columns_of(plans, stream), self._samples.get(stream)
+            wanted, known = columns_of(plans, stream), samples.get(stream)
             have = set() if known is None else set(known.columns)
             if known is None or not wanted <= have:
+                samples.pop(stream, None)
                 sample = self._stage.sample(stream, sorted(wanted | have), TUPLES)
                 if sample is not None:
-                    self._samples = {**self._samples, stream: sample}  # somebody may be going through them
+                    samples[stream] = sample
+                    self._samples = {**self._samples, stream: sample}
+        return samples
 
-    def _make(self, queries: Sequence[LiveQuery], books: Books) -> Statistics:
+    def _make(
+        self, queries: Sequence[LiveQuery], books: Books, sampled: Mapping[str, StreamSample]
+    ) -> Statistics:
         joins = [query.id for query in queries if isinstance(query.plan.body, Join)]
         # what is no join has one match for each tuple
         matches = {query.id: 1.0 for query in queries} | dict.fromkeys(joins, float("nan"))
         measured = books.matches(joins)
-        tables = region_tables(queries, self._samples, self._rates, matches | measured)
+        tables = region_tables(queries, sampled, self._rates, matches | measured)
         samples: dict[QueryId, QuerySample] = {}
         for table in tables.values():
             samples |= query_samples(table)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.catalog.events import EventBook
+from headrace.engine.conductor.telling import only_telling
 from headrace.engine.conductor.watching import Measured
 from headrace.model.query import QueryId
 
@@ -24,19 +25,19 @@ DELAYS_KEPT = 200
 
 
 @dataclass(slots=True)
-class _Reconfiguration:
-    """The moves of one decision that are not in force yet."""
+class Reconfiguration:
+    """The moves of one decision that are not in force yet; `events` are the numbers of the events that tell of it."""
 
     decided_at: float
-    events: Sequence[int]
     moves: dict[QueryId, str]
+    events: Sequence[int] = ()
 
 
 class UnderWay:
     """The reconfigurations that are waited for, and the delays of those that came about. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._waiting: list[_Reconfiguration] = []
+        self._waiting: list[Reconfiguration] = []
         self._delays: deque[float] = deque(maxlen=DELAYS_KEPT)
 
     @property
@@ -44,9 +45,10 @@ class UnderWay:
         """How long the last reconfigurations took, oldest first."""
         return tuple(self._delays)
 
-    def decided(self, now: float, events: Sequence[int], moves: Mapping[QueryId, str]) -> None:
-        """These queries are to live in other groups; `events` are the numbers of the events that tell of it."""
-        self._waiting.append(_Reconfiguration(now, events, dict(moves)))
+    def decided(self, now: float, moves: Mapping[QueryId, str]) -> Reconfiguration:
+        """These queries are to live in other groups. What is waited for then; no event tells of it yet."""
+        self._waiting.append(Reconfiguration(now, dict(moves)))
+        return self._waiting[-1]
 
     def targets(self, now: float) -> dict[QueryId, str]:
         """The groups that queries are on their way to by decisions of a moment ago."""
@@ -65,7 +67,8 @@ class UnderWay:
                 del one.moves[query]
             if not one.moves:
                 self._delays.append(max(0.0, began - one.decided_at))
-                events.delayed(one.events, max(0.0, began - one.decided_at))
+                with only_telling():
+                    events.delayed(one.events, self._delays[-1])
         self._waiting = [
             one for one in self._waiting if one.moves and measured.at - one.decided_at < FORGOTTEN_S
         ]

@@ -6,10 +6,11 @@ earlier systems, and each of them slows some queries in some situation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import heapq
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import pairwise
 from typing import Protocol, assert_never
 
 import numpy as np
@@ -29,8 +30,10 @@ from headrace.optimizer.grouping.values import (
     Placed,
     Resized,
     SharingGroup,
+    SplitCause,
+    SplitOff,
 )
-from headrace.optimizer.grouping.wording import count_queries, why_merged
+from headrace.optimizer.grouping.wording import count_queries, why_parted, why_together
 from headrace.optimizer.grouping.work import Work, estimate_work
 
 
@@ -108,13 +111,13 @@ class RuleGrouper:
         decision = self.merge(replace(situation, grouping=grouping))
         homes = decision.grouping.by_query()
         placed = (Placed(q, homes[q].name, f"placed by {self.policy.value}") for q in fresh)
-        kept = (change for change in decision.changes if not isinstance(change, Merged))
+        kept = (change for change in decision.changes if isinstance(change, Resized))
         return Decision(decision.grouping, (*placed, *kept))
 
     def merge(self, situation: Situation) -> Decision:
         groups = {group.name: group for group in situation.grouping.groups if not group.apart}
         queries = sorted(query for group in groups.values() for query in group.members)
-        sets = self.rule(situation, queries)
+        sets = ruled = self.rule(situation, queries)
         if situation.settings.bounded:
             sets = _bound(situation, sets)
         work = estimate_work(
@@ -122,64 +125,124 @@ class RuleGrouper:
         )
         taken: set[GroupName] = set()
         made: list[SharingGroup] = []
-        grouping = situation.grouping
-        home = grouping.by_query()
+        unnamed: list[tuple[tuple[QueryId, ...], int]] = []
+        home = situation.grouping.by_query()
         for members in sorted(sets, key=lambda s: (-len(s), s)):
-            tasks = self._tasks(situation, work, members)
             same = home[members[0]]
-            if same.members == members and abs(same.tasks - tasks) <= 0.1 * same.tasks:
-                tasks = same.tasks  # a small error of the estimate is no reason to change anything
+            tasks = self._tasks(situation, work, members, same.tasks if same.members == members else None)
             names = [home[q].name for q in members if home[q].name not in taken]
             if names:
                 made.append(SharingGroup(max(names, key=lambda n: (names.count(n), n)), members, tasks))
+                taken.add(made[-1].name)
             else:
-                grouping, new = grouping.named([(members, tasks)])
-                made += new
-            taken.add(made[-1].name)
-        return Decision(grouping.replaced(groups, made), _changes(groups, made))
+                unnamed.append((members, tasks))
+        grouping, new = situation.grouping.named(unnamed)
+        made += new
+        return Decision(grouping.replaced(groups, made), _changes(self.policy, groups, made, set(ruled)))
 
     def help(self, situation: Situation) -> Decision:
         """More tasks where the rule still allows them; never another grouping."""
         return self.merge(situation) if self.policy is not Policy.ISOLATED else Decision(situation.grouping)
 
-    def _tasks(self, situation: Situation, work: Work, members: tuple[QueryId, ...]) -> int:
-        isolated = situation.isolated_tasks(members)
+    def _tasks(self, situation: Situation, work: Work, members: tuple[QueryId, ...], now: int | None) -> int:
+        """The tasks of a group; those that it has `now`, if they would do for a load a little lower or higher."""
+        isolated, settings = situation.isolated_tasks(members), situation.settings
         if len(members) == 1:
             return isolated
-        most = isolated if situation.settings.within_isolated else 100 * isolated
+        most = isolated if settings.within_isolated else 100 * isolated
         columns = work.columns(members)
         if not work.known[columns].all():
             return isolated
-        return tasks_for(work.load(members), most, situation.settings)
+        load, slack = work.load(members), settings.hysteresis
+        wanted = tasks_for(load, most, settings)
+        if now is None or now > most:
+            return wanted
+        lowest, highest = (tasks_for(load * part, most, settings) for part in (1 - slack, 1 + slack))
+        return now if lowest <= now <= highest or abs(now - wanted) <= 0.1 * now else wanted
+
+
+LEFT = 0.75
+"""Groups stay as they are packed as long as they are this part of those that the driver can run, or more."""
 
 
 def _bound(situation: Situation, sets: list[tuple[QueryId, ...]]) -> list[tuple[QueryId, ...]]:
-    """No more sets than the driver can run: neighbours by operator go together."""
+    """No more sets than the driver can run. Who is in one group stays together as far as that can be.
+
+    How many groups the driver can run changes with what epochs are seen to cost. So when it becomes one less, two
+    groups are merged, and when it becomes a little more, nobody moves.
+    """
     apart = sum(group.apart for group in situation.grouping.groups)
     room = max(1, situation.settings.max_groups - apart)
     if len(sets) <= room:
         return sets
-    ranked = sorted(sets, key=lambda members: (situation.queries[members[0]].operator or "", members))
-    cuts = [round(i * len(ranked) / room) for i in range(room + 1)]
-    return [tuple(sorted(q for members in ranked[a:b] for q in members)) for a, b in pairwise(cuts)]
+    homes, packs = situation.grouping.by_query(), dict[GroupName, list[QueryId]]()
+    for members in sets:
+        found = Counter(homes[query].name for query in members)
+        packs.setdefault(max(found, key=lambda name: (found[name], name)), []).extend(members)
+    if len(packs) < LEFT * room:
+        return _pack(situation, sets, room)
+    return _pack(situation, packs.values(), room)
 
 
-def _changes(before: dict[GroupName, SharingGroup], made: list[SharingGroup]) -> tuple[Change, ...]:
-    homes = {query: group for group in before.values() for query in group.members}
-    changes: list[Change] = []
+def _pack(situation: Situation, sets: Iterable[Sequence[QueryId]], room: int) -> list[tuple[QueryId, ...]]:
+    """The smallest ones go together until there is room for all; those of one operator first."""
+    heaps: dict[str, list[tuple[int, tuple[QueryId, ...]]]] = {}
+    for members in sets:
+        operator = situation.queries[members[0]].operator or ""
+        heapq.heappush(heaps.setdefault(operator, []), (len(members), tuple(sorted(members))))
+    for _ in range(sum(map(len, heaps.values())) - room):
+        smallest = min(heaps, key=lambda operator: heaps[operator][0])
+        _, left = heapq.heappop(heaps[smallest])
+        if not heaps[smallest]:
+            del heaps[smallest]
+            smallest = min(heaps, key=lambda operator: heaps[operator][0])
+        _, right = heapq.heappop(heaps[smallest])
+        both = tuple(sorted((*left, *right)))
+        heapq.heappush(heaps[smallest], (len(both), both))
+    return [members for heap in heaps.values() for _, members in heap]
+
+
+def _changes(
+    policy: Policy,
+    before: Mapping[GroupName, SharingGroup],
+    made: Sequence[SharingGroup],
+    ruled: Collection[tuple[QueryId, ...]],
+) -> tuple[Change, ...]:
+    """Who leaves whom, who comes together, and which groups get other tasks. Sets that the rule `ruled` are its own;
+    others are larger because the driver cannot run more groups.
+    """
+    after = {query: group.name for group in made for query in group.members}
+    splits = (_split(policy, group, after) for group in before.values())
+    changes: list[Change] = [split for split in splits if split is not None]
+    homes = {query: group.name for group in before.values() for query in group.members}
     for group in made:
-        came = sorted({homes[query].name for query in group.members})
         old = before.get(group.name)
+        came = Counter(homes[query] for query in group.members)
         if old is not None and old.members == group.members:
             if old.tasks != group.tasks:
                 why = f"from {old.tasks} to {group.tasks} tasks: the load of {count_queries(len(group.members))}"
                 changes.append(Resized(group.name, old.tasks, group.tasks, why))
-        else:
-            others = len(group.members) - (len(set(old.members) & set(group.members)) if old else 0)
-            saved = max(0, sum(before[name].tasks for name in came) - group.tasks)
-            why = why_merged(others, 0.0, saved, False)
-            changes.append(Merged(group.name, tuple(came), 0.0, 1.0, saved, why))
+        elif len(came) > 1:
+            whole = all(count == len(before[name].members) for name, count in came.items())
+            saved = max(0, sum(before[name].tasks for name in came) - group.tasks) if whole else 0
+            others = len(group.members) - (came[group.name] or max(came.values()))
+            why = why_together(others, policy.value, saved, group.members not in ruled)
+            changes.append(Merged(group.name, tuple(sorted(came)), None, None, saved, why))
     return tuple(changes)
+
+
+def _split(policy: Policy, group: SharingGroup, after: Mapping[QueryId, GroupName]) -> SplitOff | None:
+    """The members of a group that are not with the rest of it in the end; None if all of them stay together.
+
+    The rest is who keeps the name of the group. If nobody does, it is the largest part.
+    """
+    parts = Counter(after[query] for query in group.members)
+    if len(parts) == 1:
+        return None
+    rest = group.name if group.name in parts else max(parts, key=lambda name: (parts[name], name))
+    gone: tuple[QueryId, ...] = tuple(query for query in group.members if after[query] != rest)
+    into = tuple(sorted(parts.keys() - {rest}))
+    return SplitOff(group.name, gone, into, SplitCause.RULE, why_parted(len(gone), policy.value))
 
 
 def isolate(situation: Situation, queries: Sequence[QueryId]) -> list[tuple[QueryId, ...]]:

@@ -6,42 +6,12 @@ depends on who wants a tuple, not on why.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.statistics import Bits, Floats, QuerySample, RegionTable
 from headrace.optimizer.grouping.values import OperatorId
-
-
-def summarise_sample(
-    operator: OperatorId, queries: Sequence[QueryId], wanted: Bits, matches: Floats
-) -> RegionTable:
-    """The regions of a sample. `wanted[t, i]` says that query i accepts tuple t, which has `matches[t]` matches.
-
-    >>> table = summarise_sample(OperatorId("j"), [QueryId(1), QueryId(2)],
-    ...     np.array([[1, 0], [1, 1], [0, 0], [1, 0]], dtype=bool), np.array([2.0, 1.0, 9.0, 4.0]))
-    >>> table.wanted.tolist(), table.tuples.tolist(), table.matches.tolist(), table.sampled
-    ([[True, False], [True, True]], [2.0, 1.0], [6.0, 1.0], 4)
-    """
-    return summarise_counts(operator, tuple(queries), wanted, np.ones(len(wanted)), matches, len(wanted))
-
-
-def join_samples(tables: Sequence[RegionTable]) -> RegionTable:
-    """One table of several tasks' samples of one operator. They are about the same queries, in the same order."""
-    first = tables[0]
-    if any((t.operator, t.queries) != (first.operator, first.queries) for t in tables):
-        raise ValueError("samples of other queries cannot be joined")
-    return summarise_counts(
-        first.operator,
-        first.queries,
-        np.concatenate([t.wanted for t in tables]),
-        np.concatenate([t.tuples for t in tables]),
-        np.concatenate([t.matches for t in tables]),
-        sum(t.sampled for t in tables),
-    )
 
 
 def query_samples(table: RegionTable) -> dict[QueryId, QuerySample]:
@@ -67,7 +37,13 @@ def summarise_counts(
 ) -> RegionTable:
     """The regions of a sample that is counted already, per cell say: row r stands for `tuples[r]` tuples.
 
-    Rows with the same query-set become one region. Rows that nobody wants are left out, and stay in `sampled`.
+    `wanted[r, i]` says that query i accepts these. They have `matches[r]` matches together. Rows with the same
+    query-set become one region. Rows that nobody wants are left out, and stay in `sampled`.
+
+    >>> table = summarise_counts(OperatorId("j"), (QueryId(1), QueryId(2)),
+    ...     np.array([[1, 0], [1, 1], [0, 0], [1, 0]], dtype=bool), np.ones(4), np.array([2.0, 1.0, 9.0, 4.0]), 4)
+    >>> table.wanted.tolist(), table.tuples.tolist(), table.matches.tolist(), table.sampled
+    ([[True, False], [True, True]], [2.0, 1.0], [6.0, 1.0], 4)
     """
     some = wanted.any(axis=1)
     if not some.any():

@@ -33,6 +33,25 @@ class Scaling:
         return tasks * self.efficiency(tasks)
 
 
+LEAST_OVERHEAD_S = 0.02
+"""No epoch is taken to cost less by itself: nobody knows what hundreds of groups cost as long as there are few."""
+
+UNSTEADY = 1.25
+"""What epochs were seen to cost may be so many times what is counted with, or that part of it."""
+
+
+def follow_overhead(before: float, measured: float) -> float:
+    """The overhead to count with from now on. It follows what is measured only as far as it must.
+
+    How many groups there may be depends on it. If it changed at every look, queries would move at every look.
+
+    >>> [follow_overhead(0.2, measured) for measured in (0.2, 0.17, 0.24, 0.5, 0.1, 0.0)]
+    [0.2, 0.2, 0.2, 0.4, 0.125, 0.025]
+    """
+    measured = max(LEAST_OVERHEAD_S, measured)
+    return min(max(before, measured / UNSTEADY, LEAST_OVERHEAD_S), measured * UNSTEADY)
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The knobs of grouping; the defaults are the paper's where it names a figure.

@@ -54,7 +54,8 @@ def decide(
         helped = grouper.help(situation)
         if helped.changes:
             left = (q for change in helped.changes if isinstance(change, SplitOff) for q in change.queries)
-            return replace(timetable, parted=timetable.parted.union(left)), helped
+            put_off = max(timetable.merge_at, timetable.watch_at)
+            return replace(timetable, merge_at=put_off, parted=timetable.parted.union(left)), helped
     if now >= timetable.merge_at:
         situation = replace(situation, settled=_settled(timetable, situation), parted=timetable.parted)
         decision = grouper.merge(situation)

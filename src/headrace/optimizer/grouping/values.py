@@ -116,20 +116,24 @@ class Grouping:
 
 
 class SplitCause(Enum):
-    """Why queries left their group (algorithm 2)."""
+    """Why queries left their group: algorithm 2, or the rule of another policy."""
 
     BACK_PRESSURE = "back-pressure"
     PENALTY = "penalty"
+    RULE = "rule"
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Groups that become one. `cost` is the highest of Equation 1 on the way, `threshold` the least that it met."""
+    """Groups, or parts of them, that become one.
+
+    `cost` is the highest of Equation 1 on the way, `threshold` the least that it met; None where nobody asked for them.
+    """
 
     into: GroupName
     groups: tuple[GroupName, ...]
-    cost: float
-    threshold: float
+    cost: float | None
+    threshold: float | None
     saved_tasks: int
     reason: str
 

@@ -22,7 +22,32 @@ def why_merged(others: int, cost: float, saved: int, forced: bool) -> str:
     """
     saves = f"saves {count(saved, 'task')}" if saved else "needs as many tasks, and less work"
     text = f"merged with {count_queries(others)}: cost {cost:.2f}, {saves}"
-    return f"{text}; there were more groups than the driver can run" if forced else text
+    return f"{text}{TOO_MANY}" if forced else text
+
+
+TOO_MANY = "; there were more groups than the driver can run"
+
+
+def why_together(others: int, policy: str, saved: int, forced: bool) -> str:
+    """
+    >>> why_together(3, "full sharing", 2, False)
+    'merged with 3 queries by full sharing: saves 2 tasks'
+    >>> why_together(1, "isolated", 0, True)
+    'merged with 1 query; there were more groups than the driver can run'
+    """
+    text = f"merged with {count_queries(others)}"
+    if forced:
+        return f"{text}{TOO_MANY}"
+    saves = f": saves {count(saved, 'task')}" if saved else ""
+    return f"{text} by {policy}{saves}"
+
+
+def why_parted(queries: int, policy: str) -> str:
+    """
+    >>> why_parted(3, "selectivity sharing")
+    'split off 3 queries by selectivity sharing'
+    """
+    return f"split off {count_queries(queries)} by {policy}"
 
 
 def why_pressed(queries: int, functions: tuple[str, ...], share: float) -> str:
