@@ -21,9 +21,9 @@ import pyarrow as pa
 from headrace.catalog.events import EventBook
 from headrace.engine.conductor.conductor import Conductor
 from headrace.engine.conductor.facts import LiveQuery
+from headrace.engine.conductor.measured import Measured
 from headrace.engine.conductor.sampling import StreamSample
 from headrace.engine.conductor.stage import Standing
-from headrace.engine.conductor.watching import Measured
 from headrace.engine.records import Metrics
 from headrace.model.grouping import MAIN
 from headrace.model.metrics import OperatorMetrics, QueryCounts

@@ -15,14 +15,16 @@ from headrace.catalog.events import EVENTS, EventBook
 from headrace.engine.conductor import conductor as conducting
 from headrace.engine.conductor.conductor import Conductor
 from headrace.engine.conductor.facts import LiveQuery, operator_of
+from headrace.engine.conductor.measured import Measured
 from headrace.engine.conductor.needs import Course, unmet
 from headrace.engine.conductor.promises import Promises
+from headrace.engine.conductor.reading import EpochReader, part_of
 from headrace.engine.conductor.room import idle_cores
 from headrace.engine.conductor.sampling import StreamSample, _matches, columns_of, region_tables
 from headrace.engine.conductor.stage import Standing
 from headrace.engine.conductor.statistics import NOTHING, Knowledge
 from headrace.engine.conductor.telling import Violated, note_violations
-from headrace.engine.conductor.watching import Books, Measured, group_epochs, part_of, while_lagging
+from headrace.engine.conductor.watching import Books, group_epochs, while_lagging
 from headrace.engine.records import Metrics
 from headrace.model.errors import StorageError
 from headrace.model.events import EventKind
@@ -802,7 +804,7 @@ def test_a_short_epoch_between_long_ones_is_no_rest() -> None:
         )
     assert books.lagging(1.0) == {MAIN}
     operators = {QueryId(1): OperatorId("s")}
-    epochs = group_epochs(tuple(books.epochs[MAIN]), operators, {}, 1.0, ())
+    epochs = group_epochs(tuple(books.epochs[MAIN]), EpochReader(operators, {}, ()), 1.0)
     health = watch_group(while_lagging(tuple(books.epochs[MAIN]), epochs, 1.0))
     assert health.lags
     assert health.share < 0.4
@@ -856,7 +858,9 @@ def test_the_work_of_all_functions_is_counted_once() -> None:
         books.add(epoch(number))
     assert set(books.functions.values()) == {"embed"}
     found = group_epochs(
-        tuple(books.epochs[MAIN]), {QueryId(1): operator}, {}, 1.0, set(books.functions.values())
+        tuple(books.epochs[MAIN]),
+        EpochReader({QueryId(1): operator}, {}, set(books.functions.values())),
+        1.0,
     )
     assert [part.function for part in found[-1].functions] == ["embed"]
     assert found[-1].cpu_s == pytest.approx(0.8)
@@ -889,7 +893,7 @@ def test_costs_are_learnt_from_what_an_epoch_matched_and_not_from_what_is_usual(
 
     operators = dict.fromkeys((QueryId(1), QueryId(2)), OperatorId("s"))
     kept = (epoch(0, 1), epoch(1, 1), epoch(2, 2))
-    usual, busy = group_epochs(kept, operators, {OperatorId("s"): table}, 1.0, {"embed"})
+    usual, busy = group_epochs(kept, EpochReader(operators, {OperatorId("s"): table}, {"embed"}), 1.0)
     parts = [next(one for one in e.operators if one.operator == part_of("a")) for e in (usual, busy)]
     assert [(part.selected, part.matches) for part in parts] == [(40, 80), (80, 160)]
     assert [e.functions[0].rows for e in (usual, busy)] == [60, 120]

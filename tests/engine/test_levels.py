@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from headrace.engine.conductor.watching import Books, Measured
+from headrace.engine.conductor.measured import Measured
+from headrace.engine.conductor.watching import Books
 from headrace.engine.records import Metrics
 from headrace.model.grouping import MAIN
 from headrace.model.metrics import OperatorMetrics, QueryCounts

@@ -23,11 +23,13 @@ from headrace.engine.conductor.facts import (
     operator_of,
     usual_parts,
 )
+from headrace.engine.conductor.measured import Measured
 from headrace.engine.conductor.memory import Learnt
 from headrace.engine.conductor.needs import Course, unmet
 from headrace.engine.conductor.placing import Room, Rooms
 from headrace.engine.conductor.predicting import Correction, Prediction, compare, corrected, predict
 from headrace.engine.conductor.promises import Promises
+from headrace.engine.conductor.reading import EpochReader
 from headrace.engine.conductor.room import idle_cores, width_of
 from headrace.engine.conductor.stage import Stage
 from headrace.engine.conductor.statistics import Knowledge
@@ -39,7 +41,7 @@ from headrace.engine.conductor.telling import (
     only_telling,
 )
 from headrace.engine.conductor.under_way import UnderWay
-from headrace.engine.conductor.watching import Books, Measured, came_since, group_epochs, while_lagging
+from headrace.engine.conductor.watching import Books, came_since, group_epochs, while_lagging
 from headrace.model.events import EventKind
 from headrace.model.grouping import MAIN, auto_number
 from headrace.model.query import Fallback, Needs, QueryId, QueryPlan
@@ -334,14 +336,15 @@ class Conductor:
 
     def _observe(self, queries: Sequence[LiveQuery]) -> None:
         """How groups fare by their last epochs, and what the new ones among these teach."""
-        state, regions = self._state, self._knowledge.statistics.regions
+        state = self._state
         operators = {query.id: found for query in queries if (found := operator_of(query.plan)) is not None}
         counted = set(self._books.functions.values())
+        reader = EpochReader(operators, self._knowledge.statistics.regions, counted)
         arrived = self._stage.arrived()
         new: list[GroupEpoch] = []
         state.health = {}
         for name, kept in self._books.epochs.items():
-            epochs = group_epochs(tuple(kept), operators, regions, self.interval_s, counted)
+            epochs = group_epochs(tuple(kept), reader, self.interval_s)
             if epochs:
                 health = watch_group(while_lagging(tuple(kept), epochs, self.interval_s))
                 more = came_since(kept[-1], arrived, operators)
@@ -375,8 +378,9 @@ class Conductor:
     def _facts(self, queries: Iterable[LiveQuery], costs: Coefficients) -> dict[QueryId, QueryFacts]:
         found, books = list(queries), self._books
         functions = functions_of(found, books.functions, books.accepted, costs)
-        running = ((operator_of(q.plan), books.parts[q.id]) for q in found if q.id in books.parts)
-        return facts_of(found, self._stage.cores, functions, books.parts, usual_parts(running))
+        parts = books.parts()
+        running = ((operator_of(query.plan), parts[query.id]) for query in found if query.id in parts)
+        return facts_of(found, self._stage.cores, functions, parts, usual_parts(running))
 
     def _epoch_s(self, queries: Iterable[LiveQuery]) -> float:
         """How far epochs are apart. Groups that catch up, or that plain Spark runs, have a pace of their own."""

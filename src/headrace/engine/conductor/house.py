@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 from headrace.catalog.queries import QueryEntry, QueryState
 from headrace.engine.conductor.facts import LiveQuery
+from headrace.engine.conductor.measured import Measured
 from headrace.engine.conductor.sampling import StreamSample
 from headrace.engine.conductor.stage import Standing
-from headrace.engine.conductor.watching import Measured
 from headrace.engine.group import Group
 from headrace.engine.groups import Groups
 from headrace.engine.house import House

@@ -24,6 +24,9 @@ from headrace.optimizer.grouping.values import OperatorId
 TUPLES = 1_000
 """So many tuples of a stream are looked at."""
 
+TOGETHER = 256
+"""The predicates of so many queries are asked together. Each of them costs time for every constant of the others."""
+
 
 @dataclass(frozen=True, slots=True)
 class StreamSample:
@@ -39,11 +42,12 @@ def wanted_by(sample: StreamSample, plans: Sequence[QueryPlan]) -> tuple[Bits, B
     asked = [predicates_on(plan, sample.stream) for plan in plans]
     known = np.array([predicates is not None for predicates in asked], dtype=bool)
     wanted = np.zeros((sample.rows, len(plans)), dtype=bool)
-    flat = [predicate for predicates in asked for predicate in predicates or ()]
-    truth = _truth(sample, flat)
-    for column, predicates in enumerate(asked):
-        for predicate in predicates or ():
-            wanted[:, column] |= truth.of(predicate)
+    for first in range(0, len(asked), TOGETHER):
+        some = asked[first : first + TOGETHER]
+        truth = _truth(sample, [predicate for predicates in some for predicate in predicates or ()])
+        for column, predicates in enumerate(some, first):
+            for predicate in predicates or ():
+                wanted[:, column] |= truth.of(predicate)
     return wanted, known
 
 

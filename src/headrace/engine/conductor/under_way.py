@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.catalog.events import EventBook
+from headrace.engine.conductor.measured import Measured
 from headrace.engine.conductor.telling import only_telling
-from headrace.engine.conductor.watching import Measured
 from headrace.model.query import QueryId
 
 TRUSTED_S = 60.0

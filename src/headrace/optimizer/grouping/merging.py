@@ -49,8 +49,9 @@ def decide_merges(situation: Situation) -> Decision:
     """
     groups = [group for group in situation.grouping.groups if not group.apart]
     decision = Decision(situation.grouping)
-    outlook = None if situation.settings.cores is None else Outlook.of(situation)
-    for union in (union for union in merge_pairs(situation, groups) if len(union.groups) > 1):
+    unions = [union for union in merge_pairs(situation, groups) if len(union.groups) > 1]
+    outlook = Outlook.of(situation) if unions and situation.settings.cores is not None else None
+    for union in unions:
         parts = [groups[i] for i in union.groups]
         if outlook is not None:
             after = unite_on_shared_cores(situation, parts, outlook)

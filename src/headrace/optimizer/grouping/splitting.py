@@ -54,7 +54,7 @@ def _part_on_shared_cores(situation: Situation) -> Decision:
     Groups beyond what the driver can start would only wait for it. So nobody leaves when there are as many. Of a group
     that has processed nothing lately it is not known what it needs.
     """
-    grouping, changes, outlook = situation.grouping, list[Change](), Outlook.of(situation)
+    grouping, changes = situation.grouping, list[Change]()
     behind = [
         (health.share, group)
         for group in grouping.groups
@@ -63,6 +63,9 @@ def _part_on_shared_cores(situation: Situation) -> Decision:
         and health.lags
         and health.throughput > 0
     ]
+    if not behind:
+        return Decision(situation.grouping)
+    outlook = Outlook.of(situation)
     for share, group in sorted(behind, key=lambda one: (one[0], one[1].name)):
         now = replace(situation, grouping=grouping)
         parting = None
