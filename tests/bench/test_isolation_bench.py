@@ -22,7 +22,6 @@ from headrace_bench.isolation.drawing import kind_growth
 from headrace_bench.isolation.feeding import feeding, steps
 from headrace_bench.isolation.figures import (
     Change,
-    Moment,
     Point,
     Stretch,
     Told,
@@ -35,6 +34,7 @@ from headrace_bench.isolation.figures import (
     sustained,
 )
 from headrace_bench.isolation.judging import judge_isolation
+from headrace_bench.isolation.keeping import Moment
 from headrace_bench.isolation.playing import switch
 from headrace_bench.isolation.reporting import read_panels, render
 from headrace_bench.meters import Meter
@@ -195,7 +195,8 @@ def test_aims_are_met_or_missed_by_what_was_seen() -> None:
     dear = told("isolated", replace(stretch(cpu=5.0), cpus={"w0": 1.0, "w1": 4.0}))
     aims = [v.aim for v in judge_isolation({"8": [dear, short]}) if v.binds and not v.met]
     assert aims == [
-        "throughput of every query against alone, with 2 cores for all of them, in steady states"
+        "throughput of every query in steady states, against what it would have if all ran isolated at the same time "
+        "and shared the 2 cores"
     ], "w0 would keep up with half of the cores"
     dear = told("isolated", replace(stretch(cpu=8.0), cpus={"w0": 4.0, "w1": 4.0}))
     judged = judge_isolation({"8": [dear, short]})

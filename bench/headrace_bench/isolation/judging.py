@@ -22,7 +22,9 @@ from headrace_bench.isolation.figures import (
     isolated_seconds,
     same_alone,
     slowed,
+    unsure,
 )
+from headrace_bench.pages import UNSURE
 
 FEWER = 10.7
 """CPU seconds of isolated groups against those of functional isolation, at least, for 128 queries of W1, 10 %."""
@@ -212,32 +214,44 @@ def window_ratios(told: Told, isolated: Sequence[float]) -> Iterator[tuple[float
 
 
 def _as_fast(ours: list[tuple[str, Told, Told | None]]) -> Iterator[Verdict]:
-    """Two lines if all queries alone, at once, would need more cores than there are: against that, and one by one."""
+    """Two lines: against all queries alone at once on the cores that there are, and against one after the other."""
     pairs = list(_pairs(ours))
-    together = [(stretch, at_once(alone), panel, told) for panel, told, stretch, alone in pairs]
-    by_turns = [(stretch, alone.shares, panel, told) for panel, told, stretch, alone in pairs]
-    yield from _slowest(together, f"with {CORES} cores for all of them, in steady states", binds=True)
-    if together != by_turns:
-        yield from _slowest(by_turns, f"each with {CORES} cores, in steady states", binds=False)
+    yield from _slowest(
+        [(stretch, at_once(alone), panel, told) for panel, told, stretch, alone in pairs],
+        f"what it would have if all ran isolated at the same time and shared the {CORES} cores",
+        binds=True,
+    )
+    yield from _slowest(
+        [(stretch, alone.shares, panel, told) for panel, told, stretch, alone in pairs],
+        f"what it had when it ran alone, with {CORES} cores for itself",
+        binds=False,
+    )
 
 
 def _slowest(
-    pairs: Iterable[tuple[Stretch, dict[str, float], str, Told]], where: str, *, binds: bool
+    pairs: Iterable[tuple[Stretch, dict[str, float], str, Told]], what: str, *, binds: bool
 ) -> Iterator[Verdict]:
     found = [
-        (stretch.shares[query] / shares[query], query, panel, told.load, stretch.phase)
+        (
+            stretch.shares[query] / shares[query],
+            stretch.least.get(query, stretch.shares[query]) / shares[query],
+            f"{query} of {panel}: {told.load}, {stretch.phase}",
+        )
         for stretch, shares, panel, told in pairs
         for query in stretch.shares
     ]
     if found:
-        share, query, panel, load, phase = min(found)
+        share, _, where = min(found)
         below = sum(one[0] < SLOWER for one in found)
+        open_ = [(least, place) for one, least, place in found if least < SLOWER <= one]
+        least, doubted = min(open_, default=(1.0, ""))
+        short = f"{UNSURE} for {len(open_)}: {doubted} had between {least:.0%} and all" if open_ else ""
         yield Verdict(
-            f"throughput of every query against alone, {where}",
+            f"throughput of every query in steady states, against {what}",
             f"at least {SLOWER:.0%}" if binds else "told, for there are no such cores",
-            f"{share:.0%} at least ({query} of {panel}: {load}, {phase}); {below} of {len(found)} below",
-            below == 0,
-            f"{below} below",
+            f"{share:.0%} at least ({where}); {below} of {len(found)} below{'; ' if short else ''}{short}",
+            below == 0 and not open_,
+            f"{below} below" if below else short,
             binds,
         )
 
@@ -355,16 +369,20 @@ def error_over(pairs: Sequence[tuple[float, float]], epochs: int = TOGETHER) -> 
     return median(errors) if errors else None
 
 
-def violations(panels: Panels) -> Iterator[tuple[str, str, str, dict[str, tuple[int, int, float]]]]:
-    """For every panel, load and phase: of each policy, how many queries are slowed, of how many, and the worst ratio to
-    what the query would have isolated. Climbs are meant to slow somebody.
-    """
-    rows: dict[tuple[str, str, str], dict[str, tuple[int, int, float]]] = {}
+Violated = tuple[int, int, float, int]
+"""How many queries are slowed, of how many, the worst ratio to what a query would have isolated, and of how many it
+cannot be told.
+"""
+
+
+def violations(panels: Panels) -> Iterator[tuple[str, str, str, dict[str, Violated]]]:
+    """For every panel, load and phase, what each policy that ran does to queries. Climbs are meant to slow somebody."""
+    rows: dict[tuple[str, str, str], dict[str, Violated]] = {}
     for policy in POLICIES[1:]:
         for panel, _, stretch, alone, load in _settled(panels, policy):
             shares = at_once(alone)
             worst = min(share / shares[query] for query, share in stretch.shares.items())
-            found = len(slowed(stretch, alone)), len(stretch.shares), worst
+            found = len(slowed(stretch, alone)), len(stretch.shares), worst, len(unsure(stretch, alone))
             rows.setdefault((panel, load, stretch.phase), {})[policy] = found
     for (panel, load, phase), by_policy in rows.items():
         yield panel, load, phase, by_policy

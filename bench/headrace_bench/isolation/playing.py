@@ -17,7 +17,6 @@ from headrace_bench.isolation.feeding import feeding, steps
 from headrace_bench.isolation.figures import (
     LATE_S,
     Change,
-    Moment,
     Told,
     behind_s,
     empty,
@@ -26,10 +25,13 @@ from headrace_bench.isolation.figures import (
     series_of,
     stretch_of,
 )
+from headrace_bench.isolation.keeping import Moment
 from headrace_bench.isolation.making import create_queries, create_streams
 from headrace_bench.meters import Meter
 
-SAMPLE_S = 0.25
+SAMPLE_S = 0.125
+"""So often a run is looked at. It bounds how well a share is known."""
+
 WARM_S = 4
 """Seconds of input that are run before the clock starts, so that no figure is about a cold start."""
 

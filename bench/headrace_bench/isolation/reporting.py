@@ -27,7 +27,7 @@ from headrace_bench.isolation.figures import (
     slowed,
     sustained,
 )
-from headrace_bench.isolation.judging import judge_isolation, merge_steps, violations
+from headrace_bench.isolation.judging import Violated, judge_isolation, merge_steps, violations
 from headrace_bench.isolation.pulse import SHIFT_OVER, Pulse, Shift
 from headrace_bench.pages import VERDICTS, head, table, verdict_rows
 
@@ -140,10 +140,12 @@ MEASURED = (
     "here where the rate is low. Where they are more than there are cores, a query's isolated throughput is what it "
     "would have if all shared these evenly, each up to what it needs; `slowed` counts the queries below 95 % of it. "
     "CPU seconds are those of all processes, without what it took to make events. Shares and CPU are those of the last "
-    "half of a phase, or of all of a steady one. `tasks` are those with which all groups run an epoch (the paper's "
-    "definition 2), `of tasks` are their CPU seconds per second. Latency is how old the newest tuple is that the "
-    "slowest query has; that of isolated queries is computed, as the time of an epoch and half a second, in which "
-    "input waits for its epoch on average."
+    "half of a phase, or of all of a steady one. A share is the rate from the end of one epoch to that of another, "
+    "against the rate from one step of the input to another. A query that gets later by less than a step, or makes it "
+    "good again, has kept up. If a stretch is too short to tell that from a share below 95 %, the verdict is `cannot "
+    "tell`. `tasks` are those with which all groups run an epoch (the paper's definition 2), `of tasks` are their CPU "
+    "seconds per second. Latency is how old the newest tuple is that the slowest query has; that of isolated queries "
+    "is computed, as the time of an epoch and half a second, in which input waits for its epoch on average."
 )
 
 COMPARED = (
@@ -181,17 +183,19 @@ def _violations(panels: dict[str, list[Told]]) -> Iterator[str]:
         yield ""
         yield (
             f"How many queries were given less than {SLOWER:.0%} of what they would have isolated, and the least that "
-            "any of them was given."
+            "any of them was given. An empty cell is a policy that did not run. `unsure` are queries of which the "
+            "stretch was too short to tell."
         )
         yield ""
         yield from table(("panel", "queries", "phase", *POLICIES[1:]), rows)
 
 
-def _slowed_cell(found: tuple[int, int, float] | None) -> str:
+def _slowed_cell(found: Violated | None) -> str:
     if found is None:
         return ""
-    count, of, worst = found
-    return f"{count} of {of}, {worst:.0%}" if count else f"0 of {of}"
+    count, of, worst, doubted = found
+    text = f"{count} of {of}, {worst:.0%}" if count else f"0 of {of}"
+    return f"{text}, {doubted} unsure" if doubted else text
 
 
 def every_query(panel: str, found: list[Told]) -> Iterator[str]:
