@@ -196,7 +196,8 @@ def test_aims_are_met_or_missed_by_what_was_seen() -> None:
     aims = [v.aim for v in judge_isolation({"8": [dear, short]}) if v.binds and not v.met]
     assert aims == [
         "throughput of every query in steady states, against what it would have if all ran isolated at the same time "
-        "and shared the 2 cores"
+        "and shared the 2 cores",
+        "epochs from back-pressure to the first split that answers it",
     ], "w0 would keep up with half of the cores"
     dear = told("isolated", replace(stretch(cpu=8.0), cpus={"w0": 4.0, "w1": 4.0}))
     judged = judge_isolation({"8": [dear, short]})
@@ -204,6 +205,79 @@ def test_aims_are_met_or_missed_by_what_was_seen() -> None:
     (told_of,) = (v for v in judged if not v.binds and "throughput" in v.aim)
     assert not told_of.met and "2 of 2 below" in told_of.seen
     assert [row[-1] for row in verdict_rows([told_of])] == ["told"], "nobody says that this was met"
+
+
+def seen_of(name: str, panels: dict[str, list[Told]]) -> Verdict:
+    (found,) = (v for v in judge_isolation(panels) if name in v.aim)
+    return found
+
+
+def test_who_is_slowed_and_never_split_off_is_a_miss() -> None:
+    alone = told("isolated", replace(stretch(), cpus={"w0": 0.5, "w1": 0.5}))
+    slow = told("functional", stretch(share=0.2))
+    missed = seen_of("first split", {"8": [alone, slow]})
+    assert (
+        missed.seen
+        == f"no split; runs that slowed somebody and split nobody off: 1 (8: {MANY}, steady: w0, w1)"
+    )
+    assert not missed.met
+    answered = replace(slow, split_epochs=[1], case="other")
+    missed = seen_of("first split", {"8": [alone, answered, slow]})
+    assert missed.seen.startswith(
+        "1 (median), 1 at most, of 1 splits; runs that slowed somebody and split nobody off: 1 "
+    )
+    assert not missed.met
+    assert seen_of("first split", {"8": [alone, answered]}).met
+    assert not [v for v in judge_isolation({"8": [alone, told("functional", stretch())]}) if "split" in v.aim]
+
+
+def test_a_decision_that_never_came_into_force_is_a_miss() -> None:
+    ends = [Point(20.0, 1, 1.0, {}, {})]
+    waits = told("functional", stretch(), series=ends, changes=[Change(5.0, "split", "", None)] * 6)
+    missed = seen_of("table I", {"8": [waits]})
+    assert missed.seen == f"none known; 6 were not in force when the run ended, up to 15 s later (8: {MANY})"
+    assert not missed.met
+    quick = [
+        Change(5.0, "split", "", 0.2),
+        Change(19.5, "merged", "", None),
+        Change(3.0, "violation", "", None),
+    ]
+    assert seen_of("table I", {"8": [replace(waits, changes=quick)]}).met
+
+
+def test_errors_are_judged_for_every_workload() -> None:
+    def ran(workload: str, error: float) -> Told:
+        load = Load(workload, (0.1, 0.1), 12)
+        return Told("functional", str(load), 12, [stretch()], error=error)
+
+    judged = judge_isolation({"6": [ran("W1", 0.05), ran("W1", 0.06), ran("W1", 0.07), ran("W2", 0.29)]})
+    assert {v.aim[-2:]: v.met for v in judged if v.aim.startswith("error")} == {"W1": True, "W2": False}
+
+
+def test_runs_that_merge_nothing_are_told() -> None:
+    def ran(case: str, groups: int, *merges: float) -> Told:
+        changes = [Change(at, "merged", "", 0.1) for at in merges]
+        settled = replace(stretch(), groups=groups)
+        return told("functional", settled, changes=changes, merge_every_s=6.0, apart=True, case=case)
+
+    some = seen_of("merge steps", {"10a": [ran("a", 1, 6.1), ran("b", 9)]})
+    assert some.met
+    assert some.seen.endswith(
+        f"1 of 2 such runs merged, and 1 had several groups to the end and merged none (10a: {MANY})"
+    )
+    assert not seen_of("merge steps", {"10a": [ran("b", 9)]}).met
+
+
+def test_both_comparisons_with_isolated_queries_are_told_beside_each_other() -> None:
+    alone = told("isolated", replace(stretch(), cpus={"w0": 0.5, "w1": 0.5}))
+    found = judge_isolation({"6b": [alone, told("functional", stretch())]})
+    assert [(v.aim, v.binds) for v in found if v.aim.startswith("throughput")] == [
+        (f"throughput of every query in steady states, against what it {what}", binds)
+        for what, binds in (
+            ("would have if all ran isolated at the same time and shared the 2 cores", True),
+            ("had when it ran alone, with 2 cores for itself", False),
+        )
+    ]
 
 
 def test_a_report_is_made_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from headrace_bench.isolation.cases import FUNCTIONAL, POLICIES
 from headrace_bench.isolation.figures import (
     CORES,
     SLOWER,
+    Change,
     Stretch,
     Told,
     at_once,
@@ -31,6 +32,8 @@ FEWER = 10.7
 
 MANY = "W1, 128 queries, 10%"
 LOOKED = 0.02
+SPLIT_EPOCHS = 2
+MERGE_STEPS = 2
 DELAY_S = 1.0
 GAP_S = 1.0
 ERROR = 0.2
@@ -47,10 +50,10 @@ def judge_isolation(panels: Panels) -> list[Verdict]:
         *_fewer(ours),
         *_never_more(ours),
         *_as_fast(ours),
-        *_splits(told for _, told, _ in ours),
+        *_splits(ours),
         *_settles(panels),
         *_monitoring(told for _, told, _ in ours),
-        *_delays(told for _, told, _ in ours),
+        *_delays((panel, told) for panel, told, _ in ours),
         *_gaps((panel, told) for panel, told, _ in ours if not told.climbs),
         *_errors(told for _, told, _ in ours),
     ]
@@ -256,33 +259,63 @@ def _slowest(
         )
 
 
-def _splits(runs: Iterable[Told]) -> Iterator[Verdict]:
-    epochs = [count for told in runs for count in told.split_epochs]
-    if epochs:
-        yield Verdict(
-            "epochs from back-pressure to the first split that answers it",
-            "at most 2",
-            f"{median(epochs):g} (median), {max(epochs)} at most, of {len(epochs)} splits",
-            max(epochs) <= 2,
-            f"{max(epochs)}",
-        )
+def _splits(ours: list[tuple[str, Told, Told | None]]) -> Iterator[Verdict]:
+    """How soon splits came, and runs in which somebody was slowed and none came."""
+    epochs = [count for _, told, _ in ours for count in told.split_epochs]
+    never = list(_never_split(ours))
+    if not epochs and not never:
+        return
+    most = max(epochs, default=0)
+    seen = f"{median(epochs):g} (median), {most} at most, of {len(epochs)} splits" if epochs else "no split"
+    if never:
+        seen += f"; runs that slowed somebody and split nobody off: {len(never)} ({never[0]})"
+    why = [f"{most}"] * (most > SPLIT_EPOCHS) + [f"never in {len(never)} runs"] * bool(never)
+    yield Verdict(
+        "epochs from back-pressure to the first split that answers it",
+        f"at most {SPLIT_EPOCHS}, whenever somebody is slowed in a settled phase",
+        seen,
+        not why,
+        ", ".join(why),
+    )
+
+
+def _never_split(ours: list[tuple[str, Told, Told | None]]) -> Iterator[str]:
+    """The runs that never split anybody off though queries were slowed in a settled phase, each with the first such."""
+    for one in ours:
+        panel, told, _ = one
+        if told.split_epochs or any(change.kind == "split" for change in told.changes):
+            continue
+        slow = [
+            (stretch.phase, names)
+            for _, _, stretch, alone in _pairs([one])
+            if (names := slowed(stretch, alone))
+        ]
+        if slow:
+            phase, names = slow[0]
+            yield f"{panel}: {told.load}, {phase}: {', '.join(names[:4])}{' ...' * (len(names) > 4)}"
 
 
 def _settles(panels: Panels) -> Iterator[Verdict]:
     """Runs that began with isolated groups: in others there is nothing to merge."""
     runs = {told.case: (panel, told) for panel, found in panels.items() for told in found if told.apart}
-    steps = [(merge_steps(told), f"{panel}: {told.load}") for panel, told in runs.values()]
-    merged = [step for step in steps if step[0]]
-    if merged:
-        most, where = max(merged)
-        yield Verdict(
-            "merge steps until groups are settled, when queries begin isolated",
-            "at most 2",
-            f"{most} at most ({where}), {median(step for step, _ in merged):g} (median); {len(merged)} of "
-            f"{len(steps)} such runs merged",
-            most <= 2,
-            f"{most}",
-        )
+    steps = [(merge_steps(told), f"{panel}: {told.load}", told) for panel, told in runs.values()]
+    merged = [(step, where) for step, where, _ in steps if step]
+    # one group cannot be merged with any other
+    apart = [where for step, where, told in steps if not step and told.stretches and told.last.groups > 1]
+    if not merged and not apart:
+        return
+    most, where = max(merged, default=(0, ""))
+    seen = f"{most} at most ({where}), {median(step for step, _ in merged):g} (median); " if merged else ""
+    seen += f"{len(merged)} of {len(steps)} such runs merged"
+    if apart:
+        seen += f", and {len(apart)} had several groups to the end and merged none ({apart[0]})"
+    yield Verdict(
+        "merge steps until groups are settled, when queries begin isolated",
+        f"at most {MERGE_STEPS}",
+        seen,
+        bool(merged) and most <= MERGE_STEPS,
+        f"{most}" if merged else "nothing was merged",
+    )
 
 
 def merge_steps(told: Told) -> int:
@@ -310,16 +343,58 @@ def _monitoring(runs: Iterable[Told]) -> Iterator[Verdict]:
         )
 
 
-def _delays(runs: Iterable[Told]) -> Iterator[Verdict]:
-    delays = [delay for told in runs for delay in told.delays_s]
-    if delays:
+def _delays(runs: Iterable[tuple[str, Told]]) -> Iterator[Verdict]:
+    """Decisions that came into force, and those that had not when their run was over, though there was time for it."""
+    known = list(runs)
+    delays = [delay for _, told in known for delay in told.delays_s]
+    late = [
+        (ended_at(told) - change.at, f"{panel}: {told.load}")
+        for panel, told in known
+        for change in overdue(told)
+    ]
+    if delays or late:
+        seen = (
+            f"{median(delays):.2f} (median), {max(delays):.2f} at most, of {len(delays)}"
+            if delays
+            else "none known"
+        )
+        if late:
+            longest, where = max(late)
+            seen += (
+                f"; {len(late)} were not in force when the run ended, up to {longest:.0f} s later ({where})"
+            )
+        most = max(delays, default=0.0)
+        slow = most >= DELAY_S
         yield Verdict(
             "seconds from a decision to the first epoch in the new shape (table I)",
             f"under {DELAY_S:g}",
-            f"{median(delays):.2f} (median), {max(delays):.2f} at most, of {len(delays)}",
-            max(delays) < DELAY_S,
-            f"{max(delays):.2f}",
+            seen,
+            not slow and not late,
+            ", ".join([f"{most:.2f}"] * slow + [f"{len(late)} never in force"] * bool(late)),
         )
+
+
+REGROUPS = ("merged", "split")
+"""Changes that move queries: these have a delay as soon as they are in force."""
+
+
+def overdue(told: Told) -> list[Change]:
+    """The decisions that were not in force at the end of a run, and were taken long enough before it.
+
+    >>> from headrace_bench.isolation.figures import Point
+    >>> split = [Change(at, "split", "", delay) for at, delay in ((2.0, 0.5), (4.0, None), (9.5, None))]
+    >>> run = Told("functional", "", 1, [], series=[Point(10.0, 1, 1.0, {}, {})], changes=split)
+    >>> [change.at for change in overdue(run)]
+    [4.0]
+    """
+    end = ended_at(told) - DELAY_S
+    return [one for one in told.changes if one.kind in REGROUPS and one.delay_s is None and one.at < end]
+
+
+def ended_at(told: Told) -> float:
+    """When a run was over. One that climbs ends before its course does."""
+    last = max((point.at for point in told.series), default=0.0)
+    return last if told.climbs else max(last, max(told.ends, default=0.0))
 
 
 def _gaps(runs: Iterable[tuple[str, Told]]) -> Iterator[Verdict]:
@@ -340,18 +415,23 @@ def _gaps(runs: Iterable[tuple[str, Told]]) -> Iterator[Verdict]:
 
 
 def _errors(runs: Iterable[Told]) -> Iterator[Verdict]:
-    known = [told for told in runs if told.error is not None]
-    errors = [told.error for told in known if told.error is not None]
-    if errors:
+    """A line per workload: what is predicted well for one may not be for another, and most runs are of W1."""
+    by_workload: dict[str, list[Told]] = {}
+    for told in runs:
+        if told.error is not None:
+            by_workload.setdefault(told.load.partition(",")[0], []).append(told)
+    for workload, known in sorted(by_workload.items()):
+        errors = [told.error for told in known if told.error is not None]
         longer = [error for told in known if (error := error_over(told.pairs)) is not None]
         over = f"; over {TOGETHER} epochs {median(longer):.0%}, {max(longer):.0%} at most" if longer else ""
         costs = [told.cost_error for told in known if told.cost_error is not None]
         alone = f"; {median(costs):.0%} when it is known what its tuples match" if costs else ""
         yield Verdict(
-            "error of the predicted work of an epoch",
+            f"error of the predicted work of an epoch, {workload}",
             f"under {ERROR:.0%} (median)",
             f"{median(errors):.0%} (median of {len(errors)} runs' medians), {max(errors):.0%} at most{over}{alone}",
             median(errors) < ERROR,
+            f"{median(errors):.0%}",
         )
 
 
