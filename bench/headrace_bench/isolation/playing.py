@@ -97,11 +97,32 @@ def watch(hr: Any, case: Case, began: float, meter: Meter) -> tuple[list[Moment]
         done = [i for i, end in enumerate(ends) if found[-1].at >= end]
         if done and early is None:
             early = hr.sharing()
-        rate = case.course[len(done)].rate if len(done) < len(ends) else case.course[-1].rate
-        if case.climbs and done and behind_s(found[-1], rate) > 2 * LATE_S:
+        if has_failed(case, found[-1]):
             break
         time.sleep(SAMPLE_S)
     return found, hr.sharing() if early is None else early
+
+
+FAILED_S = 1.5 * LATE_S
+"""Whoever is so far behind in a climb has had time to be split off, and the rate only rises."""
+
+
+def has_failed(case: Case, moment: Moment) -> bool:
+    """Whether a climb is over: somebody is so far behind that no policy gets it back while the rate rises."""
+    done = sum(moment.at >= end for end in ends_of(case))
+    rate = case.course[min(done, len(case.course) - 1)].rate * case.load.part
+    return case.climbs and done > 0 and behind_s(moment, rate) > FAILED_S
+
+
+def skipped_s(case: Case, phase: Phase) -> float:
+    """The first seconds of a phase, of which nothing is told: a change is answered in them."""
+    if phase.name == "steady":  # such a run has settled before
+        return 0.0
+    # steps of a climb are short, and lag that grows shows in all of one only
+    return FIRST_S if case.climbs and phase != case.course[0] else phase.seconds / 2
+
+
+FIRST_S = 1.0
 
 
 def moment_of(hr: Any, began: float, meter: Meter) -> Moment:
@@ -125,9 +146,7 @@ def tell(hr: Any, case: Case, moments: list[Moment], began: float, early: Any) -
     ]
     starts = [0.0, *told.ends[:-1]]
     for phase, start in zip(case.course, starts, strict=True):
-        # a run that is steady has settled before; other phases bring a change
-        skipped = 0.0 if phase.name == "steady" else phase.seconds / 2
-        late = [m for m in moments if start + skipped <= m.at <= start + phase.seconds]
+        late = [m for m in moments if start + skipped_s(case, phase) <= m.at <= start + phase.seconds]
         if len(late) > 1:
             found = stretch_of(phase, late, moments)
             told.stretches.append(replace(found, tasks=_tasks(hr, began + late[0].at, began + late[-1].at)))
