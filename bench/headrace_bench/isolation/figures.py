@@ -191,8 +191,9 @@ def unsure(stretch: Stretch, alone: Stretch) -> list[str]:
     ]
 
 
-LATE_S = 3.0
-"""A query that is further behind its input than this falls behind."""
+LATE_S = 4.0
+"""A query that is further behind its input than this falls behind. Epochs of a group that is always busy and keeps
+up have two seconds of input, so the newest tuple that its queries have is two to four seconds old."""
 
 
 def stretch_of(phase: Phase, moments: Sequence[Moment], every: Sequence[Moment]) -> Stretch:
@@ -300,7 +301,10 @@ def _phase_at(at: float, ends: Sequence[float]) -> int:
 
 
 def sustained(told: Told) -> float:
-    """The highest rate of a climb, in tuples per second, at which nobody fell behind; 0 if there is none."""
+    """The highest rate of a climb, in tuples per second, at which nobody fell behind; 0 if there is none.
+
+    Nobody may be late, nor be given less than 90 %: a step is too short to see by how late somebody is that this grows.
+    """
     good = [s.rate for s in told.stretches if max(s.latency_s.values()) <= LATE_S and s.worst >= 0.9]
     return max(good, default=0.0)
 

@@ -15,7 +15,6 @@ from headrace_bench.isolation.alone import run_alone
 from headrace_bench.isolation.cases import ISOLATED, RATES, WATCH_S, Case, Phase, Sizes
 from headrace_bench.isolation.feeding import feeding, steps
 from headrace_bench.isolation.figures import (
-    LATE_S,
     Change,
     Told,
     behind_s,
@@ -103,8 +102,9 @@ def watch(hr: Any, case: Case, began: float, meter: Meter) -> tuple[list[Moment]
     return found, hr.sharing() if early is None else early
 
 
-FAILED_S = 1.5 * LATE_S
-"""Whoever is so far behind in a climb has had time to be split off, and the rate only rises."""
+FAILED_S = 6.0
+"""Whoever is so many seconds of input behind in a climb has had time to be split off, and the rate only rises. Just
+before a long epoch ends, four seconds of input may wait for a query that keeps up."""
 
 
 def has_failed(case: Case, moment: Moment) -> bool:
