@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from math import ceil
-from statistics import median
 
 import numpy as np
 
 from headrace_bench.aims import Verdict
-from headrace_bench.isolation.cases import FUNCTIONAL, POLICIES
+from headrace_bench.isolation.cases import POLICIES
+from headrace_bench.isolation.comparing import Compared, Panels, pairs, runs_of, runs_of_ours
+from headrace_bench.isolation.deciding import (
+    judge_delays,
+    judge_errors,
+    judge_gaps,
+    judge_monitoring,
+    judge_settles,
+    judge_splits,
+)
 from headrace_bench.isolation.figures import (
     CORES,
     SLOWER,
-    Change,
     Stretch,
     Told,
     at_once,
     isolated_course,
     isolated_seconds,
-    same_alone,
     slowed,
     unsure,
 )
@@ -31,63 +37,26 @@ FEWER = 10.7
 """CPU seconds of isolated groups against those of functional isolation, at least, for 128 queries of W1, 10 %."""
 
 MANY = "W1, 128 queries, 10%"
-LOOKED = 0.02
-SPLIT_EPOCHS = 2
-MERGE_STEPS = 2
-DELAY_S = 1.0
-GAP_S = 1.0
-ERROR = 0.2
-TOGETHER = 10
-"""Groups are looked at every so many epochs by default. What a second of input holds is partly chance."""
-
-Panels = Mapping[str, list[Told]]
 
 
 def judge_isolation(panels: Panels) -> list[Verdict]:
     """A line for every aim that these runs can say something about."""
-    ours = list(_ours(panels))
+    ours = list(runs_of_ours(panels))
     return [
         *_fewer(ours),
         *_never_more(ours),
         *_as_fast(ours),
-        *_splits(ours),
-        *_settles(panels),
-        *_monitoring(told for _, told, _ in ours),
-        *_delays((panel, told) for panel, told, _ in ours),
-        *_gaps((panel, told) for panel, told, _ in ours if not told.climbs),
-        *_errors(told for _, told, _ in ours),
+        *judge_splits(ours),
+        *judge_settles(panels),
+        *judge_monitoring(told for _, told, _ in ours),
+        *judge_delays((panel, told) for panel, told, _ in ours),
+        *judge_gaps((panel, told) for panel, told, _ in ours if not told.climbs),
+        *judge_errors(told for _, told, _ in ours),
     ]
 
 
-def _ours(panels: Panels) -> Iterator[tuple[str, Told, Told | None]]:
-    """Every run of functional isolation with that of the same queries and the same input alone, where there is one.
-
-    A run that several panels have counts once, for the first of them.
-    """
-    yield from _runs_of(panels, FUNCTIONAL)
-
-
-def _runs_of(panels: Panels, policy: str) -> Iterator[tuple[str, Told, Told | None]]:
-    known: set[str] = set()
-    for panel, all_told in panels.items():
-        for told in all_told:
-            if told.policy == policy and told.case not in known:
-                known.update([told.case] if told.case else [])
-                yield panel, told, same_alone(told, all_told)
-
-
-def _pairs(found: Iterable[tuple[str, Told, Told | None]]) -> Iterator[tuple[str, Told, Stretch, Stretch]]:
-    """The settled parts of runs, each with the same queries alone at the same rate. Climbs are meant to fail."""
-    for panel, told, isolated in found:
-        if isolated is not None and not told.climbs:
-            alone = {stretch.phase: stretch for stretch in isolated.stretches}
-            for stretch in told.stretches:
-                if stretch.phase in alone and stretch.phase != "settling":
-                    yield panel, told, stretch, alone[stretch.phase]
-
-
-def _fewer(ours: list[tuple[str, Told, Told | None]]) -> Iterator[Verdict]:
-    for panel, told, stretch, alone in _pairs(ours):
+def _fewer(ours: list[Compared]) -> Iterator[Verdict]:
+    for panel, told, stretch, alone in pairs(ours):
         if panel == "6a" and told.load == MANY:
             ratio = alone.cpu / stretch.cpu
             yield Verdict(
@@ -99,7 +68,7 @@ def _fewer(ours: list[tuple[str, Told, Told | None]]) -> Iterator[Verdict]:
             )
 
 
-def _never_more(ours: list[tuple[str, Told, Told | None]]) -> Iterator[Verdict]:
+def _never_more(ours: list[Compared]) -> Iterator[Verdict]:
     """Two lines that bind and two that are told: the report says what is compared."""
     courses = [
         (panel, told, isolated)
@@ -136,7 +105,7 @@ def _never_more(ours: list[tuple[str, Told, Told | None]]) -> Iterator[Verdict]:
         "CPU seconds of functional isolation in the last half of a phase, against isolated groups one after the other",
         [
             (stretch.cpu / alone.cpu, f"{panel}: {told.load}, {stretch.phase}")
-            for panel, told, stretch, alone in _pairs(ours)
+            for panel, told, stretch, alone in pairs(ours)
         ],
         told="isolated groups had all cores each, and nothing that waited",
     )
@@ -216,16 +185,16 @@ def window_ratios(told: Told, isolated: Sequence[float]) -> Iterator[tuple[float
         yield float(end), ours / max(1e-9, whole[end] - whole[end - WINDOW_S])
 
 
-def _as_fast(ours: list[tuple[str, Told, Told | None]]) -> Iterator[Verdict]:
+def _as_fast(ours: list[Compared]) -> Iterator[Verdict]:
     """Two lines: against all queries alone at once on the cores that there are, and against one after the other."""
-    pairs = list(_pairs(ours))
+    found = list(pairs(ours))
     yield from _slowest(
-        [(stretch, at_once(alone), panel, told) for panel, told, stretch, alone in pairs],
+        [(stretch, at_once(alone), panel, told) for panel, told, stretch, alone in found],
         f"what it would have if all ran isolated at the same time and shared the {CORES} cores",
         binds=True,
     )
     yield from _slowest(
-        [(stretch, alone.shares, panel, told) for panel, told, stretch, alone in pairs],
+        [(stretch, alone.shares, panel, told) for panel, told, stretch, alone in found],
         f"what it had when it ran alone, with {CORES} cores for itself",
         binds=False,
     )
@@ -259,196 +228,6 @@ def _slowest(
         )
 
 
-def _splits(ours: list[tuple[str, Told, Told | None]]) -> Iterator[Verdict]:
-    """How soon splits came, and runs in which somebody was slowed and none came."""
-    epochs = [count for _, told, _ in ours for count in told.split_epochs]
-    never = list(_never_split(ours))
-    if not epochs and not never:
-        return
-    most = max(epochs, default=0)
-    seen = f"{median(epochs):g} (median), {most} at most, of {len(epochs)} splits" if epochs else "no split"
-    if never:
-        seen += f"; runs that slowed somebody and split nobody off: {len(never)} ({never[0]})"
-    why = [f"{most}"] * (most > SPLIT_EPOCHS) + [f"never in {len(never)} runs"] * bool(never)
-    yield Verdict(
-        "epochs from back-pressure to the first split that answers it",
-        f"at most {SPLIT_EPOCHS}, whenever somebody is slowed in a settled phase",
-        seen,
-        not why,
-        ", ".join(why),
-    )
-
-
-def _never_split(ours: list[tuple[str, Told, Told | None]]) -> Iterator[str]:
-    """The runs that never split anybody off though queries were slowed in a settled phase, each with the first such."""
-    for one in ours:
-        panel, told, _ = one
-        if told.split_epochs or any(change.kind == "split" for change in told.changes):
-            continue
-        slow = [
-            (stretch.phase, names)
-            for _, _, stretch, alone in _pairs([one])
-            if (names := slowed(stretch, alone))
-        ]
-        if slow:
-            phase, names = slow[0]
-            yield f"{panel}: {told.load}, {phase}: {', '.join(names[:4])}{' ...' * (len(names) > 4)}"
-
-
-def _settles(panels: Panels) -> Iterator[Verdict]:
-    """Runs that began with isolated groups: in others there is nothing to merge."""
-    runs = {told.case: (panel, told) for panel, found in panels.items() for told in found if told.apart}
-    steps = [(merge_steps(told), f"{panel}: {told.load}", told) for panel, told in runs.values()]
-    merged = [(step, where) for step, where, _ in steps if step]
-    # one group cannot be merged with any other
-    apart = [where for step, where, told in steps if not step and told.stretches and told.last.groups > 1]
-    if not merged and not apart:
-        return
-    most, where = max(merged, default=(0, ""))
-    seen = f"{most} at most ({where}), {median(step for step, _ in merged):g} (median); " if merged else ""
-    seen += f"{len(merged)} of {len(steps)} such runs merged"
-    if apart:
-        seen += f", and {len(apart)} had several groups to the end and merged none ({apart[0]})"
-    yield Verdict(
-        "merge steps until groups are settled, when queries begin isolated",
-        f"at most {MERGE_STEPS}",
-        seen,
-        bool(merged) and most <= MERGE_STEPS,
-        f"{most}" if merged else "nothing was merged",
-    )
-
-
-def merge_steps(told: Told) -> int:
-    """The number of the merge step that last merged anything, counted from the beginning of the run; 0 if none did.
-
-    It is looked every half second whether a step is due, so steps are a little farther apart.
-
-    >>> from headrace_bench.isolation.figures import Change
-    >>> late = [Change(6.4, "merged", "", 0.5), Change(12.9, "merged", "", 0.5)]
-    >>> merge_steps(Told("functional", "", 1, [], changes=late, merge_every_s=6.0))
-    2
-    """
-    merges = [change.at for change in told.changes if change.kind == "merged"]
-    return max(1, round(max(merges) / (told.merge_every_s + 0.25))) if merges and told.merge_every_s else 0
-
-
-def _monitoring(runs: Iterable[Told]) -> Iterator[Verdict]:
-    shares = [told.looked for told in runs if told.series]
-    if shares:
-        yield Verdict(
-            "CPU time of looks against the time of epochs, with a look every 10 s",
-            f"under {LOOKED:.0%}",
-            f"{median(shares):.1%} (median), {max(shares):.1%} at most",
-            max(shares) < LOOKED,
-        )
-
-
-def _delays(runs: Iterable[tuple[str, Told]]) -> Iterator[Verdict]:
-    """Decisions that came into force, and those that had not when their run was over, though there was time for it."""
-    known = list(runs)
-    delays = [delay for _, told in known for delay in told.delays_s]
-    late = [
-        (ended_at(told) - change.at, f"{panel}: {told.load}")
-        for panel, told in known
-        for change in overdue(told)
-    ]
-    if delays or late:
-        seen = (
-            f"{median(delays):.2f} (median), {max(delays):.2f} at most, of {len(delays)}"
-            if delays
-            else "none known"
-        )
-        if late:
-            longest, where = max(late)
-            seen += (
-                f"; {len(late)} were not in force when the run ended, up to {longest:.0f} s later ({where})"
-            )
-        most = max(delays, default=0.0)
-        slow = most >= DELAY_S
-        yield Verdict(
-            "seconds from a decision to the first epoch in the new shape (table I)",
-            f"under {DELAY_S:g}",
-            seen,
-            not slow and not late,
-            ", ".join([f"{most:.2f}"] * slow + [f"{len(late)} never in force"] * bool(late)),
-        )
-
-
-REGROUPS = ("merged", "split")
-"""Changes that move queries: these have a delay as soon as they are in force."""
-
-
-def overdue(told: Told) -> list[Change]:
-    """The decisions that were not in force at the end of a run, and were taken long enough before it.
-
-    >>> from headrace_bench.isolation.figures import Point
-    >>> split = [Change(at, "split", "", delay) for at, delay in ((2.0, 0.5), (4.0, None), (9.5, None))]
-    >>> run = Told("functional", "", 1, [], series=[Point(10.0, 1, 1.0, {}, {})], changes=split)
-    >>> [change.at for change in overdue(run)]
-    [4.0]
-    """
-    end = ended_at(told) - DELAY_S
-    return [one for one in told.changes if one.kind in REGROUPS and one.delay_s is None and one.at < end]
-
-
-def ended_at(told: Told) -> float:
-    """When a run was over. One that climbs ends before its course does."""
-    last = max((point.at for point in told.series), default=0.0)
-    return last if told.climbs else max(last, max(told.ends, default=0.0))
-
-
-def _gaps(runs: Iterable[tuple[str, Told]]) -> Iterator[Verdict]:
-    found = [
-        (told.gap_more_s, told.gap_s or 0.0, f"{panel}: {told.load}")
-        for panel, told in runs
-        if told.gap_more_s is not None
-    ]
-    if found:
-        more, _, where = max(found)
-        yield Verdict(
-            "seconds without anything new for a query that moves, beyond its longest in the same phase",
-            f"under {GAP_S:g}",
-            f"{more:.2f} at most ({where}), of {len(found)} runs; {max(raw for _, raw, _ in found):.1f} in all at most",
-            more < GAP_S,
-            f"{more:.2f}",
-        )
-
-
-def _errors(runs: Iterable[Told]) -> Iterator[Verdict]:
-    """A line per workload: what is predicted well for one may not be for another, and most runs are of W1."""
-    by_workload: dict[str, list[Told]] = {}
-    for told in runs:
-        if told.error is not None:
-            by_workload.setdefault(told.load.partition(",")[0], []).append(told)
-    for workload, known in sorted(by_workload.items()):
-        errors = [told.error for told in known if told.error is not None]
-        longer = [error for told in known if (error := error_over(told.pairs)) is not None]
-        over = f"; over {TOGETHER} epochs {median(longer):.0%}, {max(longer):.0%} at most" if longer else ""
-        costs = [told.cost_error for told in known if told.cost_error is not None]
-        alone = f"; {median(costs):.0%} when it is known what its tuples match" if costs else ""
-        yield Verdict(
-            f"error of the predicted work of an epoch, {workload}",
-            f"under {ERROR:.0%} (median)",
-            f"{median(errors):.0%} (median of {len(errors)} runs' medians), {max(errors):.0%} at most{over}{alone}",
-            median(errors) < ERROR,
-            f"{median(errors):.0%}",
-        )
-
-
-def error_over(pairs: Sequence[tuple[float, float]], epochs: int = TOGETHER) -> float | None:
-    """The median error of predictions for so many epochs together; None if there are too few.
-
-    >>> error_over([(1.0, 0.5), (1.0, 1.5)], epochs=2), error_over([(1.0, 0.5)], epochs=2)
-    (0.0, None)
-    """
-    errors = []
-    for first in range(0, len(pairs) - epochs + 1, epochs):
-        predicted = sum(pair[0] for pair in pairs[first : first + epochs])
-        measured = sum(pair[1] for pair in pairs[first : first + epochs])
-        errors.append(abs(predicted - measured) / measured if measured else 0.0)
-    return median(errors) if errors else None
-
-
 Violated = tuple[int, int, float, int]
 """How many queries are slowed, of how many, the worst ratio to what a query would have isolated, and of how many it
 cannot be told.
@@ -469,5 +248,5 @@ def violations(panels: Panels) -> Iterator[tuple[str, str, str, dict[str, Violat
 
 
 def _settled(panels: Panels, policy: str) -> Iterator[tuple[str, Told, Stretch, Stretch, str]]:
-    for panel, told, stretch, alone in _pairs(_runs_of(panels, policy)):
+    for panel, told, stretch, alone in pairs(runs_of(panels, policy)):
         yield panel, told, stretch, alone, told.load

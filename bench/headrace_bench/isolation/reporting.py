@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from headrace_bench.isolation.cases import FUNCTIONAL, ISOLATED, LADDER, PANELS, POLICIES, PULSED, SHIFTING
+from headrace_bench.isolation.deciding import REGROUPS, merge_steps, overdue
 from headrace_bench.isolation.drawing import draw_panel, kind_growth
 from headrace_bench.isolation.figures import (
     CORES,
@@ -28,14 +29,7 @@ from headrace_bench.isolation.figures import (
     slowed,
     sustained,
 )
-from headrace_bench.isolation.judging import (
-    REGROUPS,
-    Violated,
-    judge_isolation,
-    merge_steps,
-    overdue,
-    violations,
-)
+from headrace_bench.isolation.judging import Violated, judge_isolation, violations
 from headrace_bench.isolation.pulse import SHIFT_OVER, Pulse, Shift
 from headrace_bench.pages import VERDICTS, head, table, verdict_rows
 
