@@ -35,10 +35,14 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def verdict_rows(verdicts: Iterable[Verdict]) -> Iterator[tuple[str, str, str, str]]:
-    """A line per aim, under `VERDICTS`; a miss says why."""
+    """A line per aim, under `VERDICTS`; a miss says why, and what cannot be told is no miss."""
     for v in verdicts:
-        judged = "met" if v.met else f"missed: {v.why}".removesuffix(": ")
+        missed = v.why if v.why.startswith(UNSURE) else f"missed: {v.why}".removesuffix(": ")
+        judged = "met" if v.met else missed
         yield v.aim, v.wanted, v.seen, judged if v.binds else "told"
 
+
+UNSURE = "cannot tell"
+"""How the reason of a verdict begins for which too little was seen. It is neither met nor missed."""
 
 VERDICTS = ("aim", "wanted", "seen", "")

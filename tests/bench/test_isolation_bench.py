@@ -16,13 +16,12 @@ from headrace.engine.conductor.conductor import Conductor
 from headrace.optimizer.grouping.policies import FunctionalIsolation, Policy
 from headrace.workloads.isolation import Spread
 from headrace_bench.aims import Verdict
-from headrace_bench.isolation import alone, command
+from headrace_bench.isolation import alone, command, reporting
 from headrace_bench.isolation.cases import PANELS, POLICIES, QUICK, Case, Load, Phase, cases_of
-from headrace_bench.isolation.drawing import kind_growth
+from headrace_bench.isolation.drawing import draw_panel, kind_growth
 from headrace_bench.isolation.feeding import feeding, steps
 from headrace_bench.isolation.figures import (
     Change,
-    Moment,
     Point,
     Stretch,
     Told,
@@ -34,8 +33,10 @@ from headrace_bench.isolation.figures import (
     stretch_of,
     sustained,
 )
-from headrace_bench.isolation.judging import judge_isolation
-from headrace_bench.isolation.playing import switch
+from headrace_bench.isolation.judging import judge_isolation, violations
+from headrace_bench.isolation.keeping import Moment
+from headrace_bench.isolation.playing import has_failed, skipped_s, switch
+from headrace_bench.isolation.pulse import Pulse
 from headrace_bench.isolation.reporting import read_panels, render
 from headrace_bench.meters import Meter
 from headrace_bench.pages import verdict_rows
@@ -50,8 +51,13 @@ FACTS = {
 }
 
 
-def stretch(phase: str = "steady", cpu: float = 0.5, share: float = 1.0, seconds: float = 0.2) -> Stretch:
-    names = ("w0", "w1")
+def stretch(
+    phase: str = "steady",
+    cpu: float = 0.5,
+    share: float = 1.0,
+    seconds: float = 0.2,
+    names: tuple[str, ...] = ("w0", "w1"),
+) -> Stretch:
     return Stretch(
         phase,
         1000.0,
@@ -148,6 +154,10 @@ def test_a_series_has_a_mean_per_kind() -> None:
 def test_sustained_is_the_highest_rate_at_which_nobody_is_late() -> None:
     climbed = told("full", stretch("1", seconds=0.5), stretch("2", seconds=5.0))
     assert sustained(climbed) == 1000.0
+    busy = told("full", stretch("1"), replace(stretch("2", seconds=3.5), rate=1500.0))
+    assert sustained(busy) == 1500.0, "epochs of two seconds that keep up"
+    slower = told("full", stretch("1"), replace(stretch("2", share=0.8, seconds=2.0), rate=1500.0))
+    assert sustained(slower) == 1000.0
     by_turns = told(
         "isolated", stretch(seconds=0.2), Stretch("high", 3000.0, 1, 1.0, {}, {"w0": 0.6, "w1": 0.4}, {})
     )
@@ -195,7 +205,9 @@ def test_aims_are_met_or_missed_by_what_was_seen() -> None:
     dear = told("isolated", replace(stretch(cpu=5.0), cpus={"w0": 1.0, "w1": 4.0}))
     aims = [v.aim for v in judge_isolation({"8": [dear, short]}) if v.binds and not v.met]
     assert aims == [
-        "throughput of every query against alone, with 2 cores for all of them, in steady states"
+        "throughput of every query in steady states, against what it would have if all ran isolated at the same time "
+        "and shared the 2 cores",
+        "epochs from back-pressure to the first split that answers it",
     ], "w0 would keep up with half of the cores"
     dear = told("isolated", replace(stretch(cpu=8.0), cpus={"w0": 4.0, "w1": 4.0}))
     judged = judge_isolation({"8": [dear, short]})
@@ -205,37 +217,250 @@ def test_aims_are_met_or_missed_by_what_was_seen() -> None:
     assert [row[-1] for row in verdict_rows([told_of])] == ["told"], "nobody says that this was met"
 
 
-def test_a_report_is_made_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def nothing() -> Iterator[None]:
-        yield
+def seen_of(name: str, panels: dict[str, list[Told]]) -> Verdict:
+    (found,) = (v for v in judge_isolation(panels) if name in v.aim)
+    return found
 
-    monkeypatch.setattr(command, "own_spark", nothing)
-    seen: list[Case] = []
 
-    def play(spark: Any, case: Case, sizes: Any) -> Told:
-        seen.append(case)
+def test_who_is_slowed_and_never_split_off_is_a_miss() -> None:
+    alone = told("isolated", replace(stretch(), cpus={"w0": 0.5, "w1": 0.5}))
+    slow = told("functional", stretch(share=0.2))
+    missed = seen_of("first split", {"8": [alone, slow]})
+    assert (
+        missed.seen
+        == f"no split; runs that slowed somebody and split nobody off: 1 (8: {MANY}, steady: w0, w1)"
+    )
+    assert not missed.met
+    answered = replace(slow, split_epochs=[1], case="other")
+    missed = seen_of("first split", {"8": [alone, answered, slow]})
+    assert missed.seen.startswith(
+        "1 (median), 1 at most, of 1 splits; runs that slowed somebody and split nobody off: 1 "
+    )
+    assert not missed.met
+    assert seen_of("first split", {"8": [alone, answered]}).met
+    assert not [v for v in judge_isolation({"8": [alone, told("functional", stretch())]}) if "split" in v.aim]
+
+
+def test_a_decision_that_never_came_into_force_is_a_miss() -> None:
+    ends = [Point(20.0, 1, 1.0, {}, {})]
+    waits = told("functional", stretch(), series=ends, changes=[Change(5.0, "split", "", None)] * 6)
+    missed = seen_of("table I", {"8": [waits]})
+    assert missed.seen == f"none known; 6 were not in force when the run ended, up to 15 s later (8: {MANY})"
+    assert not missed.met
+    quick = [
+        Change(5.0, "split", "", 0.2),
+        Change(19.5, "merged", "", None),
+        Change(3.0, "violation", "", None),
+    ]
+    assert seen_of("table I", {"8": [replace(waits, changes=quick)]}).met
+
+
+def test_errors_are_judged_for_every_workload() -> None:
+    def ran(workload: str, error: float) -> Told:
+        load = Load(workload, (0.1, 0.1), 12)
+        return Told("functional", str(load), 12, [stretch()], error=error)
+
+    judged = judge_isolation({"6": [ran("W1", 0.05), ran("W1", 0.06), ran("W1", 0.07), ran("W2", 0.29)]})
+    assert {v.aim[-2:]: v.met for v in judged if v.aim.startswith("error")} == {"W1": True, "W2": False}
+
+
+def test_runs_that_merge_nothing_are_told() -> None:
+    def ran(case: str, groups: int, *merges: float) -> Told:
+        changes = [Change(at, "merged", "", 0.1) for at in merges]
+        settled = replace(stretch(), groups=groups)
+        return told("functional", settled, changes=changes, merge_every_s=6.0, apart=True, case=case)
+
+    some = seen_of("merge steps", {"10a": [ran("a", 1, 6.1), ran("b", 9)]})
+    assert some.met
+    assert some.seen.endswith(
+        f"1 of 2 such runs merged, and 1 had several groups to the end and merged none (10a: {MANY})"
+    )
+    assert not seen_of("merge steps", {"10a": [ran("b", 9)]}).met
+
+
+def test_both_comparisons_with_isolated_queries_are_told_beside_each_other() -> None:
+    alone = told("isolated", replace(stretch(), cpus={"w0": 0.5, "w1": 0.5}))
+    found = judge_isolation({"6b": [alone, told("functional", stretch())]})
+    assert [(v.aim, v.binds) for v in found if v.aim.startswith("throughput")] == [
+        (f"throughput of every query in steady states, against what it {what}", binds)
+        for what, binds in (
+            ("would have if all ran isolated at the same time and shared the 2 cores", True),
+            ("had when it ran alone, with 2 cores for itself", False),
+        )
+    ]
+
+
+class Bench:
+    """The command over cases that are made up; it may be cut off before a case."""
+
+    def __init__(self, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        @contextmanager
+        def nothing() -> Iterator[None]:
+            yield
+
+        self.out, self.seen, self.measured = out, list[Case](), 0
+        self.cut_off_after: int | None = None
+        monkeypatch.setattr(command, "own_spark", nothing)
+        monkeypatch.setattr(command, "play", self.play)
+        monkeypatch.setattr(command, "measure_pulse", self.measure)
+        monkeypatch.setattr(reporting, "draw_panel", lambda panel, found, path: path.touch())
+
+    def play(self, spark: Any, case: Case, sizes: Any) -> Told:
+        if len(self.seen) == self.cut_off_after:
+            raise KeyboardInterrupt
+        self.seen.append(case)
         made = empty(case)
-        made.stretches = [stretch(phase.name) for phase in case.course]
+        made.stretches = [stretch(phase.name, names=tuple(made.kinds)) for phase in case.course]
         return made
 
-    monkeypatch.setattr(command, "play", play)
-    run = ["bench", "--workload", "isolation", "--quick", "--out", str(tmp_path), "--name", "r"]
-    for figure in ("7a", "6b"):
-        result = CliRunner().invoke(cli, [*run, "--figure", figure])
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.output
-    page = (tmp_path / "r.md").read_text()
+    def measure(self, spark: Any, sizes: Any) -> Pulse:
+        self.measured += 1
+        return Pulse(30_000 + self.measured, 15_000, 0.1)
+
+    def run(self, *options: str) -> list[Case]:
+        """The cases that this call of the command has made."""
+        before = len(self.seen)
+        fixed = ["bench", "isolation", "--quick", "--out", str(self.out), "--name", "r"]
+        result = CliRunner().invoke(cli, [*fixed, *options])
+        assert "The report is in" in result.output or self.cut_off_after is not None, result.output
+        return self.seen[before:]
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(tmp_path, monkeypatch)
+
+
+def test_a_report_is_made_in_pieces(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporting, "draw_panel", draw_panel)
+    made = [*bench.run("--figure", "7a"), *bench.run("--figure", "6b")]
+    page = (bench.out / "r.md").read_text()
     assert page.index("## 6b") < page.index("## 7a")
-    assert (tmp_path / "r-6b.png").exists()
-    assert {case.policy for case in seen} == set(POLICIES)
-    ran = len(seen)
-    run[1:3] = ["isolation"]
-    CliRunner().invoke(cli, [*run, "--figure", "6b", "--figure", "7", "--resume"])
-    assert {case.load.selectivity for case in seen[ran:]} == {(0.01, 0.2)}, "7b alone was not there yet"
-    CliRunner().invoke(cli, [*run, "--figure", "7b", "--policy", "full"])
-    assert [case.policy for case in seen[ran + len(POLICIES) :]] == ["full"]
-    found = read_panels(tmp_path / "r.json")["7b"]
+    assert (bench.out / "r-6b.png").exists()
+    assert {case.policy for case in made} == set(POLICIES)
+    made = bench.run("--figure", "6b", "--figure", "7", "--resume")
+    assert {case.load.selectivity for case in made} == {(0.01, 0.2)}, "7b alone was not there yet"
+    assert [case.policy for case in bench.run("--figure", "7b", "--policy", "full")] == ["full"]
+    found = read_panels(bench.out / "r.json")["7b"]
     assert [one.policy for one in found] == list(POLICIES), "it took the place of the older one"
+
+
+@pytest.mark.parametrize("cut_off_after", [1, 3, 5, 6])
+def test_a_run_that_is_cut_off_goes_on_with_what_is_left(bench: Bench, cut_off_after: int) -> None:
+    wanted = ("--figure", "6b", "--figure", "8", "--resume")
+    bench.cut_off_after = cut_off_after
+    first = bench.run(*wanted)
+    assert len(first) == cut_off_after
+    assert first[0].policy == "isolated"
+    bench.cut_off_after = None
+    rest = bench.run(*wanted)
+    assert len(first) + len(rest) == 2 * len(POLICIES)
+    assert not set(first) & set(rest), "isolated queries were not run again either"
+    assert bench.measured == 1, "the pulse has the rate that was measured first"
+    panels = read_panels(bench.out / "r.json")
+    assert {panel: [one.policy for one in found] for panel, found in panels.items()} == {
+        "6b": list(POLICIES),
+        "8": list(POLICIES),
+    }
+    assert bench.run(*wanted) == []
+
+
+def test_figure_11_tells_of_runs_that_the_report_has(bench: Bench) -> None:
+    bench.run("--figure", "6a", "--figure", "8")
+    assert bench.run("--figure", "11") == []
+    panels = read_panels(bench.out / "r.json")
+    assert (panels["11a"], panels["11b"]) == (panels["6a"], panels["8"])
+    assert (bench.out / "r-11a.png").exists()
+    assert bench.measured == 1
+    again = bench.run("--figure", "6a", "--policy", "full")
+    assert {case.policy for case in again} == {"full"}
+    panels = read_panels(bench.out / "r.json")
+    assert panels["11a"] == panels["6a"], "runs that are made again are made again for both"
+    assert len(bench.run("--figure", "11a", "--figure", "6a")) == len(panels["6a"]), (
+        "what is asked for is run"
+    )
+
+
+def test_a_report_is_replaced_as_a_whole(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.run("--figure", "6b")
+    before = (bench.out / "r.json").read_text()
+    write = Path.write_text
+
+    def half(self: Path, text: str) -> int:
+        write(self, text[: len(text) // 2])
+        raise SystemExit
+
+    monkeypatch.setattr(Path, "write_text", half)
+    bench.cut_off_after = -1
+    bench.run("--figure", "6c")
+    assert (bench.out / "r.json").read_text() == before
+
+
+def test_table_i_has_a_row_for_every_operation() -> None:
+    changes = [
+        Change(1.0, "merged", "", 0.5),
+        Change(2.0, "merged", "", 1.5),
+        Change(3.0, "split", "", None),
+        Change(4.0, "tasks", "", None),
+        Change(5.0, "violation", "", None),
+    ]
+    ours = told("functional", stretch(), series=[Point(20.0, 1, 1.0, {}, {})], changes=changes, case="c")
+    other = told("overlap", stretch(), changes=[Change(1.0, "merged", "", 9.0)])
+    page = list(render("r", {**FACTS}, {"8": [other, ours], "9": [ours]}, {"8": "a.png", "9": "b.png"}))
+    begin = page.index("## Table I: delays of reconfigurations")
+    assert [line for line in page[begin:] if line.startswith("|")][2:5] == [
+        "| merge | 2 | 2 | 1.00 | 1.50 | 0 |",
+        "| split | 1 | 0 |  |  | 1 |",
+        "| resize | 1 | 0 |  |  |  |",
+    ]
+
+
+def test_slowed_queries_are_told_of_figure_9_whoever_ran_and_not_of_climbs() -> None:
+    isolated = told("isolated", replace(stretch("low"), cpus={"w0": 0.5, "w1": 0.5}))
+    slow = told("functional", stretch("low", share=0.5))
+    climb = [replace(one, climbs=True) for one in (isolated, slow)]
+    found = list(violations({"7a": climb, "9": [isolated, slow]}))
+    assert found == [("9", str(MANY), "low", {"functional": (2, 2, 0.5, 0)})]
+
+
+def climbing() -> Case:
+    return next(case for case in cases_of("7a", QUICK) if case.policy == "full")
+
+
+@pytest.mark.parametrize(("share", "steps"), [(0.3, 2), (0.45, 2), (0.6, 3)])
+def test_a_climb_stops_soon_after_somebody_falls_behind(share: float, steps: int) -> None:
+    """Up to the second step everybody keeps up. After that the slowest query goes on at a part of that step's rate."""
+    case, arrived, done = climbing(), 0.0, 0.0
+    ends = [sum(phase.seconds for phase in case.course[: place + 1]) for place in range(len(case.course))]
+    for at in range(round(ends[-1])):
+        phase = next(phase for phase, end in zip(case.course, ends, strict=True) if at < end)
+        arrived += phase.rate * case.load.part
+        done = min(arrived, done + case.course[3].rate * case.load.part * (1.0 if at < ends[2] else share))
+        if has_failed(case, Moment(float(at), round(arrived), {"w0": round(done)}, {}, 0.0)):
+            break
+    assert ends[2] < at <= ends[2] + 6 * steps
+
+
+def test_a_step_of_a_climb_is_told_of_nearly_whole() -> None:
+    case = climbing()
+    assert [skipped_s(case, phase) for phase in case.course[:3]] == [4.5, 1.0, 1.0]
+    assert [skipped_s(case, Phase(name, 20.0, 100)) for name in ("steady", "pulse")] == [0.0, 1.0]
+    steady = cases_of("8", QUICK)[1]
+    assert [skipped_s(steady, phase) for phase in steady.course] == [9.0, 12.0, 30.0]
+
+
+def test_a_climb_is_told_as_a_multiple_of_isolated_queries_at_once() -> None:
+    steps = [
+        replace(stretch(str(rate), cpu=rate / 4000, seconds=rate / 9000), rate=rate)
+        for rate in (1000.0, 4000.0)
+    ]
+    alone, full = (
+        told("isolated", *steps, climbs=True, course="from a lower rate"),
+        told("full", stretch(), climbs=True, course="x"),
+    )
+    page = list(render("r", {**FACTS}, {"7a": [alone, full]}, {"7a": "a.png"}))
+    assert "| 128 | isolated, all at once | 8,000 | 1.00 times |" in page
+    assert "| 128 | full | 1,000 | 0.12 times |" in page
 
 
 def pulsed() -> tuple[Told, list[Point]]:

@@ -25,6 +25,7 @@ from headrace_bench.isolation.cases import (
     POLICIES,
     PULSED,
     QUICK,
+    SAME,
     SHIFTING,
     Sizes,
     cases_of,
@@ -112,11 +113,11 @@ def isolation(
     data = Path(out) / f"{named}.json"
     panels, wanted = read_panels(data), panels_of(figures)
     pulse, shift = read_pulse(data), read_shift(data)
-    known = {told.case: told for found in panels.values() for told in found if resume and told.case}
+    known = kept(panels, wanted, resume=resume)
     page = Path(out) / f"{named}.md"
     with own_spark() as spark:
         if PULSED & set(wanted):
-            if resume and pulse is not None:
+            if pulse is not None and (resume or not {"8"} & set(wanted)):
                 screen().print("The rate of the pulse is that of the report, measured before.")
             else:
                 pulse = measure_pulse(spark, sizes)
@@ -136,10 +137,10 @@ def isolation(
         if gone := drop_others(panels, wanted, sizes):
             screen().print(f"{gone} runs of the report had other rates or sizes, and are dropped.")
         for panel, told in run_panels(spark, wanted, policies or POLICIES, sizes, known):
-            panels[panel] = _with(panels.get(panel, ()), told)
+            changed = put(panels, panel, told)
             facts["seconds"] = round(time.monotonic() - started, 1)
             # whoever ends a run loses one case at most
-            page = write_report(Path(out), named, facts, panels, panel)
+            page = write_report(Path(out), named, facts, panels, changed)
     verdicts = judge_isolation(panels)
     shown = Table(*VERDICTS)
     for row in verdict_rows(verdicts):
@@ -148,6 +149,24 @@ def isolation(
     screen().print(f"The report is in {page}")
     if not all(verdict.met for verdict in verdicts if verdict.binds):
         sys.exit(MISSED)
+
+
+def kept(panels: dict[str, list[Told]], wanted: Collection[str], *, resume: bool) -> dict[str, Told]:
+    """The runs of a report that are not made again, by their case: all with `resume`. Else those of panels that are not
+    run again, if panels that are wanted tell of the same runs.
+    """
+    whose = set(panels) if resume else {SAME[panel] for panel in wanted if panel in SAME} - set(wanted)
+    return {told.case: told for panel in whose for told in panels.get(panel, ()) if told.case}
+
+
+def put(panels: dict[str, list[Told]], panel: str, told: Told) -> set[str]:
+    """Put a run into its panel, and in the place of an older one of the same case in others; the panels it is in."""
+    others = {
+        name for name, found in panels.items() if told.case and told.case in {one.case for one in found}
+    }
+    for name in {panel, *others}:
+        panels[name] = _with(panels.get(name, ()), told)
+    return {panel, *others}
 
 
 def drop_others(panels: dict[str, list[Told]], wanted: Collection[str], sizes: Sizes) -> int:

@@ -9,21 +9,7 @@ from itertools import accumulate, pairwise
 
 from headrace.optimizer.grouping.throughput import fair_part
 from headrace_bench.isolation.cases import ISOLATED, Case, Phase
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """Where a run stands at `at`, in seconds since it began: tuples that had arrived, and those each query was given.
-
-    `cpu_s` are the CPU seconds of all processes so far, `tasks` those with which all groups run an epoch together.
-    """
-
-    at: float
-    arrived: int
-    processed: dict[str, int]
-    homes: dict[str, str]
-    cpu_s: float
-    tasks: int = 0
+from headrace_bench.isolation.keeping import Moment, arriving, kept_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +20,8 @@ class Stretch:
     and `tasks` those of tasks alone. `cpus` divides `cpu` among queries that ran alone.
     `latency_s` is how old the newest tuple was that a query had; `growth` is by how many tuples per second
     what waits grew. `per_epoch` are the tasks with which all groups ran an epoch (definition 2). `busy` tells of
-    queries that ran alone how many seconds their epochs took per second of input.
+    queries that ran alone how many seconds their epochs took per second of input. `least` are the shares that queries
+    may have had at the least, by what was seen (`keeping.py`); none for queries that ran alone, which were measured.
     """
 
     phase: str
@@ -48,6 +35,7 @@ class Stretch:
     cpus: dict[str, float] = field(default_factory=dict)
     per_epoch: float = 0.0
     busy: dict[str, float] = field(default_factory=dict)
+    least: dict[str, float] = field(default_factory=dict)
 
     @property
     def worst(self) -> float:
@@ -193,78 +181,37 @@ def slowed(stretch: Stretch, alone: Stretch) -> list[str]:
     return [query for query, share in stretch.shares.items() if share < SLOWER * shares[query]]
 
 
-LATE_S = 3.0
-"""A query that is further behind its input than this falls behind."""
+def unsure(stretch: Stretch, alone: Stretch) -> list[str]:
+    """The queries of which it cannot be told whether they were given less: the stretch is too short for that."""
+    shares, below = at_once(alone), slowed(stretch, alone)
+    return [
+        query
+        for query, least in stretch.least.items()
+        if query not in below and least < SLOWER * shares[query]
+    ]
+
+
+LATE_S = 4.0
+"""A query that is further behind its input than this falls behind. Epochs of a group that is always busy and keeps
+up have two seconds of input, so the newest tuple that its queries have is two to four seconds old."""
 
 
 def stretch_of(phase: Phase, moments: Sequence[Moment], every: Sequence[Moment]) -> Stretch:
     """What the moments of a phase's last half say; latencies need those before it, too."""
     first, last = moments[0], moments[-1]
     elapsed = max(1e-6, last.at - first.at)
-    rate = max(1.0, arriving(moments))
-    growth = {query: growth_of(query, moments) for query in last.processed}
+    kept = {query: kept_up(query, moments, every) for query in last.processed}
     return Stretch(
         phase.name,
-        rate,
+        max(1.0, arriving(moments)),
         len(set(last.homes.values())),
         (last.cpu_s - first.cpu_s) / elapsed,
-        {query: min(1.0, max(0.0, 1.0 - grown / rate)) for query, grown in growth.items()},
+        {query: one.share for query, one in kept.items()},
         {query: latency(query, moments, every) for query in last.processed},
-        growth,
+        {query: one.growth for query, one in kept.items()},
         per_epoch=sum(moment.tasks for moment in moments) / len(moments),
+        least={query: one.least for query, one in kept.items()},
     )
-
-
-def arriving(moments: Sequence[Moment]) -> float:
-    """Tuples per second, from one arrival to another: input comes in steps, and a short phase has few of them.
-
-    >>> steps = [Moment(t / 4, (t + 2) // 4 * 100, {}, {}, 0.0) for t in range(13)]
-    >>> arriving(steps), (steps[-1].arrived - steps[0].arrived) / (steps[-1].at - steps[0].at)
-    (100.0, 100.0)
-    >>> arriving(steps[3:13]), round((steps[12].arrived - steps[3].arrived) / (steps[12].at - steps[3].at), 1)
-    (100.0, 88.9)
-    """
-    changed = [after for before, after in pairwise(moments) if after.arrived > before.arrived]
-    if len(changed) < 2:
-        changed = [moments[0], moments[-1]]
-    first, last = changed[0], changed[-1]
-    return (last.arrived - first.arrived) / max(1e-6, last.at - first.at)
-
-
-TROUGH_S = 1.6
-"""In so long a time, whoever keeps up has had everything at some moment: epochs and arrivals are a second apart. Epochs
-of a group that falls behind are longer, and then so is this time."""
-
-
-STEP_S = 1.25
-"""Input comes in steps of a second or a little more. Where epochs and steps go together, a trough may lack the time
-between them."""
-
-
-def growth_of(query: str, moments: Sequence[Moment]) -> float:
-    """By how many tuples per second what waits for a query grew: from trough to trough, because input comes in steps.
-
-    >>> 45 < growth_of("q", [Moment(t / 4, t // 4 * 100, {"q": t // 4 * 50}, {}, 0.0) for t in range(40)]) <= 50
-    True
-    """
-    first, last = moments[0].at, moments[-1].at
-    trough_s = min(max(TROUGH_S, _longest_still(query, moments)), (last - first) / 2)
-
-    def waits(moment: Moment) -> int:
-        return moment.arrived - moment.processed.get(query, 0)
-
-    before = min((m for m in moments if m.at <= first + trough_s), key=waits)
-    after = min((m for m in reversed(moments) if m.at >= last - trough_s), key=waits)
-    elapsed, more = after.at - before.at, waits(after) - waits(before)
-    if elapsed <= 0 or abs(more) <= STEP_S * arriving(moments):  # a step more or less is no growth
-        return 0.0
-    return more / elapsed
-
-
-def _longest_still(query: str, moments: Sequence[Moment]) -> float:
-    """The longest time in which a query got nothing, from one of its epochs to the next."""
-    changed = [b.at for a, b in pairwise(moments) if b.processed.get(query) != a.processed.get(query)]
-    return max((after - before for before, after in pairwise(changed)), default=0.0)
 
 
 def latency(query: str, moments: Sequence[Moment], every: Sequence[Moment]) -> float:
@@ -354,7 +301,10 @@ def _phase_at(at: float, ends: Sequence[float]) -> int:
 
 
 def sustained(told: Told) -> float:
-    """The highest rate of a climb, in tuples per second, at which nobody fell behind; 0 if there is none."""
+    """The highest rate of a climb, in tuples per second, at which nobody fell behind; 0 if there is none.
+
+    Nobody may be late, nor be given less than 90 %: a step is too short to see by how late somebody is that this grows.
+    """
     good = [s.rate for s in told.stretches if max(s.latency_s.values()) <= LATE_S and s.worst >= 0.9]
     return max(good, default=0.0)
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from math import ceil
-from statistics import median
 
 import numpy as np
 
 from headrace_bench.aims import Verdict
-from headrace_bench.isolation.cases import FUNCTIONAL, POLICIES
+from headrace_bench.isolation.cases import POLICIES
+from headrace_bench.isolation.comparing import Compared, Panels, pairs, runs_of, runs_of_ours
+from headrace_bench.isolation.deciding import (
+    judge_delays,
+    judge_errors,
+    judge_gaps,
+    judge_monitoring,
+    judge_settles,
+    judge_splits,
+)
 from headrace_bench.isolation.figures import (
     CORES,
     SLOWER,
@@ -20,69 +28,35 @@ from headrace_bench.isolation.figures import (
     at_once,
     isolated_course,
     isolated_seconds,
-    same_alone,
     slowed,
+    unsure,
 )
+from headrace_bench.pages import UNSURE
 
 FEWER = 10.7
 """CPU seconds of isolated groups against those of functional isolation, at least, for 128 queries of W1, 10 %."""
 
 MANY = "W1, 128 queries, 10%"
-LOOKED = 0.02
-DELAY_S = 1.0
-GAP_S = 1.0
-ERROR = 0.2
-TOGETHER = 10
-"""Groups are looked at every so many epochs by default. What a second of input holds is partly chance."""
-
-Panels = Mapping[str, list[Told]]
 
 
 def judge_isolation(panels: Panels) -> list[Verdict]:
     """A line for every aim that these runs can say something about."""
-    ours = list(_ours(panels))
+    ours = list(runs_of_ours(panels))
     return [
         *_fewer(ours),
         *_never_more(ours),
         *_as_fast(ours),
-        *_splits(told for _, told, _ in ours),
-        *_settles(panels),
-        *_monitoring(told for _, told, _ in ours),
-        *_delays(told for _, told, _ in ours),
-        *_gaps((panel, told) for panel, told, _ in ours if not told.climbs),
-        *_errors(told for _, told, _ in ours),
+        *judge_splits(ours),
+        *judge_settles(panels),
+        *judge_monitoring(told for _, told, _ in ours),
+        *judge_delays((panel, told) for panel, told, _ in ours),
+        *judge_gaps((panel, told) for panel, told, _ in ours if not told.climbs),
+        *judge_errors(told for _, told, _ in ours),
     ]
 
 
-def _ours(panels: Panels) -> Iterator[tuple[str, Told, Told | None]]:
-    """Every run of functional isolation with that of the same queries and the same input alone, where there is one.
-
-    A run that several panels have counts once, for the first of them.
-    """
-    yield from _runs_of(panels, FUNCTIONAL)
-
-
-def _runs_of(panels: Panels, policy: str) -> Iterator[tuple[str, Told, Told | None]]:
-    known: set[str] = set()
-    for panel, all_told in panels.items():
-        for told in all_told:
-            if told.policy == policy and told.case not in known:
-                known.update([told.case] if told.case else [])
-                yield panel, told, same_alone(told, all_told)
-
-
-def _pairs(found: Iterable[tuple[str, Told, Told | None]]) -> Iterator[tuple[str, Told, Stretch, Stretch]]:
-    """The settled parts of runs, each with the same queries alone at the same rate. Climbs are meant to fail."""
-    for panel, told, isolated in found:
-        if isolated is not None and not told.climbs:
-            alone = {stretch.phase: stretch for stretch in isolated.stretches}
-            for stretch in told.stretches:
-                if stretch.phase in alone and stretch.phase != "settling":
-                    yield panel, told, stretch, alone[stretch.phase]
-
-
-def _fewer(ours: list[tuple[str, Told, Told | None]]) -> Iterator[Verdict]:
-    for panel, told, stretch, alone in _pairs(ours):
+def _fewer(ours: list[Compared]) -> Iterator[Verdict]:
+    for panel, told, stretch, alone in pairs(ours):
         if panel == "6a" and told.load == MANY:
             ratio = alone.cpu / stretch.cpu
             yield Verdict(
@@ -94,7 +68,7 @@ def _fewer(ours: list[tuple[str, Told, Told | None]]) -> Iterator[Verdict]:
             )
 
 
-def _never_more(ours: list[tuple[str, Told, Told | None]]) -> Iterator[Verdict]:
+def _never_more(ours: list[Compared]) -> Iterator[Verdict]:
     """Two lines that bind and two that are told: the report says what is compared."""
     courses = [
         (panel, told, isolated)
@@ -131,7 +105,7 @@ def _never_more(ours: list[tuple[str, Told, Told | None]]) -> Iterator[Verdict]:
         "CPU seconds of functional isolation in the last half of a phase, against isolated groups one after the other",
         [
             (stretch.cpu / alone.cpu, f"{panel}: {told.load}, {stretch.phase}")
-            for panel, told, stretch, alone in _pairs(ours)
+            for panel, told, stretch, alone in pairs(ours)
         ],
         told="isolated groups had all cores each, and nothing that waited",
     )
@@ -211,165 +185,68 @@ def window_ratios(told: Told, isolated: Sequence[float]) -> Iterator[tuple[float
         yield float(end), ours / max(1e-9, whole[end] - whole[end - WINDOW_S])
 
 
-def _as_fast(ours: list[tuple[str, Told, Told | None]]) -> Iterator[Verdict]:
-    """Two lines if all queries alone, at once, would need more cores than there are: against that, and one by one."""
-    pairs = list(_pairs(ours))
-    together = [(stretch, at_once(alone), panel, told) for panel, told, stretch, alone in pairs]
-    by_turns = [(stretch, alone.shares, panel, told) for panel, told, stretch, alone in pairs]
-    yield from _slowest(together, f"with {CORES} cores for all of them, in steady states", binds=True)
-    if together != by_turns:
-        yield from _slowest(by_turns, f"each with {CORES} cores, in steady states", binds=False)
+def _as_fast(ours: list[Compared]) -> Iterator[Verdict]:
+    """Two lines: against all queries alone at once on the cores that there are, and against one after the other."""
+    found = list(pairs(ours))
+    yield from _slowest(
+        [(stretch, at_once(alone), panel, told) for panel, told, stretch, alone in found],
+        f"what it would have if all ran isolated at the same time and shared the {CORES} cores",
+        binds=True,
+    )
+    yield from _slowest(
+        [(stretch, alone.shares, panel, told) for panel, told, stretch, alone in found],
+        f"what it had when it ran alone, with {CORES} cores for itself",
+        binds=False,
+    )
 
 
 def _slowest(
-    pairs: Iterable[tuple[Stretch, dict[str, float], str, Told]], where: str, *, binds: bool
+    pairs: Iterable[tuple[Stretch, dict[str, float], str, Told]], what: str, *, binds: bool
 ) -> Iterator[Verdict]:
     found = [
-        (stretch.shares[query] / shares[query], query, panel, told.load, stretch.phase)
+        (
+            stretch.shares[query] / shares[query],
+            stretch.least.get(query, stretch.shares[query]) / shares[query],
+            f"{query} of {panel}: {told.load}, {stretch.phase}",
+        )
         for stretch, shares, panel, told in pairs
         for query in stretch.shares
     ]
     if found:
-        share, query, panel, load, phase = min(found)
+        share, _, where = min(found)
         below = sum(one[0] < SLOWER for one in found)
+        open_ = [(least, place) for one, least, place in found if least < SLOWER <= one]
+        least, doubted = min(open_, default=(1.0, ""))
+        short = f"{UNSURE} for {len(open_)}: {doubted} had between {least:.0%} and all" if open_ else ""
         yield Verdict(
-            f"throughput of every query against alone, {where}",
+            f"throughput of every query in steady states, against {what}",
             f"at least {SLOWER:.0%}" if binds else "told, for there are no such cores",
-            f"{share:.0%} at least ({query} of {panel}: {load}, {phase}); {below} of {len(found)} below",
-            below == 0,
-            f"{below} below",
+            f"{share:.0%} at least ({where}); {below} of {len(found)} below{'; ' if short else ''}{short}",
+            below == 0 and not open_,
+            f"{below} below" if below else short,
             binds,
         )
 
 
-def _splits(runs: Iterable[Told]) -> Iterator[Verdict]:
-    epochs = [count for told in runs for count in told.split_epochs]
-    if epochs:
-        yield Verdict(
-            "epochs from back-pressure to the first split that answers it",
-            "at most 2",
-            f"{median(epochs):g} (median), {max(epochs)} at most, of {len(epochs)} splits",
-            max(epochs) <= 2,
-            f"{max(epochs)}",
-        )
+Violated = tuple[int, int, float, int]
+"""How many queries are slowed, of how many, the worst ratio to what a query would have isolated, and of how many it
+cannot be told.
+"""
 
 
-def _settles(panels: Panels) -> Iterator[Verdict]:
-    """Runs that began with isolated groups: in others there is nothing to merge."""
-    runs = {told.case: (panel, told) for panel, found in panels.items() for told in found if told.apart}
-    steps = [(merge_steps(told), f"{panel}: {told.load}") for panel, told in runs.values()]
-    merged = [step for step in steps if step[0]]
-    if merged:
-        most, where = max(merged)
-        yield Verdict(
-            "merge steps until groups are settled, when queries begin isolated",
-            "at most 2",
-            f"{most} at most ({where}), {median(step for step, _ in merged):g} (median); {len(merged)} of "
-            f"{len(steps)} such runs merged",
-            most <= 2,
-            f"{most}",
-        )
-
-
-def merge_steps(told: Told) -> int:
-    """The number of the merge step that last merged anything, counted from the beginning of the run; 0 if none did.
-
-    It is looked every half second whether a step is due, so steps are a little farther apart.
-
-    >>> from headrace_bench.isolation.figures import Change
-    >>> late = [Change(6.4, "merged", "", 0.5), Change(12.9, "merged", "", 0.5)]
-    >>> merge_steps(Told("functional", "", 1, [], changes=late, merge_every_s=6.0))
-    2
-    """
-    merges = [change.at for change in told.changes if change.kind == "merged"]
-    return max(1, round(max(merges) / (told.merge_every_s + 0.25))) if merges and told.merge_every_s else 0
-
-
-def _monitoring(runs: Iterable[Told]) -> Iterator[Verdict]:
-    shares = [told.looked for told in runs if told.series]
-    if shares:
-        yield Verdict(
-            "CPU time of looks against the time of epochs, with a look every 10 s",
-            f"under {LOOKED:.0%}",
-            f"{median(shares):.1%} (median), {max(shares):.1%} at most",
-            max(shares) < LOOKED,
-        )
-
-
-def _delays(runs: Iterable[Told]) -> Iterator[Verdict]:
-    delays = [delay for told in runs for delay in told.delays_s]
-    if delays:
-        yield Verdict(
-            "seconds from a decision to the first epoch in the new shape (table I)",
-            f"under {DELAY_S:g}",
-            f"{median(delays):.2f} (median), {max(delays):.2f} at most, of {len(delays)}",
-            max(delays) < DELAY_S,
-            f"{max(delays):.2f}",
-        )
-
-
-def _gaps(runs: Iterable[tuple[str, Told]]) -> Iterator[Verdict]:
-    found = [
-        (told.gap_more_s, told.gap_s or 0.0, f"{panel}: {told.load}")
-        for panel, told in runs
-        if told.gap_more_s is not None
-    ]
-    if found:
-        more, _, where = max(found)
-        yield Verdict(
-            "seconds without anything new for a query that moves, beyond its longest in the same phase",
-            f"under {GAP_S:g}",
-            f"{more:.2f} at most ({where}), of {len(found)} runs; {max(raw for _, raw, _ in found):.1f} in all at most",
-            more < GAP_S,
-            f"{more:.2f}",
-        )
-
-
-def _errors(runs: Iterable[Told]) -> Iterator[Verdict]:
-    known = [told for told in runs if told.error is not None]
-    errors = [told.error for told in known if told.error is not None]
-    if errors:
-        longer = [error for told in known if (error := error_over(told.pairs)) is not None]
-        over = f"; over {TOGETHER} epochs {median(longer):.0%}, {max(longer):.0%} at most" if longer else ""
-        costs = [told.cost_error for told in known if told.cost_error is not None]
-        alone = f"; {median(costs):.0%} when it is known what its tuples match" if costs else ""
-        yield Verdict(
-            "error of the predicted work of an epoch",
-            f"under {ERROR:.0%} (median)",
-            f"{median(errors):.0%} (median of {len(errors)} runs' medians), {max(errors):.0%} at most{over}{alone}",
-            median(errors) < ERROR,
-        )
-
-
-def error_over(pairs: Sequence[tuple[float, float]], epochs: int = TOGETHER) -> float | None:
-    """The median error of predictions for so many epochs together; None if there are too few.
-
-    >>> error_over([(1.0, 0.5), (1.0, 1.5)], epochs=2), error_over([(1.0, 0.5)], epochs=2)
-    (0.0, None)
-    """
-    errors = []
-    for first in range(0, len(pairs) - epochs + 1, epochs):
-        predicted = sum(pair[0] for pair in pairs[first : first + epochs])
-        measured = sum(pair[1] for pair in pairs[first : first + epochs])
-        errors.append(abs(predicted - measured) / measured if measured else 0.0)
-    return median(errors) if errors else None
-
-
-def violations(panels: Panels) -> Iterator[tuple[str, str, str, dict[str, tuple[int, int, float]]]]:
-    """For every panel, load and phase: of each policy, how many queries are slowed, of how many, and the worst ratio to
-    what the query would have isolated. Climbs are meant to slow somebody.
-    """
-    rows: dict[tuple[str, str, str], dict[str, tuple[int, int, float]]] = {}
+def violations(panels: Panels) -> Iterator[tuple[str, str, str, dict[str, Violated]]]:
+    """For every panel, load and phase, what each policy that ran does to queries. Climbs are meant to slow somebody."""
+    rows: dict[tuple[str, str, str], dict[str, Violated]] = {}
     for policy in POLICIES[1:]:
         for panel, _, stretch, alone, load in _settled(panels, policy):
             shares = at_once(alone)
             worst = min(share / shares[query] for query, share in stretch.shares.items())
-            found = len(slowed(stretch, alone)), len(stretch.shares), worst
+            found = len(slowed(stretch, alone)), len(stretch.shares), worst, len(unsure(stretch, alone))
             rows.setdefault((panel, load, stretch.phase), {})[policy] = found
     for (panel, load, phase), by_policy in rows.items():
         yield panel, load, phase, by_policy
 
 
 def _settled(panels: Panels, policy: str) -> Iterator[tuple[str, Told, Stretch, Stretch, str]]:
-    for panel, told, stretch, alone in _pairs(_runs_of(panels, policy)):
+    for panel, told, stretch, alone in pairs(runs_of(panels, policy)):
         yield panel, told, stretch, alone, told.load

@@ -15,9 +15,7 @@ from headrace_bench.isolation.alone import run_alone
 from headrace_bench.isolation.cases import ISOLATED, RATES, WATCH_S, Case, Phase, Sizes
 from headrace_bench.isolation.feeding import feeding, steps
 from headrace_bench.isolation.figures import (
-    LATE_S,
     Change,
-    Moment,
     Told,
     behind_s,
     empty,
@@ -26,10 +24,13 @@ from headrace_bench.isolation.figures import (
     series_of,
     stretch_of,
 )
+from headrace_bench.isolation.keeping import Moment
 from headrace_bench.isolation.making import create_queries, create_streams
 from headrace_bench.meters import Meter
 
-SAMPLE_S = 0.25
+SAMPLE_S = 0.125
+"""So often a run is looked at. It bounds how well a share is known."""
+
 WARM_S = 4
 """Seconds of input that are run before the clock starts, so that no figure is about a cold start."""
 
@@ -95,11 +96,33 @@ def watch(hr: Any, case: Case, began: float, meter: Meter) -> tuple[list[Moment]
         done = [i for i, end in enumerate(ends) if found[-1].at >= end]
         if done and early is None:
             early = hr.sharing()
-        rate = case.course[len(done)].rate if len(done) < len(ends) else case.course[-1].rate
-        if case.climbs and done and behind_s(found[-1], rate) > 2 * LATE_S:
+        if has_failed(case, found[-1]):
             break
         time.sleep(SAMPLE_S)
     return found, hr.sharing() if early is None else early
+
+
+FAILED_S = 6.0
+"""Whoever is so many seconds of input behind in a climb has had time to be split off, and the rate only rises. Just
+before a long epoch ends, four seconds of input may wait for a query that keeps up."""
+
+
+def has_failed(case: Case, moment: Moment) -> bool:
+    """Whether a climb is over: somebody is so far behind that no policy gets it back while the rate rises."""
+    done = sum(moment.at >= end for end in ends_of(case))
+    rate = case.course[min(done, len(case.course) - 1)].rate * case.load.part
+    return case.climbs and done > 0 and behind_s(moment, rate) > FAILED_S
+
+
+def skipped_s(case: Case, phase: Phase) -> float:
+    """The first seconds of a phase, of which nothing is told: a change is answered in them."""
+    if phase.name == "steady":  # such a run has settled before
+        return 0.0
+    # steps of a climb are short, and lag that grows shows in all of one only
+    return FIRST_S if case.climbs and phase != case.course[0] else phase.seconds / 2
+
+
+FIRST_S = 1.0
 
 
 def moment_of(hr: Any, began: float, meter: Meter) -> Moment:
@@ -123,9 +146,7 @@ def tell(hr: Any, case: Case, moments: list[Moment], began: float, early: Any) -
     ]
     starts = [0.0, *told.ends[:-1]]
     for phase, start in zip(case.course, starts, strict=True):
-        # a run that is steady has settled before; other phases bring a change
-        skipped = 0.0 if phase.name == "steady" else phase.seconds / 2
-        late = [m for m in moments if start + skipped <= m.at <= start + phase.seconds]
+        late = [m for m in moments if start + skipped_s(case, phase) <= m.at <= start + phase.seconds]
         if len(late) > 1:
             found = stretch_of(phase, late, moments)
             told.stretches.append(replace(found, tasks=_tasks(hr, began + late[0].at, began + late[-1].at)))

@@ -6,12 +6,14 @@ A report may be made in pieces: panels that were not run again are kept from the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from headrace_bench.isolation.cases import ISOLATED, PANELS, POLICIES, PULSED, SHIFTING
+from headrace_bench.isolation.cases import FUNCTIONAL, ISOLATED, LADDER, PANELS, POLICIES, PULSED, SHIFTING
+from headrace_bench.isolation.deciding import REGROUPS, merge_steps, overdue
 from headrace_bench.isolation.drawing import draw_panel, kind_growth
 from headrace_bench.isolation.figures import (
     CORES,
@@ -27,7 +29,7 @@ from headrace_bench.isolation.figures import (
     slowed,
     sustained,
 )
-from headrace_bench.isolation.judging import judge_isolation, merge_steps, violations
+from headrace_bench.isolation.judging import Violated, judge_isolation, violations
 from headrace_bench.isolation.pulse import SHIFT_OVER, Pulse, Shift
 from headrace_bench.pages import VERDICTS, head, table, verdict_rows
 
@@ -85,9 +87,12 @@ def _told(data: dict[str, Any]) -> Told:
 
 
 def write_report(
-    out: Path, name: str, facts: dict[str, Any], panels: dict[str, list[Told]], changed: str
+    out: Path, name: str, facts: dict[str, Any], panels: dict[str, list[Told]], changed: Collection[str]
 ) -> Path:
-    """Write NAME.json, NAME.md and the plot of the panel that has changed; the page's path."""
+    """Write NAME.json, NAME.md and the plots of the panels that have changed; the page's path.
+
+    The JSON takes the place of the older one as a whole, so whoever ends a run never leaves half of it.
+    """
     out.mkdir(parents=True, exist_ok=True)
     whole = {panel: panels[panel] for panel in PANELS if panel in panels}
     shown = {panel: [asdict(told) for told in found] for panel, found in whole.items()}
@@ -97,10 +102,12 @@ def write_report(
         **{name: None if found is None else asdict(found) for name, found in rates.items()},
         "panels": shown,
     }
-    (out / f"{name}.json").write_text(json.dumps(kept) + "\n")
+    new = out / f"{name}.json.new"
+    new.write_text(json.dumps(kept) + "\n")
+    new.replace(out / f"{name}.json")
     plots = {panel: f"{name}-{panel}.png" for panel in whole}
     for panel, file in plots.items():
-        if panel == changed or not (out / file).exists():
+        if panel in changed or not (out / file).exists():
             draw_panel(panel, whole[panel], out / file)
     page = out / f"{name}.md"
     page.write_text("\n".join(render(name, facts, whole, plots)) + "\n")
@@ -118,6 +125,7 @@ def render(
     yield ""
     yield from table(VERDICTS, verdict_rows(judge_isolation(panels)))
     yield from _violations(panels)
+    yield from _delays(panels)
     for panel, found in panels.items():
         yield f"## {panel}: {PANELS[panel]}"
         yield ""
@@ -140,10 +148,12 @@ MEASURED = (
     "here where the rate is low. Where they are more than there are cores, a query's isolated throughput is what it "
     "would have if all shared these evenly, each up to what it needs; `slowed` counts the queries below 95 % of it. "
     "CPU seconds are those of all processes, without what it took to make events. Shares and CPU are those of the last "
-    "half of a phase, or of all of a steady one. `tasks` are those with which all groups run an epoch (the paper's "
-    "definition 2), `of tasks` are their CPU seconds per second. Latency is how old the newest tuple is that the "
-    "slowest query has; that of isolated queries is computed, as the time of an epoch and half a second, in which "
-    "input waits for its epoch on average."
+    "half of a phase, or of all of a steady one. A share is the rate from the end of one epoch to that of another, "
+    "against the rate from one step of the input to another. A query that gets later by less than a step, or makes it "
+    "good again, has kept up. If a stretch is too short to tell that from a share below 95 %, the verdict is `cannot "
+    "tell`. `tasks` are those with which all groups run an epoch (the paper's definition 2), `of tasks` are their CPU "
+    "seconds per second. Latency is how old the newest tuple is that the slowest query has; that of isolated queries "
+    "is computed, as the time of an epoch and half a second, in which input waits for its epoch on average."
 )
 
 COMPARED = (
@@ -181,17 +191,61 @@ def _violations(panels: dict[str, list[Told]]) -> Iterator[str]:
         yield ""
         yield (
             f"How many queries were given less than {SLOWER:.0%} of what they would have isolated, and the least that "
-            "any of them was given."
+            "any of them was given. An empty cell is a policy that did not run. `unsure` are queries of which the "
+            "stretch was too short to tell."
         )
         yield ""
         yield from table(("panel", "queries", "phase", *POLICIES[1:]), rows)
 
 
-def _slowed_cell(found: tuple[int, int, float] | None) -> str:
+OPERATIONS = {"merge": "merged", "split": "split", "resize": "tasks"}
+"""The paper's reconfigurations, and the events that tell of them. Its fourth one, monitoring, is none here."""
+
+
+def _delays(panels: dict[str, list[Told]]) -> Iterator[str]:
+    """Table I, by operation, of every run of functional isolation. A run that several panels have counts once."""
+    ours = {
+        told.case or id(told): told
+        for found in panels.values()
+        for told in found
+        if told.policy == FUNCTIONAL
+    }
+    runs = [told for told in ours.values() if told.series or told.changes]
+    if not runs:
+        return
+    yield "## Table I: delays of reconfigurations"
+    yield ""
+    yield (
+        "Seconds from a decision of functional isolation to the begin of the first epoch in the new shape. The paper's "
+        "are 1.6 to 1.8 s. Where only the number of tasks changes, nobody moves: the group's next epoch has them, and "
+        "no delay is measured unless queries move by the same decision. Monitoring is no reconfiguration here: the "
+        "driver reads samples from the log, and no group changes for it."
+    )
+    yield ""
+    heads = ("operation", "how often", "delays known", "median s", "most s", "not in force at the end")
+    yield from table(heads, (_delay_row(name, kind, runs) for name, kind in OPERATIONS.items()))
+
+
+def _delay_row(name: str, kind: str, runs: Sequence[Told]) -> tuple[str, ...]:
+    changes = [change for told in runs for change in told.changes if change.kind == kind]
+    delays = [change.delay_s for change in changes if change.delay_s is not None]
+    late = sum(change.kind == kind for told in runs for change in overdue(told))
+    return (
+        name,
+        str(len(changes)),
+        str(len(delays)),
+        f"{median(delays):.2f}" if delays else "",
+        f"{max(delays):.2f}" if delays else "",
+        str(late) if kind in REGROUPS else "",
+    )
+
+
+def _slowed_cell(found: Violated | None) -> str:
     if found is None:
         return ""
-    count, of, worst = found
-    return f"{count} of {of}, {worst:.0%}" if count else f"0 of {of}"
+    count, of, worst, doubted = found
+    text = f"{count} of {of}, {worst:.0%}" if count else f"0 of {of}"
+    return f"{text}, {doubted} unsure" if doubted else text
 
 
 def every_query(panel: str, found: list[Told]) -> Iterator[str]:
@@ -258,8 +312,11 @@ HEADS = (
 def panel_table(panel: str, found: list[Told]) -> Iterator[str]:
     if panel.startswith("7"):
         yield from table(
-            ("queries", "policy", "tuples/s"), (row for told in found for row in _climb_rows(told))
+            ("queries", "policy", "tuples/s", "of isolated at once"),
+            (row for told in found for row in _climb_rows(told, _climb_alone(told, found))),
         )
+        yield CLIMBED
+        yield ""
         return
     if panel == "11b":
         kinds = sorted({kind for told in found for kind in told.kinds.values()})
@@ -311,12 +368,28 @@ def _tuned(panel: str, told: Told) -> str:
     return {"10a": f" ({told.threshold:g})", "10b": f" (every {told.merge_every_s:g} s)"}.get(panel, "")
 
 
-def _climb_rows(told: Told) -> Iterator[tuple[str, str, str]]:
+CLIMBED = (
+    f"A policy's rate is the highest step at which nobody fell behind. Each step is {LADDER:g} times the one before, "
+    "so a policy may sustain more, up to the next step. Rates of isolated queries lie between steps: at once, it is "
+    f"the rate at which the CPU seconds that they took one after the other add up to {CORES} cores. So multiples of "
+    "that may be too low by up to a step."
+)
+
+
+def _climb_alone(told: Told, found: Sequence[Told]) -> Told | None:
+    """The climb of the same queries alone. It begins at a lower rate, so its course is another."""
+    return next((one for one in found if one.policy == ISOLATED and one.load == told.load), None)
+
+
+def _climb_rows(told: Told, alone: Told | None) -> Iterator[tuple[str, ...]]:
+    """The rate that a run sustained, and as a multiple of that of isolated queries at once."""
+    count = str(told.queries)
     if told.policy == ISOLATED:
-        yield str(told.queries), f"{told.policy}, the slowest alone", f"{capacity_alone(told):,.0f}"
-        yield str(told.queries), f"{told.policy}, all at once", f"{capacity_at_once(told):,.0f}"
+        yield count, f"{told.policy}, the slowest alone", f"{capacity_alone(told):,.0f}", ""
+        yield count, f"{told.policy}, all at once", f"{capacity_at_once(told):,.0f}", "1.00 times"
     else:
-        yield str(told.queries), told.policy, f"{sustained(told):,.0f}"
+        rate, at_once_ = sustained(told), 0.0 if alone is None else capacity_at_once(alone)
+        yield count, told.policy, f"{rate:,.0f}", f"{rate / at_once_:.2f} times" if at_once_ > 0 else ""
 
 
 def _rows(panel: str, told: Told, alone: Told | None) -> Iterator[tuple[str, ...]]:
