@@ -85,7 +85,8 @@ def _epochs(outcomes: Sequence[Outcome]) -> Iterator[Verdict]:
         aim, wanted = f"epoch time at {MANY:,} queries against one query, {EPOCH_ROWS:,} events per epoch", ""
     else:
         ratio = one.throughput / many.throughput
-        aim = f"time per event at {MANY:,} queries against one query, {_sizes(many)} against {_sizes(one)}"
+        sizes = dict.fromkeys(_sizes(o) for o in (many, one))
+        aim = f"time per event at {MANY:,} queries against one query, in {' against '.join(sizes)}"
         wanted = f" with {EPOCH_ROWS:,} events per epoch"
     yield Verdict(
         aim,

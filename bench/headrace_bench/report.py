@@ -1,8 +1,12 @@
-"""A run as one JSON file, a Markdown page with tables, and plots."""
+"""A run as one JSON file, a Markdown page with tables, and plots.
+
+`python -m headrace_bench.report NAME.json` writes the page of a JSON file anew. The plots stay.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -95,6 +99,16 @@ def read_report(path: Path) -> tuple[dict[str, Any], list[Finished]]:
         texts = (section["differences"], section.get("left_out", []))
         finished.append(Finished(Section(section["name"], trials, curve), outcomes, *texts))
     return found, finished
+
+
+def render_again(path: Path) -> str:
+    """The page of a report's JSON, with the plots that lie beside it."""
+    facts, finished = read_report(path)
+    files = {"comparison-phases": "phases", "sustainable": "ages"}
+    sections = (s for one in finished for s in (one.section.name, f"{one.section.name}-phases"))
+    named = {section: f"{path.stem}-{files.get(section, section)}.png" for section in sections}
+    plots = {section: plot for section, plot in named.items() if path.with_name(plot).exists()}
+    return render(path.stem, facts, finished, plots)
 
 
 # the page
@@ -366,3 +380,8 @@ def summary(finished: Sequence[Finished]) -> Iterator[tuple[Trial, str]]:
             if outcome.sustainable:
                 text += f", {outcome.sustainable:,} sustainable"
             yield outcome.trial, text
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        Path(argument).with_suffix(".md").write_text(render_again(Path(argument)))

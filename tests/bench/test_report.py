@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +10,14 @@ import pytest
 
 from headrace_bench.aims import Verdict, judge
 from headrace_bench.campaign import CURVES, campaign
-from headrace_bench.report import read_report, render, write_report
+from headrace_bench.report import read_report, render, render_again, write_report
 from headrace_bench.run import Finished, differences, left_out
 from headrace_bench.trial import Outcome, Probe, Trial, feed
 from headrace_bench.workload import Workload
+
+REPORTS = Path(__file__).parents[2] / "bench" / "reports"
+SINCE = "2026-11-19"
+"""Pages of runs before this day stay as they were rendered then."""
 
 BASE = Trial("headrace", 1, rows=1_000, files=2)
 FACTS = {
@@ -129,6 +134,20 @@ def test_a_report_names_ratios_failures_and_differences(tmp_path: Path) -> None:
     plots = {"sustainable": "run-ages.png", "skew": "run-skew.png"}
     plots |= {"comparison": "run-comparison.png", "comparison-phases": "run-phases.png"}
     assert render("run", facts, again, plots) == text
+    assert render_again(tmp_path / "run.json") == text
+
+
+def committed_pages() -> list[str]:
+    """The names of pages of `headrace bench` itself."""
+    found = (path for path in REPORTS.glob("*.json") if path.stem >= SINCE)
+    return sorted(path.stem for path in found if "sections" in json.loads(path.read_text()))
+
+
+@pytest.mark.parametrize("name", committed_pages())
+def test_committed_pages_are_what_their_figures_say(name: str) -> None:
+    """After a change of the text of pages, `python -m headrace_bench.report` renders them again."""
+    path = REPORTS / f"{name}.json"
+    assert render_again(path) == path.with_suffix(".md").read_text()
 
 
 def replace_trial(found: Outcome, skew: float) -> Outcome:
@@ -335,7 +354,7 @@ def test_an_epoch_of_many_queries_is_judged_at_the_size_that_the_aim_has() -> No
         (seen(1_000_000, 1_000_000, 1_000_000), "epochs of 1,000,000 events"),
         (seen(), "epochs of unknown size"),
     ):
-        assert not told.binds and told.seen == "2.50 times" and told.aim.endswith(f"{size} against {size}")
+        assert not told.binds and told.seen == "2.50 times" and told.aim.endswith(f"query, in {size}")
 
 
 def curves_of(*names: str) -> list[Finished]:
