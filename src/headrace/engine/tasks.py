@@ -45,6 +45,7 @@ from headrace.model.statistics import KeyStatistics
 from headrace.model.types import Kind
 from headrace.model.ways import FamilyWay, add_ways
 from headrace.operators.common.calls import Called, CallPlan
+from headrace.operators.common.encode import one_dictionary
 from headrace.operators.kinds import operator_kind
 from headrace.operators.protocol import Batch, MapOutlet, OperatorLogic
 from headrace.operators.uses import call_plan
@@ -264,7 +265,7 @@ def _scan(scan: Scan) -> Iterator[Shipped]:
         pieces.append(table)
         if number + 1 == len(scan.pieces) or sum(p.num_rows for p in pieces) >= MAP_BATCH_ROWS:
             table = pa.concat_tables(pieces)
-            columns = {o: table.column(o.sql) for o in wanted}
+            columns = {o: one_dictionary(table.column(o.sql)) for o in wanted}
             label = f"m{scan.number}-{number}"
             yield from task.run(TupleBatch(scan.stream, ScanPath.FAST, columns, table.num_rows, label))
             pieces = []

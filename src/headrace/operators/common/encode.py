@@ -38,6 +38,18 @@ def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column
 
 
+def one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The same column, with one dictionary where its chunks have several: whoever uses it would unify them each time.
+
+    >>> parts = [pa.array(some).dictionary_encode() for some in (["a", "b"], ["b", None])]
+    >>> one_dictionary(pa.chunked_array(parts)).chunk(0).dictionary.to_pylist()
+    ['a', 'b']
+    """
+    if column.num_chunks < 2 or not pa.types.is_dictionary(column.type):
+        return column
+    return pa.chunked_array([column.combine_chunks()])
+
+
 def decoded(array: pa.Array) -> pa.Array:
     """The values themselves, where they are codes and a dictionary.
 
