@@ -37,8 +37,8 @@ from headrace.model.query import QueryId
 from headrace.model.state import SegmentFile
 from headrace.model.statistics import JoinCount, add_join_counts
 from headrace.model.ways import FamilyWay, add_ways
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.bundle import Blob, read_bundle, write_bundle
-from headrace.operators.common.encode import Ints
 from headrace.operators.join.products import Factors, multiply
 from headrace.operators.kinds import operator_kind
 from headrace.operators.protocol import OperatorLogic, Received, ReduceOutlet, Saved, Shipment, State

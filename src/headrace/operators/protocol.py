@@ -17,9 +17,9 @@ from headrace.model.plan import SharedPlan
 from headrace.model.predicate import Operand
 from headrace.model.statistics import JoinCount, KeyStatistics
 from headrace.model.ways import FamilyWay
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.bundle import Blob, Item
 from headrace.operators.common.calls import Caller
-from headrace.operators.common.encode import Ints
 from headrace.operators.common.placing import Portion
 
 Columns = Mapping[Operand, pa.ChunkedArray]

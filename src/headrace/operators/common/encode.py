@@ -15,10 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.model.types import Kind, SqlType
-from headrace.operators.common.arrays import Array as Array
-from headrace.operators.common.arrays import Bools as Bools
-from headrace.operators.common.arrays import Floats as Floats
-from headrace.operators.common.arrays import Ints as Ints
+from headrace.operators.common.arrays import Array, Bools, Floats, Ints
 
 _SIGN = np.int64(-(2**63))
 

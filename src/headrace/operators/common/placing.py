@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.partitioning import KEY_GROUPS, Partitioning, Ranges
-from headrace.operators.common.encode import Array, Bools, Ints, canonical_floats, decoded, one_chunk
+from headrace.operators.common.arrays import Array, Bools, Ints
+from headrace.operators.common.encode import canonical_floats, decoded, one_chunk
 from headrace.operators.common.keys import Keys, is_empty_key
 from headrace.operators.compiled.texts import hash_texts
 

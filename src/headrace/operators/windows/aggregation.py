@@ -20,8 +20,8 @@ import pyarrow as pa
 from headrace.model.lanes import is_least, is_ranked
 from headrace.model.metrics import NOBODY, QueryCounts
 from headrace.model.ways import FamilyWay
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.bitrows import ordered_by_row
-from headrace.operators.common.encode import Ints
 from headrace.operators.common.keys import empty_key, unify_keys
 from headrace.operators.common.ordered import KeyOrder, order_keys, ranks_of
 from headrace.operators.protocol import Emit
