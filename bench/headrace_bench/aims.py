@@ -256,13 +256,16 @@ def _at_most(outcome: Outcome) -> float:
 
 
 def _rows_bound(ours: Outcome) -> str:
-    """Result rows are what the work is: nobody can share them."""
+    """How many result rows there are, which nobody can share, and their part of the time, where it is known."""
     rows = max(ours.result_rows, 1) * ours.trial.files / (ours.trial.files + ours.trial.warm_up)
     events = ours.trial.fed
+    part = ""
+    if ours.tasks_s and ours.cpu_s:
+        share = (ours.tasks_s["closing"] + ours.tasks_s["writing"]) / ours.cpu_s
+        part = f" Closing windows, making rows and writing them is {share:.0%} of it.".replace("%", " %")
     return (
         f"At {ours.trial.queries:,} queries every event makes {rows / events:.1f} result rows, and {rows:,.0f} rows "
-        f"took {ours.cpu_s:.1f} s of CPU ({ours.cpu_s / rows * 1e6:.2f} µs each, reading and folding included): the "
-        "rate is bound by rows made and written, which no sharing takes away."
+        f"took {ours.cpu_s:.1f} s of CPU ({ours.cpu_s / rows * 1e6:.2f} µs each, all else included).{part}"
     )
 
 

@@ -230,6 +230,9 @@ def test_aims_say_what_was_missed_and_why() -> None:
     missed = judge([Finished(comparison, [ours[1], outcome("spark", 16, 0.1)])])
     assert [(v.seen, v.met) for v in missed] == [("6 times", False)]
     assert "96.0 times short" in missed[0].why and "2.0 result rows" in missed[0].why
+    ours[1].tasks_s = {"reading": 0.1, "matching": 0.1, "closing": 0.3, "writing": 0.5}
+    (missed_by,) = judge([Finished(comparison, [ours[1], outcome("spark", 16, 0.1)])])
+    assert missed_by.why.endswith("writing them is 40 % of it.")
     page = render("run", FACTS, [Finished(comparison, [ours[1], outcome("spark", 16, 0.1)])], {})
     assert "missed: 96.0 times short" in page
 
