@@ -38,8 +38,8 @@ from headrace.model.query import (
 )
 from headrace.model.types import BIGINT, Column, SqlType
 from headrace.model.window import Window
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.boxes import BoxTable
-from headrace.operators.common.encode import Ints
 from headrace.operators.common.matching import homes_for
 from headrace.operators.windows.aggregation import reduce_aggregation
 from headrace.operators.windows.lifted import Lifted, lift_tuples

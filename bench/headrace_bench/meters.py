@@ -26,12 +26,17 @@ class Meter:
         self._latest: dict[int, float] = {}
         self._aside = 0.0
         self._stop = threading.Event()
+        self._sampling = threading.Lock()
         self._thread = threading.Thread(target=self._watch, name="meter", daemon=True)
 
     @property
     def cpu_s(self) -> float:
-        """CPU seconds so far, without those that were spent `aside`."""
-        return sum(s - self._before.get(pid, 0.0) for pid, s in self._latest.items()) - self._aside
+        """CPU seconds up to now, without those that were spent `aside`."""
+        with self.aside():
+            self._sample()
+        with self._sampling:
+            seen = sum(s - self._before.get(pid, 0.0) for pid, s in self._latest.items())
+        return seen - self._aside
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -61,6 +66,10 @@ class Meter:
                 self._sample()
 
     def _sample(self) -> None:
+        with self._sampling:
+            self._look()
+
+    def _look(self) -> None:
         me = psutil.Process()
         for process in (me, *me.children(recursive=True)):
             try:

@@ -1,8 +1,12 @@
-"""A run as one JSON file, a Markdown page with tables, and plots."""
+"""A run as one JSON file, a Markdown page with tables, and plots.
+
+`python -m headrace_bench.report NAME.json` writes the page of a JSON file anew. The plots stay.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -97,12 +101,21 @@ def read_report(path: Path) -> tuple[dict[str, Any], list[Finished]]:
     return found, finished
 
 
+def render_again(path: Path) -> str:
+    """The page of a report's JSON, with the plots that lie beside it."""
+    facts, finished = read_report(path)
+    files = {"comparison-phases": "phases", "sustainable": "ages"}
+    sections = (s for one in finished for s in (one.section.name, f"{one.section.name}-phases"))
+    named = {section: f"{path.stem}-{files.get(section, section)}.png" for section in sections}
+    plots = {section: plot for section, plot in named.items() if path.with_name(plot).exists()}
+    return render(path.stem, facts, finished, plots)
+
+
 # the page
 
 
 def render(name: str, facts: dict[str, Any], finished: Sequence[Finished], plots: dict[str, str]) -> str:
-    ours = [o for one in finished for o in one.outcomes if o.trial.workload.written and is_ours(o)]
-    sections = [line for one in finished for line in _section(one, plots, ours)]
+    sections = [line for one in finished for line in _section(one, plots)]
     return "\n".join([*head(name, facts), *_aims(finished), *sections]) + "\n"
 
 
@@ -119,7 +132,7 @@ def is_ours(outcome: Outcome) -> bool:
     return outcome.trial.system == "headrace" and not outcome.failure
 
 
-def _section(one: Finished, plots: dict[str, str], ours: Sequence[Outcome]) -> Iterator[str]:
+def _section(one: Finished, plots: dict[str, str]) -> Iterator[str]:
     match one.section.name:
         case "comparison":
             yield from _comparison(one)
@@ -130,9 +143,9 @@ def _section(one: Finished, plots: dict[str, str], ours: Sequence[Outcome]) -> I
         case Workload.JOIN | Workload.COMPLEX:
             yield from _joins(one)
         case Workload.PREDICATES:
-            yield from _predicates(one, ours)
+            yield from _predicates(one)
         case Workload.RARE:
-            yield from _rare(one, ours)
+            yield from _rare(one)
         case _:
             yield from _curve(one)
     for text in one.left_out:
@@ -194,7 +207,7 @@ def _joins(one: Finished) -> Iterator[str]:
     yield from _ratios(one.outcomes)
 
 
-def _predicates(one: Finished, ours: Sequence[Outcome]) -> Iterator[str]:
+def _predicates(one: Finished) -> Iterator[str]:
     first = one.outcomes[0].trial
     yield "## Predicates as people write them"
     yield ""
@@ -207,10 +220,10 @@ def _predicates(one: Finished, ours: Sequence[Outcome]) -> Iterator[str]:
     yield ""
     yield from table(("conjuncts", *COMPARED), ((f"{o.trial.columns}", *_row(o)) for o in one.outcomes))
     yield from _ratios([o for o in one.outcomes if o.trial.columns == first.columns])
-    yield from limits([o for o in one.outcomes if is_ours(o)], ours)
+    yield from limits([o for o in one.outcomes if is_ours(o)])
 
 
-def _rare(one: Finished, ours: Sequence[Outcome]) -> Iterator[str]:
+def _rare(one: Finished) -> Iterator[str]:
     first = one.outcomes[0].trial
     yield "## Rare predicates"
     yield ""
@@ -221,7 +234,7 @@ def _rare(one: Finished, ours: Sequence[Outcome]) -> Iterator[str]:
     )
     yield ""
     yield from table(("keys", *COMPARED), ((f"{o.trial.keys:,}", *_row(o)) for o in one.outcomes))
-    yield from limits([o for o in one.outcomes if is_ours(o)], ours)
+    yield from limits([o for o in one.outcomes if is_ours(o)])
 
 
 def _row(outcome: Outcome) -> tuple[str, ...]:
@@ -367,3 +380,8 @@ def summary(finished: Sequence[Finished]) -> Iterator[tuple[Trial, str]]:
             if outcome.sustainable:
                 text += f", {outcome.sustainable:,} sustainable"
             yield outcome.trial, text
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        Path(argument).with_suffix(".md").write_text(render_again(Path(argument)))

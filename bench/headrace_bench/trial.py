@@ -24,6 +24,12 @@ COMPARED_KEYS = 1_000
 """Of joined rows, those of about so many keys are compared: there are millions."""
 
 
+PHASES = ("reading", "matching", "closing", "writing")
+"""What the tasks of an epoch do: read tuples, find their queries and update partials, close windows and make rows of
+them, and write these.
+"""
+
+
 @lru_cache
 def _streams_of(trial: Trial) -> tuple[str, ...]:
     """Kept, because reports ask for it again and again, and thousands of queries are drawn to find it out."""
@@ -174,12 +180,13 @@ class Probe:
 class Outcome:
     """What a system did in one trial. A failed one says why and has no figures.
 
-    `progress` is (seconds since the clock started, tuples done) as they were seen; `sample` is the number and the rows
-    of some queries, (window end in microseconds, key, value or values); windows that close later than the stream are
-    left out. `visited` are the matches of an event that were gone through one by one. `closed_us` says up to which end
-    a system has closed the windows of such a query, where it is not the end of the stream. `half` is a probe at half
-    the sustainable rate, `churn` one with queries that come and go (SC2), `burst` one with 1,000 queries that come at
-    once, `ramp` one with queries that come steadily (SC1).
+    `epochs` are (tuples, seconds) of each epoch that was run while the clock ran, and `tasks_s` the CPU seconds of
+    their tasks by `PHASES`, as the system tells them. `progress` is (seconds since the clock started, tuples done) as
+    they were seen; `sample` is the number and the rows of some queries, (window end in microseconds, key, value or
+    values); windows that close later than the stream are left out. `visited` are the matches of an event that were gone
+    through one by one. `closed_us` says up to which end a system has closed the windows of such a query, where it is
+    not the end of the stream. `half` is a probe at half the sustainable rate, `churn` one with queries that come and go
+    (SC2), `burst` one with 1,000 queries that come at once, `ramp` one with queries that come steadily (SC1).
     """
 
     trial: Trial
@@ -196,6 +203,8 @@ class Outcome:
     cpu_s: float = 0.0
     peak_mb: dict[str, float] = field(default_factory=dict)
     phases_s: dict[str, float] = field(default_factory=dict)
+    epochs: list[tuple[int, float]] = field(default_factory=list)
+    tasks_s: dict[str, float] = field(default_factory=dict)
     sample: dict[int, list[tuple[Any, ...]]] = field(default_factory=dict)
     closed_us: dict[int, int] = field(default_factory=dict)
     probes: list[Probe] = field(default_factory=list)
@@ -235,6 +244,7 @@ class Outcome:
     def of(cls, found: dict[str, Any]) -> Outcome:
         """From its JSON."""
         plain = found | {"trial": Trial.of(found["trial"])}
+        plain["epochs"] = [(rows, seconds) for rows, seconds in found.get("epochs", ())]
         plain["sample"] = {int(n): [tuple(row) for row in rows] for n, rows in found["sample"].items()}
         plain["closed_us"] = {int(n): end for n, end in found.get("closed_us", {}).items()}
         plain["probes"] = [Probe(**probe) for probe in found["probes"]]

@@ -101,7 +101,7 @@ def measure(
         feed([files], source)
         done += trial.rows * streams
         wait(system, done, time.perf_counter() + trial.limit_s, lambda n: report(phase="warming up", done=n))
-    cpu, started = meter.cpu_s, time.perf_counter()
+    cpu, since, started = meter.cpu_s, time.time(), time.perf_counter()
     feed(paths[trial.warm_up :], source)
 
     def note(rows: int) -> None:
@@ -111,6 +111,8 @@ def measure(
     wait(system, done + trial.fed, started + trial.limit_s, note)
     outcome.seconds = time.perf_counter() - started
     outcome.cpu_s = round(meter.cpu_s - cpu, 2)
+    if hasattr(system, "spent"):
+        outcome.epochs, outcome.tasks_s = system.spent(since)
 
 
 def probe_rates(system: System, trial: Trial, source: Path, outcome: Outcome, report: Report) -> None:

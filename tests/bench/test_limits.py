@@ -1,81 +1,43 @@
-"""What the report says about where the limit is: from figures that are known."""
+"""What the report says about where the limit is: what tasks measured."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from headrace_bench.campaign import predicates, rare
-from headrace_bench.limits import fit_costs, limits
+from headrace_bench.limits import NO_CLOCKS, limits
 from headrace_bench.systems.flink_sql import render_files, render_query, render_stream
 from headrace_bench.trial import Outcome, Trial
 from headrace_bench.workload import Workload
 
-
-def outcomes_of(unit: tuple[float, ...]) -> list[Outcome]:
-    """Trials whose CPU time is made of the given seconds per event, byte read, match, row and byte written."""
-    rng = np.random.default_rng(1)
-    found = []
-    for queries in (1, 10, 100, 1_000, 4_000, 10_000, 10_000):
-        trial = Trial("headrace", queries, rows=1_000, files=2, warm_up=0, workload=Workload.RARE)
-        read, matches, rows, written = (int(queries * rng.integers(10, 1_000)) for _ in range(4))
-        cpu_s = float(np.dot(unit, (trial.fed, read, matches, rows, written)))
-        counts = {"bytes_read": read, "matches": matches, "bytes_written": written}
-        found.append(Outcome(trial, 1.0, result_rows=rows, cpu_s=cpu_s, **counts))
-    return found
-
-
-def test_the_parts_that_made_the_time_are_found_again() -> None:
-    unit = (1e-6, 4e-7, 2e-7, 3e-6, 0.0)
-    found = outcomes_of(unit)
-    amounts = np.array(
-        [[o.trial.fed, o.bytes_read, o.matches, o.result_rows, o.bytes_written] for o in found], float
-    )
-    assert np.allclose(fit_costs(amounts, np.array([o.cpu_s for o in found])), unit, rtol=1e-6, atol=1e-12)
-    lines = list(limits(found))
-    assert any(line.startswith("| 10,000 |") and "bytes read" in line for line in lines)
-    assert any(line.startswith("| 10,000 |") and "result rows 8" in line for line in lines)
-    assert any(line.startswith("| 1 |") and "events" in line for line in lines)
-    assert any("within 0 %" in line for line in lines)
+TRIAL = Trial("headrace", 1_000, rows=1_000, files=2, warm_up=2, workload=Workload.RARE)
+SEEN = Outcome(
+    TRIAL,
+    1.0,
+    cpu_s=0.01,
+    result_rows=2_000,
+    matches=8_000,
+    visited=1.5,
+    bytes_read=400_000,
+    bytes_written=80_000,
+    tasks_s={"reading": 0.001, "matching": 0.002, "closing": 0.001, "writing": 0.004},
+)
 
 
-def test_matches_that_nobody_goes_through_are_not_counted() -> None:
-    found = outcomes_of((1e-6, 0, 5e-6, 0, 0))
-    for outcome in found:
-        outcome.visited = (outcome.matches or 0) / outcome.trial.fed
-    found[-1].visited, found[-1].cpu_s = 0.0, 1e-6 * found[-1].trial.fed
-    *_, many, cells = (line for line in limits(found) if line.startswith("| 10,000 |"))
-    assert "matches 100 to 100 %" in many and "events 100 to 100 %" in cells and "| 0.00 |" in cells
+def test_a_trial_says_what_its_events_are_and_what_tasks_do() -> None:
+    (row,) = (line for line in limits([SEEN]) if line.startswith("| 1,000 |"))
+    counts = "| 1,000 | 1 | 100 | 2.00 | 1.50 | 0.500 | 20.0 | 5.00 |"
+    assert row == f"{counts} 10 % | 20 % | 10 % | **40 %** | 20 % |"
 
 
-def test_bytes_read_can_be_the_limit() -> None:
-    (line, *_) = (
-        line for line in limits(outcomes_of((1e-9, 1e-6, 0, 0, 0))) if line.startswith("| 10,000 |")
-    )
-    assert "bytes read 9" in line or "bytes read 100 to 100 %" in line
-
-
-def test_parts_that_grow_together_are_not_told_apart() -> None:
-    found = outcomes_of((1e-6, 0, 0, 3e-6, 0))
-    for outcome in found:
-        outcome.bytes_written = 11 * outcome.result_rows
-    lines = list(limits(found))
-    assert any("| result rows or bytes written" in line for line in lines)
-    assert any("Not told apart" in line and "result rows or bytes written" in line for line in lines)
-
-
-def test_a_section_with_few_trials_is_fitted_with_those_of_another_one() -> None:
-    found = outcomes_of((1e-6, 0, 0, 3e-6, 0))
-    lines = list(limits(found[:2], found))
-    assert not any("nothing can be said" in line for line in lines)
-    assert sum(line.startswith("| 1") and " % |" in line for line in lines) == 2
-
-
-def test_few_trials_tell_no_limit() -> None:
-    lines = list(limits(outcomes_of((1e-6, 0, 0, 0, 0))[:2]))
-    assert any("nothing can be said" in line for line in lines)
-    assert list(limits([])) == []
+def test_trials_without_clocks_have_no_shares_and_the_page_says_so() -> None:
+    older = replace(SEEN, tasks_s={})
+    lines = list(limits([older]))
+    assert NO_CLOCKS in lines and not any(" % " in line for line in lines)
+    *_, row = (line for line in limits([SEEN, older]) if line.startswith("| 1,000 |"))
+    assert row.endswith("| 5.00 |  |  |  |  |  |")
+    assert list(limits([replace(SEEN, bytes_read=None)])) == []
 
 
 def test_flink_gets_the_columns_and_predicates_of_the_workload() -> None:

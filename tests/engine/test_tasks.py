@@ -256,6 +256,8 @@ def test_metrics_tell_what_operators_and_queries_cost(tmp_path: Path) -> None:
         found = [spent.matched.get(member.query.id) for spent in result.operators.values()]
         assert sum(found) == accepted, member.query
     assert result.metrics["bytes_shuffled"] == sum(o.shuffled_bytes for o in result.operators.values())
+    clocks = result.metrics
+    assert 0 < clocks["read_cpu"] < clocks["map_cpu"] and 0 < clocks["closing_cpu"] < clocks["reduce_cpu"]
 
 
 @pytest.mark.parametrize("seed", range(2))

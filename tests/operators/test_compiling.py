@@ -190,14 +190,34 @@ def test_a_home_that_nobody_knows_is_not_a_directory_here(monkeypatch: pytest.Mo
     assert keeping._homes() == [temporary]
 
 
-@pytest.mark.parametrize(("ending", "damage"), [("nbi", b""), ("nbc", b"no pickle"), ("nbc", b"\x80\xff.")])
+def no_elf_class(code: bytes) -> bytes:
+    """Damage inside of the machine code, which pickle does not see: LLVM would end the process."""
+    at = code.index(b"\x7fELF") + 4
+    return code[:at] + b"\xff" + code[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("ending", "damage"),
+    [
+        ("nbi", lambda code: b""),
+        ("nbc", lambda code: b"no pickle"),
+        ("nbc", lambda code: b"\x80\xff."),
+        ("nbc", no_elf_class),
+        ("sha256", lambda code: b"\xff"),
+        ("sha256", lambda code: b""),
+    ],
+)
 def test_what_is_damaged_is_written_anew(
-    ending: str, damage: bytes, said: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ending: str,
+    damage: Callable[[bytes], bytes],
+    said: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     shipped(tmp_path / "one", 2, monkeypatch)
     for path in (tmp_path / "cache").rglob(f"*.{ending}"):
-        path.write_bytes(damage)
+        path.write_bytes(damage(path.read_bytes()))
     loaded = []
     for session in ("two", "three"):
         kernel = shipped(tmp_path / session, 2, monkeypatch)
@@ -206,6 +226,34 @@ def test_what_is_damaged_is_written_anew(
         assert found.tolist() == [10]
         loaded.append(sum(kernel.stats.cache_hits.values()))
     assert loaded == [0, 1] and not said
+
+
+def test_a_change_of_how_kernels_are_compiled_compiles_them_anew(
+    said: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Numba's stamp is of the kernel's own module, and functions of `compiling` are parts of kernels."""
+    source = tmp_path / "tiny_checkout.py"
+    source.write_text(TINY.format(factor=2))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    loaded = []
+    for text in ("old", "old", "new"):
+        monkeypatch.setattr(keeping, "_text_of", lambda module, text=text: text)
+        monkeypatch.delitem(sys.modules, "tiny_checkout", raising=False)
+        kernel = importlib.import_module("tiny_checkout").double
+        loaded.append(sum(kernel.stats.cache_hits.values()))
+    assert loaded == [0, 1, 0] and not said
+
+
+def test_what_is_wrong_with_a_kernel_is_not_told_as_a_matter_of_the_disk(
+    said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise ValueError("a fault of the kernel")
+
+    monkeypatch.setattr(compiling, "njit", fails)
+    with pytest.raises(ValueError, match="a fault of the kernel"):
+        compiled((given(int64), made(int64)))(double)
+    assert not said
 
 
 def test_no_code_is_taken_from_where_others_can_write(
@@ -221,5 +269,11 @@ def test_no_code_is_taken_from_where_others_can_write(
     assert found is not None and Path(found.get_cache_path()).parent == temporary
     assert locator.from_function(keeping.keep_shipped, __file__) is None, "no zip file"
     assert locator.from_function(double, "/in/a.zip/module.py") is None, "not ours"
+    code = Path(found.get_cache_path())
+    assert code.stat().st_mode & 0o077 == 0, "whatever the umask says"
+    code.chmod(0o770)
+    assert locator.from_function(keeping.keep_shipped, "/in/a.zip/module.py") is None
+    code.chmod(0o700)
+    assert locator.from_function(keeping.keep_shipped, "/in/a.zip/module.py") is not None
     temporary.chmod(0o707)
     assert locator.from_function(keeping.keep_shipped, "/in/a.zip/module.py") is None

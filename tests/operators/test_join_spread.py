@@ -12,7 +12,7 @@ from test_join_cost import ALONE, NOWHERE, SCHEMA, ask, batch
 
 from headrace.model.epoch import NEVER_US
 from headrace.model.partitioning import KEY_GROUPS, even_partitioning
-from headrace.operators.common.encode import Ints
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.placing import key_groups_of_integers
 from headrace.operators.join.logic import JoinLogic
 from headrace.operators.join.reduce import JoinReduced, reduce_join

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.model.window import Window
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.bundle import pack_bundle, read_bundle
-from headrace.operators.common.encode import Ints
 from headrace.operators.common.ordered import KeyOrder
 from headrace.operators.windows.framing import LaneBlock
 from headrace.operators.windows.held import put_stored

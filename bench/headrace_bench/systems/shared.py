@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,18 @@ import pyspark
 
 import headrace
 from headrace import sources
+from headrace.engine.records import Metrics
 from headrace.engine.spark import start_session
 from headrace.looking.answers import ways_of
 from headrace.model.ways import FamilyWay, Finding
 from headrace_bench import astream
 from headrace_bench.astream_joins import text_of
+from headrace_bench.trial import PHASES
 from headrace_bench.workload import Query
 
 INTERVAL = "100 milliseconds"
+HEALTH_S = 1.0
+"""So often it is asked whether all is well."""
 COUNTED = 200
 """So many queries are asked how many tuples they accepted."""
 
@@ -30,6 +35,7 @@ class Shared:
 
     def open(self, feed: Path, work: Path, streams: Sequence[str]) -> None:
         self._live: dict[int, str] = {}
+        self._asked = time.monotonic()
         self._spark = start_session("local[2]")
         self._hr = headrace.open(work / "warehouse", spark=self._spark, progress=False)
         for stream in streams:
@@ -45,10 +51,19 @@ class Shared:
         self._hr.start(INTERVAL)
 
     def done(self) -> int:
-        health = self._hr.health()
-        if not health.ok:  # a measurement does not wait for trouble to pass
-            raise RuntimeError(str(health))
+        if (
+            time.monotonic() >= self._asked + HEALTH_S
+        ):  # not each time: it goes over all queries, and its time counts
+            self._asked = time.monotonic()
+            health = self._hr.health()
+            if not health.ok:  # a measurement does not wait for trouble to pass
+                raise RuntimeError(str(health))
         return self._hr.metrics().input_rows
+
+    def spent(self, since: float) -> tuple[list[tuple[int, float]], dict[str, float]]:
+        costs = [epoch.cost for epoch in self._hr.recent_epochs() if epoch.committed_at > since]
+        epochs = [(cost.input_rows, round(cost.seconds, 4)) for cost in costs if cost.input_rows]
+        return epochs, tasks_spent(costs)
 
     def request(self, create: Iterable[tuple[int, Query]], drop: Iterable[int]) -> None:
         for number, query in create:
@@ -104,6 +119,21 @@ class Shared:
     def close(self) -> None:
         self._hr.close()
         self._spark.stop()
+
+
+def tasks_spent(costs: Sequence[Metrics]) -> dict[str, float]:
+    """The CPU seconds of the tasks of epochs by `PHASES`.
+
+    >>> tasks_spent([Metrics(map_cpu=3.0, read_cpu=2.0, reduce_cpu=5.0, closing_cpu=1.0, finish_cpu=0.5)])
+    {'reading': 2.0, 'matching': 5.0, 'closing': 1.0, 'writing': 0.5}
+    """
+    reading, closing = sum(cost.read_cpu for cost in costs), sum(cost.closing_cpu for cost in costs)
+    matching = sum(cost.map_cpu + cost.reduce_cpu for cost in costs) - reading - closing
+    writing = sum(cost.finish_cpu for cost in costs)
+    return {
+        phase: round(seconds, 3)
+        for phase, seconds in zip(PHASES, (reading, matching, closing, writing), strict=True)
+    }
 
 
 def visited(ways: Iterable[FamilyWay]) -> float:

@@ -17,7 +17,8 @@ class System(Protocol):
     deployed, and takes all of them at once. `done` is how many tuples the slowest query has worked off with its results
     written: of all streams, as many of each as of the one that it is least far with. `rows` are one query's as (window
     end in microseconds since 1970, key, the other columns), after `stop`. A system that does not close every query's
-    windows up to the latest tuple also has `closed_us(number)`: up to which end it has closed those of a query.
+    windows up to the latest tuple also has `closed_us(number)`: up to which end it has closed those of a query. One
+    that works in epochs also has `spent(since)`: `epochs` and `tasks_s` of `Outcome` since a moment.
     """
 
     name: str

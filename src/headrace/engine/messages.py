@@ -103,7 +103,8 @@ class TaskMetrics:
     """What tasks cost, added up: wall-clock seconds of tasks, CPU seconds of them, and bytes.
 
     `map_cpu` is what map tasks took to read and filter tuples, `reduce_cpu` what reduce tasks took to fold and join
-    them, and `finish_cpu` what both took to write rows of results.
+    them, and `finish_cpu` what both took to write rows of results. `read_cpu` is the part of `map_cpu` in which tuples
+    were read, and `closing_cpu` the part of `reduce_cpu` in which windows were closed and their rows made.
     """
 
     map_seconds: float = 0.0
@@ -113,6 +114,8 @@ class TaskMetrics:
     map_cpu: float = 0.0
     reduce_cpu: float = 0.0
     finish_cpu: float = 0.0
+    read_cpu: float = 0.0
+    closing_cpu: float = 0.0
 
     def __add__(self, other: TaskMetrics) -> TaskMetrics:
         return TaskMetrics(
@@ -123,6 +126,8 @@ class TaskMetrics:
             self.map_cpu + other.map_cpu,
             self.reduce_cpu + other.reduce_cpu,
             self.finish_cpu + other.finish_cpu,
+            self.read_cpu + other.read_cpu,
+            self.closing_cpu + other.closing_cpu,
         )
 
 

@@ -37,8 +37,8 @@ from headrace.model.query import QueryId
 from headrace.model.state import SegmentFile
 from headrace.model.statistics import JoinCount, add_join_counts
 from headrace.model.ways import FamilyWay, add_ways
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.bundle import Blob, read_bundle, write_bundle
-from headrace.operators.common.encode import Ints
 from headrace.operators.join.products import Factors, multiply
 from headrace.operators.kinds import operator_kind
 from headrace.operators.protocol import OperatorLogic, Received, ReduceOutlet, Saved, Shipment, State
@@ -112,13 +112,14 @@ class Partition:
         self._joins: list[JoinCount] = []
         self._ways: list[FamilyWay] = []
         self._key_seconds = np.zeros(KEY_GROUPS)
+        self._closing_cpu = 0.0
         self._caller = caller_of(control.task.root, control.task.functions)
         self.sent: list[Shipped] = []
         self.bytes_sent = 0
 
     def run(self, operator: Operator, logic: OperatorLogic, blobs: list[Blob]) -> None:
         """Run an operator over what it received and the state it holds."""
-        began, sent = time.process_time(), self.bytes_sent
+        began, sent, writing = time.process_time(), self.bytes_sent, self._writer.cpu_seconds
         kind, task = operator_kind(operator), self._task
         held = [segment for segment in self._control.segments if segment.operator == operator.id]
         kept, absorbed, level = absorb(held) if kind.merges else ([], held, 0)
@@ -144,6 +145,8 @@ class Partition:
         self._joins += reduced.joins
         self._ways += [replace(way, operator=operator.id) for way in reduced.ways]
         seconds = time.process_time() - began
+        if reduced.closing_seconds:  # rows are written as they are made
+            self._closing_cpu += reduced.closing_seconds - (self._writer.cpu_seconds - writing)
         self._weigh(reduced.spread, seconds)
         spent = OperatorMetrics(
             reduce_seconds=seconds,
@@ -191,6 +194,7 @@ class Partition:
             bytes_shuffled=self.bytes_sent,
             reduce_cpu=time.process_time() - cpu - self._writer.cpu_seconds,
             finish_cpu=self._writer.cpu_seconds,
+            closing_cpu=self._closing_cpu,
         )
         faults.reach_task("task.reduce")
         joins, ways = tuple(add_join_counts(self._joins)), add_ways(self._ways)

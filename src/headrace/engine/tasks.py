@@ -45,6 +45,7 @@ from headrace.model.statistics import KeyStatistics
 from headrace.model.types import Kind
 from headrace.model.ways import FamilyWay, add_ways
 from headrace.operators.common.calls import Called, CallPlan
+from headrace.operators.common.encode import one_dictionary
 from headrace.operators.kinds import operator_kind
 from headrace.operators.protocol import Batch, MapOutlet, OperatorLogic
 from headrace.operators.uses import call_plan
@@ -141,6 +142,7 @@ class MapTask:
         self._ways: list[FamilyWay] = []
         self._failures: dict[str, str] = {}
         self._caller = caller_of(task.root, task.functions)
+        self._read_cpu, self._reading_since = 0.0, time.process_time()
 
     def operands(self, stream: str, path: ScanPath) -> list[Operand]:
         """What must be read of a stream for the operators that get it by this path."""
@@ -154,7 +156,8 @@ class MapTask:
         return list(dict.fromkeys(o.sql for o in asked if o.type.kind is Kind.STRING))
 
     def run(self, batch: TupleBatch) -> Iterator[Shipped]:
-        """What all operators ship of a batch."""
+        """What all operators ship of a batch. What passes before it, and between batches, is the time of reading."""
+        self._read_cpu += time.process_time() - self._reading_since
         for operator, read in self._prepared.scanning(batch.stream, batch.path):
             began = time.process_time()
             name = attempt_name(self._task, f"{operator.id}-{batch.label}")
@@ -189,6 +192,7 @@ class MapTask:
             )
             self._operators[operator.id] = self._operators.get(operator.id, OperatorMetrics()) + spent
             yield from shipped
+        self._reading_since = time.process_time()
 
     def report(self, seconds: float = 0.0, bytes_read: int = 0) -> Shipped:
         """What was made and what it cost. The caller knows how long it took, and what was read."""
@@ -198,6 +202,7 @@ class MapTask:
             bytes_shuffled=sum(spent.shuffled_bytes for spent in self._operators.values()),
             map_cpu=time.process_time() - self._began - self._finish_cpu,
             finish_cpu=self._finish_cpu,
+            read_cpu=self._read_cpu,
         )
         return report_of(
             Report(
@@ -260,7 +265,7 @@ def _scan(scan: Scan) -> Iterator[Shipped]:
         pieces.append(table)
         if number + 1 == len(scan.pieces) or sum(p.num_rows for p in pieces) >= MAP_BATCH_ROWS:
             table = pa.concat_tables(pieces)
-            columns = {o: table.column(o.sql) for o in wanted}
+            columns = {o: one_dictionary(table.column(o.sql)) for o in wanted}
             label = f"m{scan.number}-{number}"
             yield from task.run(TupleBatch(scan.stream, ScanPath.FAST, columns, table.num_rows, label))
             pieces = []

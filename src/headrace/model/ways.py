@@ -80,6 +80,9 @@ partials 8.50 ms)
         >>> print(FamilyWay("w1", ("a",), 10, Finding.CELLS, listed=True, pool_ms=3.0, partials_ms=2.5))
         cells: they are few; partials of the keys and slices that occur (all of the operator: estimated 2.50 ms; \
 keeping tuples 3.00 ms)
+        >>> print(FamilyWay("w1", ("a",), 10, Finding.CELLS, listed=False, pool_ms=2.5, partials_ms=3.0))
+        cells: they are few; partials in a grid of keys and slices (all of the operator: estimated 3.00 ms; \
+keeping tuples 2.50 ms, which is not so much less that the way would change)
         >>> print(FamilyWay("w1", ("a",), 10, Finding.CELLS, listed=False))
         cells: they are few; partials in a grid of keys and slices
         >>> print(FamilyWay("j1", ("1",), 0, Finding.LIST, None, 100, 0, 5_000, 0, None, 0.1))
@@ -115,7 +118,9 @@ keeping tuples 3.00 ms)
         if chosen_ms is None:
             return ""
         other = "partials" if self.pooled else "keeping tuples"
-        return f" (all of the operator: estimated {_ms(chosen_ms)}; {other} {_ms(other_ms)})"
+        small = other_ms is not None and other_ms < chosen_ms
+        stays = ", which is not so much less that the way would change" if small else ""
+        return f" (all of the operator: estimated {_ms(chosen_ms)}; {other} {_ms(other_ms)}{stays})"
 
     @property
     def _found(self) -> str:
@@ -159,10 +164,18 @@ def _ms(milliseconds: float | None) -> str:
 
 
 def add_ways(ways: Iterable[FamilyWay]) -> tuple[FamilyWay, ...]:
-    """The ways of each family, most tuples first: tasks and blocks of keys may have gone different ones."""
+    """The ways of each family, most tuples first: tasks and blocks of keys may have gone different ones.
+
+    Those with estimates and those without are not added up: a task with few keys does not ask whether to keep tuples.
+
+    >>> few, many = (FamilyWay("w1", ("a",), 9, Finding.CELLS, tuples=n, listed=True) for n in (1, 7))
+    >>> asked = replace(many, pool_ms=3.0, partials_ms=2.0)
+    >>> [(way.tuples, way.partials_ms) for way in add_ways([asked, few, asked, few])]
+    [(14, 4.0), (2, None)]
+    """
     found: dict[tuple[object, ...], FamilyWay] = {}
     for way in ways:
-        few = way.is_of_join and way.cells_ms is None
+        few = (way.cells_ms if way.is_of_join else way.pool_ms) is None
         key = (way.operator, way.operands, way.filters, way.finding, way.sparse, way.pooled, way.listed, few)
         found[key] = found[key] + way if key in found else way
     return tuple(

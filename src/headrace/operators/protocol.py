@@ -17,9 +17,9 @@ from headrace.model.plan import SharedPlan
 from headrace.model.predicate import Operand
 from headrace.model.statistics import JoinCount, KeyStatistics
 from headrace.model.ways import FamilyWay
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.bundle import Blob, Item
 from headrace.operators.common.calls import Caller
-from headrace.operators.common.encode import Ints
 from headrace.operators.common.placing import Portion
 
 Columns = Mapping[Operand, pa.ChunkedArray]
@@ -119,7 +119,8 @@ class Reduced:
 
     A join says how many rows it `joined` for each query, whether they are results or go on. `joins` is what was counted
     for queries whose strategy is decided by it. `ways` says how tuples found their queries. `spread` weighs key
-    groups by their part of the work (None: nothing is known of that).
+    groups by their part of the work (None: nothing is known of that). `closing_seconds` is the CPU time in which an
+    aggregation closed windows, made rows and emitted them.
     """
 
     state: Saved | None = None
@@ -130,6 +131,7 @@ class Reduced:
     joins: Sequence[JoinCount] = ()
     ways: Sequence[FamilyWay] = ()
     spread: Ints | None = None
+    closing_seconds: float = 0.0
 
 
 class OperatorLogic(Protocol):

@@ -22,6 +22,7 @@ from headrace.engine.splits.code import RowFunction
 from headrace.engine.splits.faults import bad_broadcast, bad_route, changing_route
 from headrace.engine.splits.instances import one_batch
 from headrace.model.splits import ALL, NOTHING, Counts, Split
+from headrace.operators.common.encode import decoded
 
 Ints = NDArray[np.int64]
 
@@ -138,9 +139,8 @@ def _read(values: Any, rows: int) -> Any:
 
 def _as_numbers(values: pa.Array) -> pa.Array:
     """Whole numbers, or what others make of them where some are missing; ArrowInvalid for the rest."""
+    values = decoded(values)
     kind = values.type
-    if pa.types.is_dictionary(kind):
-        return _as_numbers(values.dictionary_decode())
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return values
     if pa.types.is_null(kind):

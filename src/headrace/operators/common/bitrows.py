@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from headrace.model.tables import WORD
-from headrace.operators.common.encode import Array, Bools, Ints
+from headrace.operators.common.arrays import Array, Bools, Ints
 from headrace.operators.compiled.joins import add_runs_of_bits
 from headrace.operators.compiled.matches import order_by_row
 

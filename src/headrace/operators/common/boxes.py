@@ -16,7 +16,7 @@ import numpy as np
 from headrace.model.partitioning import Ranges, intersect_ranges
 from headrace.model.plan import OperandIndex
 from headrace.model.predicate import And, Compare, Const, IsNull, Not, Op, Operand, Or, Predicate, Value
-from headrace.operators.common.encode import Ints
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.regions import region_count
 
 MOST_BOXES = 16

@@ -18,8 +18,9 @@ from headrace.model.metrics import FunctionMetrics, QueryCounts
 from headrace.model.plan.predicates import group_families, index_operands
 from headrace.model.predicate import TRUE, And, Compare, Const, IsNull, Not, Operand, Or, Predicate
 from headrace.model.types import Kind, SqlType
+from headrace.operators.common.arrays import Bools, Ints
 from headrace.operators.common.cells import FamilyIndex
-from headrace.operators.common.encode import Bools, Ints, decoded, one_chunk
+from headrace.operators.common.encode import decoded, one_chunk
 from headrace.operators.common.regions import regions_of
 from headrace.operators.common.scores import FLOAT, SCORES, score_of
 

@@ -13,8 +13,8 @@ from headrace.model.plan import Family, OperandIndex
 from headrace.model.predicate import Predicate
 from headrace.model.tables import WORD
 from headrace.model.ways import FamilyWay, Finding
+from headrace.operators.common.arrays import Bools, Ints
 from headrace.operators.common.boxes import Box, BoxMaker, BoxTable
-from headrace.operators.common.encode import Bools, Ints
 from headrace.operators.common.matching import HOMES_SAMPLE, Matcher, codes_of, homes_for, some_of
 from headrace.operators.common.regions import Regions, Truth, region_count
 from headrace.optimizer.membership import is_worth_rehoming

@@ -15,10 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.model.types import Kind, SqlType
-from headrace.operators.common.arrays import Array as Array
-from headrace.operators.common.arrays import Bools as Bools
-from headrace.operators.common.arrays import Floats as Floats
-from headrace.operators.common.arrays import Ints as Ints
+from headrace.operators.common.arrays import Array, Bools, Floats, Ints
 
 _SIGN = np.int64(-(2**63))
 
@@ -36,6 +33,18 @@ def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if isinstance(column, pa.ChunkedArray):
         return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     return column
+
+
+def one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The same column, with one dictionary where its chunks have several: whoever uses it would unify them each time.
+
+    >>> parts = [pa.array(some).dictionary_encode() for some in (["a", "b"], ["b", None])]
+    >>> one_dictionary(pa.chunked_array(parts)).chunk(0).dictionary.to_pylist()
+    ['a', 'b']
+    """
+    if column.num_chunks < 2 or not pa.types.is_dictionary(column.type):
+        return column
+    return pa.chunked_array([column.combine_chunks()])
 
 
 def decoded(array: pa.Array) -> pa.Array:

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.model.tables import key_column
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.bitrows import given_ints
-from headrace.operators.common.encode import Ints, canonical_floats, one_chunk
+from headrace.operators.common.encode import canonical_floats, one_chunk
 from headrace.operators.compiled.keys import number_far, number_near
 
 

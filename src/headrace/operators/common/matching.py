@@ -13,9 +13,10 @@ import numpy as np
 
 from headrace.model.tables import WORD
 from headrace.model.ways import Finding
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.bitrows import ordered_by_row, pack_words
 from headrace.operators.common.boxes import BoxTable
-from headrace.operators.common.encode import Ints, ranges
+from headrace.operators.common.encode import ranges
 from headrace.operators.common.regions import Regions
 from headrace.operators.compiled.matches import count_matches, list_matches, put_pairs, put_words
 from headrace.optimizer.membership import Homes, decide_homes

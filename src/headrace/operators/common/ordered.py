@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.partitioning import KEY_GROUPS
-from headrace.operators.common.encode import Ints, ranges
+from headrace.operators.common.arrays import Ints
+from headrace.operators.common.encode import ranges
 from headrace.operators.common.placing import Portion, key_groups_of
 
 

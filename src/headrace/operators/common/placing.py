@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.partitioning import KEY_GROUPS, Partitioning, Ranges
-from headrace.operators.common.encode import Array, Bools, Ints, canonical_floats, one_chunk
+from headrace.operators.common.arrays import Array, Bools, Ints
+from headrace.operators.common.encode import canonical_floats, decoded, one_chunk
 from headrace.operators.common.keys import Keys, is_empty_key
 from headrace.operators.compiled.texts import hash_texts
 
@@ -93,8 +94,7 @@ def mix(words: Array) -> Array:
 
 def _words(array: pa.Array) -> Array:
     """A word per value: the value itself where it fits, else a hash of it."""
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    array = decoded(array)
     words = _known_words(array)
     if array.null_count:
         words = np.where(np.asarray(array.is_null()), _NULL, words)

@@ -10,8 +10,8 @@ from headrace.model.plan import Family, OperandIndex
 from headrace.model.predicate import Predicate
 from headrace.model.tables import WORD
 from headrace.model.ways import FamilyWay
+from headrace.operators.common.arrays import Array, Bools, Ints
 from headrace.operators.common.cells import Cells, family_indexes
-from headrace.operators.common.encode import Array, Bools, Ints
 from headrace.operators.common.regions import Regions
 
 

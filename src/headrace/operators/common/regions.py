@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from headrace.model.plan import OperandIndex
 from headrace.model.predicate import And, Compare, Const, IsNull, Not, Op, Operand, Or, Predicate, Value
 from headrace.model.types import Kind
-from headrace.operators.common.encode import Array, Bools, Ints, one_chunk, to_physical
+from headrace.operators.common.arrays import Array, Bools, Ints
+from headrace.operators.common.encode import one_chunk, to_physical
 
 Regions = Array
 

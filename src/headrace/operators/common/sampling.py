@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from headrace.model.statistics import KeyStatistics
-from headrace.operators.common.encode import Ints
+from headrace.operators.common.arrays import Ints
 
 SAMPLED = 1 << 14
 """So many tuples of a batch are looked at: about a millisecond."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.model.types import SqlType
-from headrace.operators.common.encode import Array, Bools, Ints
+from headrace.operators.common.arrays import Array, Bools, Ints
 
 FLOAT = SqlType("float")
 COSINE, PRODUCT = "vector_cosine_similarity", "vector_inner_product"

@@ -15,10 +15,8 @@ import pyarrow as pa
 
 from headrace.model.predicate import Operand
 from headrace.model.types import SqlType
+from headrace.operators.common.arrays import Array, Bools, Ints
 from headrace.operators.common.encode import (
-    Array,
-    Bools,
-    Ints,
     OrderedStrings,
     Physical,
     canonical_floats,

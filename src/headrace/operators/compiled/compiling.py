@@ -1,8 +1,10 @@
 """How kernels are compiled: ahead of their first call, and kept on disk.
 
 The rule: a kernel is compiled when its loop depends on the data (walk the set bits of a word, merge runs), and stays
-numpy where numpy runs at the speed of memory. Every kernel has a plain reference in `tests/operators`, which is its
-oracle and no second product. `docs/decisions/0024-compiled-kernels.md` says what was weighed.
+numpy where numpy runs at the speed of memory. Every kernel is compared with plain code in `tests/operators`, which is
+its oracle and no second product. So are two of Linear Road's in `tests/workloads`. Its others are the rules of the road
+and are compared as a whole, with `workloads/linear_road/reference.py`. What was weighed is in
+`docs/decisions/0024-compiled-kernels.md`.
 """
 
 from __future__ import annotations
@@ -43,9 +45,10 @@ def compiled(*signatures: tuple[Any, ...], returns: Any = types.void) -> Callabl
     """Compile a function for exactly these lists of argument types when its module is imported.
 
     The machine code is kept beside the source, or in the user's cache (`keeping` has a place for one in a zip file).
-    So only the first import after an installation compiles, and no epoch ever waits for a compiler. Where no such place
-    can be written or read, each process compiles anew, and says so once. One process compiles at a time, because two
-    would write to the same files. The others wait, and read what is there. What is damaged there is written anew.
+    So only the first import after an installation compiles. An epoch waits for a compiler only where a worker that has
+    no such files comes after the session has begun. Where no such place can be written or read, each process compiles
+    anew, and says so once. One process compiles at a time, because two would write to the same files. The others wait,
+    and read what is there. What is damaged there is written anew: a checksum is compared before numba reads it.
     """
 
     wanted = [returns(*arguments) for arguments in signatures]
@@ -54,19 +57,32 @@ def compiled(*signatures: tuple[Any, ...], returns: Any = types.void) -> Callabl
         kept = Kept.of(function)
         try:
             with _alone(None if kept is None else kept.folder):
-                try:
+                if kept is None:
                     return cast(F, njit(wanted, cache=True, nogil=True)(function))
-                except _DAMAGED:
-                    if kept is None:
-                        raise
+                sound = kept.is_sound()
+                if not sound:
                     kept.forget()
-                    return cast(F, njit(wanted, cache=True, nogil=True)(function))
+                try:
+                    found = njit(wanted, cache=True, nogil=True)(function)
+                except _DAMAGED:  # by a version of a module that pickle does not find any more
+                    kept.forget()
+                    found = njit(wanted, cache=True, nogil=True)(function)
+                if not (sound and _was_read(found)):
+                    kept.note()
+                return cast(F, found)
         except (RuntimeError, OSError, *_DAMAGED) as error:
             # numba found no directory that it may write to, or the disk is full, or what is damaged stays so
-            _say_once(str(error))
-            return cast(F, njit(wanted, nogil=True)(function))
+            found = njit(wanted, nogil=True)(function)  # what is wrong with the kernel itself is raised here
+            _say_once(f"{type(error).__name__}: {error}")
+            return cast(F, found)
 
     return compile_
+
+
+def _was_read(kernel: Any) -> bool:
+    """Whether all of a kernel's code was there."""
+    stats = getattr(kernel, "stats", None)
+    return stats is not None and not stats.cache_misses
 
 
 _DAMAGED = (EOFError, UnpicklingError, ValueError, LookupError, AttributeError, ImportError)
@@ -79,7 +95,8 @@ def _say_once(reason: str) -> None:
     if not _said:
         _said.append(reason)
         _LOGGER.warning(
-            "compiled kernels cannot be kept on disk, so each process compiles them anew: %s", reason
+            "compiled kernels could not be read from disk or kept there, so each process compiles them anew: %s",
+            reason,
         )
 
 

@@ -22,6 +22,8 @@ from typing import Any, cast
 import llvmlite.binding as llvm
 
 PACKAGE = __name__.partition(".")[0]
+_COMPILING = f"{__package__}.compiling"
+_SUM = ".sha256"
 
 
 class ShippedCacheLocator:
@@ -37,8 +39,10 @@ class ShippedCacheLocator:
         return str(self._path)
 
     def ensure_cache_path(self) -> None:
-        """OSError where nothing can be written."""
-        os.makedirs(self._path, exist_ok=True)
+        """OSError where nothing can be written, or others can write, too."""
+        self._path.mkdir(0o700, exist_ok=True)
+        if not _is_private(self._path):
+            raise PermissionError(f"others can write to {self._path}")
         tempfile.TemporaryFile(dir=self._path).close()
 
     def get_source_stamp(self) -> str:
@@ -65,10 +69,14 @@ class ShippedCacheLocator:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Where numba keeps the machine code of a function, in a zip file or not: a directory, and a list."""
+    """Where numba keeps the machine code of a function, in a zip file or not: a directory, and how its files begin.
+
+    A checksum lies beside them. LLVM ends the process when it is given damaged code, so numba may read only what was
+    compared with it. The checksum is also of the module `compiling`, whose functions are parts of kernels.
+    """
 
     folder: Path
-    index: Path
+    base: str
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Kept | None:
@@ -78,13 +86,38 @@ class Kept:
 
             found = cast(Any, caching).CompileResultCacheImpl(function)
             folder = Path(found.locator.get_cache_path())
-            return cls(folder, folder / f"{found.filename_base}.nbi")
+            return cls(folder, found.filename_base)
         return None
+
+    def is_sound(self) -> bool:
+        """Whether the files are as they were written."""
+        try:
+            return (self.folder / f"{self.base}{_SUM}").read_text() == self._sum()
+        except (OSError, UnicodeDecodeError):
+            return False
+
+    def note(self) -> None:
+        """Keep the checksum of the files. Where that cannot be written, the next process compiles anew."""
+        with suppress(OSError):
+            place = self.folder / f"{self.base}{_SUM}"
+            written = place.with_name(f"{place.name}.{os.getpid()}")
+            written.write_text(self._sum())
+            written.replace(place)
 
     def forget(self) -> None:
         """Let numba compile the function anew, and write over what is there."""
-        with suppress(OSError):
-            self.index.unlink(missing_ok=True)
+        for ending in (".nbi", _SUM):
+            with suppress(OSError):
+                (self.folder / f"{self.base}{ending}").unlink(missing_ok=True)
+
+    def _sum(self) -> str:
+        names = sorted(name for name in os.listdir(self.folder) if name.startswith(f"{self.base}."))
+        found = hashlib.sha256((_text_of(_COMPILING) or "").encode())
+        for name in names:
+            if name.endswith((".nbi", ".nbc")):
+                code = (self.folder / name).read_bytes()
+                found.update(f"{name} {len(code)} ".encode() + code)
+        return found.hexdigest()
 
 
 def keep_shipped() -> None:
@@ -99,16 +132,19 @@ def keep_shipped() -> None:
 
 def _source_of(function: Callable[..., Any]) -> bytes | None:
     """What decides about a function's code: its module, and the one that says how it is compiled. None without text."""
-    texts = []
-    for name in (function.__module__, f"{__package__}.compiling"):
-        try:
-            text: str | None = find_spec(name).loader.get_source(name)  # type: ignore[union-attr]
-        except (AttributeError, ImportError, OSError, ValueError):
-            return None
-        if text is None:  # an empty one would be the same after every change
-            return None
-        texts.append(text)
-    return "".join(texts).encode()
+    texts = [_text_of(name) for name in (function.__module__, _COMPILING)]
+    if None in texts:  # an empty one would be the same after every change
+        return None
+    return "".join(text or "" for text in texts).encode()
+
+
+def _text_of(module: str) -> str | None:
+    """The text of a module, if there is one."""
+    try:
+        text: str | None = find_spec(module).loader.get_source(module)  # type: ignore[union-attr]
+    except (AttributeError, ImportError, OSError, ValueError):
+        return None
+    return text
 
 
 @cache

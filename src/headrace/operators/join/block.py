@@ -13,16 +13,8 @@ from headrace.model.plan import AcrossPositions
 from headrace.model.predicate import Op, Operand
 from headrace.model.tables import JoinedTable, joined_column
 from headrace.model.types import Column, Kind, SqlType
-from headrace.operators.common.encode import (
-    Array,
-    Bools,
-    Ints,
-    Physical,
-    canonical_floats,
-    to_arrow,
-    to_ordered,
-    to_physical,
-)
+from headrace.operators.common.arrays import Array, Bools, Ints
+from headrace.operators.common.encode import Physical, canonical_floats, to_arrow, to_ordered, to_physical
 from headrace.operators.join.keys import KeyTable
 from headrace.operators.join.logic import JoinLogic, Words
 from headrace.operators.join.prefix import Chosen, column_of

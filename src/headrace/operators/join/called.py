@@ -15,8 +15,8 @@ from headrace.model.plan import JoinedQuery, at_position
 from headrace.model.plan.predicates import group_families, index_operands
 from headrace.model.predicate import Operand, operands_of
 from headrace.model.tables import WORD
+from headrace.operators.common.arrays import Array, Ints
 from headrace.operators.common.calls import Caller, FunctionFault, spread
-from headrace.operators.common.encode import Array, Ints
 from headrace.operators.common.query_sets import QuerySets
 from headrace.operators.common.regions import regions_of
 from headrace.operators.join.prefix import Prefix

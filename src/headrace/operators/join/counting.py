@@ -12,8 +12,8 @@ from headrace.model.partitioning import KEY_GROUPS
 from headrace.model.plan import InputRole
 from headrace.model.statistics import JoinCount, SideCount
 from headrace.model.tables import WORD
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.bitrows import count_bits
-from headrace.operators.common.encode import Ints
 from headrace.operators.join.keys import key_groups
 from headrace.operators.join.logic import JoinLogic, place_of
 from headrace.operators.join.rows import KeyedRows

@@ -15,8 +15,8 @@ from headrace.model.plan import GroupingOperator, JoinedQuery
 from headrace.model.plan.names import QUERY
 from headrace.model.predicate import Operand
 from headrace.model.tables import WORD, joined_column
+from headrace.operators.common.arrays import Array, Ints
 from headrace.operators.common.bitrows import as_given
-from headrace.operators.common.encode import Array, Ints
 from headrace.operators.common.keys import Keys, encode_keys
 from headrace.operators.common.regions import Regions, regions_of
 from headrace.operators.compiled.joins import repeat_rows

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from headrace.operators.common.arrays import Array, Ints
 from headrace.operators.common.bitrows import ordered_by_row
-from headrace.operators.common.encode import Array, Ints
 
 SAMPLE_ROWS = 1 << 12
 

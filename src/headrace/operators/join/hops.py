@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.partitioning import Partitioning
+from headrace.operators.common.arrays import Array, Ints
 from headrace.operators.common.bundle import Item, pack_bundle
-from headrace.operators.common.encode import Array, Ints, one_chunk
+from headrace.operators.common.encode import one_chunk
 from headrace.operators.join import partners
 from headrace.operators.join.keys import RowKeys, concat_keys, encode_row_keys, sort_keys
 from headrace.operators.join.logic import JoinLogic, Step, carried_name

@@ -17,7 +17,8 @@ from headrace.model.partitioning import Partitioning
 from headrace.model.predicate import Operand
 from headrace.model.tables import key_column
 from headrace.model.types import Kind
-from headrace.operators.common.encode import Ints, one_chunk, to_arrow, to_physical
+from headrace.operators.common.arrays import Ints
+from headrace.operators.common.encode import one_chunk, to_arrow, to_physical
 from headrace.operators.common.keys import encode_keys, unify_keys
 from headrace.operators.common.placing import (
     hash_keys,

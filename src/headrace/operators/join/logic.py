@@ -14,7 +14,7 @@ from headrace.model.tables import WORD
 from headrace.model.types import Kind
 from headrace.model.ways import FamilyWay
 from headrace.model.window import Window
-from headrace.operators.common.encode import Array
+from headrace.operators.common.arrays import Array
 from headrace.operators.common.query_sets import QuerySets
 from headrace.operators.common.regions import regions_of
 from headrace.operators.join.keys import keys_are_exact

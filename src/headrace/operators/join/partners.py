@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from headrace.model.ways import FamilyWay, Finding
-from headrace.operators.common.encode import Array, Bools, Ints
+from headrace.operators.common.arrays import Array, Bools, Ints
 from headrace.operators.join.groups import Groups, average_group, group_rows, sampled
 from headrace.operators.join.probing import (
     Candidates,

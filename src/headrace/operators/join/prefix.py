@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.predicate import Operand
-from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.arrays import Array, Ints
 from headrace.operators.join.keys import KeyTable, key_values
 from headrace.operators.join.probing import has_bits
 from headrace.operators.join.side import Held, Probe

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headrace.operators.common.arrays import Array, Ints
 from headrace.operators.common.bitrows import as_given
-from headrace.operators.common.encode import Array, Ints
 from headrace.operators.compiled.joins import narrow_ranges, pair_groups, probe_ranges
 from headrace.operators.join.groups import Groups
 from headrace.operators.join.windows import Containment

@@ -21,7 +21,8 @@ from headrace.model.plan import Factor, ProductOutput
 from headrace.model.query import AggregateFunction
 from headrace.model.tables import QUERY, WINDOW_END, aggregate_column, key_column
 from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, Kind, SqlType
-from headrace.operators.common.encode import Array, Bools, Ints, one_chunk, to_arrow, to_physical
+from headrace.operators.common.arrays import Array, Bools, Ints
+from headrace.operators.common.encode import one_chunk, to_arrow, to_physical
 from headrace.operators.common.keys import unify_keys
 from headrace.operators.protocol import Emit
 

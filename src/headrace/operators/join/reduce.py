@@ -19,10 +19,10 @@ from headrace.model.plan import InputRole
 from headrace.model.statistics import JoinCount
 from headrace.model.tables import WORD
 from headrace.model.ways import FamilyWay, add_ways, input_role
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.bitrows import count_bits
 from headrace.operators.common.bundle import Blob, Item, read_bundle
 from headrace.operators.common.calls import Caller
-from headrace.operators.common.encode import Ints
 from headrace.operators.join.block import JoinedBlock, holds_across
 from headrace.operators.join.called import CalledConditions
 from headrace.operators.join.counting import accepted_tuples, count_sides, spread_of_join

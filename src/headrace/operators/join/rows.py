@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.window import Window
+from headrace.operators.common.arrays import Array, Bools, Ints
 from headrace.operators.common.bundle import Item
-from headrace.operators.common.encode import Array, Bools, Ints, narrow, one_chunk
+from headrace.operators.common.encode import narrow, one_chunk
 from headrace.operators.join.keys import KeyTable, RowKeys, merge_keys, sort_keys
 from headrace.operators.windows.slices import last_ends
 

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.predicate import Operand
-from headrace.operators.common.encode import Ints, to_arrow
+from headrace.operators.common.arrays import Ints
+from headrace.operators.common.encode import to_arrow
 from headrace.operators.join.groups import Groups, average_group, group_rows, sampled
 from headrace.operators.join.keys import KeyTable, key_values, match_keys
 from headrace.operators.join.logic import InputLogic, carried_name

@@ -13,7 +13,7 @@ import numpy as np
 
 from headrace.model.plan import JoinedQuery, at_position
 from headrace.model.predicate import And, Compare, Op, Operand, Predicate
-from headrace.operators.common.encode import Bools, Ints
+from headrace.operators.common.arrays import Bools, Ints
 from headrace.operators.common.scores import SCORES, Directions, directions, may_reach
 from headrace.operators.join.logic import Step
 from headrace.operators.join.partners import MayScore

@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.tables import WORD
+from headrace.operators.common.arrays import Array, Bools, Ints
 from headrace.operators.common.bundle import Item
-from headrace.operators.common.encode import Array, Bools, Ints, narrow, ranges
+from headrace.operators.common.encode import narrow, ranges
 from headrace.operators.common.placing import Portion
 from headrace.operators.join.changelogs import changelog_set, words
 from headrace.operators.join.keys import KeyTable, key_groups

@@ -12,8 +12,9 @@ from headrace.model.blocks import BLOCK_KEYS, BLOCKS, ONE_BLOCK
 from headrace.model.epoch import NEVER_US
 from headrace.model.partitioning import Partitioning
 from headrace.model.ways import FamilyWay
+from headrace.operators.common.arrays import Bools, Ints
 from headrace.operators.common.bundle import Blob, Item, pack_bundle, read_bundle
-from headrace.operators.common.encode import Bools, Ints, narrow, one_chunk, taken_from, to_physical
+from headrace.operators.common.encode import narrow, one_chunk, taken_from, to_physical
 from headrace.operators.join.keys import RowKeys, concat_keys, encode_row_keys, partition_rows
 from headrace.operators.join.logic import InputLogic, JoinLogic
 from headrace.operators.join.rows import (

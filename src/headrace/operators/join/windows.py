@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.model.window import Window
-from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.arrays import Array, Ints
 from headrace.operators.join.rows import Codes, distinct_rows
 
 TABLE_ELEMENTS = 1 << 22

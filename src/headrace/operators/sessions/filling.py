@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.bitrows import as_given
-from headrace.operators.common.encode import Ints, positions, ranges
+from headrace.operators.common.encode import positions, ranges
 from headrace.operators.compiled.sessions import add_to_sessions, keep_in_sessions
 from headrace.operators.sessions.logic import SessionLogic
 from headrace.operators.sessions.merging import Merged, Stored

@@ -9,8 +9,9 @@ from itertools import chain
 import numpy as np
 
 from headrace.model.plan import LaneKind, Measure, Output, OutputAggregate, SessionOperator
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.cells import family_indexes
-from headrace.operators.common.encode import Ints, positions
+from headrace.operators.common.encode import positions
 from headrace.operators.windows.bags import BagLogic
 from headrace.operators.windows.lanes import LaneLogic
 from headrace.operators.windows.lifted import lane_logics

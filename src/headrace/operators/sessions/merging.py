@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.operators.common.encode import Ints, joined, positions, ranges
+from headrace.operators.common.arrays import Ints
+from headrace.operators.common.encode import joined, positions, ranges
 from headrace.operators.compiled.sessions import find_sessions, place_rows
 from headrace.operators.sessions.logic import SessionLogic
 from headrace.operators.sessions.micro import ordered

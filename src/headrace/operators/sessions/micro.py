@@ -17,9 +17,10 @@ import pyarrow as pa
 from headrace.model.epoch import NEVER_US
 from headrace.model.partitioning import Partitioning
 from headrace.model.plan import SessionOperator
+from headrace.operators.common.arrays import Array, Ints
 from headrace.operators.common.bitrows import given_ints, ordered_by_row
 from headrace.operators.common.bundle import Blob, Item, pack_bundle, read_bundle
-from headrace.operators.common.encode import Array, Ints, narrow, to_physical
+from headrace.operators.common.encode import narrow, to_physical
 from headrace.operators.common.keys import Keys, encode_keys, unify_keys
 from headrace.operators.common.placing import route_keys
 from headrace.operators.common.regions import Regions, region_count, regions_of

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.metrics import QueryCounts
-from headrace.operators.common.encode import Ints
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.keys import empty_key, unify_keys
 from headrace.operators.protocol import Emit
 from headrace.operators.sessions.filling import fill_lanes

@@ -11,7 +11,8 @@ import pyarrow as pa
 from headrace.model.plan import LaneKind, Output
 from headrace.model.tables import QUERY, WINDOW_END, WINDOW_START, aggregate_column, key_column
 from headrace.model.types import TIMESTAMP
-from headrace.operators.common.encode import Bools, Ints, ranges, to_arrow
+from headrace.operators.common.arrays import Bools, Ints
+from headrace.operators.common.encode import ranges, to_arrow
 from headrace.operators.sessions.logic import ReadySessions, SessionLogic
 from headrace.operators.sessions.segment import SessionBlock
 from headrace.operators.windows.framing import LaneBlock

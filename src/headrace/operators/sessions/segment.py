@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.plan import SessionOperator
+from headrace.operators.common.arrays import Array, Ints
 from headrace.operators.common.bundle import Item
-from headrace.operators.common.encode import Array, Ints, narrow, positions, ranges
+from headrace.operators.common.encode import narrow, positions, ranges
 from headrace.operators.common.ordered import Sections, order_keys, ranks_of
 from headrace.operators.common.placing import Portion
 from headrace.operators.windows.framing import (

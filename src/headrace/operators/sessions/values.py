@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headrace.operators.common.encode import Ints
+from headrace.operators.common.arrays import Ints
 from headrace.operators.sessions.logic import ReadySessions, SessionLogic
 from headrace.operators.sessions.micro import MicroSessions, late_limits, lateness
 from headrace.operators.sessions.rows import Found

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from headrace.model.ways import FamilyWay
-from headrace.operators.common.encode import Bools, Ints
+from headrace.operators.common.arrays import Bools, Ints
 from headrace.operators.common.matching import Matcher
 from headrace.operators.compiled.sessions import count_wanted, list_wanted
 from headrace.operators.sessions.logic import SessionLogic

@@ -8,6 +8,7 @@ in place of partials: see `docs/decisions/0049-tuples-in-place-of-partials.md`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -19,8 +20,8 @@ import pyarrow as pa
 from headrace.model.lanes import is_least, is_ranked
 from headrace.model.metrics import NOBODY, QueryCounts
 from headrace.model.ways import FamilyWay
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.bitrows import ordered_by_row
-from headrace.operators.common.encode import Ints
 from headrace.operators.common.keys import empty_key, unify_keys
 from headrace.operators.common.ordered import KeyOrder, order_keys, ranks_of
 from headrace.operators.protocol import Emit
@@ -49,7 +50,8 @@ State = TypeVar("State")
 @dataclass(slots=True)
 class Reduced(Generic[State]):
     """What a partition of an operator produced besides rows: its new segment (None: no state), the queries that failed
-    with the reason, how many tuples queries accepted, how tuples found their queries, and what was `lowered`.
+    with the reason, how many tuples queries accepted, how tuples found their queries, what was `lowered`, and the CPU
+    seconds in which windows closed and rows were made and emitted.
     """
 
     segment: State | None = None
@@ -58,6 +60,7 @@ class Reduced(Generic[State]):
     ways: list[FamilyWay] = field(default_factory=list)
     lowered: list[tuple[Ints, Ints]] = field(default_factory=list)
     """(queries, how many rows each got) of each table of rows."""
+    closing_seconds: float = 0.0
 
     def note(self, lowered: Lowered) -> None:
         self.failures.update(lowered.failures)
@@ -104,13 +107,14 @@ def reduce_aggregation(
         matched, lifted = counts, None
     held = _Held(logic, lifted, tuple_keys, keys.num_rows, before, pooled, bags.every)
     for block, rests, closing in held.steps(closed_us, watermark_us, matched, reduced.ways):
-        key_rows = keys.slice(block.first, block.count)
+        key_rows, began = keys.slice(block.first, block.count), time.process_time()
         for closed in closing:
             for ready in logic.tables:
                 lowered = lower_table(logic.operator, ready, closed, key_rows, vocabularies)
                 reduced.note(lowered)
                 if lowered.table is not None and lowered.table.num_rows:
                     emit(ready.signature, lowered.table, lowered.queries, lowered.latest_us)
+        reduced.closing_seconds += time.process_time() - began
         for w, rest in rests:
             gathered.setdefault(w, []).append(rest)
     reduced.ways = with_times(reduced.ways, times)

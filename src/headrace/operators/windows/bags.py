@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from headrace.model.plan import Lane
 from headrace.model.window import Window
+from headrace.operators.common.arrays import Array, Bools, Ints
 from headrace.operators.common.cells import Cells, merge_cells
-from headrace.operators.common.encode import Array, Bools, Ints
 from headrace.operators.windows.lanes.base import Values
 from headrace.operators.windows.slices import last_ends
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.bitrows import as_given, ordered_by_row
-from headrace.operators.common.encode import Ints
 from headrace.operators.compiled.spans import (
     add_slices,
     add_stored_rows,

@@ -9,9 +9,9 @@ import numpy as np
 
 from headrace.model.plan import LaneKind
 from headrace.model.ways import FamilyWay
+from headrace.operators.common.arrays import Array, Bools, Ints
 from headrace.operators.common.bitrows import ordered_by_row
 from headrace.operators.common.cells import Cells
-from headrace.operators.common.encode import Array, Bools, Ints
 from headrace.operators.windows.bags import Bag, BagBuilder
 from headrace.operators.windows.lanes import CountLogic, ExtremeLogic, IntSumLogic, LaneLogic, Partials
 from headrace.operators.windows.lifted import Lifted

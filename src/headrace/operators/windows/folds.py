@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.operators.common.encode import Array, Bools, Floats, Ints
+from headrace.operators.common.arrays import Array, Bools, Floats, Ints
 
 _EXACT = 2.0**53
 

@@ -13,8 +13,9 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 import numpy as np
 import pyarrow as pa
 
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.bundle import Item
-from headrace.operators.common.encode import Ints, one_chunk
+from headrace.operators.common.encode import one_chunk
 from headrace.operators.common.ordered import KeyOrder, Sections
 from headrace.operators.common.placing import Portion
 from headrace.operators.windows.lanes import Partials

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from headrace.model.window import Window
-from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.arrays import Array, Ints
 from headrace.operators.windows.folding import Folded
 from headrace.operators.windows.held import has_kernel, put_stored
 from headrace.operators.windows.lanes import CountLogic, ExtremeLogic, IntSumLogic, LaneLogic, Partials

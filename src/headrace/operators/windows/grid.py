@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from headrace.model.window import Window
-from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.arrays import Array, Ints
 from headrace.operators.compiled.windows import mark_live
 from headrace.operators.windows.bags import Bag, ClosedBag
 from headrace.operators.windows.flat import Flat, LiveRows, PlacedRows, StoredRows

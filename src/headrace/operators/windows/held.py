@@ -9,8 +9,8 @@ import numpy as np
 
 from headrace.model.lanes import is_ranked
 from headrace.model.window import Window
+from headrace.operators.common.arrays import Array, Bools, Ints
 from headrace.operators.common.bitrows import ordered_by_row
-from headrace.operators.common.encode import Array, Bools, Ints
 from headrace.operators.compiled.windows import add_stored, keep_stored
 from headrace.operators.windows.folding import KeyBlock
 from headrace.operators.windows.framing import LaneBlock

@@ -60,7 +60,13 @@ class Windows:
         segment = reduced.segment
         state = None if segment is None else Saved(segment_items(segment), segment.last_end_us)
         return Reduced(
-            state, reduced.rows, reduced.failures, reduced.matched, ways=reduced.ways, spread=spread
+            state,
+            reduced.rows,
+            reduced.failures,
+            reduced.matched,
+            ways=reduced.ways,
+            spread=spread,
+            closing_seconds=reduced.closing_seconds,
         )
 
 

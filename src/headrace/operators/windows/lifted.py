@@ -16,16 +16,9 @@ from headrace.model.lanes import has_vocabulary
 from headrace.model.partitioning import Partitioning
 from headrace.model.plan import AggregatingOperator, AggregationOperator, LaneKind, Measure
 from headrace.model.types import SqlType
+from headrace.operators.common.arrays import Array, Bools, Ints
 from headrace.operators.common.bundle import Blob, Item, pack_bundle, read_bundle
-from headrace.operators.common.encode import (
-    Array,
-    Bools,
-    Ints,
-    Physical,
-    narrow,
-    one_chunk,
-    to_physical,
-)
+from headrace.operators.common.encode import Physical, narrow, one_chunk, to_physical
 from headrace.operators.common.keys import Keys, encode_keys, unify_keys
 from headrace.operators.common.placing import route_keys
 from headrace.operators.common.regions import Regions, region_count, regions_of

@@ -11,7 +11,8 @@ import pyarrow as pa
 from headrace.model.plan import AggregationOperator, LaneKind, Output
 from headrace.model.tables import QUERY, WINDOW_END, aggregate_column, key_column
 from headrace.model.types import TIMESTAMP, SqlType
-from headrace.operators.common.encode import Bools, Ints, one_chunk, ranges, to_arrow
+from headrace.operators.common.arrays import Bools, Ints
+from headrace.operators.common.encode import one_chunk, ranges, to_arrow
 from headrace.operators.compiled.windows import pick_rows, pick_values
 from headrace.operators.windows.bags import ClosedBag, PickedBags
 from headrace.operators.windows.lanes import Partials, RowBags, lower_aggregate

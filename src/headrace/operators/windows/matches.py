@@ -9,8 +9,8 @@ import numpy as np
 
 from headrace.model.plan import LaneKind
 from headrace.model.ways import FamilyWay
+from headrace.operators.common.arrays import Array, Bools, Ints
 from headrace.operators.common.cells import Cells
-from headrace.operators.common.encode import Array, Bools, Ints
 from headrace.operators.common.matching import Matcher, Matches
 from headrace.operators.common.regions import Regions
 from headrace.operators.windows.lanes import Partials

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.operators.common.encode import Bools, positions
+from headrace.operators.common.arrays import Bools
+from headrace.operators.common.encode import positions
 from headrace.operators.windows.pool import Pool
 from headrace.operators.windows.prepared import AggregationLogic
 from headrace.operators.windows.segment import Segment

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headrace.operators.common.arrays import Array, Ints
 from headrace.operators.common.bitrows import as_given
 from headrace.operators.common.bundle import Item, Pieces
-from headrace.operators.common.encode import Array, Ints
 from headrace.operators.windows.framing import LaneBlock
 
 _WIDE = 8

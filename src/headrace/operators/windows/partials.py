@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.arrays import Array, Ints
 from headrace.operators.windows.lanes import LaneLogic, Partials
 
 

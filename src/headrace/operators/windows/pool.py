@@ -17,8 +17,9 @@ import numpy as np
 
 from headrace.model.tables import WORD
 from headrace.model.window import Window
+from headrace.operators.common.arrays import Array, Bools, Floats, Ints
 from headrace.operators.common.bitrows import pack_words
-from headrace.operators.common.encode import Array, Bools, Floats, Ints, positions
+from headrace.operators.common.encode import positions
 from headrace.operators.compiled.sparse import sort_rows
 from headrace.operators.windows.lanes import LaneLogic, Partials
 from headrace.operators.windows.prepared import AggregationLogic

@@ -12,8 +12,8 @@ from headrace.model.plan import LaneKind
 from headrace.model.tables import WORD
 from headrace.model.ways import FamilyWay
 from headrace.model.window import Window
+from headrace.operators.common.arrays import Array, Bools, Ints
 from headrace.operators.common.bitrows import count_bits
-from headrace.operators.common.encode import Array, Bools, Ints
 from headrace.operators.common.keys import empty_key
 from headrace.operators.compiled.accepted import add_accepted, keep_accepted, merge_accepted
 from headrace.operators.compiled.sparse import count_keys, list_keys

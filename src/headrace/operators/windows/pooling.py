@@ -10,7 +10,7 @@ import numpy as np
 from headrace.model.epoch import FOREVER_US, NEVER_US
 from headrace.model.ways import FamilyWay, add_ways
 from headrace.model.window import Window
-from headrace.operators.common.encode import Ints
+from headrace.operators.common.arrays import Ints
 from headrace.operators.windows.held import HeldSegment
 from headrace.operators.windows.lifted import Lifted
 from headrace.operators.windows.needed import Idle

@@ -12,9 +12,9 @@ import numpy as np
 from headrace.model.lanes import is_ranked
 from headrace.model.plan import AggregationOperator, Output
 from headrace.model.tables import WORD
+from headrace.operators.common.arrays import Array, Bools, Ints
 from headrace.operators.common.bitrows import given_ints, pack_words
 from headrace.operators.common.cells import Cells, family_indexes, merge_cells
-from headrace.operators.common.encode import Array, Bools, Ints
 from headrace.operators.common.matching import Matcher
 from headrace.operators.common.query_sets import QuerySets
 from headrace.operators.compiled.bins import place_in_cells

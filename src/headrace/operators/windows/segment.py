@@ -15,9 +15,9 @@ import numpy as np
 
 from headrace.model.plan import LaneKind
 from headrace.model.window import Window
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.bitrows import as_given
 from headrace.operators.common.bundle import Item
-from headrace.operators.common.encode import Ints
 from headrace.operators.common.ordered import Sections
 from headrace.operators.common.placing import Portion
 from headrace.operators.compiled.sparse import list_distinct

@@ -8,8 +8,8 @@ from math import gcd
 import numpy as np
 
 from headrace.model.window import Window
+from headrace.operators.common.arrays import Bools, Ints
 from headrace.operators.common.bitrows import as_given
-from headrace.operators.common.encode import Bools, Ints
 from headrace.operators.compiled.spans import find_slices
 
 EDGE_BUDGET = 1 << 16

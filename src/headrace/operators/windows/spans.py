@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.model.window import Window
-from headrace.operators.common.encode import Ints, ranges
+from headrace.operators.common.arrays import Ints
+from headrace.operators.common.encode import ranges
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from itertools import pairwise
 import numpy as np
 
 from headrace.model.window import Window
-from headrace.operators.common.encode import Bools, Ints, ranges
+from headrace.operators.common.arrays import Bools, Ints
+from headrace.operators.common.encode import ranges
 from headrace.operators.compiled.sparse import (
     add_runs,
     count_keys,

@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from headrace.model.plan.reads import COLUMNS_PER_QUERY, ENTRIES_PER_COLUMN
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.bundle import Item
-from headrace.operators.common.encode import Ints, narrow
+from headrace.operators.common.encode import narrow
 from headrace.operators.common.ordered import Sections
 from headrace.operators.common.placing import Portion
 from headrace.operators.windows.bags import Bag, StoredBag

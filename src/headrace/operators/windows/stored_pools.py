@@ -10,9 +10,10 @@ import numpy as np
 
 from headrace.model.lanes import is_extreme, is_least, is_ranked
 from headrace.model.plan.reads import COLUMNS_PER_QUERY
+from headrace.operators.common.arrays import Array
 from headrace.operators.common.bitrows import pack_words
 from headrace.operators.common.bundle import Item
-from headrace.operators.common.encode import Array, narrow
+from headrace.operators.common.encode import narrow
 from headrace.operators.common.ordered import Sections
 from headrace.operators.common.placing import Portion
 from headrace.operators.windows.lanes.extremes import nothing_in

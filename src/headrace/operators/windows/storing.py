@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headrace.operators.common.encode import Array, Ints
+from headrace.operators.common.arrays import Array, Ints
 from headrace.operators.compiled.windows import find_span, pick_cells
 from headrace.operators.windows.lanes import ExtremeLogic, LaneLogic, Partials
 from headrace.operators.windows.lanes.extremes import GREATEST, LEAST, nothing_in

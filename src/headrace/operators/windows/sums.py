@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.bitrows import given_ints
-from headrace.operators.common.encode import Ints
 from headrace.operators.compiled.bins import add_to_cells, run_totals
 from headrace.operators.compiled.spans import put_totals
 from headrace.operators.compiled.windows import subtract_totals

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from headrace.operators.common.arrays import Array, Ints
 from headrace.operators.common.bitrows import as_given
-from headrace.operators.common.encode import Array, Ints
 from headrace.operators.common.matching import Matches
 from headrace.operators.compiled.matches import FOUR, add_values, update_four
 from headrace.operators.windows.lanes import CountLogic, ExtremeLogic, IntSumLogic, LaneLogic, Partials

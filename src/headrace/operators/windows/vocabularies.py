@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from headrace.model.lanes import has_vocabulary, holds_ranks, is_least, is_ranked
 from headrace.model.plan import AggregatingOperator, LaneKind
-from headrace.operators.common.encode import Ints, translate_ranks
+from headrace.operators.common.arrays import Ints
+from headrace.operators.common.encode import translate_ranks
 from headrace.operators.common.vocabulary import vocabulary_of
 from headrace.operators.windows.framing import HasLanes, HasPartials, KeyedSegment
 from headrace.operators.windows.lanes import Partials

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.bitrows import as_given
-from headrace.operators.common.encode import Ints
 from headrace.operators.common.matching import Matches
 from headrace.operators.compiled.matches import add_values
 from headrace.operators.windows.lanes.base import Partials

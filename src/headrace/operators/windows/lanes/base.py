@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.plan import LaneKind, Output
+from headrace.operators.common.arrays import Array, Bools, Ints
 from headrace.operators.common.bitrows import given_ints
-from headrace.operators.common.encode import Array, Bools, Ints, Physical
+from headrace.operators.common.encode import Physical
 from headrace.operators.common.matching import Matches
 from headrace.operators.compiled.bins import add_to_bins
 from headrace.operators.compiled.windows import add_ranges

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from headrace.model.types import BIGINT
-from headrace.operators.common.encode import Ints, Physical, to_arrow
+from headrace.operators.common.arrays import Ints
+from headrace.operators.common.encode import Physical, to_arrow
 from headrace.operators.windows.folds import Fold, fold_ints
 from headrace.operators.windows.lanes.added import AddedLogic
 from headrace.operators.windows.lanes.base import (

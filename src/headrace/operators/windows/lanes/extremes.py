@@ -7,8 +7,9 @@ import pyarrow as pa
 
 from headrace.model.plan import LaneKind
 from headrace.model.types import Kind, SqlType
+from headrace.operators.common.arrays import Ints
 from headrace.operators.common.bitrows import given_ints
-from headrace.operators.common.encode import Ints, Physical, from_ordered, to_arrow, to_ordered
+from headrace.operators.common.encode import Physical, from_ordered, to_arrow, to_ordered
 from headrace.operators.common.matching import Matches
 from headrace.operators.compiled.bins import keep_in_bins, keep_in_cells
 from headrace.operators.compiled.windows import extreme_ranges

@@ -6,8 +6,9 @@ import numpy as np
 
 from headrace.model.plan import LaneKind
 from headrace.model.types import DOUBLE
+from headrace.operators.common.arrays import Array, Ints
 from headrace.operators.common.bitrows import as_given
-from headrace.operators.common.encode import Array, Ints, Physical, to_arrow
+from headrace.operators.common.encode import Physical, to_arrow
 from headrace.operators.common.matching import Matches
 from headrace.operators.compiled.matches import merge_moments_of
 from headrace.operators.windows.folds import Fold, fold_moments, merge_moments

@@ -6,7 +6,8 @@ import numpy as np
 
 from headrace.model.plan import LaneKind, OutputAggregate
 from headrace.model.types import DOUBLE, Kind
-from headrace.operators.common.encode import Array, Bools, Ints, Physical, decimals, to_arrow
+from headrace.operators.common.arrays import Array, Bools, Ints
+from headrace.operators.common.encode import Physical, decimals, to_arrow
 from headrace.operators.windows.folds import Fold, fold_floats, fold_ints
 from headrace.operators.windows.lanes.added import AddedLogic
 from headrace.operators.windows.lanes.base import (

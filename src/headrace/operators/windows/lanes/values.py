@@ -13,16 +13,8 @@ import pyarrow as pa
 
 from headrace.model.plan import OutputAggregate
 from headrace.model.types import BIGINT, DOUBLE, Kind, SqlType
-from headrace.operators.common.encode import (
-    Array,
-    Floats,
-    Ints,
-    Physical,
-    canonical_floats,
-    from_ordered,
-    to_arrow,
-    to_ordered,
-)
+from headrace.operators.common.arrays import Array, Floats, Ints
+from headrace.operators.common.encode import Physical, canonical_floats, from_ordered, to_arrow, to_ordered
 from headrace.operators.windows.lanes.base import Lowered, Partials, RowPartials, Values, group_ints
 from headrace.operators.windows.lanes.sums import FloatSumLogic, IntSumLogic, finish_average, finish_sum
 
