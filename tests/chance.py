@@ -72,7 +72,7 @@ def let_balance(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
     """After some epochs, let a group's key groups be owned by tasks as chance has it, as wide as before."""
 
     def decide(self: Balance, now: Partitioning) -> Balanced | None:
-        if rng.random() < 0.7:
+        if rng.random() < 0.4:
             return None
         owners = list(now.table)
         rng.shuffle(owners)
