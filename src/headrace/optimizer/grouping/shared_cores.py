@@ -60,7 +60,11 @@ class Outlook:
 
     @staticmethod
     def of(situation: Situation) -> Outlook:
-        """By what was measured of each group, and estimated of those of which nothing was."""
+        """By what was measured of each group, and estimated of those of which nothing was.
+
+        If two groups fall behind, cores are what they lack, though not all may seem to be busy: somebody else on this
+        machine has the others.
+        """
         cores, fair = situation.settings.cores, fair_tasks(situation)
         assert cores is not None
         room = situation.settings.scaling.useful(cores)
@@ -68,10 +72,13 @@ class Outlook:
         for group in situation.grouping.groups:
             if group.name not in needs and not group.apart:
                 needs[group.name] = _work(situation, group.members).load(group.members)
-        busy = sum(health.busy for health in situation.health.values()) >= BUSY * room
+        behind = {name: health for name, health in situation.health.items() if health.lags}
+        total = sum(health.busy for health in situation.health.values())
+        if len(behind) > 1:
+            room = min(room, total)
+        busy = total >= BUSY * room
         # while all cores are busy, nobody knows how many of them a group could use
-        behind = {} if busy else {name: one for name, one in situation.health.items() if one.lags}
-        widths = {name: health.busy for name, health in behind.items()}
+        widths = {} if busy else {name: health.busy for name, health in behind.items()}
         shares = shares_of_cores(needs, room, widths)
         for name, health in situation.health.items():
             shares[name] = max(health.share, shares[name]) if busy else health.share
