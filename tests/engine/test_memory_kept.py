@@ -20,7 +20,7 @@ for _ in range(4):
 
 
 def test_arrays_of_any_size_are_made_where_those_of_the_epoch_before_were() -> None:
-    """176 MB in three arrays, each of which the allocator would fetch from the system on its own: 43,000 pages."""
+    """Three arrays of 176 MB, each of which the allocator would fetch from the system, and give back, on its own."""
     alone = {"OPENBLAS_NUM_THREADS": "1"}
     told = subprocess.run(
         [sys.executable, "-c", EPOCHS], env=os.environ | KEEP_MEMORY | alone, capture_output=True, check=True
