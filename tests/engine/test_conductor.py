@@ -20,7 +20,13 @@ from headrace.engine.conductor.needs import Course, unmet
 from headrace.engine.conductor.promises import Promises
 from headrace.engine.conductor.reading import EpochReader, part_of
 from headrace.engine.conductor.room import idle_cores
-from headrace.engine.conductor.sampling import StreamSample, _matches, columns_of, region_tables
+from headrace.engine.conductor.sampling import (
+    StreamSample,
+    _matches,
+    columns_of,
+    region_tables,
+    samples_alike,
+)
 from headrace.engine.conductor.stage import Standing
 from headrace.engine.conductor.statistics import NOTHING, Knowledge
 from headrace.engine.conductor.telling import Violated, note_violations
@@ -48,6 +54,7 @@ from headrace.model.types import BIGINT
 from headrace.model.window import Window
 from headrace.optimizer.grouping.monitor import GroupHealth, watch_group
 from headrace.optimizer.grouping.policies import Policy
+from headrace.optimizer.grouping.regions import query_samples
 from headrace.optimizer.grouping.settings import Settings
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.statistics import RegionTable
@@ -823,6 +830,20 @@ def test_samples_tell_who_wants_what() -> None:
         wanted = table.wanted[:, some].any(axis=1)
         share = float(table.tuples @ wanted) / table.sampled
         assert share == pytest.approx(np.mean(values >= min(limits[i] for i in some))), f"queries {some}"
+
+
+@pytest.mark.parametrize("limits", [(3,), (5, DOMAIN + 1, 0), ()])
+def test_samples_of_newcomers_are_those_of_their_regions(limits: tuple[int, ...]) -> None:
+    values = np.random.default_rng(6).integers(0, DOMAIN, 333)
+    queries = [LiveQuery(QueryId(i), f"q{i}", plan_of(above(limit)), MAIN) for i, limit in enumerate(limits)]
+    sample = StreamSample("s", len(values), {"v": pa.chunked_array([pa.array(values)])})
+    tables = region_tables(queries, {"s": sample}, {"s": 7.0}, {query.id: 2.5 for query in queries})
+    expected = {id_: told for table in tables.values() for id_, told in query_samples(table).items()}
+    found = samples_alike(queries, sample, 2.5) if queries else {}
+    assert found.keys() == expected.keys()
+    for id_, told in expected.items():
+        assert found[id_].selectivity == pytest.approx(told.selectivity)
+        assert found[id_].matches == pytest.approx(told.matches)
 
 
 def test_a_stream_is_not_asked_for_the_columns_of_another() -> None:

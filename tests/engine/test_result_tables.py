@@ -97,13 +97,13 @@ def test_files_hold_each_column_as_its_values_ask_for() -> None:
     amount, time = Operand("amount", DOUBLE), Operand("ts", TIMESTAMP)
     carried = {o: joined_column("input", 0, o) for o in (amount, time)}
     columns = tuple(Column(name, o.type) for o, name in carried.items())
-    repeats, packed, bare, compressed = Holding.REPEATS, Holding.PACKED, Holding.BARE, Holding.COMPRESSED
+    repeats, split, bare, compressed = Holding.REPEATS, Holding.SPLIT, Holding.BARE, Holding.COMPRESSED
     later = Holding.LATER
     for table, expected in (
-        (WindowTable((STRING, DOUBLE), (BIGINT, DOUBLE)), [repeats] * 3 + [compressed, packed, later]),
-        (SessionTable((BIGINT,), (BIGINT,)), [repeats, compressed, repeats, packed, packed]),
+        (WindowTable((STRING, DOUBLE), (BIGINT, DOUBLE)), [repeats] * 3 + [compressed, split, later]),
+        (SessionTable((BIGINT,), (BIGINT,)), [repeats, compressed, repeats, split, split]),
         (TupleTable((amount, time), (0, 1)), [compressed] * 2 + [repeats] * 3),
-        (JoinedTable(columns, (0, 1)), [compressed, packed, repeats, repeats, bare, bare]),
+        (JoinedTable(columns, (0, 1)), [compressed, split, repeats, repeats, bare, bare]),
         (PlainTable((BIGINT, STRING)), [compressed] * 2 + [repeats] * 2),
     ):
         assert holdings(table.schema) == dict(zip(table.names, expected, strict=True)), table

@@ -53,12 +53,14 @@ def measured(case: Case) -> Case:
 
 def content(case: Case) -> float:
     outlook = Outlook.of(case.situation)
-    return outlook.content((group.name, group.members) for group in case.situation.grouping.groups)
+    groups = case.situation.grouping.groups
+    return outlook.content((group.name, outlook.isolated(group.members)) for group in groups)
 
 
 def worst(case: Case) -> float:
     outlook = Outlook.of(case.situation)
-    return min(outlook.worst(group.name, group.members) for group in case.situation.grouping.groups)
+    groups = case.situation.grouping.groups
+    return min(outlook.worst(group.name, outlook.isolated(group.members)) for group in groups)
 
 
 def after(case: Case, decide: Callable[[Situation], Decision] = decide_splits) -> tuple[Case, Decision]:

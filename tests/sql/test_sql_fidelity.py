@@ -11,6 +11,7 @@ from headrace.model.query import Fallback, Projection, QueryPlan, Stream, Stream
 from headrace.model.types import Column, SqlType
 from headrace.model.window import Window
 from headrace.sql import ShapeCache, parse_query
+from headrace.sql.render.fidelity import one_spaced
 from headrace.sql.shape import lift
 from headrace.sql.text.lexer import lex
 from sql_fakes import PURCHASES, STREAMS, FakeAnalyzer
@@ -182,3 +183,46 @@ def test_a_column_named_window_leaves_no_name_for_the_window() -> None:
         "SELECT COUNT(*) FROM s GROUP BY window(ts, '1 second')", {"s": stream}, FakeAnalyzer()
     )
     assert not plan.verbatim
+
+
+class _Asking(FakeAnalyzer):
+    """Notes that it was asked."""
+
+    compared = False
+
+    def difference(self, original: str, rendered: str) -> str | None:
+        self.compared = True
+        return None
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("SELECT level FROM purchases WHERE country = 'a  b' AND level > 3", False),
+        ("SELECT  level\nFROM purchases\n\tWHERE country =  'a  b' AND level > 3 ", False),
+        ("SELECT country, COUNT(*) AS n FROM purchases [RANGE 10 SECONDS] WHERE level > 3 GROUP BY country", False),
+        ("SELECT level FROM purchases WHERE country = 'a' AND level>3", True),
+        ("select level FROM purchases", True),
+        ("SELECT level FROM  `purchases`", True),
+        ('SELECT level  FROM purchases WHERE country = "a"', True),
+        ("SELECT level  FROM purchases WHERE country = r'a'", True),
+        ("SELECT level -- all\n FROM purchases", True),
+        ("SELECT level /* */  FROM purchases", True),
+    ],
+)  # fmt: skip
+def test_spark_is_asked_about_texts_that_differ_in_more_than_the_length_of_gaps(
+    text: str, asked: bool
+) -> None:
+    analyzer = _Asking()
+    parse_query(text, STREAMS, analyzer)
+    assert analyzer.compared == asked
+    written, again = read_again(text)
+    if not asked:
+        assert one_spaced(written) == one_spaced(again) is not None
+
+
+def test_blanks_in_a_string_are_no_gap() -> None:
+    assert one_spaced("a 'b  c'  'd'") == "a 'b  c' 'd'"
+    assert one_spaced("a 'b  c'") != one_spaced("a 'b c'")
+    assert one_spaced("a 'b''  c'  d") == "a 'b''  c' d"
+    assert all(one_spaced(text) is None for text in ('a "b"', "a `b`", "'a\\'b'", "a -- b", "a /* b"))

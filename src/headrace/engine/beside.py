@@ -26,12 +26,12 @@ ORPHAN_SECONDS = 0.5
 
 KEEP_MEMORY = {
     "MIMALLOC_PURGE_DELAY": "10000",  # milliseconds; Arrow's allocator
-    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
+    "MALLOC_MMAP_MAX_": "0",  # the largest arrays too come from memory that was used before
+    "MALLOC_TRIM_THRESHOLD_": str(512 << 20),
 }
 """Such a process, and a Python worker of our own Spark session, needs the same memory every epoch. Where allocators
 give it back at once, and ask for it again, the system fetches and clears pages for longer than the work itself takes.
-What somebody has set already counts.
+At most half a gigabyte is kept that nothing is in. What somebody has set already counts.
 """
 
 LENGTH = struct.Struct("<Q")

@@ -57,12 +57,12 @@ def parquet_options(
     The columns that are `repeating` are in a dictionary, whatever their names say.
     """
     held = holdings(schema) | dict.fromkeys(repeating, Holding.REPEATS)
-    as_they_are = {Holding.PACKED, Holding.BARE} if merged else {Holding.PACKED, Holding.BARE, Holding.LATER}
+    as_they_are = {Holding.BARE} if merged else {Holding.BARE, Holding.LATER}
     bare = {name for name, holding in held.items() if holding in as_they_are}
-    packed = [name for name, holding in held.items() if holding is Holding.PACKED]
+    split = [name for name, holding in held.items() if holding is Holding.SPLIT]
     return {
         "use_dictionary": [name for name, holding in held.items() if holding is Holding.REPEATS],
-        "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED") or None,
+        "column_encoding": dict.fromkeys(split, "BYTE_STREAM_SPLIT") or None,
         "compression": {name: "none" if name in bare else CODEC for name in held} if bare else CODEC,
         "write_statistics": [QUERY],
     }

@@ -323,13 +323,14 @@ class SharedRows:
 class Holding(Enum):
     """How a file holds a column.
 
-    Values that repeat are in a dictionary, in which runs cost almost nothing. Integers that vary are packed
-    differences, which no codec makes smaller. Bare values stay as they are, because nothing makes them smaller. A codec
-    compresses what is left: at once, or when files are merged, where it takes longer than all the rest of a file.
+    Values that repeat are in a dictionary, in which runs cost almost nothing. Integers that vary are split into their
+    bytes: the lowest ones of all values come first, and so on. Most of the others are alike, and a codec is quick with
+    them. Bare values stay as they are, because nothing makes them smaller. A codec compresses what is left: at once, or
+    when files are merged, where it takes longer than all the rest of a file.
     """
 
     REPEATS = "repeats"
-    PACKED = "packed"
+    SPLIT = "split"
     BARE = "bare"
     COMPRESSED = "compressed"
     LATER = "compressed when merged"
@@ -365,19 +366,19 @@ def _key(type_: pa.DataType, joined: bool) -> Holding:
     # a reader may look a constant up in a dictionary, where it does not find 0.0 when the value is -0.0
     if pa.types.is_floating(type_):
         return Holding.COMPRESSED
-    # whole numbers are packed: where keys are many, a dictionary of them takes longer than all the rest of a file
-    return Holding.PACKED if type_ in (pa.int32(), pa.int64()) else Holding.REPEATS
+    # whole numbers are split: where keys are many, a dictionary of them takes longer than all the rest of a file
+    return Holding.SPLIT if type_ in (pa.int32(), pa.int64()) else Holding.REPEATS
 
 
 def _aggregate(type_: pa.DataType, joined: bool) -> Holding:
     if pa.types.is_floating(type_):
         return Holding.LATER
-    return Holding.PACKED if type_ == pa.int64() else Holding.COMPRESSED
+    return Holding.SPLIT if type_ == pa.int64() else Holding.COMPRESSED
 
 
 def _carried(type_: pa.DataType, joined: bool) -> Holding:
     packs = type_ in (pa.int32(), pa.int64()) or pa.types.is_timestamp(type_)
-    return Holding.PACKED if packs else Holding.COMPRESSED
+    return Holding.SPLIT if packs else Holding.COMPRESSED
 
 
 def _set(type_: pa.DataType, joined: bool) -> Holding:

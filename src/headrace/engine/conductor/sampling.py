@@ -18,7 +18,7 @@ from headrace.model.predicate import Operand, Predicate, operands_of
 from headrace.model.query import QueryId, QueryPlan
 from headrace.operators.common.regions import Truth, regions_of
 from headrace.optimizer.grouping.regions import summarise_counts
-from headrace.optimizer.grouping.statistics import Bits, Floats, RegionTable
+from headrace.optimizer.grouping.statistics import Bits, Floats, QuerySample, RegionTable
 from headrace.optimizer.grouping.values import OperatorId
 
 TUPLES = 1_000
@@ -112,6 +112,22 @@ def region_tables(
             operator, ids, wanted, weights, weights * per_tuple, float(weights.sum())
         )
     return found
+
+
+def samples_alike(
+    queries: Sequence[LiveQuery], sample: StreamSample, matches: float
+) -> dict[QueryId, QuerySample]:
+    """What the sample of their only stream says of queries that find so many matches each, without making regions.
+
+    Queries of which only Spark can tell are left out.
+    """
+    wanted, known = wanted_by(sample, [query.plan for query in queries])
+    shares = wanted.mean(axis=0).tolist()
+    return {
+        query.id: QuerySample(share, matches if share else 0.0)
+        for query, share, tells in zip(queries, shares, known.tolist(), strict=True)
+        if tells
+    }
 
 
 def _weights(rows: int, rate: float) -> Floats:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.engine.conductor.facts import LiveQuery, operator_of, streams_of
-from headrace.engine.conductor.sampling import TUPLES, StreamSample, columns_of, region_tables
+from headrace.engine.conductor.sampling import TUPLES, StreamSample, columns_of, region_tables, samples_alike
 from headrace.engine.conductor.stage import Stage
 from headrace.engine.conductor.watching import Books
 from headrace.model.query import Join, QueryId, QueryPlan
@@ -68,11 +68,24 @@ class Knowledge:
 
         A join is taken to find as many matches as those of the same streams do, which `usual` has.
         """
-        sampled = self._with_columns([guest.plan for guest in guests])
-        found = {guest.id: usual.get(operator_of(guest.plan), 1.0) for guest in guests}
+        known = self._with_columns([guest.plan for guest in guests])
         samples: dict[QueryId, QuerySample] = {}
-        for table in region_tables(guests, sampled, self._rates, found).values():
-            samples |= query_samples(table)
+        joins: list[LiveQuery] = []
+        alike: dict[OperatorId, list[LiveQuery]] = defaultdict(list)
+        for guest in guests:
+            operator = operator_of(guest.plan)
+            if operator is not None and len(streams_of(operator)) == 1:
+                alike[operator].append(guest)
+            else:
+                joins.append(guest)
+        for operator, mine in alike.items():
+            sample = known.get(operator)
+            if sample is not None and sample.rows:
+                samples |= samples_alike(mine, sample, usual.get(operator, 1.0))
+        if joins:
+            found = {guest.id: usual.get(operator_of(guest.plan), 1.0) for guest in joins}
+            for table in region_tables(joins, known, self._rates, found).values():
+                samples |= query_samples(table)
         return samples
 
     def with_queries(self, queries: Sequence[LiveQuery], books: Books) -> Statistics:

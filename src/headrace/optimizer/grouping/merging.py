@@ -11,7 +11,7 @@ from headrace.model.grouping import MAIN
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.pairs import Candidates, Pair, PairCosts
 from headrace.optimizer.grouping.provisioning import tasks_for
-from headrace.optimizer.grouping.shared_cores import Outlook, unite_on_shared_cores
+from headrace.optimizer.grouping.shared_cores import Uniting
 from headrace.optimizer.grouping.situation import Situation
 from headrace.optimizer.grouping.statistics import Bits
 from headrace.optimizer.grouping.values import (
@@ -44,21 +44,13 @@ def decide_merges(situation: Situation) -> Decision:
     A merged group gets the tasks it needs at once, before the next pair is looked at. So what is compared is what the
     groups will really have, and the next step finds nothing more to merge if nothing changes.
 
-    Where all groups share the cores, what a group may have is no promise: others may want it, too. So groups are merged
-    only if that makes nobody slower there.
+    Where all groups share the cores, what a group may have is no promise: others may want it, too. There a pair is
+    merged only if that makes nobody slower than now and than alone, or if the driver cannot run so many groups.
     """
     groups = [group for group in situation.grouping.groups if not group.apart]
     decision = Decision(situation.grouping)
-    unions = [union for union in merge_pairs(situation, groups) if len(union.groups) > 1]
-    outlook = Outlook.of(situation) if unions and situation.settings.cores is not None else None
-    for union in unions:
-        parts = [groups[i] for i in union.groups]
-        if outlook is not None:
-            after = unite_on_shared_cores(situation, parts, outlook)
-            if after is None and not union.forced:
-                continue
-            outlook = after or outlook
-        decision = unite(decision, parts, union)
+    for union in (union for union in merge_pairs(situation, groups) if len(union.groups) > 1):
+        decision = unite(decision, [groups[i] for i in union.groups], union)
     return release_tasks(replace(situation, grouping=decision.grouping), decision)
 
 
@@ -84,10 +76,19 @@ def merge_pairs(
     candidates = _candidates_of(situation, groups, work, residents, behind or {})
     pairs = PairCosts(replace(candidates, estranged=estranged), situation.settings)
     unions = {i: Union([i]) for i in range(len(groups))}
+    uniting = None
+    if situation.settings.cores is not None and not residents:
+        uniting = Uniting(situation, groups, work)
     most = situation.settings.max_groups - sum(group.apart for group in situation.grouping.groups)
     while not just_enough or pairs.groups > most:
         pair = pairs.cheapest()
         if pair is not None and (not pairs.forced or pairs.groups > most):
+            if uniting is not None:
+                both = unions[pair.left].groups, unions[pair.right].groups
+                if not pairs.forced and uniting.hurts(*both):
+                    pairs.refuse(pair)
+                    continue
+                uniting.unite(*both)
             _unite(unions, pair, pairs)
         elif pairs.forced or pairs.groups <= most:
             return list(unions.values())

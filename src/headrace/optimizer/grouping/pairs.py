@@ -146,6 +146,16 @@ class PairCosts:
             self._look_again(row)
         return None
 
+    def refuse(self, pair: Pair) -> None:
+        """This pair is not merged by its cost: somebody would be slowed, by what the caller knows."""
+        a, b = np.searchsorted(self.position, [pair.left, pair.right]).tolist()
+        if self.estranged is None:
+            self.estranged = np.zeros((len(self.tasks), len(self.tasks)), dtype=bool)
+        self.estranged[a, b] = self.estranged[b, a] = True
+        self.costs[a, b] = self.costs[b, a] = np.inf
+        self._look_again(a)
+        self._look_again(b)
+
     def merge(self, pair: Pair) -> United:
         """Make one group of the pair, at the left position.
 

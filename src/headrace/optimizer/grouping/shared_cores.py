@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from headrace.model.query import QueryId
 from headrace.optimizer.grouping.monitor import GroupHealth
 from headrace.optimizer.grouping.situation import Situation
+from headrace.optimizer.grouping.statistics import Floats
 from headrace.optimizer.grouping.throughput import fair_part, fair_tasks, isolated_load, isolated_share
-from headrace.optimizer.grouping.values import GroupName, OperatorId, SharingGroup, SplitCause
+from headrace.optimizer.grouping.values import FunctionName, GroupName, OperatorId, SharingGroup, SplitCause
 from headrace.optimizer.grouping.wording import why_foreign, why_heavy, why_part, why_pressed
 from headrace.optimizer.grouping.work import Work, estimate_work
 
@@ -91,20 +94,22 @@ class Outlook:
         widths = {**self.widths, new: self.widths.get(group.name, self.room)}
         return replace(self, needs=needs, widths=widths, shares=shares_of_cores(needs, self.room, widths))
 
-    def worst(self, name: GroupName, members: Iterable[QueryId]) -> float:
-        """The least that any of these members of a group gets, as a part of what it would have in isolation."""
-        return min(1.0, self.shares[name] / max(self.alone[query] for query in members))
+    def isolated(self, members: Iterable[QueryId]) -> Floats:
+        """The share that each of these queries would have in isolation."""
+        return np.array([self.alone[query] for query in members])
 
-    def hurts(self, before: Outlook, least: float, name: GroupName, members: Iterable[QueryId]) -> bool:
+    def worst(self, name: GroupName, isolated: Floats) -> float:
+        """The least that a member of a group gets, as a part of what it would have in isolation."""
+        return min(1.0, self.shares[name] / float(isolated.max()))
+
+    def hurts(self, before: Outlook, least: float, name: GroupName, isolated: Floats) -> bool:
         """Whether a group gets less than `before`, and somebody in it less than this part of what it has isolated."""
-        wanted = min(least, before.worst(name, members))
-        return self.shares[name] < before.shares[name] and self.worst(name, members) < wanted * (1 - TINY)
+        wanted = min(least, before.worst(name, isolated))
+        return self.shares[name] < before.shares[name] and self.worst(name, isolated) < wanted * (1 - TINY)
 
-    def content(self, groups: Iterable[tuple[GroupName, Iterable[QueryId]]]) -> float:
-        """How much of their isolated throughput all queries of these groups get together, in queries."""
-        return sum(
-            min(1.0, self.shares[name] / self.alone[query]) for name, members in groups for query in members
-        )
+    def content(self, groups: Iterable[tuple[GroupName, Floats]]) -> float:
+        """How much of their isolated throughput all members of these groups get together, in queries."""
+        return sum(float(np.minimum(1.0, self.shares[name] / isolated).sum()) for name, isolated in groups)
 
 
 def shares_of_cores(
@@ -129,71 +134,108 @@ def shares_of_cores(
 def best_parting(situation: Situation, group: SharingGroup, outlook: Outlook) -> Parting | None:
     """The way to part a group that leaves its worst query nearest to isolation and gives most; None if none helps.
 
-    A split helps if the member that is furthest below its isolated throughput comes nearer to it by `hysteresis`, and
-    nobody in another group falls below its own. Or if the members get more by that much on average, nobody falls below
-    its isolated throughput, and other groups get as much as before: isolated throughput is little where hundreds of
-    queries would have to share the cores.
+    A split helps if the member that is furthest below its isolated throughput comes nearer to it by `hysteresis`, or
+    comes to have it. Or if the members get more by that much on average, and the worst of them about as much as before:
+    isolated throughput is little where hundreds of queries would have to share the cores. In no case all queries
+    together get less of their isolated throughput, or somebody in another group falls below its own.
 
-    Queries that share a function or an operator stay together if any such way helps.
+    Queries that share a function or an operator stay together if any such way helps. Otherwise what a query needs is
+    known from a sample only, so it has to help twice as much.
     """
-    ways = _Ways(situation, group)
-    for partings in (ways.by_piece(), ways.by_need()):
+    ways, scale = _Ways(situation, group), _Scale(situation, group, outlook)
+    for partings, margin in ((ways.by_piece(), 1.0), (ways.by_need(), 2.0)):
         found = [
             (value, parting)
             for parting in partings
-            if (value := _value(situation, group, outlook, parting)) is not None
+            if (value := scale.value(parting, margin * situation.settings.hysteresis)) is not None
         ]
         if found:
             return max(found, key=lambda one: one[0])[1]
     return None
 
 
-def unite_on_shared_cores(
-    situation: Situation, groups: Sequence[SharingGroup], outlook: Outlook
-) -> Outlook | None:
-    """What groups would get if these were one; None if some query would be slower by that than it is and than alone."""
-    name, members = groups[0].name, tuple(sorted(query for group in groups for query in group.members))
-    work = _work(situation, members)
-    apart = sum(work.load(group.members) for group in groups)
-    measured = sum(outlook.needs[group.name] for group in groups)
-    need = measured * work.load(members) / apart if apart > 0 else measured
-    gone = {group.name for group in groups}
-    needs = {other: least for other, least in outlook.needs.items() if other not in gone} | {name: need}
-    widths = {other: width for other, width in outlook.widths.items() if other not in gone}
-    after = replace(outlook, needs=needs, widths=widths, shares=shares_of_cores(needs, outlook.room, widths))
-    least = 1 - situation.settings.tolerance
-    for group in groups:
-        wanted = min(least, outlook.worst(group.name, group.members))
-        if after.shares[name] < outlook.shares[group.name] and after.worst(name, group.members) < wanted:
+class Uniting:
+    """What groups would get after some merges. Groups have numbers, and a union the name of the first of its own."""
+
+    def __init__(self, situation: Situation, groups: Sequence[SharingGroup], work: Work) -> None:
+        self._least, self._groups, self._work = 1 - situation.settings.tolerance, groups, work
+        self._outlook = Outlook.of(situation)
+        self._isolated = [self._outlook.isolated(group.members) for group in groups]
+        self._enough = not self._outlook.widths and sum(self._outlook.needs.values()) <= self._outlook.room
+
+    def hurts(self, left: Sequence[int], right: Sequence[int]) -> bool:
+        """Whether somebody would be slower than now, and than alone, if two unions of groups were one."""
+        if self._enough:  # together they need no more than apart
+            return False
+        before, after, name = self._outlook, self._united(left, right), self._name(left)
+        for part in (left, right):
+            isolated = np.concatenate([self._isolated[i] for i in part])
+            home = self._name(part)
+            wanted = min(self._least, before.worst(home, isolated))
+            if after.shares[name] < before.shares[home] and after.worst(name, isolated) < wanted:
+                return True
+        return False
+
+    def unite(self, left: Sequence[int], right: Sequence[int]) -> None:
+        """From now on two unions are one, with the name of the left one."""
+        if not self._enough:
+            self._outlook = self._united(left, right)
+
+    def _united(self, left: Sequence[int], right: Sequence[int]) -> Outlook:
+        outlook, name, gone = self._outlook, self._name(left), self._name(right)
+        loads = [self._work.load(self._members(part)) for part in (left, right, [*left, *right])]
+        need = outlook.needs[name] + outlook.needs[gone]
+        need *= loads[2] / (loads[0] + loads[1]) if loads[0] + loads[1] > 0 else 1.0
+        needs = {other: least for other, least in outlook.needs.items() if other != gone} | {name: need}
+        widths = {other: width for other, width in outlook.widths.items() if other not in (name, gone)}
+        return replace(
+            outlook, needs=needs, widths=widths, shares=shares_of_cores(needs, outlook.room, widths)
+        )
+
+    def _name(self, part: Sequence[int]) -> GroupName:
+        return self._groups[part[0]].name
+
+    def _members(self, part: Sequence[int]) -> list[QueryId]:
+        return [query for i in part for query in self._groups[i].members]
+
+
+class _Scale:
+    """How good ways to part a group are, to be compared with each other."""
+
+    def __init__(self, situation: Situation, group: SharingGroup, outlook: Outlook) -> None:
+        self._settings, self._group, self._outlook = situation.settings, group, outlook
+        self._isolated = outlook.isolated(group.members)
+        self._place = {query: i for i, query in enumerate(group.members)}
+        self._others = [
+            (one.name, outlook.isolated(one.members))
+            for one in situation.grouping.groups
+            if one.name in outlook.shares and one.name != group.name and not one.apart
+        ]
+        self._content = outlook.content([(group.name, self._isolated), *self._others])
+
+    def value(self, parting: Parting, margin: float) -> tuple[float, ...] | None:
+        """Larger is better; None if it does not help by a margin."""
+        before, after = self._outlook, self._outlook.parted(self._group, parting)
+        least, more, name = 1 - self._settings.tolerance, 1 - margin, self._group.name
+        leaves = np.zeros(len(self._isolated), dtype=bool)
+        leaves[[self._place[query] for query in parting.leaving]] = True
+        parts = [(GONE, self._isolated[leaves]), (name, self._isolated[~leaves])]
+        if after.content([*parts, *self._others]) < self._content:
             return None
-    return after
-
-
-def _value(
-    situation: Situation, group: SharingGroup, outlook: Outlook, parting: Parting
-) -> tuple[float, ...] | None:
-    """How good a split is, to be compared with others; None if it does not help."""
-    settings, after = situation.settings, outlook.parted(group, parting)
-    gone = frozenset(parting.leaving)
-    rest = tuple(query for query in group.members if query not in gone)
-    least, more = 1 - settings.tolerance, 1 - settings.hysteresis
-    others = [one for one in situation.grouping.groups if one.name in outlook.shares and one != group]
-    parts = [(GONE, parting.leaving), (group.name, rest)]
-    now = [(one.name, one.members) for one in others]
-    if after.content([*parts, *now]) < outlook.content([(group.name, group.members), *now]):
-        return None
-    worst = min(after.worst(*part) for part in parts)
-    mean = sum(len(members) * after.shares[name] for name, members in parts) / len(group.members)
-    before = outlook.shares[group.name]
-    nearer = worst * more > outlook.worst(group.name, group.members)
-    more_for_all = (
-        mean * more > before
-        and worst >= least * min(least, outlook.worst(group.name, group.members))
-        and all(after.shares[name] >= (1 - TINY) * outlook.shares[name] for name, _ in now)
-    )
-    if not (nearer or more_for_all) or any(after.hurts(outlook, least, *one) for one in now):
-        return None
-    return round(worst, 2), round(mean, 2), -len(gone)
+        was, worst = before.worst(name, self._isolated), min(after.worst(*part) for part in parts)
+        mean = sum(len(part) * after.shares[home] for home, part in parts) / len(leaves)
+        nearer = worst * more > was or (worst >= least and worst >= was + margin / 3)
+        more_for_all = (
+            mean * more > before.shares[name]
+            and worst >= least * min(least, was)
+            and all(after.shares[home] >= (1 - TINY) * before.shares[home] for home, _ in self._others)
+        )
+        hurt = any(after.hurts(before, least, *other) for other in self._others)
+        return (
+            (round(worst, 2), round(mean, 2), -len(parting.leaving))
+            if (nearer or more_for_all) and not hurt
+            else None
+        )
 
 
 class _Ways:
@@ -213,11 +255,11 @@ class _Ways:
     def by_piece(self) -> Iterator[Parting]:
         """The users of one function, or of one operator, leave."""
         health = self._health
-        for name, seconds, users in _pieces(self._situation, self._group, health):
+        for function, seconds, users in _pieces(self._situation, self._group, health):
             measured = seconds * health.load / health.busy if health.busy > 0 else 0.0
             operators = self._only_theirs(users)
-            if name in health.functions:
-                why = why_pressed(len(users), (name,), health.share)
+            if function is not None:
+                why = why_pressed(len(users), (function,), health.share)
             elif operators:
                 why = why_foreign(len(users), operators[0], health.share)
             else:
@@ -258,18 +300,22 @@ class _Ways:
 
 def _pieces(
     situation: Situation, group: SharingGroup, health: GroupHealth
-) -> Iterator[tuple[str, float, list[QueryId]]]:
-    """The work that only some members need: its name, CPU seconds per second that were measured, and who needs it."""
-    users: dict[str, list[QueryId]] = {}
+) -> Iterator[tuple[FunctionName | None, float, list[QueryId]]]:
+    """The work that only some members need: CPU seconds per second that were measured, and who needs it. A function has
+    a name.
+    """
+    users: dict[tuple[bool, str], list[QueryId]] = {}
     for query in group.members:
         facts = situation.queries[query]
-        for name in {str(one) for one in (facts.function, facts.operator, *facts.parts) if one is not None}:
-            users.setdefault(name, []).append(query)
-    spent: dict[str, float] = {str(name): seconds for name, seconds in health.functions.items()}
-    spent |= {str(name): seconds for name, seconds in health.operators.items()}
-    for name in sorted(users, key=lambda name: (-spent.get(name, 0.0), name)):
-        if spent.get(name, 0.0) > DEAR * health.busy:
-            yield name, spent[name], users[name]
+        for name in {one for one in (facts.operator, *facts.parts) if one is not None}:
+            users.setdefault((False, name), []).append(query)
+        if facts.function is not None:
+            users.setdefault((True, facts.function), []).append(query)
+    spent = {(True, str(name)): seconds for name, seconds in health.functions.items()}
+    spent |= {(False, str(name)): seconds for name, seconds in health.operators.items()}
+    for key in sorted(users, key=lambda key: (-spent.get(key, 0.0), key)):
+        if spent.get(key, 0.0) > DEAR * health.busy:
+            yield FunctionName(key[1]) if key[0] else None, spent[key], users[key]
 
 
 def _work(situation: Situation, members: Iterable[QueryId]) -> Work:

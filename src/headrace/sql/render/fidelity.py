@@ -8,6 +8,7 @@ Spark, or is refused. `docs/decisions/0018-the-text-that-was-written.md` has the
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from sqlglot import exp
@@ -67,6 +68,25 @@ def or_misread(error: SqlError, lexed: Lexed, rendered: str, analyzer: Analyzer)
 
 
 def _difference(lexed: Lexed, rendered: str, analyzer: Analyzer) -> str | None:
-    """As `Analyzer.difference`, which is not asked when both texts are the same to the letter."""
+    """As `Analyzer.difference`, which is not asked when both texts are the same but for the length of gaps."""
     original = lexed.unbracketed
-    return None if original == rendered else analyzer.difference(original, rendered)
+    same = original == rendered or one_spaced(original) == one_spaced(rendered) is not None
+    return None if same else analyzer.difference(original, rendered)
+
+
+_QUOTING = re.compile(r"""["`\\]|--|/\*""")
+_GAP = re.compile(r"[ \t\r\n]+")
+
+
+def one_spaced(text: str) -> str | None:
+    """The text with one blank in each gap between words, which is the same text to Spark. None where what lies in
+    quotes cannot be told without a grammar.
+
+    >>> one_spaced("SELECT  a FROM s\\nWHERE b = 'x  y'")
+    "SELECT a FROM s WHERE b = 'x  y'"
+    """
+    if _QUOTING.search(text):
+        return None
+    parts = text.split("'")
+    parts[::2] = [_GAP.sub(" ", part) for part in parts[::2]]
+    return "'".join(parts)
