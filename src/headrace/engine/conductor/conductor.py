@@ -24,7 +24,7 @@ from headrace.engine.conductor.facts import (
     usual_parts,
 )
 from headrace.engine.conductor.measured import Measured
-from headrace.engine.conductor.memory import Learnt
+from headrace.engine.conductor.memory import MEANING, Learnt
 from headrace.engine.conductor.needs import Course, unmet
 from headrace.engine.conductor.placing import Room, Rooms
 from headrace.engine.conductor.predicting import Correction, Prediction, compare, corrected, predict
@@ -196,6 +196,7 @@ class Conductor:
                 {str(query): count for query, count in books.accepted.items()},
                 {str(query): count for query, count in books.joined.items()},
                 {str(query): str(name) for query, name in books.functions.items()},
+                MEANING,
             )
 
     def recall(self, learnt: Learnt) -> None:
@@ -270,6 +271,7 @@ class Conductor:
         costs = state.calibration
         if max(len(costs.scans), len(costs.functions)) > COSTS_KEPT:
             read = {operator_of(query.plan) for query in queries}
+            read |= {part for parts in self._books.parts().values() for part in parts}
             called = {
                 *self._books.functions.values(),
                 *(n for query in queries for n in query.plan.functions),

@@ -20,6 +20,9 @@ _LOGGER = logging.getLogger(__name__)
 
 LEARNT = "catalog/learnt.json"
 
+MEANING = 2
+"""What costs are about. Since 2, an operator of plans has its own, and those of streams are for reading them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
@@ -29,6 +32,7 @@ class Learnt:
     accepted: dict[str, float] = field(default_factory=dict)
     joined: dict[str, float] = field(default_factory=dict)
     functions: dict[str, str] = field(default_factory=dict)
+    meaning: int = 1
 
 
 codec.register(KeptSums, KeptCalibration, Learnt)
@@ -46,7 +50,7 @@ class Memory:
             if not self._warehouse.exists(LEARNT):
                 return None
             found: Learnt = self._warehouse.read_value(LEARNT, "learnt")
-            return found
+            return found if found.meaning == MEANING else None
         except StorageError as error:  # nothing else needs it
             _LOGGER.warning("%s; who shares with whom is learnt anew", error.message)
             return None

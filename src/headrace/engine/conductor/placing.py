@@ -170,11 +170,18 @@ def _uncovered(
 
 
 def idle_tasks(situation: Situation, group: SharingGroup) -> float:
-    """The work per second that a group can still do, with headroom to spare; none if it falls behind."""
-    health = situation.health.get(group.name)
+    """The work per second that a group can still do, with headroom to spare; none if it falls behind.
+
+    Where all groups share the cores, others have some of them.
+    """
+    health, settings = situation.health.get(group.name), situation.settings
     if health is None or health.lags:
         return 0.0
-    return max(0.0, float(usable_tasks(group.tasks, situation.settings)) - health.busy)
+    idle = float(usable_tasks(group.tasks, settings)) - health.busy
+    if settings.cores is not None:
+        busy = sum(one.busy for one in situation.health.values())
+        idle = min(idle, float(usable_tasks(settings.cores, settings)) - busy)
+    return max(0.0, idle)
 
 
 def _rests(situation: Situation, group: SharingGroup) -> bool:

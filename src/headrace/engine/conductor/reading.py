@@ -54,6 +54,7 @@ class EpochReader:
     ) -> None:
         self.operators, self._regions, self._counted = operators, regions, counted
         self._common: dict[tuple[OperatorId, frozenset[QueryId]], _Common] = {}
+        self._columns: dict[OperatorId, dict[QueryId, int]] = {}
 
     def read(self, before: Measured, after: Measured) -> GroupEpoch:
         """An epoch, with what came in since the one before."""
@@ -145,7 +146,10 @@ class EpochReader:
         """The same for all epochs that a look reads, and for most of its groups."""
         key = table.operator, queries
         if key not in self._common:
-            columns = [i for i, query in enumerate(table.queries) if query in queries]
+            if table.operator not in self._columns:
+                self._columns[table.operator] = {query: i for i, query in enumerate(table.queries)}
+            place = self._columns[table.operator]
+            columns = sorted(place[query] for query in queries if query in place)
             times = table.wanted[:, columns].sum(axis=1).astype(float)
             ids = tuple(table.queries[i] for i in columns)
             self._common[key] = _Common(ids, (times > 0).astype(float), times)

@@ -32,7 +32,7 @@ from headrace.optimizer.grouping.values import (
     SplitCause,
     SplitOff,
 )
-from headrace.optimizer.grouping.wording import why_foreign, why_more, why_penalised, why_pressed
+from headrace.optimizer.grouping.wording import why_foreign, why_lags, why_more, why_penalised, why_pressed
 
 
 def decide_splits(situation: Situation) -> Decision:
@@ -79,7 +79,7 @@ def _part_on_shared_cores(situation: Situation) -> Decision:
             outlook = outlook.parted(group, parting, change.into[0])
             changes.append(change)
         elif (more := _more_tasks(now, group, situation.health[group.name])) is not None:
-            why = why_more(group.tasks, more, share, len(group.members))
+            why = why_lags(group.tasks, more, share)
             grouping = grouping.replaced([group.name], [replace(group, tasks=more)])
             changes.append(Resized(group.name, group.tasks, more, why))
     return Decision(grouping, tuple(changes))

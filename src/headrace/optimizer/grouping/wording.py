@@ -113,6 +113,14 @@ def why_more(before: int, after: int, share: float, penalised: int) -> str:
     )
 
 
+def why_lags(before: int, after: int, share: float) -> str:
+    """
+    >>> why_lags(1, 2, 0.5)
+    'from 1 to 2 tasks: it processed 50% of its input'
+    """
+    return f"from {before} to {count(after, 'task')}: it processed {share:.0%} of its input"
+
+
 def why_fewer(before: int, after: int, busy: float) -> str:
     """
     >>> why_fewer(8, 3, 2.25)

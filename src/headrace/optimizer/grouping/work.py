@@ -145,11 +145,8 @@ class _Builder:
                 parts.setdefault(part, []).append(place)
         for part, users in sorted(parts.items()):
             if part in self.costs.operators:
-                mine = np.zeros_like(wanted)
-                mine[:, users] = wanted[:, users]
-                self._add_shared(
-                    self.costs.operators[part], mine, np.array(users, dtype=np.intp), table, rate
-                )
+                mine = np.array(users, dtype=np.intp)
+                self._add_shared(self.costs.operators[part], wanted, mine, table, rate)
         self.own += per_sampled * self.costs.finish * (table.matches @ wanted)
         self._add_functions(wanted, table, per_sampled)
 
@@ -167,7 +164,10 @@ class _Builder:
         self._add(scan, np.array([rate * cost.alpha + cost.fixed]))
         if cost.beta or cost.gamma:
             weights = rate / table.sampled * (cost.beta * table.tuples + cost.gamma * table.matches)
-            self._add(*_merged(wanted, weights, table.tuples))
+            theirs, weights, sampled = _merged(wanted[:, users], weights, table.tuples)
+            needs = np.zeros((len(theirs), len(self.order)), dtype=bool)
+            needs[:, users] = theirs
+            self._add(needs, weights, sampled)
 
     def _add_functions(self, wanted: Bits, table: RegionTable, per_sampled: float) -> None:
         users: dict[FunctionName, list[int]] = {}
