@@ -476,7 +476,10 @@ class Conductor:
                     homes = self._decide_places(guests)
             else:
                 homes = dict.fromkeys(guests, room.group)
-            newest = QueryId(-1) if rooms is None else max(rooms.situation.queries, default=QueryId(-1))
+            if rooms is None:
+                newest = max((query.id for query in self._stage.queries()), default=QueryId(-1))
+            else:
+                newest = rooms.newest
             self._promises.add(self._clock(), homes, newest)
             for i, guest in zip(fresh, guests, strict=True):
                 places[i] = homes[guest]

@@ -79,6 +79,11 @@ class Rooms:
         return {operator: sum(found) / len(found) for operator, found in seen.items()}
 
     @cached_property
+    def newest(self) -> QueryId:
+        """The newest query that was there."""
+        return max(self.situation.queries, default=QueryId(-1))
+
+    @cached_property
     def usual_parts(self) -> Mapping[OperatorId | None, Parts]:
         """What a query that has not run is taken to do, by its operator."""
         return usual_parts(

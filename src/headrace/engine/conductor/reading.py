@@ -18,7 +18,10 @@ from headrace.optimizer.grouping.values import FunctionName, GroupName, Operator
 
 
 def part_of(plan_operator: str) -> OperatorId:
-    """The controller's name for an operator of plans. Groups whose plans have the same one do the same work."""
+    """The controller's name for an operator of plans: its kind, stream and keys, whichever group it is in.
+
+    Queries with other aggregates or windows over the same keys have it, too, and their costs are not told apart.
+    """
     return OperatorId(f"part {plan_operator}")
 
 

@@ -3,6 +3,8 @@
 Queries that leave a group become groups of their own, however many that makes. If these are too many, the cheapest
 pairs are merged within the same decision, as in a merge step, until they are not. So nobody who is slowed has to wait
 for a merge step to make room.
+
+That is for queries with tasks of their own. On shared cores nobody leaves when there are as many groups as can run.
 """
 
 from __future__ import annotations

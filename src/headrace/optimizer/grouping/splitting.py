@@ -3,6 +3,9 @@
 First the queries that cause back-pressure leave, or those of an operator that others do not use. Without back-pressure
 the group gets more tasks, up to what its members would have alone. If these are not enough, the queries that are
 penalised leave.
+
+Where all groups share the cores that there are, what is best for everybody is done instead (`shared_cores.py`): more
+tasks for one group would be fewer for the others.
 """
 
 from __future__ import annotations
@@ -221,8 +224,8 @@ def split_off(
     Those that stay `together` are one group, with the tasks that the old one had.
 
     The rest keeps its tasks as long as these are no more than it would have alone. When all members leave, the last of
-    them stays where it is. There may be more groups then than the driver can run: `make_room` is for that. None when
-    nobody would be parted from anybody.
+    them stays where it is. There may be more groups then than the driver can run: whoever calls sees to that. None
+    when nobody would be parted from anybody.
     """
     gone = set(queries)
     rest = tuple(query for query in group.members if query not in gone)
