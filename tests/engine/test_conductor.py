@@ -1165,6 +1165,7 @@ def test_of_groups_and_costs_that_are_gone_nothing_is_kept_for_ever(
         assert f"s+t{i}" in state.calibration.scans
         del engine.played[i]
     assert "s" in state.calibration.scans, "a query reads it still"
+    assert part_of("s") in state.calibration.scans, "and it has this part of the plan"
 
 
 def test_polls_that_find_nothing_to_do_are_counted_as_time_of_looks(

@@ -59,6 +59,16 @@ def test_what_another_version_of_the_cost_model_learnt_is_learnt_anew(house: War
     play(engine, again, 20)
 
 
+def test_costs_of_streams_from_before_plans_had_costs_of_their_own_are_learnt_anew(house: Warehouse) -> None:
+    """They are for more than reading, and nothing would ever correct that: no epoch has such seconds any more."""
+    memory = Memory(house)
+    learnt = conductor_of(Engine(), EventBook(house)).learnt()
+    memory.keep(replace(learnt, meaning=1))
+    assert memory.recall() is None
+    memory.keep(learnt)
+    assert memory.recall() == learnt
+
+
 def test_what_is_damaged_is_learnt_anew(house: Warehouse, caplog: pytest.LogCaptureFixture) -> None:
     memory = Memory(house)
     assert memory.recall() is None

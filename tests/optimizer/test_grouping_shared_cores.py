@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grouping_cases import RATE, Case, random_case
+from headrace.engine.conductor.placing import idle_tasks
 from headrace.optimizer.grouping.merging import decide_merges
 from headrace.optimizer.grouping.monitor import GroupHealth
 from headrace.optimizer.grouping.regions import query_samples
@@ -24,9 +25,11 @@ SEEDS = st.integers(0, 2**32)
 CORES = 4
 
 
-def on_shared_cores(seed: int, queries: int, over: float) -> Case:
+FREE = Settings(cores=CORES, task_budget=CORES, scaling=Scaling(overhead_s=0.0, serial=0.0))
+
+
+def on_shared_cores(seed: int, queries: int, over: float, settings: Settings = FREE) -> Case:
     """All queries in one group, which needs so many times the cores that there are."""
-    settings = Settings(cores=CORES, task_budget=CORES, scaling=Scaling(overhead_s=0.0, serial=0.0))
     case = random_case(seed, queries, settings, tasks=CORES)
     case = case.dearer(over * CORES / case.load(range(queries)))
     return measured(case.with_groups([(range(queries), CORES)]))
@@ -100,6 +103,32 @@ def test_merges_on_shared_cores_make_nobody_slower_than_alone(seed: int, queries
         if isinstance(change, Merged) and "than the driver" in change.reason
     ]
     assert forced or worst(merged) >= least - 0.02
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("over", [1.0, 2.0, 4.0])
+def test_after_a_merge_step_there_are_no_more_groups_than_the_driver_can_run(seed: int, over: float) -> None:
+    """Merges that would slow somebody are made as well then, if there are no others."""
+    few = Settings(
+        cores=CORES, task_budget=CORES, scaling=Scaling(overhead_s=0.2, serial=0.0), driver_threads=1
+    )
+    case = on_shared_cores(seed, 8, over, few)
+    case = measured(case.with_groups([([query], CORES) for query in range(8)]))
+    assert few.max_groups == 5
+    merged, _ = after(case, decide_merges)
+    assert len(merged.situation.grouping.groups) <= 5
+    assert sorted(q for group in merged.situation.grouping.groups for q in group.members) == list(range(8))
+
+
+def test_new_queries_find_no_room_in_cores_that_another_group_keeps_busy() -> None:
+    case = on_shared_cores(3, 6, over=0.9).with_groups([(range(3), CORES), (range(3, 6), CORES)])
+    busy = GroupHealth(RATE, RATE, 0.0, 0.0, busy=1.7, shared=1.7)
+    groups = case.situation.grouping.groups
+    situation = replace(case.situation, health={group.name: busy for group in groups})
+    most = CORES * (1 - situation.settings.headroom)
+    assert [idle_tasks(situation, group) for group in groups] == pytest.approx([most - 3.4] * 2)
+    alone = replace(situation, health={groups[0].name: busy})
+    assert idle_tasks(alone, groups[0]) == pytest.approx(most - 1.7)
 
 
 def test_what_keeps_up_is_left_alone() -> None:
