@@ -139,7 +139,7 @@ def _memory(finished: Sequence[Finished]) -> Iterator[Verdict]:
         f"{unseen}{mb:,.0f} MB at most ({at}){unknown}",
         mb < MOST_MB and not broken and not lacking,
         f"{max(0.0, mb - MOST_MB):,.0f} MB too much{unknown}.",
-        binds=not lacking,
+        binds=not lacking or mb >= MOST_MB or bool(broken),  # what a run has seen to be too much counts
     )
 
 
@@ -222,7 +222,7 @@ def _predicates(finished: Sequence[Finished]) -> Iterator[Verdict]:
 
 def _rare(outcomes: Sequence[Outcome]) -> Iterator[Verdict]:
     """Of rare predicates: what a tuple costs with many of them against few, with as many result rows, and with as many
-    keys. The first is judged. The second is told: there many queries have many times the rows, which nobody can share.
+    keys. There many queries have many times the rows, which nobody can share.
     """
     seen = {(o.trial.queries, o.trial.keys): o for o in outcomes}
     few, keys = ALIKE_RARE
@@ -233,7 +233,7 @@ def _rare(outcomes: Sequence[Outcome]) -> Iterator[Verdict]:
             f"the same number of matches and of result rows ({few:,} with {keys:,} keys)",
             True,
         ),
-        (seen.get((few, RARE_KEYS)), "the same number of matches", False),
+        (seen.get((few, RARE_KEYS)), "the same number of matches", True),
     ):
         if many is None or other is None:
             continue

@@ -2,11 +2,14 @@
 
 import random
 import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sql_mutations import QUERIES, STATEMENTS, mutated
 from sqlglot.errors import TokenError
 
+import headrace.sql.text.patterns as kept
 from headrace.sql.text.dialect import Headrace, Token, read_tokens
 from headrace.sql.text.patterns import MAX_CHARACTERS, MAX_PATTERNS, Patterns
 from thorough import THOROUGH
@@ -27,9 +30,31 @@ class Counting:
         return read_tokens(text)
 
 
+ODD = (
+    "SELECT a FROM s WHERE a = '-'.5",
+    "SELECT a FROM s WHERE a = 'x'.5 OR b = '-' .5",
+    "SELECT a FROM s WHERE a = @ 5",
+    "SELECT a FROM s WHERE a = $ 5 AND b = $\n5.5",
+    "SELECT a FROM s WHERE a = :  5",
+)
+"""Texts in which what a literal means depends on what stands beside it."""
+
+
 def varied(rng: random.Random, text: str) -> str:
     """The text with other numbers and other strings of ours in place of some of its own."""
-    words = ("", "x", "10 seconds", "-- 7", "a/*b", "`5`", "\N{GREEK SMALL LETTER ALPHA}", '"', "0x1", ";")
+    words = (
+        "",
+        "x",
+        "-",
+        "10 seconds",
+        "-- 7",
+        "a/*b",
+        "`5`",
+        "\N{GREEK SMALL LETTER ALPHA}",
+        '"',
+        "0x1",
+        ";",
+    )
 
     def other(match: re.Match[str]) -> str:
         if rng.random() < 0.3:
@@ -47,7 +72,7 @@ def varied(rng: random.Random, text: str) -> str:
 def test_texts_with_other_literals_have_the_tokens_that_the_tokenizer_reads(seed: int) -> None:
     rng, patterns = random.Random(seed), Patterns(read_tokens)
     for _ in range(150):
-        text = rng.choice((*QUERIES, *STATEMENTS))
+        text = rng.choice(ODD if rng.random() < 0.1 else (*QUERIES, *STATEMENTS))
         if rng.random() < 0.5:
             text = mutated(rng, text)
         if rng.random() < 0.3:
@@ -118,3 +143,32 @@ def test_patterns_take_a_bounded_amount_of_memory() -> None:
     patterns.tokens(long)
     patterns.tokens(long)
     assert tokenize.asked == MAX_PATTERNS + 4
+
+
+def test_threads_share_patterns_while_these_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "MAX_PATTERNS", 4)
+    patterns = Patterns(read_tokens)
+    texts = [f"SELECT {'a + ' * i}{i} FROM s" for i in range(40)]
+    expected = {text: described(read_tokens(text)) for text in texts}
+
+    def ask(seed: int) -> int:
+        rng = random.Random(seed)
+        asked = [rng.choice(texts) for _ in range(300)]
+        return sum(described(patterns.tokens(text)) == expected[text] for text in asked)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(ask, range(4))) == [300] * 4
+    finally:
+        sys.setswitchinterval(before)
+    assert patterns._held == sum(len(pieces or ()) for pieces in patterns._known.values())
+
+
+def test_patterns_hold_a_bounded_number_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "MAX_PIECES", 1_000)
+    patterns = Patterns(read_tokens)
+    for size in range(1, 120):
+        patterns.tokens(f"SELECT a FROM s WHERE a IN ({', '.join(['1'] * size)})")
+    assert 500 < patterns._held <= 1_000

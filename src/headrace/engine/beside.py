@@ -31,7 +31,8 @@ KEEP_MEMORY = {
 }
 """Such a process, and a Python worker of our own Spark session, needs the same memory every epoch. Where allocators
 give it back at once, and ask for it again, the system fetches and clears pages for longer than the work itself takes.
-At most half a gigabyte is kept that nothing is in. What somebody has set already counts.
+So a process stays about as large as it was at its largest: of what is free, only what lies above all that is used goes
+back to the system. What somebody has set already counts. Allocators of other systems than glibc's ignore it.
 """
 
 LENGTH = struct.Struct("<Q")

@@ -14,9 +14,11 @@ from headrace.log.sources import literal_path
 from headrace.model.query import Stream
 from headrace.model.tables import ResultTable, SharedRows
 
-_READING = {"parquet.filter.dictionary.enabled": "false"}
+_READING = {"parquet.filter.dictionary.enabled": "false", "datetimeRebaseMode": "CORRECTED"}
 """Filters may not look into dictionaries. Files that older versions wrote are compressed with LZ4, and Spark fails to
-decompress their dictionary pages for a filter, though not for the rows (parquet-java issue 3478).
+decompress their dictionary pages for a filter, though not for the rows (parquet-java issue 3478). Times are what they
+are, whatever a session that somebody brings says of old calendars: Spark cannot convert them in the encoding that they
+have.
 """
 
 

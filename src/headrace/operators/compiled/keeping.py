@@ -98,11 +98,14 @@ class Kept:
 
     def note(self) -> None:
         """Keep the checksum of the files. Where that cannot be written, the next process compiles anew."""
-        with suppress(OSError):
-            place = self.folder / f"{self.base}{_SUM}"
-            written = place.with_name(f"{place.name}.{os.getpid()}")
+        place = self.folder / f"{self.base}{_SUM}"
+        written = place.with_name(f"{place.name}.{os.getpid()}")
+        try:
             written.write_text(self._sum())
             written.replace(place)
+        except OSError:
+            with suppress(OSError):
+                written.unlink(missing_ok=True)
 
     def forget(self) -> None:
         """Let numba compile the function anew, and write over what is there."""

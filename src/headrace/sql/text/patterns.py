@@ -2,12 +2,14 @@
 
 A pattern is a text with its plain numbers and plain strings cut out. The first text of a pattern is read by the
 tokenizer. The pattern is kept if each cut was a token of its own there. The tokenizer goes from left to right, and the
-characters beside a cut are no part of a literal, so every text of the pattern falls into the same tokens.
+characters beside a cut are no part of a literal, so every text of the pattern falls into the same tokens. After a
+parameter (`@ 5`, `$ 5`) it reads numbers in another way, so texts with one have no pattern.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -15,9 +17,12 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 MAX_PATTERNS = 1024
 MAX_CHARACTERS = 4096
-"""Longer texts have no patterns, so that these take a bounded amount of memory."""
+"""Longer texts have no patterns."""
 
-_LITERAL = re.compile(r"""(?<![\w.'"`\\$@:])([0-9]+(?:\.[0-9]+)?(?![\w.'"`])|'[^'\\\n\r]*'(?![\w'"`]))""")
+MAX_PIECES = 200_000
+"""All patterns together have so many tokens at most: these take some tens of megabytes."""
+
+_LITERAL = re.compile(r"""(?<![\w.'"`\\$@:])([0-9]+(?:\.[0-9]+)?(?![\w.'"`])|'[^'\\\n\r]*'(?![\w.'"`]))""")
 """A literal between characters that cannot be part of it: `5`, `2.5` and `'5 s'`, but not `5L`, `.5` or `'it''s'`."""
 
 _CUTS = {"'": "\0s"}
@@ -39,11 +44,15 @@ class _Piece(NamedTuple):
 
 
 class Patterns:
-    """The patterns that `tokenize` has read, of which it forgets the oldest first. Several threads may use it."""
+    """The patterns that `tokenize` has read, of which it forgets those first that were not used for longest. Several
+    threads may use it.
+    """
 
     def __init__(self, tokenize: Tokenize) -> None:
         self._tokenize = tokenize
+        self._lock = threading.Lock()
         self._known: dict[str, tuple[_Piece, ...] | None] = {}
+        self._held = 0
 
     def tokens(self, text: str) -> list[Token]:
         """What `tokenize` makes of a text; raises what it raises."""
@@ -53,15 +62,26 @@ class Patterns:
         for i in range(1, len(parts), 2):
             parts[i] = _CUTS.get(parts[i][0], _OTHER_CUT)
         pattern = "".join(parts)
-        known = self._known.get(pattern)
+        with self._lock:
+            there = pattern in self._known
+            known = self._known.pop(pattern, None)
+            if there:
+                self._known[pattern] = known  # it is the newest now
         if known is not None:
             return _filled(known, text)
         tokens = self._tokenize(text)
-        if pattern not in self._known:
-            self._known[pattern] = _pieces(tokens, text)
-            while len(self._known) > MAX_PATTERNS:
-                self._known.pop(next(iter(self._known)), None)
+        if not there:
+            self._keep(pattern, _pieces(tokens, text))
         return tokens
+
+    def _keep(self, pattern: str, pieces: tuple[_Piece, ...] | None) -> None:
+        with self._lock:
+            if pattern in self._known:
+                return
+            self._known[pattern] = pieces
+            self._held += len(pieces or ())
+            while len(self._known) > MAX_PATTERNS or self._held > MAX_PIECES:
+                self._held -= len(self._known.pop(next(iter(self._known))) or ())
 
 
 def _cuts(text: str) -> list[tuple[int, int]]:
@@ -74,7 +94,9 @@ def _pieces(tokens: Sequence[Token], text: str) -> tuple[_Piece, ...] | None:
     found: list[_Piece] = []
     cut, origin = 0, 0
     for token in tokens:
-        if token.col != token.end - text.rfind("\n", 0, token.end + 1):
+        if token.token_type is TokenType.PARAMETER or token.col != token.end - text.rfind(
+            "\n", 0, token.end + 1
+        ):
             return None
         if cut < len(cuts) and token.start >= cuts[cut][0]:
             if not _is_cut(token, text, cuts[cut]):
