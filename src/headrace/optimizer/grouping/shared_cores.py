@@ -29,6 +29,9 @@ waits for it, and the others get less than they will have afterwards."""
 DEAR = 0.1
 """What takes less than this part of a group's CPU seconds does not hold it up."""
 
+RESTORES = 1 / 3
+"""A split that brings the worst query to its isolated throughput has to gain this part of the margin."""
+
 TINY = 0.01
 """A difference in throughput that nobody notices."""
 
@@ -224,7 +227,8 @@ class _Scale:
             return None
         was, worst = before.worst(name, self._isolated), min(after.worst(*part) for part in parts)
         mean = sum(len(part) * after.shares[home] for home, part in parts) / len(leaves)
-        nearer = worst * more > was or (worst >= least and worst >= was + margin / 3)
+        # who comes to have what he has isolated may have lacked less than the margin
+        nearer = worst * more > was or (worst >= least and worst >= was + RESTORES * margin)
         more_for_all = (
             mean * more > before.shares[name]
             and worst >= least * min(least, was)
